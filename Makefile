@@ -1,0 +1,49 @@
+# Every target does its own set-up; the second run is quick. `make help` lists them.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench format generate clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(STAMP): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Atoll needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else None'
+	@echo "environment: $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(STAMP) ## the environment in .venv and the control-plane binaries
+	@$(BIN)/python -m atoll.local.binaries
+
+demo: setup ## a federation on this machine, real workloads in, a result table out
+	@$(BIN)/python -m demo $(DEMO)
+
+test: setup ## all tests, the integration tests against real API servers
+	@$(BIN)/python -m pytest $(TESTS)
+
+lint: $(STAMP) ## ruff, mypy --strict, import-linter, generated files
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m atoll.api.crdgen --check
+
+bench: setup ## every benchmark, a table, and JSON in bench/results/
+	@$(BIN)/python -m bench $(BENCH)
+
+format: $(STAMP) ## rewrite the sources in the project's format
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+generate: $(STAMP) ## write the CRDs from the models
+	@$(BIN)/python -m atoll.api.crdgen
+
+clean: ## remove the environment and what the tools left behind
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,71 @@
+"""The process `atoll-agent`: one per member, with credentials for the member and for its execution namespace on the host."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import structlog
+
+from atoll.agent.member import MemberAgent
+from atoll.delivery import Delivery
+from atoll.kube import errors, process
+from atoll.kube.process import Process
+from atoll.kube.transport import ApiServer
+from atoll.model.apiresource import ApiResource
+
+_DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
+
+log = structlog.get_logger(__name__)
+
+
+async def runs_volcano(member: ApiServer) -> bool:
+    """Whether Volcano's own job controller is in the member: two of them would fight over every Job."""
+    try:
+        await member.get(_DEPLOYMENTS, "volcano-controllers", "volcano-system")
+    except errors.NotFound:
+        return False
+    return True
+
+
+async def setup(running: Process, options: argparse.Namespace) -> None:
+    """Connect to both clusters and add the agent's tasks."""
+    agent_name = f"atoll-agent/{options.cluster}"
+    host = await running.stack.enter_async_context(
+        await ApiServer.from_kubeconfig(options.kubeconfig, user_agent=agent_name)
+    )
+    member = await running.stack.enter_async_context(
+        await ApiServer.from_kubeconfig(options.member_kubeconfig, user_agent=agent_name, connections=128)
+    )
+    jobs = options.jobs == "on" or (options.jobs == "auto" and not await runs_volcano(member))
+    if not jobs:
+        log.info("Volcano Jobs are left to another controller", flag=options.jobs)
+    agent = MemberAgent(host, member, options.cluster, identity=running.identity, jobs=jobs)
+    delivery = Delivery(host, member, options.cluster, objects=agent.cache.workloads, placement=agent.placement)
+    agent.on_placement(delivery.touch)
+    running.ready_when(lambda: agent.ready)
+    running.add_task("agent", agent.run())
+    running.add_task("delivery", delivery.run())
+
+
+def main() -> None:
+    """Console script `atoll-agent`."""
+    parser = process.arguments("agent", "Runs and places the gangs of one member cluster.")
+    parser.add_argument("--cluster", required=True, help="name of the member's Cluster object on the host")
+    parser.add_argument(
+        "--member-kubeconfig",
+        type=Path,
+        help="credentials for the member (default: the pod's service account)",
+    )
+    parser.add_argument(
+        "--jobs",
+        choices=["auto", "on", "off"],
+        default="auto",
+        help="reconcile Volcano Jobs; auto: unless Volcano's controllers run in the member",
+    )
+    options = parser.parse_args()
+    process.run("agent", options, lambda running: setup(running, options))
+
+
+if __name__ == "__main__":
+    main()

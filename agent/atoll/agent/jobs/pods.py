@@ -1,0 +1,238 @@
+"""The PodGroup, claims and pods that a Volcano Job consists of, as dicts; names are deterministic.
+
+Labels and annotations are those that Volcano writes, so that its tools and users' selectors find the pods.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from atoll.agent.cache import Pod
+from atoll.agent.jobs.state import min_available, replicas, task_minimum, task_name
+from atoll.model import keys, quantity, vector
+from atoll.model.vector import Vector
+
+Json = dict[str, Any]
+
+_TEMPLATE_UID = "volcano.sh/template-uid"
+_RETRY_COUNT = "volcano.sh/job-retry-count"
+
+
+def queue_of(job: Mapping[str, Any]) -> str:
+    """The queue that the Job names."""
+    return str(job["spec"].get("queue") or keys.DEFAULT_QUEUE)
+
+
+def group_name(job: Mapping[str, Any]) -> str:
+    """Name of the Job's PodGroup."""
+    return f"{job['metadata']['name']}-{job['metadata']['uid']}"
+
+
+def owner_of(job: Mapping[str, Any]) -> Json:
+    """An owner reference to the Job, as its controller."""
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "name": job["metadata"]["name"],
+        "uid": job["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def identity(job: Mapping[str, Any]) -> dict[str, str]:
+    """The annotations by which a dispatch is known, where the Job has them."""
+    annotations = job["metadata"].get("annotations") or {}
+    return {key: annotations[key] for key in (keys.BINDING_UID, keys.EPOCH) if key in annotations}
+
+
+def pod_group(job: Mapping[str, Any]) -> Json:
+    """The Job's gang."""
+    spec = job["spec"]
+    wanted: Json = {
+        "minMember": min_available(spec),
+        "minTaskMember": {
+            task_name(task, index): task_minimum(task) for index, task in enumerate(spec.get("tasks") or ())
+        },
+        "minResources": _min_resources(spec),
+        "queue": queue_of(job),
+    }
+    for key in ("priorityClassName", "networkTopology"):
+        if spec.get(key):
+            wanted[key] = spec[key]
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": group_name(job),
+            "namespace": job["metadata"]["namespace"],
+            "annotations": identity(job),
+            "ownerReferences": [owner_of(job)],
+        },
+        "spec": wanted,
+    }
+
+
+def _min_resources(spec: Mapping[str, Any]) -> dict[str, str]:
+    floor = min_available(spec)
+    total: Vector = {}
+    tasks = list(spec.get("tasks") or ())
+    counts = [min(task_minimum(task), int(task.get("replicas") or 0)) for task in tasks]
+    # Task minimums first; what is then missing to the gang's minimum comes from the tasks in their order.
+    left = floor
+    for index, count in enumerate(counts):
+        counts[index] = min(count, left)
+        left -= counts[index]
+    for index, task in enumerate(tasks):
+        extra = min(left, int(task.get("replicas") or 0) - counts[index])
+        counts[index] += extra
+        left -= extra
+        requests = vector.pod_requests((task.get("template") or {}).get("spec") or {})
+        requests.pop("pods", None)
+        vector.add(total, requests, counts[index])
+    return {name: quantity.format_units(name, amount) for name, amount in sorted(total.items())}
+
+
+def claims(job: Mapping[str, Any]) -> list[Json]:
+    """The PersistentVolumeClaims that the Job asks for by their spec."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {
+                "name": _claim_name(job, index),
+                "namespace": job["metadata"]["namespace"],
+                "ownerReferences": [owner_of(job)],
+            },
+            "spec": volume["volumeClaim"],
+        }
+        for index, volume in enumerate(job["spec"].get("volumes") or ())
+        if volume.get("volumeClaim") and not volume.get("volumeClaimName")
+    ]
+
+
+def _claim_name(job: Mapping[str, Any], index: int) -> str:
+    return f"{job['metadata']['name']}-volume-{index}"
+
+
+def pod_name(job: Mapping[str, Any], task: str, index: int) -> str:
+    """Name of a pod of the Job."""
+    return f"{job['metadata']['name']}-{task}-{index}"
+
+
+def names(job: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Every pod that the Job should have: name -> (position of its task, index in the task)."""
+    return {
+        pod_name(job, task_name(task, position), index): (position, index)
+        for position, task in enumerate(job["spec"].get("tasks") or ())
+        for index in range(int(task.get("replicas") or 0))
+    }
+
+
+def surplus(job: Mapping[str, Any], pods: Iterable[Pod]) -> list[Pod]:
+    """Pods that the Job no longer asks for, highest index first."""
+    wanted = names(job)
+    extra = [pod for pod in pods if pod.metadata.name not in wanted and not pod.terminating]
+    return sorted(extra, key=lambda pod: (pod.task, -_index_of(pod), pod.metadata.name))
+
+
+def _index_of(pod: Pod) -> int:
+    text = pod.metadata.labels.get(keys.TASK_INDEX) or pod.metadata.name.rpartition("-")[2]
+    return int(text) if text.isdigit() else 0
+
+
+def pod(job: Mapping[str, Any], position: int, index: int) -> Json:
+    """One pod of the Job.
+
+    Args:
+        job: the whole object.
+        position: of its task.
+        index: in the task.
+    """
+    meta, spec = job["metadata"], job["spec"]
+    task = spec["tasks"][position]
+    name = task_name(task, position)
+    template = task.get("template") or {}
+    own = template.get("metadata") or {}
+    status = job.get("status") or {}
+    common = {
+        keys.TASK_SPEC: name,
+        keys.TASK_INDEX: str(index),
+        keys.JOB_NAME: meta["name"],
+        keys.QUEUE_LABEL: queue_of(job),
+    }
+    labels = {**(own.get("labels") or {}), **common, keys.JOB_NAMESPACE: meta["namespace"]}
+    annotations = {
+        **(own.get("annotations") or {}),
+        **common,
+        **identity(job),
+        keys.GROUP_NAME: group_name(job),
+        keys.JOB_VERSION: str(status.get("version") or 0),
+        _RETRY_COUNT: str(status.get("retryCount") or 0),
+        _TEMPLATE_UID: f"{meta['name']}-{name}",
+    }
+    body = copy.deepcopy(template.get("spec") or {})
+    body.setdefault("schedulerName", spec.get("schedulerName") or keys.SCHEDULER_NAME)
+    if spec.get("priorityClassName"):
+        body.setdefault("priorityClassName", spec["priorityClassName"])
+    _mount(job, body)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod_name(job, name, index),
+            "namespace": meta["namespace"],
+            "labels": labels,
+            "annotations": annotations,
+            "ownerReferences": [owner_of(job)],
+        },
+        "spec": body,
+    }
+
+
+def _mount(job: Mapping[str, Any], body: Json) -> None:
+    for index, volume in enumerate(job["spec"].get("volumes") or ()):
+        name = f"volcano-volume-{index}"
+        claim = volume.get("volumeClaimName") or _claim_name(job, index)
+        body.setdefault("volumes", []).append({"name": name, "persistentVolumeClaim": {"claimName": claim}})
+        for container in body.get("containers") or ():
+            mounts = container.setdefault("volumeMounts", [])
+            mounts.append({"name": name, "mountPath": volume["mountPath"]})
+
+
+def group_change(present: Mapping[str, Any], job: Mapping[str, Any]) -> Json:
+    """What a Job's new size or priority changes in its PodGroup's spec: a merge patch, empty when nothing does.
+
+    Args:
+        present: the PodGroup's `minMember` and `minTaskMember`.
+        job: the whole object.
+    """
+    wanted = pod_group(job)["spec"]
+    if all(present.get(key) == wanted[key] for key in ("minMember", "minTaskMember")):
+        return {}
+    tasks = {**dict.fromkeys(present.get("minTaskMember") or (), None), **wanted["minTaskMember"]}
+    return {
+        "spec": {
+            "minMember": wanted["minMember"],
+            "minTaskMember": tasks,
+            "minResources": wanted["minResources"],
+        }
+    }
+
+
+__all__ = [
+    "claims",
+    "group_change",
+    "group_name",
+    "identity",
+    "names",
+    "owner_of",
+    "pod",
+    "pod_group",
+    "pod_name",
+    "queue_of",
+    "replicas",
+    "surplus",
+]

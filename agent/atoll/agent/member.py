@@ -1,0 +1,94 @@
+"""All parts of the agent that look at one member, put together: used by the process and by federations inside one process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from atoll.agent.cache import MemberCache
+from atoll.agent.capacity import NodeRoom, summarise
+from atoll.agent.heartbeat import Heartbeat
+from atoll.agent.jobs.controller import JobController
+from atoll.agent.placements import Placements
+from atoll.agent.publisher import Publisher
+from atoll.agent.scheduler.loop import Scheduler
+from atoll.agent.scheduler.room import unique_labels
+from atoll.kube.events import Recorder
+from atoll.kube.transport import ApiServer
+from atoll.model.topology import NO_DOMAIN
+
+
+class MemberAgent:
+    """Runs jobs, scheduler, capacity and heartbeat of a member."""
+
+    def __init__(self, host: ApiServer, member: ApiServer, cluster: str, *, identity: str, jobs: bool = True) -> None:
+        """No I/O happens here; `run` does it.
+
+        Args:
+            host: where capacity and the lease go.
+            member: the cluster to look after.
+            cluster: its name on the host.
+            identity: of this process, for the lease.
+            jobs: whether Volcano Jobs are ours to reconcile.
+        """
+        self.cluster = cluster
+        self.cache = MemberCache(member)
+        self.recorder = Recorder(member, "agent")
+        self.scheduler = Scheduler(member, self.cache, self.recorder)
+        self.publisher = Publisher(host, cluster, self._summary)
+        self.placements = Placements(self.cache, self.scheduler, self.publisher)
+        self.heartbeat = Heartbeat(host, member, cluster, identity)
+        self.jobs = JobController(member, self.cache, self.recorder) if jobs else None
+        self._touch: Callable[[str], None] = lambda _: None
+        self.scheduler.on_pass(self._after_pass)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the member's objects are known."""
+        return self.cache.synced
+
+    def placement(self, binding_uid: str) -> dict[str, Any] | None:
+        """See `Placements.get`."""
+        return self.placements.get(binding_uid)
+
+    def on_placement(self, touch: Callable[[str], None]) -> None:
+        """Call `touch(binding UID)` whenever `placement` has something new to say."""
+        self._touch = touch
+
+    def _after_pass(self, changed: set[str]) -> None:
+        self.placements.observe(changed)
+        self.publisher.wake()
+        for uid in sorted(changed):
+            self._touch(uid)
+
+    def _summary(self) -> dict[str, dict[str, Any]]:
+        room = self.scheduler.room
+        nodes = room.ready_nodes()
+        tree, lowest = room.topology()
+        rooms = [
+            NodeRoom(
+                node.metadata.name,
+                node.metadata.labels,
+                node.taints,
+                room.allocatable(node.metadata.name),
+                room.free(node.metadata.name),
+                lowest.get(node.metadata.name, NO_DOMAIN),
+            )
+            for node in nodes
+        ]
+        return summarise(self.cluster, rooms, tree, unique_labels(nodes))
+
+    async def run(self) -> None:
+        """Run until cancelled; a part that fails ends all of them."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.cache.run(), name="cache")
+            tasks.create_task(self.heartbeat.run(), name="heartbeat")
+            tasks.create_task(self.recorder.run(), name="events")
+            await self.cache.wait()
+            # Generations that are promised before the counter is known could be too small.
+            await self.publisher.resume()
+            tasks.create_task(self.publisher.run(), name="capacity")
+            tasks.create_task(self.scheduler.run(), name="scheduler")
+            if self.jobs is not None:
+                tasks.create_task(self.jobs.run(), name="jobs")

@@ -1,0 +1,80 @@
+"""Plans become bindings: every pod of a gang at once, and again until the API server has said yes or a final no."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import structlog
+
+from atoll.agent.cache import Pod
+from atoll.agent.scheduler.planner import Plan
+from atoll.agent.scheduler.room import Room
+from atoll.kube import errors
+from atoll.kube.transport import ApiServer
+from atoll.model.apiresource import PODS
+
+_AT_ONCE = 32
+_PAUSE_MAX = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+class Binder:
+    """Writes bindings of pods that are assumed in `room`."""
+
+    def __init__(self, api: ApiServer, room: Room) -> None:
+        """No I/O happens here."""
+        self._api = api
+        self._room = room
+        self._writes = asyncio.Semaphore(_AT_ONCE)
+
+    async def bind(self, plan: Plan) -> bool:
+        """Bind all pods of a plan.
+
+        Returns:
+            Whether all are bound; those that can't be are forgotten, and the gang must be planned again.
+        """
+        outcomes = await asyncio.gather(*(self._bind(pod, node) for pod, node in plan.nodes))
+        return all(outcomes)
+
+    async def _bind(self, pod: Pod, node: str) -> bool:
+        meta = pod.metadata
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            # The UID makes the server refuse a pod of the same name that was made meanwhile.
+            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        pause = 0.05
+        while True:
+            try:
+                async with self._writes:
+                    await self._api.create_in(PODS, meta.name, meta.namespace, "binding", body)
+                return True
+            except (errors.Unreachable, errors.Busy) as error:
+                log.warning("will bind again", pod=meta.key, node=node, error=str(error))
+            except errors.Conflict:
+                # Either a binding whose answer was lost, or the pod is on its way out: the pod itself knows.
+                if await self._bound(pod):
+                    return True
+                return self._give_up(pod, "the pod changed meanwhile")
+            except errors.ApiError as error:
+                return self._give_up(pod, str(error))
+            if self._room.node_of(pod) != node:
+                return False
+            await asyncio.sleep(random.uniform(pause / 2, pause))
+            pause = min(pause * 2, _PAUSE_MAX)
+
+    async def _bound(self, pod: Pod) -> bool:
+        try:
+            found = await self._api.get(PODS, pod.metadata.name, pod.metadata.namespace)
+        except errors.ApiError:
+            return False
+        return found["metadata"]["uid"] == pod.metadata.uid and bool(found["spec"].get("nodeName"))
+
+    def _give_up(self, pod: Pod, why: str) -> bool:
+        log.warning("bind refused", pod=pod.metadata.key, why=why)
+        self._room.forget(pod)
+        return False

@@ -1,0 +1,172 @@
+"""A gang as the scheduler sees it: its declaration, the pods that wait and those that have a node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from atoll.agent.cache import Pod, PodGroup
+from atoll.agent.scheduler.room import Room
+from atoll.model import keys
+from atoll.model.gang import Gang, Task, TopologyWish
+from atoll.model.timestamps import to_seconds
+
+_BARE = "pod/"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One gang at one moment."""
+
+    key: str
+    """`namespace/name` of the PodGroup, or `pod/namespace/name` of a pod on its own."""
+    group: PodGroup | None
+    waiting: list[Pod]
+    """Pods that this scheduler should bind, in order of task and index."""
+    nodes: set[str] = field(default_factory=set)
+    """Where pods of the gang are, or are about to be."""
+    settled: Counter[str] = field(default_factory=Counter)
+    """Task -> pods that have a node or have ended."""
+    priority: int = 0
+    created: str = ""
+    uid: str = ""
+
+    @property
+    def rank(self) -> tuple[int, str, str, str]:
+        """Sort key: higher priority first, then older; UID and key make the order total."""
+        return (-self.priority, self.created, self.uid, self.key)
+
+    @property
+    def min_member(self) -> int:
+        """Pods that must start together."""
+        return self.group.spec.min_member if self.group is not None else 1
+
+    @property
+    def missing(self) -> int:
+        """Pods that the gang still needs to start."""
+        return max(0, self.min_member - self.settled.total())
+
+    @property
+    def binding_uid(self) -> str:
+        """UID of the binding that the gang was dispatched by; empty where there is none."""
+        if self.group is not None and (uid := self.group.metadata.annotations.get(keys.BINDING_UID)):
+            return uid
+        return self.waiting[0].binding_uid if self.waiting else ""
+
+
+def key_of(pod: Pod) -> str:
+    """The gang that a pod belongs to."""
+    return pod.group or f"{_BARE}{pod.metadata.key}"
+
+
+def bare_pod(key: str) -> str:
+    """The pod's key where the gang is a pod on its own; empty for a PodGroup."""
+    return key.removeprefix(_BARE) if key.startswith(_BARE) and key.count("/") > 1 else ""
+
+
+def standing(key: str, group: PodGroup | None, pods: Iterable[Pod], room: Room, served: Collection[str]) -> Standing:
+    """Sort a gang's pods.
+
+    Args:
+        key: of the gang.
+        group: its declaration; None for a pod on its own.
+        pods: all that exist.
+        room: which of them have a node.
+        served: scheduler names that are ours.
+    """
+    waiting, nodes, settled, priority = [], set(), Counter[str](), 0
+    oldest: Pod | None = None
+    for pod in pods:
+        priority = max(priority, pod.priority)
+        oldest = oldest or pod
+        node = room.node_of(pod)
+        if node:
+            nodes.add(node)
+        if node or pod.finished or pod.node:
+            settled[pod.task] += 1
+        elif not pod.terminating and not pod.gated and pod.scheduler in served:
+            waiting.append(pod)
+    waiting.sort(key=_order)
+    meta = group.metadata if group is not None else oldest.metadata if oldest is not None else None
+    return Standing(
+        key,
+        group,
+        waiting,
+        nodes,
+        settled,
+        priority,
+        meta.creation_timestamp if meta else "",
+        meta.uid if meta else "",
+    )
+
+
+def _order(pod: Pod) -> tuple[str, int, str]:
+    index = pod.metadata.labels.get(keys.TASK_INDEX, "")
+    return pod.task, int(index) if index.isdigit() else 0, pod.metadata.name
+
+
+def wish_of(group: PodGroup | None) -> TopologyWish | None:
+    """The topology wish of a PodGroup; None where it has none or one that can't be read."""
+    if group is None or not group.spec.network_topology:
+        return None
+    return msgspec.convert(group.spec.network_topology, TopologyWish)
+
+
+def gang_of(view: Standing) -> tuple[Gang, list[list[Pod]]]:
+    """What must be placed now, and the pods of each of its tasks.
+
+    Pods of one task that differ in requests or constraints become several tasks. A gang that has its minimum already asks
+    for one pod at least, so that what is left over grows as room allows.
+    """
+    groups: dict[bytes, list[Pod]] = {}
+    for pod in view.waiting:
+        shape = (
+            pod.task,
+            sorted(pod.requests.items()),
+            pod.node_selector,
+            pod.node_terms,
+            pod.tolerations,
+        )
+        groups.setdefault(msgspec.json.encode(shape, order="deterministic"), []).append(pod)
+    wanted = dict(view.group.spec.min_task_member) if view.group is not None else {}
+    # Task minimums bind only where the gang's minimum covers them all.
+    if sum(wanted.values()) > view.min_member:
+        wanted = {}
+    left = {task: max(0, count - view.settled[task]) for task, count in wanted.items()}
+    tasks = []
+    for number, pods in enumerate(groups.values()):
+        first = pods[0]
+        need = min(left.get(first.task, 0), len(pods))
+        left[first.task] = left.get(first.task, 0) - need
+        tasks.append(
+            Task(
+                str(number),
+                len(pods),
+                need,
+                first.requests,
+                first.node_selector,
+                first.node_terms,
+                first.tolerations,
+            )
+        )
+    floor = max(1, view.missing, sum(task.min_available for task in tasks))
+    gang = Gang("", tasks, min(floor, len(view.waiting)), network_topology=wish_of(view.group))
+    return gang, list(groups.values())
+
+
+def labels_selected(pods: Iterable[Pod]) -> set[str]:
+    """Keys of node labels that these pods select by."""
+    found: set[str] = set()
+    for pod in pods:
+        found.update(pod.node_selector)
+        for term in pod.node_terms:
+            found.update(item.get("key", "") for item in term.get("matchExpressions") or ())
+    return found
+
+
+def age(created: str, now: float) -> float:
+    """Seconds since a creation time; 0 where it is unknown."""
+    return now - to_seconds(created) if created else 0.0

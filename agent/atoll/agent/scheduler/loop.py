@@ -1,0 +1,275 @@
+"""The scheduler's shell: events mark gangs dirty, a pass decides, plans are bound, PodGroups learn what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from typing import Any
+
+import structlog
+
+from atoll.agent.cache import MemberCache, Node, Pod, PodGroup
+from atoll.agent.scheduler import gangs, planner
+from atoll.agent.scheduler.binder import Binder
+from atoll.agent.scheduler.gangs import Standing
+from atoll.agent.scheduler.planner import Parked, Plan, Wait
+from atoll.agent.scheduler.room import Room
+from atoll.agent.scheduler.status import group_status
+from atoll.kube import errors
+from atoll.kube.events import Recorder
+from atoll.kube.transport import ApiServer
+from atoll.kube.workqueue import WorkQueue
+from atoll.model.apiresource import POD_GROUPS, PODS
+
+SERVED = ("atoll", "volcano")
+_COALESCE = 0.005
+"""Seconds for which events are gathered before a pass."""
+_SLICE = 0.01
+"""Seconds of planning after which other tasks get their turn."""
+_COUNTS_AFTER = 1.0
+"""Seconds that a status write waits when only counters differ."""
+_MESSAGE_AFTER = 10.0
+"""Seconds between two writes when only the sentence differs: free room changes all the time, and so do its numbers."""
+_TELL_AFTER = 60.0
+"""Seconds between two events about a gang that waits for the same reason."""
+_TASKS_AFTER = 0.5
+"""Seconds that a gang may take to get its pods before it is said to have too few."""
+
+log = structlog.get_logger(__name__)
+
+
+class Scheduler:
+    """Places the gangs of a member; one per member, or two would overbook nodes."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        cache: MemberCache,
+        recorder: Recorder,
+        *,
+        served: Collection[str] = SERVED,
+    ) -> None:
+        """No I/O happens here; `run` does it.
+
+        Args:
+            api: the member.
+            cache: of the member; handlers are added to it.
+            recorder: tells of gangs that wait.
+            served: names in pods' schedulerName that are ours.
+        """
+        self.room = Room()
+        #: gang key -> why its pods wait; only of gangs with pods that wait
+        self.waits: dict[str, Wait] = {}
+        self._api = api
+        self._cache = cache
+        self._recorder = recorder
+        self._served = frozenset(served)
+        self._binder = Binder(api, self.room)
+        self._parked = Parked()
+        #: gangs that must be looked at
+        self._dirty: set[str] = set()
+        #: gang key -> its standing; those that had pods waiting when last looked at
+        self._pending: dict[str, Standing] = {}
+        self._wake = asyncio.Event()
+        self._binding: set[asyncio.Task[None]] = set()
+        self._status: WorkQueue[str] = WorkQueue("podgroups")
+        #: gang key -> when its status was last written
+        self._written: dict[str, float] = {}
+        #: gang key -> reason of the last event about it, and when
+        self._told: dict[str, tuple[str, float]] = {}
+        self._observers: list[Callable[[set[str]], None]] = []
+        cache.nodes.on_change(self._node_changed)
+        cache.hyper_nodes.on_change(self._hyper_node_changed)
+        cache.pods.on_change(self._pod_changed)
+        cache.pod_groups.on_change(self._group_changed)
+
+    def on_pass(self, observer: Callable[[set[str]], None]) -> None:
+        """Call `observer(binding UIDs whose placement or wait changed)` after every pass and every burst of events."""
+        self._observers.append(observer)
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        version = self.room.version
+        self.room.node_changed(old, new)
+        if self.room.version != version:
+            self._wake.set()
+
+    def _hyper_node_changed(self, old: Any, new: Any) -> None:
+        self.room.hyper_node_changed(old, new)
+        self._wake.set()
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        self.room.pod_changed(old, new)
+        for pod in (old, new):
+            if pod is not None:
+                self._dirty.add(gangs.key_of(pod))
+        self._wake.set()
+
+    def _group_changed(self, old: PodGroup | None, new: PodGroup | None) -> None:
+        group = new or old
+        assert group is not None
+        if new is None:
+            self._written.pop(group.metadata.key, None)
+            self._told.pop(group.metadata.key, None)
+        if old is not None and new is not None and old.spec == new.spec:
+            return
+        self._dirty.add(group.metadata.key)
+        self._wake.set()
+
+    # -- passes ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Schedule until cancelled; the cache must have synced."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._status.run(self._write_status, workers=8))
+            self._wake.set()
+            while True:
+                await self._wake.wait()
+                await asyncio.sleep(_COALESCE)
+                self._wake.clear()
+                await self._pass()
+
+    async def _pass(self) -> None:
+        # 1. Look again at gangs that events were about.
+        dirty, self._dirty = self._dirty, set()
+        for key in dirty:
+            self._look(key)
+        # 2. Everything that waits gets a try when room grew; else only what changed.
+        if self.room.grew:
+            self.room.grew = False
+            self._parked = Parked()
+            candidates = list(self._pending.values())
+        else:
+            candidates = [self._pending[key] for key in dirty if key in self._pending]
+        # 3. Decide, and start to bind at once.
+        changed: set[str] = set()
+        began = time.monotonic()
+        for outcome in planner.plan(self.room, candidates, self._parked):
+            key = outcome.gang.key
+            before = self.waits.get(key)
+            if isinstance(outcome, Plan):
+                self.waits.pop(key, None)
+                self._pending.pop(key, None)
+                # What did not fit beside the plan is looked at again once the plan is known to the next view.
+                if len(outcome.nodes) < len(outcome.gang.waiting):
+                    self._dirty.add(key)
+                    self._wake.set()
+                self._start(outcome)
+            else:
+                self.waits[key] = outcome
+                if before is None or before.message != outcome.message:
+                    self._tell(outcome)
+            if before is not self.waits.get(key) and outcome.gang.binding_uid:
+                changed.add(outcome.gang.binding_uid)
+            if time.monotonic() - began > _SLICE:
+                await asyncio.sleep(0)
+                began = time.monotonic()
+        # 4. Tell who wants to know.
+        for key in dirty:
+            if not gangs.bare_pod(key):
+                self._status.add(key, after=_COALESCE)
+        changed |= self.room.touched
+        self.room.touched = set()
+        for observer in self._observers:
+            observer(changed)
+
+    def _look(self, key: str) -> None:
+        if name := gangs.bare_pod(key):
+            pod = self._cache.pods.get(name)
+            view = None if pod is None or pod.group else gangs.standing(key, None, [pod], self.room, self._served)
+        else:
+            group = self._cache.pod_groups.get(key)
+            pods = self._cache.pods.by_index("group", key)
+            view = None if group is None else gangs.standing(key, group, pods, self.room, self._served)
+        if view is None or not (view.waiting or view.missing):
+            self._pending.pop(key, None)
+            self.waits.pop(key, None)
+            if view is None:
+                self._told.pop(key, None)
+        elif view.waiting:
+            self._pending[key] = view
+        else:
+            self._pending.pop(key, None)
+            self.waits[key] = Wait(
+                view,
+                planner.NOT_ENOUGH_TASKS,
+                f"{view.settled.total()} of {view.min_member} pods exist",
+            )
+
+    def _start(self, plan: Plan) -> None:
+        task = asyncio.create_task(self._bind(plan), name=f"bind {plan.gang.key}")
+        self._binding.add(task)
+        task.add_done_callback(self._binding.discard)
+        if not gangs.bare_pod(plan.gang.key):
+            self._status.add(plan.gang.key)
+
+    async def _bind(self, plan: Plan) -> None:
+        try:
+            bound = await self._binder.bind(plan)
+        except Exception:
+            log.exception("binding failed", gang=plan.gang.key)
+            for pod, _ in plan.nodes:
+                self.room.forget(pod)
+            bound = False
+        if not bound:
+            self._dirty.add(plan.gang.key)
+            self._wake.set()
+
+    # -- what people see ---------------------------------------------------------------------------------------------
+
+    def _tell(self, wait: Wait) -> None:
+        key, group = wait.gang.key, wait.gang.group
+        if group is not None:
+            late = wait.reason == planner.NOT_ENOUGH_TASKS
+            self._status.add(key, after=_TASKS_AFTER if late else 0.0)
+            if late:
+                return
+        told, now = self._told.get(key), time.monotonic()
+        if told is not None and told[0] == wait.reason and now - told[1] < _TELL_AFTER:
+            return
+        self._told[key] = (wait.reason, now)
+        about: dict[str, Any]
+        if group is not None:
+            about = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind}
+            meta = group.metadata
+        else:
+            about = {"apiVersion": PODS.api_version, "kind": PODS.kind}
+            meta = wait.gang.waiting[0].metadata
+        about |= {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
+        self._recorder.record(about, "Unschedulable", wait.message, warning=True, action="Scheduling")
+
+    async def _write_status(self, key: str) -> None:
+        group = self._cache.pod_groups.get(key)
+        if group is None or group.metadata.deletion_timestamp is not None:
+            return
+        now, clock = time.time(), asyncio.get_running_loop().time()
+        wait = self.waits.get(key)
+        pods = self._cache.pods.by_index("group", key)
+        if wait is not None and wait.reason == planner.NOT_ENOUGH_TASKS and not self._late(group, now):
+            self._status.add(key, after=_TASKS_AFTER)
+            return
+        wanted = group_status(group, pods, self.room, wait, now)
+        present = group.status
+        if all(present.get(name) == value for name, value in wanted.items()):
+            return
+        if key in self._written and present.get("phase") == wanted["phase"]:
+            pause = _COUNTS_AFTER if present.get("conditions") == wanted["conditions"] else _MESSAGE_AFTER
+            due = self._written[key] + pause - clock
+            if due > 0:
+                self._status.add(key, after=due)
+                return
+        if not wait and not pods and not present:
+            return
+        self._written[key] = clock
+        try:
+            patch = {"metadata": {"uid": group.metadata.uid}, "status": wanted}
+            await self._api.merge_patch(POD_GROUPS, group.metadata.name, patch, group.metadata.namespace)
+        except errors.NotFound:
+            self._written.pop(key, None)
+
+    def _late(self, group: PodGroup, now: float) -> bool:
+        # Creation times have whole seconds.
+        created = gangs.age(group.metadata.creation_timestamp, now)
+        return bool(group.status) or created > 1.0 + _TASKS_AFTER

@@ -1,0 +1,139 @@
+"""Which gang goes where, decided without input or output: the same view gives the same plans.
+
+Gangs are taken by priority, then age. One that does not fit is passed by those behind it: the host has ordered them already,
+and what is in a member was meant to start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from atoll.agent.cache import Pod
+from atoll.agent.scheduler.gangs import Standing, gang_of, labels_selected, wish_of
+from atoll.agent.scheduler.room import Room
+from atoll.fit import Miss, Nodes, place
+from atoll.model import gang as gangs
+from atoll.model.topology import Tree
+
+NOT_ENOUGH_TASKS = "NotEnoughTasks"
+NOT_ENOUGH_RESOURCES = "NotEnoughResources"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A node for every pod that can start now; never fewer than the gang still needs."""
+
+    gang: Standing
+    nodes: list[tuple[Pod, str]]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Why the gang's waiting pods stay where they are."""
+
+    gang: Standing
+    reason: str
+    """NotEnoughTasks or NotEnoughResources, as Volcano calls them."""
+    message: str
+
+
+@dataclass
+class Parked:
+    """Shapes that are known not to fit; empty it when room grew."""
+
+    misses: dict[tuple[str, int | None], str] = field(default_factory=dict)
+
+
+def plan(room: Room, gangs: Iterable[Standing], parked: Parked | None = None) -> Iterator[Plan | Wait]:
+    """Decide gang by gang, best rank first, and assume in `room` what each plan takes.
+
+    Args:
+        room: changed by `assume`, so that later gangs see what earlier ones took.
+        gangs: with pods that wait.
+        parked: what earlier passes found not to fit; added to.
+    """
+    parked = parked if parked is not None else Parked()
+    for view in sorted(gangs, key=lambda each: each.rank):
+        room.select_by(labels_selected(view.waiting))
+        outcome = _decide(room.nodes(), view, parked)
+        if isinstance(outcome, Plan):
+            for pod, node in outcome.nodes:
+                room.assume(pod, node)
+        yield outcome
+
+
+def _decide(nodes: Nodes, view: Standing, parked: Parked) -> Plan | Wait:
+    existing = view.settled.total() + len(view.waiting)
+    if existing < view.min_member:
+        return Wait(view, NOT_ENOUGH_TASKS, f"{existing} of at least {view.min_member} pods exist")
+    try:
+        gang, pods = gang_of(view)
+    except msgspec.ValidationError as error:
+        return Wait(view, NOT_ENOUGH_RESOURCES, f"spec.networkTopology can't be read: {error}")
+    within = _allowed_ancestor(nodes, view)
+    shape = (gangs.encode(gang), within)
+    if (known := parked.misses.get(shape)) is not None:
+        return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, known))
+    outcome = place(nodes, gang, within=within)
+    if isinstance(outcome, Miss):
+        parked.misses[shape] = outcome.sentence()
+        return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, outcome.sentence()))
+    # Neighbours in index order share nodes, which is what ring-shaped communication wants.
+    order = [iter(task) for task in pods]
+    spots = sorted(outcome.pods, key=lambda spot: (spot[0], nodes.names[spot[1]]))
+    chosen = [(next(order[task]), nodes.names[node]) for task, node, count in spots for _ in range(count)]
+    return Plan(view, chosen)
+
+
+def _message(view: Standing, sentence: str) -> str:
+    total = view.settled.total() + len(view.waiting)
+    return f"{len(view.waiting)}/{total} tasks in gang unschedulable: {sentence}"
+
+
+def _allowed_ancestor(nodes: Nodes, view: Standing) -> int | None:
+    """For a hard gang that partly runs: the largest allowed domain around what is placed; None = anywhere allowed."""
+    wish = wish_of(view.group)
+    if wish is None or not wish.hard or not view.nodes:
+        return None
+    allowed = wish.highest_tier_allowed
+    if allowed is None:
+        allowed = nodes.tree.tier_named(wish.highest_tier_name or "")
+    if allowed is None:
+        return None
+    chosen = None
+    for domain in _around(nodes, view.nodes):
+        if nodes.tree.domains[domain].tier <= allowed:
+            chosen = domain
+    return chosen
+
+
+def _around(nodes: Nodes, names: set[str]) -> list[int]:
+    """Domains that hold all of these nodes, nearest first; nodes that are gone do not count."""
+    columns = [column for column, name in enumerate(nodes.names) if name in names]
+    common: list[int] | None = None
+    for column in columns:
+        lowest = int(nodes.lowest[column])
+        above = list(nodes.tree.ancestors(lowest))
+        common = above if common is None else [domain for domain in common if domain in above]
+    return common or []
+
+
+def smallest_domain(nodes: Nodes, names: set[str]) -> tuple[str, int]:
+    """Name and tier of the smallest domain around these nodes; ("", 0) where there is none."""
+    tree: Tree = nodes.tree
+    around = _around(nodes, names)
+    return (tree.domains[around[0]].name, tree.domains[around[0]].tier) if around else ("", 0)
+
+
+__all__ = [
+    "NOT_ENOUGH_RESOURCES",
+    "NOT_ENOUGH_TASKS",
+    "Parked",
+    "Plan",
+    "Wait",
+    "plan",
+    "smallest_domain",
+]

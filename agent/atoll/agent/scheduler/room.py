@@ -1,0 +1,263 @@
+"""What is free on the member's nodes, kept up to date event by event.
+
+Every pod that takes something from a node is one charge, whoever bound it; a pod that this scheduler is about to bind is
+charged at once and stays so until the watch shows it bound or the bind is given up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import structlog
+
+from atoll.agent.cache import HyperNode, Node, Pod
+from atoll.fit import Nodes, Profile
+from atoll.model import quantity, topology, vector
+from atoll.model.topology import NO_DOMAIN, Tree
+from atoll.model.vector import Vector
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Charge:
+    uid: str
+    node: str
+    requests: Vector
+    binding_uid: str
+
+
+class Room:
+    """Nodes, the domains they are in, and the pods that are on them."""
+
+    def __init__(self) -> None:
+        """Begin empty; feed every event of nodes, HyperNodes and pods."""
+        self._nodes: dict[str, Node] = {}
+        #: node -> allocatable in integer units, of the nodes in `_nodes`
+        self._allocatable: dict[str, Vector] = {}
+        #: pod key -> what it takes; the only source of `_used` and `placed`
+        self._charges: dict[str, _Charge] = {}
+        #: pod keys of `_charges` that no watch event has confirmed
+        self.assumed: set[str] = set()
+        #: node -> sum of its charges
+        self._used: dict[str, Vector] = {}
+        #: binding UID -> node -> pods charged there; without zeros
+        self.placed: dict[str, Counter[str]] = {}
+        self._hyper_nodes: dict[str, HyperNode] = {}
+        #: the arrays, or None where they must be built anew
+        self._arrays: Nodes | None = None
+        self._column: dict[str, int] = {}
+        #: nodes whose column is out of date; meaningless while there are no arrays
+        self._stale: set[str] = set()
+        #: label keys that some pod selects by, though they differ on every node
+        self._wanted_labels: set[str] = set()
+        #: why the HyperNodes can't be used; empty when they can
+        self.topology_error = ""
+        #: whether room was freed or made since somebody reset it
+        self.grew = True
+        #: raised by every change of what is free
+        self.version = 0
+        #: binding UIDs whose `placed` changed since somebody cleared it
+        self.touched: set[str] = set()
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """A node came, went, or is different."""
+        if old is not None and new is not None and _same(old, new):
+            self._nodes[new.metadata.name] = new
+            return
+        node = new or old
+        assert node is not None
+        name = node.metadata.name
+        if new is None:
+            self._nodes.pop(name, None)
+            self._allocatable.pop(name, None)
+        else:
+            self._nodes[name] = new
+            self._allocatable[name] = quantity.capacity(new.status.allocatable)
+        self._arrays = None
+        self._changed(grew=True)
+
+    def hyper_node_changed(self, old: HyperNode | None, new: HyperNode | None) -> None:
+        """A domain came, went, or is different."""
+        domain = new or old
+        assert domain is not None
+        if new is None:
+            self._hyper_nodes.pop(domain.metadata.name, None)
+        elif old is not None and (old.spec, old.metadata.labels) == (new.spec, new.metadata.labels):
+            return
+        else:
+            self._hyper_nodes[domain.metadata.name] = new
+        self._arrays = None
+        self._changed(grew=True)
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod came, went, was bound, or ended."""
+        pod = new or old
+        assert pod is not None
+        key = pod.metadata.key
+        if new is not None and new.node and not new.finished:
+            self.assumed.discard(key)
+            self._charge(new, new.node)
+            return
+        charge = self._charges.get(key)
+        if charge is None:
+            return
+        # An unbound pod may still be on its way to the node that was assumed.
+        if new is None or new.finished or charge.uid != new.metadata.uid:
+            self._release(key)
+
+    def assume(self, pod: Pod, node: str) -> None:
+        """Charge a pod that is about to be bound."""
+        self.assumed.add(pod.metadata.key)
+        self._charge(pod, node)
+
+    def forget(self, pod: Pod) -> bool:
+        """Give an assumption up, unless the pod has been seen bound or replaced meanwhile."""
+        key = pod.metadata.key
+        if key not in self.assumed or self._charges[key].uid != pod.metadata.uid:
+            return False
+        self._release(key)
+        return True
+
+    def node_of(self, pod: Pod) -> str:
+        """Where the pod is or is going to be; empty when it is nowhere or has ended."""
+        charge = self._charges.get(pod.metadata.key)
+        return charge.node if charge is not None and charge.uid == pod.metadata.uid else ""
+
+    def _charge(self, pod: Pod, node: str) -> None:
+        key = pod.metadata.key
+        old = self._charges.get(key)
+        if old is not None:
+            if (old.uid, old.node, old.requests) == (pod.metadata.uid, node, pod.requests):
+                return
+            self._release(key, keep_assumed=True)
+        charge = self._charges[key] = _Charge(pod.metadata.uid, node, pod.requests, pod.binding_uid)
+        vector.add(self._used.setdefault(node, {}), pod.requests)
+        if charge.binding_uid:
+            self.placed.setdefault(charge.binding_uid, Counter())[node] += 1
+            self.touched.add(charge.binding_uid)
+        self._stale.add(node)
+        self._changed(grew=False)
+
+    def _release(self, key: str, *, keep_assumed: bool = False) -> None:
+        charge = self._charges.pop(key)
+        if not keep_assumed:
+            self.assumed.discard(key)
+        vector.add(self._used[charge.node], charge.requests, -1)
+        if not self._used[charge.node]:
+            del self._used[charge.node]
+        if charge.binding_uid:
+            places = self.placed[charge.binding_uid]
+            places[charge.node] -= 1
+            if not places[charge.node]:
+                del places[charge.node]
+            if not places:
+                del self.placed[charge.binding_uid]
+            self.touched.add(charge.binding_uid)
+        self._stale.add(charge.node)
+        self._changed(grew=True)
+
+    def _changed(self, *, grew: bool) -> None:
+        self.version += 1
+        self.grew = self.grew or grew
+
+    # -- views -------------------------------------------------------------------------------------------------------
+
+    def select_by(self, labels: Iterable[str]) -> None:
+        """Pods select nodes by these labels: keep them, even where every node has a value of its own."""
+        if new := set(labels) - self._wanted_labels:
+            self._wanted_labels |= new
+            self._arrays = None
+
+    def ready_nodes(self) -> list[Node]:
+        """Nodes that count, in order of their names."""
+        return [self._nodes[name] for name in sorted(self._nodes) if self._nodes[name].ready]
+
+    def allocatable(self, node: str) -> Vector:
+        """What the node offers; do not change it."""
+        return self._allocatable[node]
+
+    def free(self, node: str) -> Vector:
+        """What is left of a node, in integer units; negative where others overbooked it."""
+        used = self._used.get(node, {})
+        return {name: amount - used.get(name, 0) for name, amount in self._allocatable[node].items()}
+
+    def topology(self) -> tuple[Tree, dict[str, int]]:
+        """The domains, and each node's lowest one; none while the HyperNodes contradict each other."""
+        labels = {name: node.metadata.labels for name, node in self._nodes.items()}
+        try:
+            found = topology.build([domain.body() for domain in self._hyper_nodes.values()], labels)
+        except topology.TopologyError as error:
+            if str(error) != self.topology_error:
+                log.error("HyperNodes can't be used; gangs that need a topology wait", error=str(error))
+            self.topology_error = str(error)
+            return Tree(), {}
+        self.topology_error = ""
+        return found
+
+    def nodes(self) -> Nodes:
+        """The arrays that placing works on; valid until the next event, do not change them."""
+        if self._arrays is not None:
+            for name in self._stale:
+                column = self._column.get(name)
+                if column is not None and not self._arrays.set_free(column, self.free(name)):
+                    self._arrays = None
+                    break
+            self._stale.clear()
+        if self._arrays is None:
+            self._arrays = self._build()
+            self._stale.clear()
+        return self._arrays
+
+    def _build(self) -> Nodes:
+        nodes = self.ready_nodes()
+        names = [node.metadata.name for node in nodes]
+        tree, lowest = self.topology()
+        unique = unique_labels(nodes) - self._wanted_labels
+        numbers: dict[str, int] = {}
+        profiles: list[Profile] = []
+        profile = []
+        for node in nodes:
+            labels = {key: value for key, value in node.metadata.labels.items() if key not in unique}
+            taints = tuple(node.taints)
+            # The text of both is the cheapest total key; insertion order of labels is sorted out.
+            text = f"{sorted(labels.items())}{taints}"
+            if text not in numbers:
+                numbers[text] = len(profiles)
+                profiles.append(Profile(labels, taints))
+            profile.append(numbers[text])
+        self._column = {name: column for column, name in enumerate(names)}
+        return Nodes(
+            tree,
+            [lowest.get(name, NO_DOMAIN) for name in names],
+            names,
+            profiles,
+            profile,
+            [self.free(n) for n in names],
+        )
+
+
+def unique_labels(nodes: Iterable[Node]) -> set[str]:
+    """Label keys that have as many values as there are nodes with them, and more than one."""
+    values: dict[str, set[str]] = {}
+    carriers: Counter[str] = Counter()
+    for node in nodes:
+        for key, value in node.metadata.labels.items():
+            values.setdefault(key, set()).add(value)
+            carriers[key] += 1
+    return {key for key, found in values.items() if len(found) == carriers[key] > 1}
+
+
+def _same(old: Node, new: Node) -> bool:
+    """Whether nothing that placing reads differs: heartbeats change nodes all the time."""
+    return (
+        old.ready == new.ready
+        and old.spec == new.spec
+        and old.status.allocatable == new.status.allocatable
+        and old.metadata.labels == new.metadata.labels
+        and old.metadata.uid == new.metadata.uid
+    )

@@ -1,0 +1,59 @@
+"""What a PodGroup's status should say; pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from atoll.agent.cache import Pod, PodGroup
+from atoll.agent.scheduler.planner import NOT_ENOUGH_TASKS, Wait
+from atoll.agent.scheduler.room import Room
+from atoll.kube.conditions import find, with_condition
+
+Json = dict[str, Any]
+
+
+def group_status(group: PodGroup, pods: Iterable[Pod], room: Room, wait: Wait | None, now: float) -> Json:
+    """The status that the PodGroup should have; equal to the present one where nothing has changed.
+
+    Args:
+        group: as cached.
+        pods: all of the gang.
+        room: which of them have a node.
+        wait: why the rest waits; None when nothing does.
+        now: seconds since the epoch, for transitions.
+    """
+    phases: Counter[str] = Counter()
+    settled = unfinished = 0
+    for pod in pods:
+        phases[pod.phase] += 1
+        settled += bool(room.node_of(pod) or pod.finished)
+        unfinished += not pod.finished
+    old: str = group.status.get("phase") or ""
+    floor = group.spec.min_member
+    if old == "Completed" and not unfinished:
+        phase = old
+    elif settled and settled >= floor:
+        phase = "Running" if unfinished else "Completed"
+    elif phases["Running"] and wait is not None:
+        phase = "Unknown"
+    else:
+        phase = "Pending" if wait is None or wait.reason == NOT_ENOUGH_TASKS else "Inqueue"
+    conditions = list(group.status.get("conditions") or [])
+    if phase in ("Running", "Completed"):
+        if find(conditions, "Unschedulable") is not None:
+            conditions = with_condition(conditions, "Unschedulable", False, "Scheduled", "", now=now)
+        text = "the gang has nodes for its minimum"
+        conditions = with_condition(conditions, "Scheduled", True, "Scheduled", text, now=now)
+    elif wait is not None:
+        if find(conditions, "Scheduled") is not None:
+            conditions = with_condition(conditions, "Scheduled", False, wait.reason, wait.message, now=now)
+        conditions = with_condition(conditions, "Unschedulable", True, wait.reason, wait.message, now=now)
+    return {
+        "phase": phase,
+        "running": phases["Running"],
+        "succeeded": phases["Succeeded"],
+        "failed": phases["Failed"],
+        "conditions": conditions,
+    }

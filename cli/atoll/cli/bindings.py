@@ -1,0 +1,64 @@
+"""What the bindings on the host say of queues and workloads: the numbers behind `queue list`, `job list` and `explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from atoll.dispatcher.core.events import BindingView
+from atoll.dispatcher.core.queues import order_key
+from atoll.dispatcher.objects import BindingObject, binding_view
+from atoll.model import vector
+from atoll.model.vector import Vector
+
+Json = dict[str, Any]
+
+
+class QueueUse(msgspec.Struct):
+    """What a queue holds now."""
+
+    pending: int = 0
+    running: int = 0
+    used: Vector = {}
+    """Requests of all workloads that the queue is charged for, integer units."""
+
+
+def views(bindings: Iterable[Json]) -> list[BindingView]:
+    """The bindings that are Atoll's, as the dispatcher reads them."""
+    found = (binding_view(msgspec.convert(item, BindingObject)) for item in bindings)
+    return [item for item in found if item is not None]
+
+
+def use_by_queue(bindings: Iterable[BindingView]) -> dict[str, QueueUse]:
+    """Counts and charges per queue; queues without workloads are absent."""
+    result: dict[str, QueueUse] = {}
+    for binding in bindings:
+        if binding.gang is None or binding.finished:
+            continue
+        use = result.setdefault(binding.gang.queue, QueueUse())
+        if binding.decision.phase.charged:
+            use.running += 1
+            vector.add(use.used, binding.gang.total())
+        else:
+            use.pending += 1
+    return result
+
+
+def waiting_line(bindings: Iterable[BindingView], queue: str) -> list[BindingView]:
+    """The workloads that wait in a queue, the next one first."""
+    waiting = (
+        binding
+        for binding in bindings
+        if binding.gang is not None
+        and binding.gang.queue == queue
+        and not binding.finished
+        and not binding.decision.phase.charged
+    )
+    return sorted(waiting, key=order_key)
+
+
+def by_workload(bindings: Iterable[Json]) -> dict[str, Json]:
+    """UID of the workload -> its binding."""
+    return {uid: item for item in bindings if (uid := ((item.get("spec") or {}).get("resource") or {}).get("uid"))}

@@ -1,0 +1,47 @@
+"""From a command to an API server and back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from atoll.cli.options import Settings
+from atoll.kube.transport import ApiServer
+
+T = TypeVar("T")
+
+
+def call(options: Settings, work: Callable[[ApiServer], Awaitable[T]]) -> T:
+    """Connect to the host, do the work, disconnect.
+
+    Raises:
+        BadKubeconfig: no credentials.
+        ApiError: the server said no.
+    """
+
+    async def run() -> T:
+        async with await ApiServer.from_kubeconfig(options.kubeconfig, options.context, user_agent="atollctl") as host:
+            return await work(host)
+
+    return asyncio.run(run())
+
+
+def default_namespace(kubeconfig: str | None, context: str | None) -> str:
+    """The namespace that the kubeconfig's context names, else `default`."""
+    paths = [kubeconfig] if kubeconfig else (os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)
+    contexts: dict[str, Any] = {}
+    current = context
+    for path in paths:
+        try:
+            content = yaml.safe_load(Path(path).expanduser().read_text()) or {}
+        except (OSError, yaml.YAMLError):
+            continue
+        current = current or content.get("current-context")
+        for entry in content.get("contexts") or ():
+            contexts.setdefault(entry.get("name"), entry.get("context") or {})
+    return str(contexts.get(current, {}).get("namespace") or "default")

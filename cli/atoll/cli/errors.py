@@ -1,0 +1,50 @@
+"""Errors as a person at a terminal sees them: one line on stderr, and an exit code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import NoReturn
+
+FAILED = 1
+USAGE = 2
+
+_REQUEST = re.compile(r" \([A-Z]+ /\S*: \d+ \w*\)$")
+
+
+class CommandError(Exception):
+    """A command can't do what was asked; the message says why and what to do."""
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def fail(error: Exception) -> NoReturn:
+    """Print an error that is the user's to know and exit; raise any other again."""
+    text, code = describe(error)
+    if not text:
+        raise error
+    print(text, file=sys.stderr)
+    raise SystemExit(code)
+
+
+def describe(error: Exception) -> tuple[str, int]:
+    """The line and the exit code; an empty line for an error that is a defect of ours."""
+    if isinstance(error, CommandError):
+        return f"error: {error}", error.code
+    # A command that failed in one of these ways has imported the module by now.
+    from atoll.control.install.refusal import Refused
+    from atoll.kube.config import BadKubeconfig
+    from atoll.kube.errors import ApiError, Unreachable
+
+    if isinstance(error, Unreachable):
+        return f"Unable to connect to the server: {error.message}", FAILED
+    if isinstance(error, ApiError):
+        message = _REQUEST.sub("", error.message)
+        return f"Error from server ({error.reason or type(error).__name__}): {message}", FAILED
+    if isinstance(error, BadKubeconfig | Refused):
+        return f"error: {error}", FAILED
+    if type(error).__module__.startswith("atoll.local"):
+        return f"error: {error}", FAILED
+    return "", FAILED

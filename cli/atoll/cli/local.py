@@ -1,0 +1,112 @@
+"""`atollctl local`: a federation on this machine to play with."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from atoll.cli.errors import USAGE, CommandError
+from atoll.cli.options import DataOutput
+from atoll.cli.printing import show_data, show_table
+
+if TYPE_CHECKING:
+    from atoll.local.layout import FederationConfig
+    from atoll.local.supervisor import State
+
+app = typer.Typer(no_args_is_help=True, help="A federation on this machine, to play with.")
+
+Name = Annotated[str, typer.Option("--name", help="Name of the federation.")]
+
+
+@app.command(epilog="Example: atollctl local up --members 2 --nodes 8")
+def up(
+    members: Annotated[int | None, typer.Option(min=1, max=100, help="Member clusters (default 3).")] = None,
+    nodes: Annotated[int | None, typer.Option(min=0, help="Nodes of each member (default 16).")] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file with members and nodes, instead.")] = None,
+    name: Name = "default",
+    foreground: Annotated[bool, typer.Option("--foreground", help="Stay until ^C instead of detaching.")] = False,
+) -> None:
+    """Start a host, members and all processes of Atoll; return when every one is ready."""
+    if config is not None and (members is not None or nodes is not None):
+        raise CommandError("give either --config or --members and --nodes", USAGE)
+    from atoll.local import supervisor
+    from atoll.local.atoll_federation import EXTENSION_NAME
+
+    began = time.monotonic()
+    wanted = _layout(config, members, nodes)
+
+    def progress(line: str) -> None:
+        print(f"{time.monotonic() - began:5.1f}s  {line}", file=sys.stderr, flush=True)
+
+    if foreground:
+        supervisor.run_foreground(
+            name, wanted, progress, extension=EXTENSION_NAME, on_ready=lambda state: print(next_steps(state), flush=True)
+        )
+        return
+    print(next_steps(supervisor.up(name, wanted, progress, extension=EXTENSION_NAME)))
+
+
+@app.command(epilog="Example: atollctl local down")
+def down(name: Name = "default") -> None:
+    """Stop a federation and remove its data; logs stay."""
+    from atoll.local import supervisor
+
+    if supervisor.down(name):
+        print(f"federation {name} is down; logs: {supervisor.run_directory(name) / 'logs'}")
+    else:
+        print(f"federation {name} was not running")
+
+
+@app.command(epilog="Example: atollctl local status -o json")
+def status(name: Name = "default", output: DataOutput = None) -> None:
+    """Show clusters and processes of a federation; exit code 1 unless it is ready."""
+    from atoll.local import supervisor
+
+    state = supervisor.status(name)
+    if output is not None:
+        show_data(state.model_dump(mode="json"), output)
+    else:
+        _print_status(state)
+    if state.status != "ready":
+        raise typer.Exit(1)
+
+
+def next_steps(state: State) -> str:
+    """What to type next."""
+    host = state.host
+    lines = [
+        f"export KUBECONFIG={host.kubeconfig if host else ''}",
+        "",
+        f"# {len(state.members)} members: {', '.join(state.members)}",
+        "# now submit an ordinary Volcano Job:  kubectl apply -f job.yaml",
+        "# and see where it goes:               atollctl job list; atollctl explain NAME",
+        f"# take it all down:                    atollctl local down{'' if state.name == 'default' else f' --name {state.name}'}",
+    ]
+    return "\n".join(lines)
+
+
+def _layout(config: Path | None, members: int | None, nodes: int | None) -> FederationConfig:
+    from atoll.local import layout
+
+    if config is not None:
+        return layout.load(config)
+    return layout.default_config(3 if members is None else members, 16 if nodes is None else nodes)
+
+
+def _print_status(state: State) -> None:
+    print(f"federation {state.name}: {state.status}{f' ({state.message})' if state.message else ''}")
+    if state.host is not None:
+        clusters = {"host": state.host, **state.members}
+        print()
+        show_table(("CLUSTER", "URL", "KUBECONFIG"), [[key, item.url, item.kubeconfig] for key, item in clusters.items()])
+    if state.processes:
+        print()
+        rows = [
+            [item.name, item.pid, "running" if item.alive else "restarting", f"{item.rss_bytes >> 20}Mi", item.log]
+            for item in state.processes
+        ]
+        show_table(("PROCESS", "PID", "STATE", "MEMORY", "LOG"), rows)

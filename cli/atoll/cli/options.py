@@ -1,0 +1,96 @@
+"""Options that every command takes, wherever they stand on the command line, as with kubectl."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+_TAKES_VALUE = ("--kubeconfig", "--context", "--namespace", "-n")
+_FLAGS = ("--all-namespaces", "-A")
+
+
+class AnywhereGroup(TyperGroup):
+    """The root command: moves global options to the front, so that they may follow the command as well."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse after moving."""
+        return super().parse_args(ctx, hoisted(args))
+
+
+def hoisted(args: list[str]) -> list[str]:
+    """The arguments with global options first; what follows `--` stays where it is."""
+    front: list[str] = []
+    rest: list[str] = []
+    todo = list(args)
+    while todo:
+        arg = todo.pop(0)
+        if arg == "--":
+            rest += [arg, *todo]
+            break
+        if arg in _TAKES_VALUE:
+            front += [arg, *todo[:1]]
+            del todo[:1]
+        elif arg in _FLAGS or (arg.startswith(_TAKES_VALUE[:3]) and "=" in arg) or _is_short_namespace(arg):
+            front.append(arg)
+        else:
+            rest.append(arg)
+    return front + rest
+
+
+def _is_short_namespace(arg: str) -> bool:
+    return arg.startswith("-n") and not arg.startswith("--") and len(arg) > 2
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The global options of this call."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+    all_namespaces: bool = False
+
+    @property
+    def where(self) -> str | None:
+        """The namespace to list, None for all of them."""
+        return None if self.all_namespaces else self.one_namespace
+
+    @property
+    def one_namespace(self) -> str:
+        """The namespace of a named object."""
+        if self.namespace:
+            return self.namespace
+        from atoll.cli.connection import default_namespace
+
+        return default_namespace(self.kubeconfig, self.context)
+
+
+def settings(ctx: typer.Context) -> Settings:
+    """The global options; defaults where a command is called without the root."""
+    found = ctx.find_object(Settings)
+    return found if found is not None else Settings()
+
+
+class Format(StrEnum):
+    """Values of `--output`."""
+
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+
+class DataFormat(StrEnum):
+    """Values of `--output` where only data makes sense."""
+
+    JSON = "json"
+    YAML = "yaml"
+
+
+Output = Annotated[Format | None, typer.Option("--output", "-o", help="Output format.", show_default=False)]
+DataOutput = Annotated[DataFormat | None, typer.Option("--output", "-o", help="Output as data.", show_default=False)]
+NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Leave the header line out.")]

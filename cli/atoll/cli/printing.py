@@ -1,0 +1,103 @@
+"""Tables as kubectl prints them, and objects as JSON or YAML."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from atoll.cli.options import DataFormat, Format
+
+Json = dict[str, Any]
+Rows = Sequence[Sequence[object]]
+
+_NONE = "<none>"
+
+
+def table(headers: Sequence[str], rows: Rows, *, no_headers: bool = False) -> str:
+    """Left-aligned columns, three spaces apart, no line longer than its content; empty cells are `<none>`."""
+    cells = [[_NONE if cell in ("", None) else str(cell) for cell in row] for row in rows]
+    if not no_headers:
+        cells.insert(0, list(headers))
+    widths = [max((len(row[index]) for row in cells), default=0) for index in range(len(headers))]
+    lines = ("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells)
+    return "\n".join(lines)
+
+
+def show_table(headers: Sequence[str], rows: Rows, *, no_headers: bool = False) -> None:
+    """Print a table; bold headers on a terminal, plain text anywhere else."""
+    text = table(headers, rows, no_headers=no_headers)
+    if no_headers or not sys.stdout.isatty():
+        print(text)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    head, _, body = text.partition("\n")
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(Text(head, style="bold"))
+    if body:
+        print(body)
+
+
+def show_objects(objects: Sequence[Json], output: Format, *, one: bool, group: str) -> None:
+    """Print objects as data, or as names.
+
+    Args:
+        objects: as the API server gave them.
+        output: json, yaml or name.
+        one: print the object itself, not a List.
+        group: API group, for names.
+    """
+    if output is Format.NAME:
+        for item in objects:
+            print(f"{item['kind'].lower()}.{group}/{item['metadata']['name']}")
+        return
+    content = objects[0] if one else {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list(objects)}
+    show_data(content, DataFormat(output.value))
+
+
+def show_data(content: Any, output: DataFormat) -> None:
+    """Print anything as JSON or YAML."""
+    if output is DataFormat.JSON:
+        print(json.dumps(content, indent=4, ensure_ascii=False))
+        return
+    import yaml
+
+    print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120), end="")
+
+
+def age(created: str | None, now: float) -> str:
+    """Time since then, as kubectl words it: `42s`, `5m30s`, `3h`, `2d4h`."""
+    if not created:
+        return "<unknown>"
+    return duration(max(0.0, now - datetime.fromisoformat(created).timestamp()))
+
+
+def duration(seconds: float) -> str:
+    """A length of time with two units at most, the smaller one dropped once it says little."""
+    whole = int(seconds)
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if whole < 120:
+        return f"{whole}s"
+    if minutes < 10:
+        return _two(minutes, "m", whole % 60, "s")
+    if hours < 3:
+        return f"{minutes}m"
+    if hours < 8:
+        return _two(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    if days < 8:
+        return _two(days, "d", hours % 24, "h")
+    if days < 730:
+        return f"{days}d"
+    return f"{days // 365}y"
+
+
+def _two(large: int, first: str, small: int, second: str) -> str:
+    return f"{large}{first}{small}{second}" if small else f"{large}{first}"
+
+

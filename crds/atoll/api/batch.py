@@ -1,0 +1,243 @@
+"""batch.volcano.sh/v1alpha1: the Volcano Job.
+
+The schema holds what is true of any Job; defaults that depend on other fields or on configuration
+(minAvailable, queue, schedulerName, task names) are the admission webhook's.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from atoll.api.base import (
+    ApiModel,
+    ApiObject,
+    Column,
+    Count,
+    FreeForm,
+    Int32,
+    PositiveInt32,
+    Resource,
+    Time,
+    served,
+)
+from atoll.api.scheduling import NetworkTopology
+
+GROUP = "batch.volcano.sh"
+
+Event = Literal[
+    "*",
+    "PodFailed",
+    "PodEvicted",
+    "PodPending",
+    "Unknown",
+    "TaskCompleted",
+    "TaskFailed",
+    "JobUpdated",
+]
+Action = Literal[
+    "AbortJob",
+    "RestartJob",
+    "RestartTask",
+    "RestartPod",
+    "RestartPartition",
+    "TerminateJob",
+    "CompleteJob",
+    "ResumeJob",
+]
+
+
+class LifecyclePolicy(ApiModel):
+    """What to do when something happens to a pod or task."""
+
+    action: Action | None = None
+    """What to do."""
+    event: Event | None = None
+    """On which event; `*` is any of them."""
+    events: list[Event] = Field(default_factory=list)
+    """On which of several events."""
+    exit_code: Int32 | None = None
+    """On which container exit code; not 0, and not together with events."""
+    timeout: str | None = None
+    """How long to wait before acting, such as 10m."""
+
+
+class VolumeSpec(ApiModel):
+    """A volume mounted in every container of every task."""
+
+    mount_path: str
+    """Where it is mounted; unique in the Job and without a colon."""
+    volume_claim_name: str | None = None
+    """An existing claim."""
+    volume_claim: FreeForm | None = None
+    """A PersistentVolumeClaim spec from which a claim is made; instead of volumeClaimName."""
+
+
+class DependsOn(ApiModel):
+    """Tasks that must have started first."""
+
+    name: list[str] = Field(default_factory=list)
+    """Names of tasks."""
+    iteration: Literal["any", "all"] | None = None
+    """Whether one of them is enough."""
+
+
+class PartitionPolicy(ApiModel):
+    """Groups of replicas that stay together."""
+
+    total_partitions: PositiveInt32
+    """Number of partitions."""
+    partition_size: PositiveInt32
+    """Replicas in each; times totalPartitions it gives the replicas of the task."""
+    min_partitions: Count = 0
+    """Complete partitions needed before the Job starts."""
+    network_topology: NetworkTopology | None = None
+    """Closeness inside each partition."""
+
+
+class TaskSpec(ApiModel):
+    """A role of the Job: replicas of one pod template."""
+
+    # Not a list map by name: the webhook fills in missing names, and a map key has to be there
+    # before it runs.
+    name: str | None = None
+    """DNS label, unique in the Job; made from the index if absent."""
+    replicas: Count | None = None
+    """Pods of this task."""
+    min_available: Count | None = None
+    """Pods of this task that the gang needs; all replicas if absent."""
+    template: FreeForm = Field(default_factory=dict)
+    """PodTemplateSpec."""
+    policies: list[LifecyclePolicy] = Field(default_factory=list)
+    """Override those of the Job."""
+    topology_policy: Literal["none", "best-effort", "restricted", "single-numa-node"] | None = None
+    """NUMA alignment on a node."""
+    max_retry: Annotated[Int32, Field(ge=-1)] = 3
+    """Container restarts before the task counts as failed; -1 is without limit."""
+    depends_on: DependsOn | None = None
+    """Tasks that must have started first."""
+    partition_policy: PartitionPolicy | None = None
+    """Groups of replicas that stay together."""
+
+
+class JobSpec(ApiModel):
+    """What the Job runs, and the gang it forms."""
+
+    scheduler_name: Annotated[str, Field(max_length=63)] | None = None
+    """Scheduler that binds the pods."""
+    min_available: Count | None = None
+    """Pods that must start together; the sum over the tasks if absent."""
+    volumes: list[VolumeSpec] = Field(default_factory=list)
+    """Volumes of every container."""
+    tasks: Annotated[list[TaskSpec], Field(max_length=1024)] = Field(default_factory=list)
+    """Roles of the Job."""
+    policies: list[LifecyclePolicy] = Field(default_factory=list)
+    """What to do when something happens."""
+    plugins: dict[str, list[str]] = Field(default_factory=dict)
+    """Job plugins with their arguments, such as svc, env, ssh, pytorch."""
+    running_estimate: str | None = None
+    """Expected run time, such as 90m; backfill relies on it."""
+    queue: Annotated[str, Field(max_length=253)] | None = None
+    """Queue that is charged."""
+    max_retry: Count = 3
+    """Restarts of the Job before it counts as failed."""
+    ttl_seconds_after_finished: Count | None = None
+    """How long a finished Job is kept."""
+    priority_class_name: str | None = None
+    """PriorityClass of the gang."""
+    min_success: PositiveInt32 | None = None
+    """Succeeded pods that complete the Job early."""
+    network_topology: NetworkTopology | None = None
+    """Closeness of the whole Job."""
+
+
+class JobState(ApiModel):
+    """Phase of a Job and why."""
+
+    phase: str | None = None
+    """Pending, Aborting, Aborted, Running, Restarting, Completing, Completed, Terminating,
+    Terminated or Failed."""
+    reason: str | None = None
+    """One CamelCase word that says why."""
+    message: str | None = None
+    """The same for people."""
+    last_transition_time: Time | None = None
+    """When the phase changed."""
+
+
+class JobCondition(ApiModel):
+    """A phase that the Job has been in."""
+
+    status: str
+    """The phase."""
+    last_transition_time: Time | None = None
+    """When it was entered."""
+
+
+class TaskState(ApiModel):
+    """Pods of one task."""
+
+    phase: dict[str, Int32] = Field(default_factory=dict)
+    """Number of pods by pod phase."""
+
+
+class JobStatus(ApiModel):
+    """Observed state of a Job."""
+
+    state: JobState | None = None
+    """Phase and why."""
+    min_available: Int32 | None = None
+    """Gang size in force."""
+    task_status_count: dict[str, TaskState] = Field(default_factory=dict)
+    """Pods by task."""
+    pending: Int32 | None = None
+    """Pending pods."""
+    running: Int32 | None = None
+    """Running pods."""
+    succeeded: Int32 | None = None
+    """Succeeded pods."""
+    failed: Int32 | None = None
+    """Failed pods."""
+    terminating: Int32 | None = None
+    """Pods on their way out."""
+    unknown: Int32 | None = None
+    """Pods whose state can't be told."""
+    version: Int32 | None = None
+    """Raised whenever the pods are made anew."""
+    retry_count: Int32 | None = None
+    """Restarts so far."""
+    running_duration: str | None = None
+    """How long the Job ran, once it has ended."""
+    controlled_resources: dict[str, str] = Field(default_factory=dict)
+    """Objects that plugins made for the Job."""
+    # Atomic: these are phases in order, and none of their fields is a key.
+    conditions: list[JobCondition] = Field(default_factory=list)
+    """Phases so far."""
+
+
+@served(
+    Resource(
+        group=GROUP,
+        version="v1alpha1",
+        kind="Job",
+        plural="jobs",
+        short_names=("vcjob", "vj"),
+        status=True,
+        selectable=(".spec.queue",),
+        columns=(
+            Column("STATUS", ".status.state.phase"),
+            Column("minAvailable", ".status.minAvailable", "integer"),
+            Column("RUNNINGS", ".status.running", "integer"),
+            Column("AGE", ".metadata.creationTimestamp", "date"),
+            Column("QUEUE", ".spec.queue", wide=True),
+        ),
+    )
+)
+class Job(ApiObject):
+    """A batch job of several tasks that start together."""
+
+    spec: JobSpec = Field(default_factory=JobSpec)
+    """What runs."""
+    status: JobStatus | None = None
+    """Observed state."""

@@ -1,0 +1,247 @@
+"""A federation with Atoll in it: host and members prepared by `init` and `join`, and every process of Atoll running.
+
+Tests, benchmarks and the demo use `AtollFederation`; the command line reaches the same through `EXTENSION`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from atoll.control import install
+from atoll.local import keeper
+from atoll.local.binaries import Binaries, ensure
+from atoll.local.cluster import ClusterHandle, free_ports
+from atoll.local.federation import Federation
+from atoll.local.keeper import KeptProcess
+from atoll.local.layout import FederationConfig
+from atoll.local.processes import ProcessSpec
+from atoll.local.supervisor import Extension
+
+_START_S = 60.0
+_START_S_PER_PROCESS = 5.0
+"""Twenty Python processes on two cores take a while each."""
+
+Progress = Callable[[str], None]
+
+
+class Atoll:
+    """Atoll's processes on top of a running federation."""
+
+    def __init__(
+        self,
+        federation: Federation,
+        *,
+        leave_out: Sequence[str] = (),
+        progress: Progress = lambda _: None,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        """No I/O happens here.
+
+        Args:
+            federation: started, its nodes created.
+            leave_out: names of processes that are prepared but not started, such as `atoll-dispatcher`.
+            progress: gets a line per step.
+            on_change: called whenever a process was started.
+        """
+        self._federation = federation
+        self._leave_out = frozenset(leave_out)
+        self._progress = progress
+        self._on_change = on_change
+        #: name -> process, in the order of their start; filled by start()
+        self.processes: dict[str, KeptProcess] = {}
+
+    @property
+    def credentials(self) -> Path:
+        """Folder of the kubeconfigs of all processes; it goes when the federation's data does."""
+        return self._federation.host.kubeconfig.parent / "atoll"
+
+    async def start(self) -> None:
+        """Init, join every member, start all processes; return when all are ready.
+
+        Raises:
+            Refused: a cluster can't be prepared.
+            ProcessFailed: a process does not become ready; nothing of Atoll is left running.
+        """
+        ports = iter(free_ports(1 + len(install.PROCESSES) + len(self._federation.members)))
+        await self._install(f"https://127.0.0.1:{next(ports)}")
+        logs = self._federation.directory / "logs"
+        for spec in self._specs([next(ports) for _ in range(len(install.PROCESSES) + len(self._federation.members))]):
+            self.processes[spec.name] = KeptProcess(spec, logs, self._on_change)
+        started = [process for name, process in self.processes.items() if name not in self._leave_out]
+        self._progress(f"starting {len(started)} processes of Atoll")
+        try:
+            await keeper.start_all(started, _START_S + _START_S_PER_PROCESS * len(started), self._progress)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop all processes. Safe to repeat."""
+        await asyncio.gather(*(process.stop() for process in self.processes.values()))
+
+    async def _install(self, webhook_url: str) -> None:
+        host = self._federation.host
+        at = await install.endpoint(host.kubeconfig)
+        async with await host.connect() as api:
+            self._progress("preparing the host")
+            await install.init(api, at, out=self.credentials, webhook_client_config={"url": webhook_url})
+            for layout in self._federation.config.members:
+                self._progress(f"joining {layout.name}")
+                await self._join(api, at, self._federation.members[layout.name], layout.labels)
+
+    async def _join(self, host: Any, at: install.Endpoint, member: ClusterHandle, labels: dict[str, str]) -> None:
+        async with await member.connect() as api:
+            await install.join(
+                host,
+                api,
+                member.name,
+                host_at=at,
+                member_at=await install.endpoint(member.kubeconfig),
+                out=self.credentials,
+                facts=install.MemberFacts(labels=labels),
+            )
+
+    def _specs(self, ports: list[int]) -> list[ProcessSpec]:
+        """Every process of Atoll: the one list of them. Ports are taken from the end of `ports`."""
+        specs = [
+            _spec(
+                f"atoll-{process}", f"atoll.{process}", [f"--kubeconfig={install.kubeconfig_of(self.credentials, process)}"],
+                ports.pop(),
+            )
+            for process in install.PROCESSES
+        ]  # fmt: skip
+        for name in self._federation.members:
+            host_file, member_file = install.agent_kubeconfigs(self.credentials, name)
+            flags = [f"--cluster={name}", f"--kubeconfig={host_file}", f"--member-kubeconfig={member_file}"]
+            specs.append(_spec(f"atoll-agent-{name}", "atoll.agent", flags, ports.pop()))
+        return specs
+
+
+class AtollFederation:
+    """A federation with Atoll in it, as an async context manager."""
+
+    def __init__(
+        self,
+        config: FederationConfig,
+        directory: Path,
+        *,
+        binaries: Binaries | None = None,
+        leave_out: Sequence[str] = (),
+        on_progress: Progress = lambda _: None,
+    ) -> None:
+        """No I/O happens here.
+
+        Args:
+            config: the members.
+            directory: data, logs and credentials go below it; what an earlier federation left there is removed.
+            binaries: of the control plane; found, downloaded or built if not given.
+            leave_out: names of processes that are not started at first (`process(name).start()` does it later).
+            on_progress: gets a line per step.
+        """
+        self._config = config
+        self._directory = directory
+        self._binaries = binaries
+        self._leave_out = leave_out
+        self._progress = on_progress
+        #: set by start()
+        self.federation: Federation
+        #: set by start()
+        self.atoll: Atoll
+
+    @property
+    def host(self) -> ClusterHandle:
+        """URL, kubeconfig and audit log of the host; `await fed.host.connect()` gives a client."""
+        return self.federation.host
+
+    @property
+    def members(self) -> dict[str, ClusterHandle]:
+        """The same of every member, by name."""
+        return self.federation.members
+
+    @property
+    def processes(self) -> dict[str, KeptProcess]:
+        """Every process of Atoll by name."""
+        return self.atoll.processes
+
+    def process(self, name: str) -> KeptProcess:
+        """`atoll-webhook`, `atoll-control`, `atoll-dispatcher` or `atoll-agent-<member>`; the prefix may be left out.
+
+        Raises:
+            KeyError: there is no such process; the message lists those that are.
+        """
+        found = self.processes.get(name) or self.processes.get(f"atoll-{name}")
+        if found is None:
+            raise KeyError(f"no process {name!r}; there are {', '.join(self.processes)}")
+        return found
+
+    async def __aenter__(self) -> AtollFederation:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start everything; when it raises, nothing is left running.
+
+        Raises:
+            BinariesError: a control-plane program could not be had.
+            ProcessFailed: a process did not become ready; carries its last log lines.
+        """
+        if self._binaries is None:
+            self._binaries = await asyncio.to_thread(ensure, report=lambda _: None)
+        self.federation = Federation(
+            self._config, directory=self._directory, binaries=self._binaries, crds=install.host_crds(),
+            on_progress=self._progress,
+        )  # fmt: skip
+        self.atoll = Atoll(self.federation, leave_out=self._leave_out, progress=self._progress)
+        try:
+            await self.federation.start()
+            await self.federation.populate()
+            await self.atoll.start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop everything, Atoll first. Data and logs stay. Safe to repeat."""
+        await self.atoll.stop()
+        await self.federation.stop()
+
+
+def _spec(name: str, module: str, flags: list[str], health_port: int) -> ProcessSpec:
+    # The parent may run from source folders that only its own sys.path knows.
+    search = os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
+    return ProcessSpec(
+        name=name,
+        argv=[sys.executable, "-m", module, *flags, f"--health-port={health_port}"],
+        env={"PYTHONPATH": search},
+        ready_url=f"http://127.0.0.1:{health_port}/readyz",
+    )
+
+
+@contextlib.asynccontextmanager
+async def _kept(
+    federation: Federation, progress: Progress, on_change: Callable[[], None]
+) -> AsyncIterator[Sequence[KeptProcess]]:
+    left_out = os.environ.get("ATOLL_LOCAL_LEAVE_OUT", "").split()
+    atoll = Atoll(federation, leave_out=left_out, progress=progress, on_change=on_change)
+    await atoll.start()
+    try:
+        yield list(atoll.processes.values())
+    finally:
+        await atoll.stop()
+
+
+EXTENSION = Extension(crds=install.host_crds, kept=_kept)
+"""What `atollctl local up` runs on top of the bare clusters."""
+EXTENSION_NAME = f"{__name__}:EXTENSION"

@@ -1,0 +1,261 @@
+"""The control-plane programs: found, downloaded or built, never assumed.
+
+A federation must start from a bare checkout, with or without the official download sites. Each
+program is looked for in `KUBEBUILDER_ASSETS`, in the cache, on PATH; what is still missing is
+downloaded and verified, and where that cannot be reached, built from the modules that the go.mod
+beside this file pins. `python -m atoll.local.binaries` does it for all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from atoll.local import build, download
+
+MODULE = Path(__file__).parent / "binaries"
+Report = Callable[[str], None]
+_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One program and the versions of it that will do."""
+
+    name: str
+    package: str
+    version_args: tuple[str, ...]
+    #: Oldest (major, minor) that is taken from elsewhere; None: any.
+    minimum: tuple[int, int] | None
+
+
+TOOLS = (
+    Tool("etcd", "go.etcd.io/etcd/server/v3", ("--version",), (3, 5)),
+    Tool("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", ("--version",), (1, 34)),
+    Tool(
+        "kube-controller-manager",
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+        ("--version",),
+        (1, 34),
+    ),
+    Tool("kubectl", "k8s.io/kubernetes/cmd/kubectl", ("version", "--client"), None),
+    Tool("kwok", "sigs.k8s.io/kwok/cmd/kwok", ("--version",), (0, 6)),
+)
+
+
+class BinariesError(RuntimeError):
+    """A program is missing and could not be had. The message says what to install."""
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """Paths of the programs."""
+
+    etcd: Path
+    kube_apiserver: Path
+    kube_controller_manager: Path
+    kubectl: Path
+    kwok: Path
+
+
+def ensure(
+    environ: Mapping[str, str] | None = None,
+    *,
+    report: Report | None = None,
+    fetch: Callable[[str, Path, dict[str, str]], None] | None = None,
+    install: Callable[..., None] | None = None,
+) -> Binaries:
+    """Return all programs; download or build what is missing.
+
+    Blocks, up to some minutes the first time. `report` gets one line per program that says where
+    it came from (default: standard error). `fetch` and `install` replace download and build.
+
+    Raises:
+        BinariesError: a program could be neither found, nor downloaded, nor built.
+    """
+    env = os.environ if environ is None else environ
+    report = report or _to_stderr
+    cache = cache_directory(env)
+    found = {tool.name: hit for tool in TOOLS if (hit := find(tool, env, report=report))}
+    if len(found) < len(TOOLS):
+        cache.mkdir(parents=True, exist_ok=True)
+        with _lock(cache / ".lock", report):
+            # Somebody else may have built them while this process waited for the lock.
+            for tool in TOOLS:
+                if tool.name not in found and (hit := _cached(tool, cache)):
+                    found[tool.name] = hit
+            missing = [tool for tool in TOOLS if tool.name not in found]
+            if missing:
+                found |= _obtain(
+                    missing, cache, fetch or download.fetch, install or build.install, report
+                )
+    for tool in TOOLS:
+        path, source = found[tool.name]
+        report(f"{tool.name}: {path} ({source})")
+    return Binaries(**{name.replace("-", "_"): path for name, (path, _) in found.items()})
+
+
+def cache_directory(environ: Mapping[str, str]) -> Path:
+    """Return the folder of the binaries that belong to exactly this go.mod and platform."""
+    root = environ.get("ATOLL_CACHE")
+    if not root:
+        home = environ.get("HOME") or str(Path.home())
+        root = str(Path(environ.get("XDG_CACHE_HOME") or f"{home}/.cache") / "atoll")
+    digest = hashlib.sha256()
+    for name in ("go.mod", "go.sum"):
+        digest.update((MODULE / name).read_bytes())
+    system, machine = target()
+    return Path(root) / "binaries" / f"{digest.hexdigest()[:16]}-{system}-{machine}"
+
+
+def target() -> tuple[str, str]:
+    """Return (system, machine) as Go and the release pages call them."""
+    machine = platform.machine().lower()
+    return sys.platform, {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+
+
+def find(
+    tool: Tool, environ: Mapping[str, str], *, report: Report | None = None
+) -> tuple[Path, str] | None:
+    """Return (path, source) of a program that is there already and will do, or None."""
+    assets = environ.get("KUBEBUILDER_ASSETS")
+    if assets:
+        path = Path(assets) / tool.name
+        if path.exists() and _will_do(tool, path, "KUBEBUILDER_ASSETS", report):
+            return path, "KUBEBUILDER_ASSETS"
+    if hit := _cached(tool, cache_directory(environ)):
+        return hit
+    on_path = shutil.which(tool.name, path=environ.get("PATH", ""))
+    if on_path and _will_do(tool, Path(on_path), "PATH", report):
+        return Path(on_path), "PATH"
+    return None
+
+
+def pinned_versions() -> dict[str, str]:
+    """Return the version of each program that go.mod pins, such as `{"etcd": "v3.6.8"}`."""
+    text = (MODULE / "go.mod").read_text()
+    versions = {}
+    for tool in TOOLS:
+        for line in text.splitlines():
+            words = line.split()
+            is_pin = len(words) >= 2 and words[1].startswith("v")
+            if is_pin and (tool.package == words[0] or tool.package.startswith(words[0] + "/")):
+                versions[tool.name] = words[1]
+                break
+    return versions
+
+
+def _cached(tool: Tool, cache: Path) -> tuple[Path, str] | None:
+    # Files appear in the cache only by a rename of something complete: no need to run them.
+    path = cache / tool.name
+    return (path, "cache") if os.access(path, os.X_OK) else None
+
+
+def _will_do(tool: Tool, path: Path, source: str, report: Report | None) -> bool:
+    try:
+        run = subprocess.run(
+            [str(path), *tool.version_args], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = f"it does not run: {error}"
+    else:
+        match = _VERSION.search(run.stdout or run.stderr)
+        if match is None or run.returncode != 0:
+            reason = "it does not tell its version"
+        elif tool.minimum and (int(match[1]), int(match[2])) < tool.minimum:
+            reason = f"{match[0]} is older than {tool.minimum[0]}.{tool.minimum[1]}"
+        else:
+            return True
+    if report:
+        report(f"{tool.name}: {path} ({source}) is not used: {reason}")
+    return False
+
+
+def _obtain(
+    tools: list[Tool],
+    cache: Path,
+    fetch: Callable[[str, Path, dict[str, str]], None],
+    install: Callable[..., None],
+    report: Report,
+) -> dict[str, tuple[Path, str]]:
+    found: dict[str, tuple[Path, str]] = {}
+    versions = pinned_versions()
+    # Inside the cache, because a rename is atomic only within one file system.
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".new-") as scratch:
+        fresh = Path(scratch)
+        for tool in tools:
+            try:
+                fetch(tool.name, fresh / tool.name, versions)
+            except download.Unavailable as error:
+                report(f"{tool.name}: no download ({error})")
+                if error.unreachable:
+                    break
+            else:
+                _publish(fresh / tool.name, cache / tool.name)
+                found[tool.name] = (cache / tool.name, "download")
+        to_build = {tool.name: tool.package for tool in tools if tool.name not in found}
+        if to_build:
+            report(f"building {', '.join(to_build)} from source (some minutes, once)")
+            try:
+                install(to_build, fresh, MODULE, versions["kube-apiserver"], report)
+            except build.BuildError as error:
+                raise BinariesError(
+                    f"{', '.join(to_build)} can be neither found, downloaded nor built: {error}"
+                ) from error
+            for name in to_build:
+                _publish(fresh / name, cache / name)
+                found[name] = (cache / name, "build")
+    return found
+
+
+def _publish(fresh: Path, final: Path) -> None:
+    fresh.chmod(0o755)
+    fresh.replace(final)
+
+
+@contextlib.contextmanager
+def _lock(path: Path, report: Report) -> Iterator[None]:
+    """Let one process at a time fill a cache folder.
+
+    The descriptor is close-on-exec: otherwise a child that outlives this process would keep the
+    lock.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("waiting for another process that prepares the same binaries")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Make sure that all programs are there; print where each came from."""
+    try:
+        ensure()
+    except BinariesError as error:
+        _to_stderr(f"error: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,244 @@
+"""The command lines of one cluster: API server, controller manager, kwok.
+
+Every flag here is one that a local federation needs and a default does not give.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+import secrets
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from atoll.kube.transport import ApiServer
+from atoll.local.binaries import Binaries
+from atoll.local.certificates import Authority, write_private
+from atoll.local.processes import ProcessSpec
+
+_DATA = Path(__file__).parent
+#: Below the range from which Linux takes the local ports of outgoing connections, so that no
+#: client can occupy a port between its choice and the start of its server.
+_PORTS = range(20_000, 32_000)
+_HOST_CONTROLLERS = ("namespace-controller", "garbage-collector-controller")
+_MEMBER_CONTROLLERS = (
+    *_HOST_CONTROLLERS,
+    "job-controller",
+    "deployment-controller",
+    "replicaset-controller",
+    "statefulset-controller",
+    "disruption-controller",
+)
+
+
+@dataclass(frozen=True)
+class ClusterHandle:
+    """How to reach one running cluster as its administrator."""
+
+    name: str
+    url: str
+    kubeconfig: Path
+    #: One JSON object per line, microsecond time stamps.
+    audit_log: Path
+    #: PEM of the authority that signed the serving certificate.
+    ca: str = field(repr=False)
+    token: str = field(repr=False)
+
+    async def connect(self) -> ApiServer:
+        """Return a client; close it, or use it as an async context manager."""
+        return await ApiServer.from_kubeconfig(self.kubeconfig, user_agent="atoll-local")
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Files that all clusters of a federation share."""
+
+    authority: Authority
+    serving: tuple[Path, Path]
+    proxy: tuple[Path, Path]
+    #: (private, public)
+    service_account: tuple[Path, Path]
+
+
+def free_ports(count: int) -> list[int]:
+    """Return different ports on loopback that nobody listens on now."""
+    ports: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        if len(ports) == count:
+            break
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        ports.append(port)
+    if len(ports) < count:
+        raise RuntimeError(f"no {count} free ports on 127.0.0.1 in {_PORTS}")
+    return ports
+
+
+def new_handle(
+    name: str, directory: Path, logs: Path, port: int, authority: Authority
+) -> ClusterHandle:
+    """Choose a credential for a cluster and write its kubeconfig."""
+    directory.mkdir(parents=True, exist_ok=True)
+    handle = ClusterHandle(
+        name=name,
+        url=f"https://127.0.0.1:{port}",
+        kubeconfig=directory / "kubeconfig",
+        audit_log=logs / f"{name}-audit.log",
+        ca=authority.pem.decode(),
+        token=secrets.token_urlsafe(32),
+    )
+    write_kubeconfig(handle, handle.kubeconfig)
+    return handle
+
+
+def write_kubeconfig(handle: ClusterHandle, path: Path, *, url: str | None = None) -> None:
+    """Write an administrator's kubeconfig; `url` is where a proxy stands in front."""
+    name = handle.name
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": name,
+        "clusters": [
+            {
+                "name": name,
+                "cluster": {
+                    "server": url or handle.url,
+                    "certificate-authority-data": base64.b64encode(handle.ca.encode()).decode(),
+                },
+            }
+        ],
+        "users": [{"name": f"{name}-admin", "user": {"token": handle.token}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": f"{name}-admin"}}],
+    }
+    write_private(path, yaml.safe_dump(content, sort_keys=False).encode())
+
+
+def etcd(binaries: Binaries, data: Path, client_port: int, peer_port: int) -> ProcessSpec:
+    """Run one store for all clusters, each under a prefix of its own."""
+    client, peer = f"http://127.0.0.1:{client_port}", f"http://127.0.0.1:{peer_port}"
+    return ProcessSpec(
+        name="etcd",
+        argv=[
+            str(binaries.etcd),
+            "--name=atoll",
+            f"--data-dir={data}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=atoll={peer}",
+            # Its content dies with the federation: durability would only cost time.
+            "--unsafe-no-fsync",
+            f"--quota-backend-bytes={8 << 30}",
+            # A single voter waits for one election timeout before it serves.
+            "--heartbeat-interval=20",
+            "--election-timeout=200",
+            "--log-level=warn",
+        ],
+        ready_url=f"{client}/health",
+    )
+
+
+def api_server(
+    binaries: Binaries, handle: ClusterHandle, keys: Keys, directory: Path, etcd_port: int
+) -> ProcessSpec:
+    """Run kube-apiserver with everything that Atoll's own servers need from it."""
+    tokens = directory / "tokens.csv"
+    write_private(tokens, f'{handle.token},admin,admin,"system:masters"\n'.encode())
+    issuer = "https://kubernetes.default.svc.cluster.local"
+    argv = [
+        str(binaries.kube_apiserver),
+        f"--etcd-servers=http://127.0.0.1:{etcd_port}",
+        f"--etcd-prefix=/{handle.name}",
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",
+        f"--secure-port={handle.url.rsplit(':', 1)[1]}",
+        f"--tls-cert-file={keys.serving[0]}",
+        f"--tls-private-key-file={keys.serving[1]}",
+        f"--cert-dir={directory}",
+        f"--token-auth-file={tokens}",
+        "--authorization-mode=RBAC",
+        f"--service-account-issuer={issuer}",
+        f"--api-audiences={issuer}",
+        f"--service-account-signing-key-file={keys.service_account[0]}",
+        f"--service-account-key-file={keys.service_account[1]}",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        # There is no service account controller, and no controller that takes the not-ready
+        # taint off: with these two plugins no pod would be created, and none scheduled.
+        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+        # Aggregated APIs are reached through ExternalName Services, which only the default
+        # resolver follows: --enable-aggregator-routing must stay off.
+        f"--requestheader-client-ca-file={keys.authority.path}",
+        "--requestheader-allowed-names=front-proxy",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-username-headers=X-Remote-User",
+        f"--proxy-client-cert-file={keys.proxy[0]}",
+        f"--proxy-client-key-file={keys.proxy[1]}",
+        "--max-requests-inflight=3000",
+        "--max-mutating-requests-inflight=2000",
+        f"--audit-policy-file={_DATA / 'audit-policy.yaml'}",
+        f"--audit-log-path={handle.audit_log}",
+        # Megabytes: a log that rotates would lose the start of a measurement.
+        "--audit-log-maxsize=1000000",
+        # A loopback address is not allowed in the endpoints that this would write.
+        "--endpoint-reconciler-type=none",
+        "--profiling=false",
+    ]
+    return ProcessSpec(
+        name=f"{handle.name}-apiserver",
+        argv=argv,
+        ready_url=f"{handle.url}/readyz",
+        ready_ca=keys.authority.path,
+        ready_token=handle.token,
+    )
+
+
+def controller_manager(
+    binaries: Binaries, handle: ClusterHandle, keys: Keys, port: int, *, host: bool
+) -> ProcessSpec:
+    """Run the few controllers that are needed; a dedicated host has none for workloads."""
+    controllers = _HOST_CONTROLLERS if host else _MEMBER_CONTROLLERS
+    return ProcessSpec(
+        name=f"{handle.name}-controller-manager",
+        argv=[
+            str(binaries.kube_controller_manager),
+            f"--kubeconfig={handle.kubeconfig}",
+            f"--controllers={','.join(controllers)}",
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            f"--tls-cert-file={keys.serving[0]}",
+            f"--tls-private-key-file={keys.serving[1]}",
+            "--kube-api-qps=1000",
+            "--kube-api-burst=2000",
+            "--profiling=false",
+        ],
+        ready_url=f"https://127.0.0.1:{port}/healthz",
+        ready_ca=keys.authority.path,
+    )
+
+
+def kwok(binaries: Binaries, handle: ClusterHandle, port: int) -> ProcessSpec:
+    """Run the simulated kubelets of a member."""
+    return ProcessSpec(
+        name=f"{handle.name}-kwok",
+        argv=[
+            str(binaries.kwok),
+            f"--kubeconfig={handle.kubeconfig}",
+            f"--config={_DATA / 'stages.yaml'}",
+            "--manage-all-nodes=true",
+            # Each lease would be renewed every 10 s: 1,000 nodes, 100 writes a second.
+            "--node-lease-duration-seconds=0",
+            "--cidr=10.0.0.0/8",
+            f"--server-address=127.0.0.1:{port}",
+        ],
+        ready_url=f"http://127.0.0.1:{port}/healthz",
+    )

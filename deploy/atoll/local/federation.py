@@ -1,0 +1,221 @@
+"""Start and stop a host and its members.
+
+The order matters: etcd, API servers, CRDs, and only then the controller managers (their garbage
+collector would not notice later CRDs for half a minute) and kwok; nodes come last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from atoll.kube.errors import NotFound
+from atoll.kube.transport import ApiServer
+from atoll.local import cluster, layout
+from atoll.local.binaries import Binaries
+from atoll.local.certificates import Authority, write_signing_key
+from atoll.local.cluster import ClusterHandle, Keys
+from atoll.local.install import create_all, install_crds, wait_until
+from atoll.local.processes import ProcessFailed, ProcessGroup, ProcessSpec
+from atoll.model.apiresource import HYPER_NODES, NODES
+
+HOST = "host"
+_READY_DEADLINE_S = 120.0
+
+
+class Federation:
+    """One etcd, a host and the members of `config`, all on loopback, in one folder.
+
+    A federation always begins empty: what an earlier one left in `directory` is removed. Use it
+    as an async context manager, or call start() and stop(); both may be repeated. The event loop
+    must stay in the thread that called start() (see Process).
+    """
+
+    def __init__(
+        self,
+        config: layout.FederationConfig,
+        *,
+        directory: Path,
+        binaries: Binaries,
+        crds: Sequence[dict[str, Any]] = (),
+        on_progress: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.config = config
+        #: Everything that the federation writes is below this folder.
+        self.directory = directory.resolve()
+        #: The host cluster; set by start().
+        self.host: ClusterHandle
+        #: The members by name, in the order of the configuration; filled by start().
+        self.members: dict[str, ClusterHandle] = {}
+        #: Keys and certificates; set by start(). A proxy in front can serve `keys.serving`.
+        self.keys: Keys
+        self.processes = ProcessGroup(self.directory / "logs")
+        self._binaries = binaries
+        self._crds = crds
+        self._progress = on_progress
+
+    @property
+    def clusters(self) -> list[ClusterHandle]:
+        """The host, then the members."""
+        return [self.host, *self.members.values()]
+
+    async def __aenter__(self) -> Federation:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start everything; when it raises, nothing is left running.
+
+        Raises:
+            ProcessFailed: a server exited or did not become ready; carries its last log lines.
+        """
+        if self.processes.processes:
+            raise RuntimeError(f"the federation in {self.directory} is running already")
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        self.clean()
+        logs = self.directory / "logs"
+        # An audit log of an earlier run would be continued, and mix two measurements.
+        shutil.rmtree(logs, ignore_errors=True)
+        logs.mkdir(parents=True)
+        self.directory.chmod(0o700)
+        names = [HOST, *(member.name for member in self.config.members)]
+        ports = iter(cluster.free_ports(2 + 3 * len(names)))
+
+        authority = Authority(self.directory / "pki", "ca")
+        self.keys = Keys(
+            authority=authority,
+            serving=authority.issue("serving"),
+            proxy=authority.issue("front-proxy"),
+            service_account=write_signing_key(self.directory / "pki"),
+        )
+        handles = [
+            cluster.new_handle(
+                name, self.directory / "clusters" / name, logs, next(ports), authority
+            )
+            for name in names
+        ]
+        self.host, self.members = handles[0], {handle.name: handle for handle in handles[1:]}
+
+        self._progress("starting etcd")
+        etcd_port = next(ports)
+        etcd = cluster.etcd(self._binaries, self.directory / "etcd", etcd_port, next(ports))
+        await self.processes.start([etcd])
+
+        self._progress(f"starting {len(handles)} API servers")
+        servers = [
+            cluster.api_server(
+                self._binaries, handle, self.keys, handle.kubeconfig.parent, etcd_port
+            )
+            for handle in handles
+        ]
+        # Twenty servers on two cores take a while each.
+        await self.processes.start(servers, deadline_s=60 + 10 * len(servers))
+
+        if self._crds:
+            self._progress(f"installing {len(self._crds)} CRDs")
+        await asyncio.gather(*(self._install_crds(handle) for handle in handles))
+
+        self._progress("starting controller managers and kwok")
+        wave: list[ProcessSpec] = []
+        for handle in handles:
+            host = handle is self.host
+            wave.append(
+                cluster.controller_manager(
+                    self._binaries, handle, self.keys, next(ports), host=host
+                )
+            )
+            if not host:
+                wave.append(cluster.kwok(self._binaries, handle, next(ports)))
+        await self.processes.start(wave, deadline_s=60 + 10 * len(wave))
+
+    async def _install_crds(self, handle: ClusterHandle) -> None:
+        async with await handle.connect() as api:
+            await install_crds(api, self._crds)
+
+    async def populate(self) -> None:
+        """Create the nodes and HyperNodes of every member and wait until all nodes are Ready.
+
+        The HyperNode CRD must be among `crds` if the configuration has a topology.
+        """
+        total = sum(len(member.node_names()) for member in self.config.members)
+        self._progress(f"creating {total} nodes")
+        await asyncio.gather(*(self._populate(member) for member in self.config.members))
+
+    async def _populate(self, member: layout.Member) -> None:
+        async with await self.members[member.name].connect() as api:
+            # Side by side: an API server holds the first object of a new CRD back for 2 s.
+            await asyncio.gather(self._create_hypernodes(api, member), _create_nodes(api, member))
+
+    async def _create_hypernodes(self, api: ApiServer, member: layout.Member) -> None:
+        try:
+            await create_all(api, HYPER_NODES, layout.hypernode_objects(member))
+        except NotFound as error:
+            raise RuntimeError(
+                f"member {member.name} has a topology, but no HyperNode CRD is installed: "
+                "pass it in crds, or leave topology out"
+            ) from error
+
+    async def start_processes(self, specs: Sequence[ProcessSpec], deadline_s: float = 60) -> None:
+        """Start more processes together; they stop before the clusters do."""
+        await self.processes.start(specs, deadline_s)
+
+    async def watch(self) -> None:
+        """Wait until some process exits by itself, then raise ProcessFailed."""
+        process = await self.processes.wait_for_exit()
+        raise process.failure()
+
+    async def stop(self) -> None:
+        """Stop everything, in reverse order. Data and logs stay."""
+        await self.processes.stop()
+
+    def clean(self) -> None:
+        """Remove data, keys and kubeconfigs of an earlier run; its logs stay."""
+        clean(self.directory)
+
+
+def clean(directory: Path) -> None:
+    """Remove data, keys and kubeconfigs of a federation that is not running; logs stay."""
+    for name in ("etcd", "clusters", "pki"):
+        shutil.rmtree(directory / name, ignore_errors=True)
+
+
+async def _create_nodes(api: ApiServer, member: layout.Member) -> None:
+    await create_all(api, NODES, layout.node_objects(member))
+    names = set(member.node_names())
+
+    async def missing() -> str:
+        late = names - await _ready_nodes(api)
+        return f"{len(late)} nodes, {min(late)} among them" if late else ""
+
+    what = f"nodes of {member.name}"
+    await wait_until(missing, what, _READY_DEADLINE_S, poll_s=0.1 + len(names) / 5000)
+
+
+async def _ready_nodes(api: ApiServer) -> set[str]:
+    return {
+        item["metadata"]["name"]
+        for item in await api.list(NODES)
+        for condition in ((item.get("status") or {}).get("conditions") or ())
+        if condition["type"] == "Ready" and condition["status"] == "True"
+    }
+
+
+__all__ = ["HOST", "ClusterHandle", "Federation", "ProcessFailed", "ProcessSpec"]

@@ -1,0 +1,222 @@
+"""What a local federation looks like: members, their nodes, their HyperNode trees.
+
+The configuration is what a person writes; the functions expand it to the Kubernetes objects that
+a real cluster would hold.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_DEFAULT_ALLOCATABLE = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "8", "pods": "110"}
+HYPERNODE_API = "topology.volcano.sh/v1alpha1"
+
+
+class LayoutError(ValueError):
+    """The configuration cannot be used. The message names the field and what to do."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NodeGroup(_Strict):
+    """Nodes that are alike, named `<prefix><0..count-1>`."""
+
+    count: int = Field(ge=0, le=100_000, description="How many nodes.")
+    prefix: str = Field(default="", description="Start of every name; empty: `<member>-n`.")
+    allocatable: dict[str, str] = Field(
+        default_factory=lambda: dict(_DEFAULT_ALLOCATABLE),
+        description="Allocatable resources of each node, Kubernetes quantities.",
+    )
+    labels: dict[str, str] = Field(default_factory=dict, description="Labels of each node.")
+    taints: list[dict[str, Any]] = Field(default_factory=list, description="Taints of each node.")
+
+    @field_validator("allocatable", mode="before")
+    @classmethod
+    def _numbers_are_quantities(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: str(item) for key, item in value.items()}
+        return value
+
+
+class Tier(_Strict):
+    """One level of a regular tree."""
+
+    name: str = Field(description="Name of the tier, as in HyperNode.spec.tierName.")
+    size: int = Field(ge=1, description="Children per domain: nodes, or domains one tier below.")
+
+
+class Topology(_Strict):
+    """A regular tree from the bottom up; the last tier is one root over all that is below."""
+
+    tiers: list[Tier] = Field(min_length=1)
+
+
+class Member(_Strict):
+    """One member cluster."""
+
+    name: str
+    labels: dict[str, str] = Field(
+        default_factory=dict, description="Labels of its Cluster object on the host."
+    )
+    nodes: list[NodeGroup] = Field(
+        default_factory=list, description="Node groups, one or a list, in topology order."
+    )
+    topology: Topology | None = None
+    hypernodes: list[dict[str, Any]] = Field(
+        default_factory=list, description="HyperNode objects as they are, instead of `topology`."
+    )
+
+    @field_validator("nodes", mode="before")
+    @classmethod
+    def _one_group_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, dict | NodeGroup) else value
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_a_dns_label(cls, value: str) -> str:
+        if not _DNS_LABEL.fullmatch(value) or len(value) > 48:
+            raise ValueError(
+                f"{value!r} must be lower-case letters, digits and '-', at most 48 characters"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _one_source_of_topology(self) -> Member:
+        if self.topology is not None and self.hypernodes:
+            raise ValueError("give either topology or hypernodes, not both")
+        names = self.node_names()
+        if len(set(names)) != len(names):
+            raise ValueError("two node groups produce the same node name: give each its own prefix")
+        return self
+
+    def node_names(self) -> list[str]:
+        """Names of all nodes, in the order in which the lowest tier takes them."""
+        return [name for group in self.nodes for name in _group_names(self, group)]
+
+
+class FederationConfig(_Strict):
+    """The members of a local federation."""
+
+    members: Annotated[list[Member], Field(min_length=1, max_length=100)]
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> FederationConfig:
+        names = [member.name for member in self.members]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"members: the name {name!r} is used more than once")
+            if name == "host":
+                raise ValueError("members: the name 'host' is taken by the host cluster")
+        return self
+
+
+def load(path: Path) -> FederationConfig:
+    """Read a configuration file; raise LayoutError with the field that is wrong."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise LayoutError(f"cannot read {path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise LayoutError(f"{path} is not YAML: {error}") from error
+    try:
+        return FederationConfig.model_validate(content)
+    except ValidationError as error:
+        lines = [
+            f"  {'.'.join(str(part) for part in item['loc']) or '(file)'}: {item['msg']}"
+            for item in error.errors()
+        ]
+        raise LayoutError(f"{path} cannot be used:\n" + "\n".join(lines)) from error
+
+
+def default_config(members: int = 3, nodes: int = 16) -> FederationConfig:
+    """Members `member1`..`memberN`: 8 GPUs per node, racks of 4 nodes, blocks of 4 racks."""
+    if members < 1 or nodes < 0:
+        raise LayoutError(f"members must be >= 1 and nodes >= 0, not {members} and {nodes}")
+    blocks = max(1, -(-nodes // 16))
+    tiers = [Tier(name="rack", size=4), Tier(name="block", size=4), Tier(name="root", size=blocks)]
+    return FederationConfig(
+        members=[
+            Member(
+                name=f"member{index}",
+                nodes=[NodeGroup(count=nodes)],
+                topology=Topology(tiers=tiers) if nodes else None,
+            )
+            for index in range(1, members + 1)
+        ]
+    )
+
+
+def node_objects(member: Member) -> list[dict[str, Any]]:
+    """Expand to v1 Node objects, simulated by kwok, status included."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": name,
+                "annotations": {"kwok.x-k8s.io/node": "fake"},
+                "labels": {
+                    "kubernetes.io/hostname": name,
+                    "kubernetes.io/arch": "amd64",
+                    "kubernetes.io/os": "linux",
+                    **group.labels,
+                },
+            },
+            "spec": {"taints": group.taints} if group.taints else {},
+            "status": {"allocatable": group.allocatable, "capacity": group.allocatable},
+        }
+        for group in member.nodes
+        for name in _group_names(member, group)
+    ]
+
+
+def hypernode_objects(member: Member) -> list[dict[str, Any]]:
+    """Expand to HyperNode objects, lowest tier first, tiers numbered from 1.
+
+    Below the root a domain is named `<member>-<tier name>-<index>`; the last one of a tier takes
+    what is left.
+    """
+    if member.topology is None:
+        return member.hypernodes
+    children, kind = member.node_names(), "Node"
+    objects: list[dict[str, Any]] = []
+    tiers = member.topology.tiers
+    for number, tier in enumerate(tiers, start=1):
+        top = number == len(tiers)
+        size = max(len(children), 1) if top else tier.size
+        groups = [children[at : at + size] for at in range(0, len(children), size)]
+        names = [
+            f"{member.name}-{tier.name}" + ("" if top else f"-{index}")
+            for index in range(len(groups))
+        ]
+        objects += [
+            {
+                "apiVersion": HYPERNODE_API,
+                "kind": "HyperNode",
+                "metadata": {"name": name},
+                "spec": {
+                    "tier": number,
+                    "tierName": tier.name,
+                    "members": [
+                        {"type": kind, "selector": {"exactMatch": {"name": child}}}
+                        for child in group
+                    ],
+                },
+            }
+            for name, group in zip(names, groups, strict=True)
+        ]
+        children, kind = names, "HyperNode"
+    return objects
+
+
+def _group_names(member: Member, group: NodeGroup) -> list[str]:
+    prefix = group.prefix or f"{member.name}-n"
+    return [f"{prefix}{index}" for index in range(group.count)]

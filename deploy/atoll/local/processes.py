@@ -1,0 +1,227 @@
+"""Child processes that can never outlive their parent.
+
+A federation is a dozen servers. Whoever starts one may be interrupted, terminated or killed; in
+every case the servers must go with it, and when one of them dies early its own last words must
+reach the person who is waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import ssl
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+_PR_SET_PDEATHSIG = 1
+_POLL_S = 0.03
+_TAIL_LINES = 15
+
+# Loaded before any fork: loading a library between fork and exec could wait for ever on a lock
+# that another thread of the parent held.
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+class ProcessFailed(RuntimeError):
+    """A child exited, or was not ready in time. The message carries its last log lines."""
+
+
+@dataclass(frozen=True)
+class ProcessSpec:
+    """What to run and how to see that it is ready."""
+
+    name: str
+    argv: Sequence[str]
+    #: Added to the environment of the parent.
+    env: Mapping[str, str] = field(default_factory=dict)
+    #: Polled until it answers 200; None means ready as soon as it runs.
+    ready_url: str | None = None
+    #: PEM file that the certificate behind an https ready_url must chain to.
+    ready_ca: Path | None = None
+    #: Bearer token to present to ready_url.
+    ready_token: str | None = field(default=None, repr=False)
+
+
+def _die_with_parent(parent: int) -> Callable[[], None]:
+    """Return what runs in the child between fork and exec."""
+
+    def prepare() -> None:
+        if _libc is not None:
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            # The parent may have died before the call above took effect.
+            if os.getppid() != parent:
+                os._exit(1)
+
+    return prepare
+
+
+class Process:
+    """One supervised child with a log file.
+
+    It must be started from a thread that lives as long as the child may: Linux delivers the
+    death signal when the *thread* that forked ends.
+    """
+
+    def __init__(self, spec: ProcessSpec, log: Path) -> None:
+        self.spec = spec
+        self.log = log
+        self._child: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, None before the start."""
+        return None if self._child is None else self._child.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and has not exited."""
+        return self._child is not None and self._child.returncode is None
+
+    async def start(self) -> None:
+        """Start it, in a process group of its own so that ^C reaches the parent alone."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._child = await asyncio.create_subprocess_exec(
+                *self.spec.argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.spec.env},
+                process_group=0,
+                preexec_fn=_die_with_parent(os.getpid()),
+            )
+
+    async def wait_ready(self, deadline_s: float = 60.0) -> None:
+        """Return once the readiness URL answers 200; raise ProcessFailed otherwise."""
+        if self.spec.ready_url is None:
+            return
+        headers = {}
+        if self.spec.ready_token is not None:
+            headers["Authorization"] = f"Bearer {self.spec.ready_token}"
+        tls: ssl.SSLContext | bool = True
+        if self.spec.ready_ca is not None:
+            tls = ssl.create_default_context(cafile=str(self.spec.ready_ca))
+        last = "no answer yet"
+        ends = time.monotonic() + deadline_s
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
+            while time.monotonic() < ends:
+                if not self.running:
+                    raise self._failure("exited before it was ready")
+                try:
+                    async with session.get(self.spec.ready_url, headers=headers, ssl=tls) as answer:
+                        if answer.status == 200:
+                            return
+                        last = f"HTTP {answer.status}: {(await answer.text())[-300:]}"
+                except (aiohttp.ClientError, TimeoutError) as error:
+                    last = str(error) or type(error).__name__
+                await asyncio.sleep(_POLL_S)
+        raise self._failure(f"not ready after {deadline_s:.0f} s ({last})")
+
+    async def wait(self) -> int:
+        """Wait for the exit and return the exit code (negative: signal)."""
+        if self._child is None:
+            raise RuntimeError(f"process {self.spec.name} was never started")
+        return await self._child.wait()
+
+    async def stop(self, grace_s: float = 5.0) -> None:
+        """Send SIGTERM, and SIGKILL to its whole group after grace_s. Safe to repeat."""
+        child = self._child
+        if child is None:
+            return
+        if child.returncode is None:
+            _signal_group(child.pid, signal.SIGTERM)
+            try:
+                await asyncio.wait_for(asyncio.shield(child.wait()), grace_s)
+            except TimeoutError:
+                _signal_group(child.pid, signal.SIGKILL)
+                await child.wait()
+
+    def failure(self) -> ProcessFailed:
+        """Describe an exit that nobody asked for."""
+        return self._failure("exited unexpectedly")
+
+    def _failure(self, what: str) -> ProcessFailed:
+        code = None if self._child is None else self._child.returncode
+        exit_text = "" if code is None else f" with exit code {code}"
+        tail = last_lines(self.log)
+        return ProcessFailed(
+            f"{self.spec.name} {what}{exit_text}; the end of {self.log}:\n{tail or '(empty)'}"
+        )
+
+
+class ProcessGroup:
+    """Processes that are started in waves and stopped in the reverse order of the waves."""
+
+    def __init__(self, logs: Path) -> None:
+        self._logs = logs
+        self._waves: list[list[Process]] = []
+
+    @property
+    def processes(self) -> list[Process]:
+        """All processes, in the order of their start."""
+        return [process for wave in self._waves for process in wave]
+
+    async def start(self, specs: Sequence[ProcessSpec], deadline_s: float = 60.0) -> None:
+        """Start one wave together and return when all of it is ready."""
+        wave: list[Process] = []
+        self._waves.append(wave)
+        for spec in specs:
+            process = Process(spec, self._logs / f"{spec.name}.log")
+            wave.append(process)
+            await process.start()
+        with _first_error():
+            async with asyncio.TaskGroup() as group:
+                for process in wave:
+                    group.create_task(process.wait_ready(deadline_s))
+
+    async def stop(self) -> None:
+        """Stop all waves, last one first. Safe to repeat."""
+        while self._waves:
+            await asyncio.gather(*(process.stop() for process in self._waves[-1]))
+            self._waves.pop()
+
+    async def wait_for_exit(self) -> Process:
+        """Return the first process that exits."""
+        tasks = {asyncio.ensure_future(process.wait()): process for process in self.processes}
+        if not tasks:
+            raise RuntimeError("nothing is running")
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return tasks[done.pop()]
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+@contextlib.contextmanager
+def _first_error() -> Iterator[None]:
+    """Unwrap the group: the first child that failed is the one worth reading about."""
+    try:
+        yield
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None
+
+
+def last_lines(path: Path, lines: int = _TAIL_LINES) -> str:
+    """Return the end of a log file, empty if there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 32_768))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(line[:500] for line in text.splitlines()[-lines:])
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, number)

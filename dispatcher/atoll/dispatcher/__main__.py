@@ -1,0 +1,39 @@
+"""The process `atoll-dispatcher`: one active, the others stand by."""
+
+from __future__ import annotations
+
+import argparse
+
+from atoll.dispatcher.shell import Metrics, Shell
+from atoll.kube import process
+from atoll.kube.election import Elector
+from atoll.kube.transport import ApiServer
+
+
+def main() -> None:
+    """Run until a signal or until leadership is lost for good."""
+    parser = process.arguments("dispatcher", "Orders suspended bindings by queue and places them on member clusters.")
+    parser.epilog = "example: atoll-dispatcher --kubeconfig atoll-dispatcher.kubeconfig --health-port 8083"
+    options = parser.parse_args()
+    process.run("dispatcher", options, lambda running: _setup(running, options))
+
+
+async def _setup(running: process.Process, options: argparse.Namespace) -> None:
+    host = await ApiServer.from_kubeconfig(options.kubeconfig, user_agent="atoll-dispatcher")
+    running.stack.push_async_callback(host.close)
+    elector = Elector(host, "atoll-dispatcher", running.identity)
+    metrics = Metrics(running.metrics)
+    shell: Shell | None = None
+
+    async def lead() -> None:
+        # Everything is read anew: what an earlier leader decided is on the bindings.
+        nonlocal shell
+        shell = Shell(host, metrics)
+        await shell.run()
+
+    running.ready_when(lambda: not elector.leading.is_set() or (shell is not None and shell.synced))
+    running.add_task("election", elector.run(lead))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""The dispatcher's decisions as a pure state machine: `Dispatcher.handle(event) -> list[Command]`.
+
+The same object runs in the live dispatcher, the simulator, the property tests and the benchmarks.
+"""
+
+from __future__ import annotations
+
+from atoll.dispatcher.core.commands import Command, Dispatch, Evict, Explain
+from atoll.dispatcher.core.dispatcher import Dispatcher
+from atoll.dispatcher.core.events import (
+    BindingGone,
+    BindingSet,
+    BindingView,
+    CapacityGone,
+    CapacitySet,
+    CapacityView,
+    ClusterGone,
+    ClusterSet,
+    ClusterView,
+    Event,
+    Pass,
+    QueueGone,
+    QueueSet,
+    QueueView,
+    Refused,
+)
+
+__all__ = [
+    "BindingGone",
+    "BindingSet",
+    "BindingView",
+    "CapacityGone",
+    "CapacitySet",
+    "CapacityView",
+    "ClusterGone",
+    "ClusterSet",
+    "ClusterView",
+    "Command",
+    "Dispatch",
+    "Dispatcher",
+    "Event",
+    "Evict",
+    "Explain",
+    "Pass",
+    "QueueGone",
+    "QueueSet",
+    "QueueView",
+    "Refused",
+]

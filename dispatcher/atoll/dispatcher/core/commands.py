@@ -1,0 +1,41 @@
+"""What the core decides; the shell writes each as one patch, guarded by the epoch and generation that it was decided on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from atoll.model.decision import Decision
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    uid: str
+    namespace: str
+    name: str
+    generation: int
+    """metadata.generation that the decision was made on."""
+    epoch: int
+    """The epoch that it was made on."""
+    decision: Decision
+    """What to write; its epoch is the new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch(_Write):
+    """Lift the suspension and name the clusters."""
+
+    clusters: tuple[tuple[str, int], ...] = ()
+    """(member, pods)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evict(_Write):
+    """Take it back: no clusters, suspended again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explain(_Write):
+    """Say on the binding why it waits; the epoch stays."""
+
+
+Command = Dispatch | Evict | Explain

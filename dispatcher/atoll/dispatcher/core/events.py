@@ -1,0 +1,146 @@
+"""What the core is told. Values only, so that a recorded log of them replays to the same commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from atoll.model.decision import Decision
+from atoll.model.gang import Gang
+from atoll.model.vector import Vector
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """A queue as its object says."""
+
+    name: str
+    capability: Vector
+    """A resource that is not named is unlimited."""
+    priority: int = 0
+    open: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """A member as its Cluster object says."""
+
+    name: str
+    ready: bool = True
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClass:
+    """Equal nodes of one lowest domain."""
+
+    domain: str
+    """Empty outside any domain."""
+    labels: Mapping[str, str]
+    taints: tuple[Mapping[str, Any], ...]
+    nodes: int
+    free: Vector
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityView:
+    """What a member published about the nodes below one top domain."""
+
+    cluster: str
+    root: str
+    generation: int
+    domains: tuple[tuple[str, int, str, str], ...]
+    """(name, tier, tier name, parent name or empty)."""
+    classes: tuple[NodeClass, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BindingView:
+    """A binding as its object says."""
+
+    uid: str
+    namespace: str
+    name: str
+    generation: int
+    epoch: int
+    gang: Gang | None
+    """None when the annotation can't be read."""
+    decision: Decision
+    created: str
+    """RFC 3339 with seconds; the order of arrival."""
+    suspended: bool = True
+    """spec.suspension.scheduling."""
+    clusters: tuple[str, ...] = ()
+    affinity: Mapping[str, Any] = field(default_factory=dict)
+    """The placement's clusterAffinity: clusterNames, exclude, labelSelector."""
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    finished: bool = False
+    released: int = 0
+    """Newest generation at which control saw no Work of it."""
+    placed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Member -> (capacity generation that includes its pods, pods placed)."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSet:
+    queue: QueueView
+
+
+@dataclass(frozen=True, slots=True)
+class QueueGone:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSet:
+    cluster: ClusterView
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterGone:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CapacitySet:
+    capacity: CapacityView
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityGone:
+    cluster: str
+    root: str
+
+
+@dataclass(frozen=True, slots=True)
+class BindingSet:
+    binding: BindingView
+
+
+@dataclass(frozen=True, slots=True)
+class BindingGone:
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A command's write did not happen: the binding had changed."""
+
+    uid: str
+    epoch: int
+    """The epoch that the command would have made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Decide now: everything told before is taken into account."""
+
+    now: float
+    """Seconds since the epoch."""
+
+
+Event = (
+    QueueSet | QueueGone | ClusterSet | ClusterGone | CapacitySet | CapacityGone | BindingSet | BindingGone | Refused | Pass
+)

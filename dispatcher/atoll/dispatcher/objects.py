@@ -1,0 +1,222 @@
+"""What the dispatcher reads of the host's objects, and how it becomes the core's values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import structlog
+
+from atoll.dispatcher.core import BindingView, CapacityView, ClusterView, QueueView
+from atoll.dispatcher.core.events import NodeClass
+from atoll.kube.objects import Slim
+from atoll.model import decision, gang, keys, quantity
+
+log = structlog.get_logger(__name__)
+
+Json = dict[str, Any]
+
+
+class Part(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Of any struct below: a piece of an object."""
+
+
+class Suspension(Part, frozen=True, rename="camel"):
+    scheduling: bool = False
+
+
+class Target(Part, frozen=True, rename="camel"):
+    name: str
+
+
+class BindingPlacement(Part, frozen=True, rename="camel"):
+    cluster_affinity: dict[str, Any] = {}
+    cluster_tolerations: list[dict[str, Any]] = []
+
+
+class BindingSpec(Part, frozen=True, rename="camel"):
+    suspension: Suspension | None = None
+    clusters: list[Target] = []
+    placement: BindingPlacement | None = None
+
+
+class Condition(Part, frozen=True, rename="camel"):
+    type: str = ""
+    status: str = ""
+    observed_generation: int = 0
+
+
+class Placed(Part, frozen=True, rename="camel"):
+    generation: int = 0
+    nodes: dict[str, int] = {}
+
+
+class MemberStatus(Part, frozen=True, rename="camel"):
+    placement: Placed | None = None
+
+
+class Aggregated(Part, frozen=True, rename="camel"):
+    cluster_name: str
+    status: MemberStatus | None = None
+
+
+class BindingStatus(Part, frozen=True, rename="camel"):
+    conditions: list[Condition] = []
+    aggregated_status: list[Aggregated] = []
+
+
+class BindingObject(Slim, frozen=True, rename="camel"):
+    """A ResourceBinding."""
+
+    spec: BindingSpec = BindingSpec()
+    status: BindingStatus = BindingStatus()
+
+
+class QueueSpec(Part, frozen=True, rename="camel"):
+    capability: dict[str, str | int | float] = {}
+    priority: int = 0
+
+
+class QueueStatus(Part, frozen=True, rename="camel"):
+    state: str = ""
+
+
+class QueueObject(Slim, frozen=True, rename="camel"):
+    """A Queue."""
+
+    spec: QueueSpec = QueueSpec()
+    status: QueueStatus = QueueStatus()
+
+
+class ClusterSpec(Part, frozen=True, rename="camel"):
+    taints: list[dict[str, Any]] = []
+
+
+class ClusterStatus(Part, frozen=True, rename="camel"):
+    conditions: list[Condition] = []
+
+
+class ClusterObject(Slim, frozen=True, rename="camel"):
+    """A Cluster."""
+
+    spec: ClusterSpec = ClusterSpec()
+    status: ClusterStatus = ClusterStatus()
+
+
+class CapacityDomain(Part, frozen=True, rename="camel"):
+    name: str
+    tier: int
+    tier_name: str = ""
+    parent: str = ""
+
+
+class CapacityProfile(Part, frozen=True, rename="camel"):
+    labels: dict[str, str] = {}
+    taints: list[dict[str, Any]] = []
+
+
+class CapacityClass(Part, frozen=True, rename="camel"):
+    nodes: int
+    profile: int
+    free: dict[str, int]
+    domain: str = ""
+
+
+class CapacitySpec(Part, frozen=True, rename="camel"):
+    generation: int = 0
+    root: str = ""
+    domains: list[CapacityDomain] = []
+    profiles: list[CapacityProfile] = []
+    classes: list[CapacityClass] = []
+
+
+class CapacityObject(Slim, frozen=True, rename="camel"):
+    """A ClusterCapacity."""
+
+    spec: CapacitySpec = CapacitySpec()
+
+
+decode_binding = msgspec.json.Decoder(BindingObject).decode
+decode_queue = msgspec.json.Decoder(QueueObject).decode
+decode_cluster = msgspec.json.Decoder(ClusterObject).decode
+decode_capacity = msgspec.json.Decoder(CapacityObject).decode
+
+
+def binding_view(obj: BindingObject) -> BindingView | None:
+    """The core's view; None for a binding that is not Atoll's (no gang annotation)."""
+    annotations = obj.metadata.annotations
+    text = annotations.get(keys.GANG)
+    if text is None:
+        return None
+    read: gang.Gang | None = None
+    told = decision.Decision()
+    try:
+        read = gang.decode(text)
+        told = decision.decode(annotations.get(keys.DECISION))
+    except msgspec.MsgspecError as error:
+        log.error("binding annotation can't be read", binding=obj.metadata.key, error=str(error))
+    epoch = annotations.get(keys.EPOCH, "0")
+    conditions = {condition.type: condition for condition in obj.status.conditions}
+    released = conditions.get("Released")
+    placement = obj.spec.placement or BindingPlacement()
+    return BindingView(
+        uid=obj.metadata.uid,
+        namespace=obj.metadata.namespace,
+        name=obj.metadata.name,
+        generation=obj.metadata.generation,
+        epoch=int(epoch) if epoch.isdigit() else 0,
+        gang=read,
+        decision=told,
+        created=obj.metadata.creation_timestamp,
+        suspended=obj.spec.suspension is not None and obj.spec.suspension.scheduling,
+        clusters=tuple(target.name for target in obj.spec.clusters),
+        affinity=placement.cluster_affinity,
+        tolerations=tuple(placement.cluster_tolerations),
+        finished="Finished" in conditions and conditions["Finished"].status == "True",
+        released=released.observed_generation if released is not None and released.status == "True" else 0,
+        placed={
+            item.cluster_name: (item.status.placement.generation, sum(item.status.placement.nodes.values()))
+            for item in obj.status.aggregated_status
+            if item.status is not None and item.status.placement is not None
+        },
+    )
+
+
+def queue_view(obj: QueueObject) -> QueueView:
+    """The core's view; a quantity that can't be read closes the queue rather than opening it without limit."""
+    try:
+        capability = quantity.capacity(obj.spec.capability)
+    except quantity.QuantityError as error:
+        log.error("queue capability can't be read: the queue is held closed", queue=obj.metadata.name, error=str(error))
+        return QueueView(obj.metadata.name, {}, obj.spec.priority, open=False)
+    is_open = obj.status.state in ("", "Open") and obj.metadata.deletion_timestamp is None
+    return QueueView(obj.metadata.name, capability, obj.spec.priority, is_open)
+
+
+def cluster_view(obj: ClusterObject) -> ClusterView:
+    """The core's view."""
+    ready = any(condition.type == "Ready" and condition.status == "True" for condition in obj.status.conditions)
+    return ClusterView(
+        obj.metadata.name,
+        ready and obj.metadata.deletion_timestamp is None,
+        obj.metadata.labels,
+        tuple(obj.spec.taints),
+    )
+
+
+def capacity_view(obj: CapacityObject) -> CapacityView:
+    """The core's view. Which member it speaks for follows from the namespace, the one thing that its writer can't choose."""
+    profiles = obj.spec.profiles
+    classes = []
+    for each in obj.spec.classes:
+        profile = profiles[each.profile] if 0 <= each.profile < len(profiles) else CapacityProfile()
+        free: Mapping[str, int] = {name: max(amount, 0) for name, amount in each.free.items()}
+        classes.append(NodeClass(each.domain, profile.labels, tuple(profile.taints), max(each.nodes, 0), dict(free)))
+    return CapacityView(
+        keys.cluster_of(obj.metadata.namespace),
+        obj.spec.root,
+        obj.spec.generation,
+        tuple((domain.name, domain.tier, domain.tier_name, domain.parent) for domain in obj.spec.domains),
+        tuple(classes),
+    )

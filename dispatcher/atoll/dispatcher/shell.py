@@ -1,0 +1,206 @@
+"""Feeds the core from watches and writes what it decides: one patch per dispatch.
+
+Changes are collected for as long as the loop is busy, at most a few milliseconds, then the core decides once on all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from atoll.dispatcher import objects
+from atoll.dispatcher.core import (
+    BindingGone,
+    BindingSet,
+    CapacityGone,
+    CapacitySet,
+    ClusterGone,
+    ClusterSet,
+    Command,
+    Dispatch,
+    Dispatcher,
+    Event,
+    Evict,
+    Explain,
+    Pass,
+    QueueGone,
+    QueueSet,
+    Refused,
+)
+from atoll.kube import errors
+from atoll.kube.objects import HasMeta
+from atoll.kube.reflector import Reflector
+from atoll.kube.transport import ApiServer
+from atoll.model import decision, keys
+from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, QUEUES
+
+T = TypeVar("T", bound=HasMeta)
+
+COALESCE = 0.002
+"""Seconds that changes are collected before the core decides on them."""
+WRITERS = 32
+_ANNOTATIONS = "/metadata/annotations/"
+_DECISION = _ANNOTATIONS + keys.DECISION.replace("/", "~1")
+_EPOCH = _ANNOTATIONS + keys.EPOCH.replace("/", "~1")
+
+log = structlog.get_logger(__name__)
+
+
+class Shell:
+    """One run of the core, from the first list to the loss of leadership."""
+
+    def __init__(self, host: ApiServer, metrics: Metrics | None = None, *, core: Dispatcher | None = None) -> None:
+        self._host = host
+        self.core = core or Dispatcher()
+        #: told since the last pass
+        self._events: list[Event] = []
+        self._wake = asyncio.Event()
+        self._commands: asyncio.Queue[Command] = asyncio.Queue()
+        self._bindings = Reflector(host, BINDINGS, objects.decode_binding)
+        self._queues = Reflector(host, QUEUES, objects.decode_queue)
+        self._clusters = Reflector(host, CLUSTERS, objects.decode_cluster)
+        self._capacities = Reflector(host, CAPACITIES, objects.decode_capacity)
+        self._bindings.on_change(self._binding_changed)
+        self._queues.on_change(self._telling(lambda q: QueueSet(objects.queue_view(q)), lambda q: QueueGone(q.metadata.name)))
+        self._clusters.on_change(
+            self._telling(lambda c: ClusterSet(objects.cluster_view(c)), lambda c: ClusterGone(c.metadata.name))
+        )
+        self._capacities.on_change(
+            self._telling(
+                lambda c: CapacitySet(objects.capacity_view(c)),
+                lambda c: CapacityGone(keys.cluster_of(c.metadata.namespace), c.spec.root),
+            )
+        )
+        self._metrics = metrics or Metrics(CollectorRegistry())
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything has been listed once."""
+        return all(r.synced.is_set() for r in (self._bindings, self._queues, self._clusters, self._capacities))
+
+    async def run(self) -> None:
+        """Watch, decide and write until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in (self._queues, self._clusters, self._capacities, self._bindings):
+                group.create_task(reflector.run())
+            for reflector in (self._queues, self._clusters, self._capacities, self._bindings):
+                await reflector.synced.wait()
+            for _ in range(WRITERS):
+                group.create_task(self._write())
+            group.create_task(self._decide())
+
+    # -- in ----------------------------------------------------------------------------------------------------------
+
+    def _tell(self, event: Event) -> None:
+        self._events.append(event)
+        self._wake.set()
+
+    def _telling(
+        self, changed: Callable[[T], Event], gone: Callable[[T], Event]
+    ) -> Callable[[T | None, T | None], None]:
+        def handler(old: T | None, new: T | None) -> None:
+            if new is not None:
+                self._tell(changed(new))
+            elif old is not None:
+                self._tell(gone(old))
+
+        return handler
+
+    def _binding_changed(self, old: objects.BindingObject | None, new: objects.BindingObject | None) -> None:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._tell(BindingGone(old.metadata.uid))
+        if new is None:
+            return
+        if new.metadata.deletion_timestamp is not None and not new.spec.clusters:
+            self._tell(BindingGone(new.metadata.uid))
+            return
+        view = objects.binding_view(new)
+        if view is not None:
+            self._tell(BindingSet(view))
+
+    # -- decide ------------------------------------------------------------------------------------------------------
+
+    async def _decide(self) -> None:
+        while True:
+            await self._pause()
+            await asyncio.sleep(COALESCE)
+            self._wake.clear()
+            events, self._events = self._events, []
+            started = time.perf_counter()
+            for event in events:
+                self.core.handle(event)
+            commands = self.core.handle(Pass(time.time()))
+            self._metrics.passes.observe(time.perf_counter() - started)
+            for command in commands:
+                self._commands.put_nowait(command)
+            self._metrics.show(self.core)
+
+    async def _pause(self) -> None:
+        due = self.core.next_deadline
+        try:
+            async with asyncio.timeout(None if due is None else max(due - time.time(), 0)):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    # -- out ---------------------------------------------------------------------------------------------------------
+
+    async def _write(self) -> None:
+        while True:
+            command = await self._commands.get()
+            outcome = "written"
+            try:
+                await self._host.json_patch(
+                    BINDINGS, command.name, patch_of(command), command.namespace, field_manager="atoll-dispatcher"
+                )
+            except (errors.Invalid, errors.NotFound, errors.Conflict) as error:
+                outcome = "refused"
+                log.info("decision refused, will decide again", binding=command.name, error=str(error))
+                self._tell(Refused(command.uid, command.decision.epoch))
+            except errors.ApiError as error:
+                # It may or may not have been carried out: the epoch test makes a second try harmless.
+                outcome = "repeated"
+                log.warning("decision not written, will try again", binding=command.name, error=str(error))
+                asyncio.get_running_loop().call_later(0.5, self._commands.put_nowait, command)
+            self._metrics.writes.labels(type(command).__name__, outcome).inc()
+
+
+def patch_of(command: Command) -> list[dict[str, Any]]:
+    """The JSON patch of a command: nothing of it happens unless the binding is as it was decided on."""
+    tests = [
+        {"op": "test", "path": "/metadata/uid", "value": command.uid},
+        {"op": "test", "path": _EPOCH, "value": str(command.epoch)},
+    ]
+    text = {"op": "add", "path": _DECISION, "value": decision.encode(command.decision)}
+    if isinstance(command, Explain):
+        return [*tests, text]
+    tests.append({"op": "test", "path": "/metadata/generation", "value": command.generation})
+    targets = command.clusters if isinstance(command, Dispatch) else ()
+    return [
+        *tests,
+        {"op": "replace", "path": _EPOCH, "value": str(command.decision.epoch)},
+        text,
+        {"op": "add", "path": "/spec/clusters", "value": [{"name": name, "replicas": pods} for name, pods in targets]},
+        {"op": "add", "path": "/spec/suspension/scheduling", "value": isinstance(command, Evict)},
+    ]
+
+
+class Metrics:
+    """What the dispatcher counts."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.writes = Counter("atoll_dispatcher_writes", "Patches of bindings", ["command", "outcome"], registry=registry)
+        self.passes = Histogram("atoll_dispatcher_pass_seconds", "Time to take in events and decide", registry=registry)
+        self.pending = Gauge("atoll_queue_pending", "Workloads that wait", ["queue"], registry=registry)
+        self.charged = Gauge("atoll_queue_charged", "Workloads that are charged", ["queue"], registry=registry)
+
+    def show(self, core: Dispatcher) -> None:
+        """Show how many wait and how many are charged, per queue."""
+        for queue in core.queues.values():
+            self.pending.labels(queue.name).set(sum(len(group.members) for group in queue.classes.values()))
+            self.charged.labels(queue.name).set(len(queue.charges))

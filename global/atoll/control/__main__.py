@@ -1,0 +1,50 @@
+"""The process `atoll-control`: the host's controllers, one leader at work."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from atoll.control.caches import Caches
+from atoll.control.clusters import Clusters
+from atoll.control.detector import Detector
+from atoll.control.queues import Queues
+from atoll.control.status import Status
+from atoll.control.works import Works
+from atoll.kube import process
+from atoll.kube.election import Elector
+from atoll.kube.transport import ApiServer
+
+
+def main() -> None:
+    """Run until a signal or until leadership is lost for good."""
+    parser = process.arguments("control", "Makes bindings of workloads, Works of decisions, and status of reports.")
+    parser.epilog = "example: atoll-control --kubeconfig atoll-control.kubeconfig --health-port 8082"
+    options = parser.parse_args()
+    process.run("control", options, lambda running: _setup(running, options))
+
+
+async def _setup(running: process.Process, options: argparse.Namespace) -> None:
+    host = await ApiServer.from_kubeconfig(options.kubeconfig, user_agent="atoll-control")
+    running.stack.push_async_callback(host.close)
+    elector = Elector(host, "atoll-control", running.identity)
+    caches: Caches | None = None
+
+    async def lead() -> None:
+        nonlocal caches
+        caches = Caches(host)
+        detector, works, status = Detector(host, caches), Works(host, caches), Status(host, caches)
+        clusters, queues = Clusters(host, caches), Queues(host, caches)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(caches.run())
+            await caches.wait()
+            for controller in (detector, works, status, clusters, queues):
+                group.create_task(controller.run())
+            group.create_task(queues.run_counts())
+
+    running.ready_when(lambda: not elector.leading.is_set() or (caches is not None and caches.synced))
+    running.add_task("election", elector.run(lead))
+
+
+if __name__ == "__main__":
+    main()

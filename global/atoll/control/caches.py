@@ -1,0 +1,96 @@
+"""The caches that the host's controllers share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+from atoll.control import objects
+from atoll.delivery import decode_work
+from atoll.delivery.work import WorkObject
+from atoll.kinds import KINDS, Kind
+from atoll.kube.objects import Full, decode_full, decode_meta
+from atoll.kube.reflector import Reflector
+from atoll.kube.transport import ApiServer
+from atoll.model import keys
+from atoll.model.apiresource import (
+    BINDINGS,
+    CLUSTERS,
+    COMMANDS,
+    LEASES,
+    NAMESPACES,
+    POLICIES,
+    PRIORITY_CLASSES,
+    QUEUES,
+    WORKS,
+    ApiResource,
+)
+
+
+class Caches:
+    """One reflector per resource; `run` keeps them."""
+
+    def __init__(self, host: ApiServer) -> None:
+        self.workloads: dict[ApiResource, Reflector[Full]] = {
+            kind.resource: Reflector(host, kind.resource, decode_full) for kind in KINDS
+        }
+        self.namespaces = Reflector(host, NAMESPACES, decode_meta)
+        self.policies = Reflector(host, POLICIES, objects.decode_policy)
+        self.priority_classes = Reflector(host, PRIORITY_CLASSES, objects.decode_priority_class)
+        self.bindings = Reflector(host, BINDINGS, objects.decode_binding)
+        self.works = Reflector(host, WORKS, decode_work)
+        self.queues = Reflector(host, QUEUES, objects.decode_queue)
+        self.commands = Reflector(host, COMMANDS, objects.decode_command)
+        self.clusters = Reflector(host, CLUSTERS, objects.decode_cluster)
+        self.leases = Reflector(host, LEASES, objects.decode_lease, field_selector="metadata.name=atoll-agent")
+        self._all = (
+            self.namespaces, self.priority_classes, self.policies, self.queues, self.clusters, self.leases,
+            self.works, self.bindings, self.commands, *self.workloads.values(),
+        )  # fmt: skip
+        self.bindings.add_index("workload", lambda binding: [binding.spec.resource.uid])
+        self.bindings.add_index("queue", lambda binding: [g.queue] if (g := binding.gang) else [])
+        self.works.add_index("binding", lambda work: [work.binding_uid])
+        #: binding UID -> (namespace, name) of Works that were created and have not been seen yet
+        self.expected_works: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+        self.works.on_change(self._work_seen)
+        self.bindings.on_change(lambda old, new: self.expected_works.pop(old.metadata.uid, None) if old and not new else None)
+
+    @property
+    def synced(self) -> bool:
+        return all(reflector.synced.is_set() for reflector in self._all)
+
+    async def run(self) -> None:
+        """Keep all caches until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self._all:
+                group.create_task(reflector.run())
+
+    async def wait(self) -> None:
+        """Until everything has been listed once."""
+        for reflector in self._all:
+            await reflector.synced.wait()
+
+    def _work_seen(self, old: WorkObject | None, new: WorkObject | None) -> None:
+        if new is not None and (expected := self.expected_works.get(new.binding_uid)):
+            expected.discard((new.metadata.namespace, new.metadata.name))
+
+    # -- questions that several controllers ask ----------------------------------------------------------------------
+
+    def workload_of(self, binding: objects.BindingObject) -> tuple[Kind, Full] | None:
+        """The workload that a binding stands for, if it is still the same object."""
+        reference = binding.spec.resource
+        for kind in KINDS:
+            if (kind.resource.api_version, kind.resource.kind) == (reference.api_version, reference.kind):
+                obj = self.workloads[kind.resource].get(f"{reference.namespace}/{reference.name}")
+                if obj is not None and obj.metadata.uid == reference.uid:
+                    return kind, obj
+        return None
+
+    def works_of(self, binding_uid: str) -> list[WorkObject]:
+        """The Works of a binding, in order of their members."""
+        return self.works.by_index("binding", binding_uid)
+
+    def enabled(self, namespace: str) -> bool:
+        """Whether the namespace has opted in."""
+        found = self.namespaces.get(namespace)
+        return found is not None and found.metadata.labels.get(keys.ENABLED) == "true"

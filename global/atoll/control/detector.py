@@ -1,0 +1,271 @@
+"""Workload → binding: every workload in an opted-in namespace gets one ResourceBinding that says what it needs.
+
+The detector creates a binding suspended and at epoch 0, and afterwards keeps exactly its own fields as they must be: resource,
+replicas, components, placement and the gang annotation. It deletes the binding when the workload is gone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import structlog
+
+from atoll.control.caches import Caches
+from atoll.control.objects import BindingObject, PolicyObject
+from atoll.kinds import KINDS, Kind
+from atoll.kube import errors
+from atoll.kube.objects import Full
+from atoll.kube.transport import ApiServer
+from atoll.kube.workqueue import WorkQueue
+from atoll.model import gang, keys, quantity, selectors
+from atoll.model.apiresource import BINDINGS, ApiResource
+
+Json = dict[str, Any]
+Key = tuple[ApiResource, str]
+
+WORKERS = 16
+COMPONENT_NAME = 32
+
+log = structlog.get_logger(__name__)
+
+
+class Detector:
+    """Keeps bindings as workloads and policies ask."""
+
+    def __init__(self, host: ApiServer, caches: Caches) -> None:
+        self._host, self._caches = host, caches
+        self._queue: WorkQueue[Key] = WorkQueue("detector")
+        for kind in KINDS:
+            self._follow(kind)
+        caches.bindings.on_change(self._binding_changed)
+        caches.namespaces.on_change(lambda old, new: self._namespace_changed(new.metadata.name) if new else None)
+        caches.policies.on_change(lambda old, new: self._namespace_changed((new or old).metadata.namespace))  # type: ignore[union-attr]
+        caches.priority_classes.on_change(lambda old, new: self._all_changed())
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        await self._queue.run(self._reconcile, workers=WORKERS)
+
+    # -- triggers ----------------------------------------------------------------------------------------------------
+
+    def _follow(self, kind: Kind) -> None:
+        def changed(old: Full | None, new: Full | None) -> None:
+            if old is not None and new is not None and old.metadata.uid == new.metadata.uid:
+                same = (old.metadata.generation, old.metadata.labels, old.metadata.annotations, old.metadata.deletion_timestamp)
+                if same == (
+                    new.metadata.generation,
+                    new.metadata.labels,
+                    new.metadata.annotations,
+                    new.metadata.deletion_timestamp,
+                ):
+                    return
+            found = new or old
+            if found is not None:
+                self._queue.add((kind.resource, found.metadata.key))
+
+        self._caches.workloads[kind.resource].on_change(changed)
+
+    def _binding_changed(self, old: BindingObject | None, new: BindingObject | None) -> None:
+        binding = new or old
+        if binding is None or (old is not None and new is not None and _owned(old) == _owned(new)):
+            return
+        reference = binding.spec.resource
+        for kind in KINDS:
+            if (kind.resource.api_version, kind.resource.kind) == (reference.api_version, reference.kind):
+                self._queue.add((kind.resource, f"{reference.namespace}/{reference.name}"))
+
+    def _namespace_changed(self, namespace: str) -> None:
+        for kind in KINDS:
+            for obj in self._caches.workloads[kind.resource]:
+                if obj.metadata.namespace == namespace:
+                    self._queue.add((kind.resource, obj.metadata.key))
+
+    def _all_changed(self) -> None:
+        for kind in KINDS:
+            for obj in self._caches.workloads[kind.resource]:
+                self._queue.add((kind.resource, obj.metadata.key))
+
+    # -- one workload ------------------------------------------------------------------------------------------------
+
+    async def _reconcile(self, key: Key) -> None:
+        resource, name = key
+        obj = self._caches.workloads[resource].get(name)
+        kind = next(each for each in KINDS if each.resource == resource)
+        mine = self._bindings_for(resource, name)
+        gone = obj is None or obj.metadata.deletion_timestamp is not None
+        for binding in mine:
+            if (gone or obj is None or binding.spec.resource.uid != obj.metadata.uid) and not _deleting(binding):
+                await self._host.delete(
+                    BINDINGS, binding.metadata.name, binding.metadata.namespace, uid=binding.metadata.uid
+                )
+        if gone or obj is None or not self._caches.enabled(obj.metadata.namespace):
+            return
+        current = next((b for b in mine if b.spec.resource.uid == obj.metadata.uid), None)
+        if current is not None and _deleting(current):
+            return
+        if any(b is not current for b in mine):
+            # The name is free once the binding of the workload's predecessor is gone; its event brings us back.
+            return
+        if current is None and kind.finished(obj.body.get("status") or {}) is not None:
+            return
+        try:
+            wanted = self._wanted(kind, obj)
+        except (ValueError, KeyError, TypeError) as error:
+            log.error("workload can't be read", kind=resource.kind, workload=name, error=str(error))
+            return
+        if current is None:
+            await self._create(kind, obj, wanted)
+        elif _owned(current) != (wanted["annotations"][keys.GANG], wanted["spec"]):
+            patch = {"metadata": {"annotations": wanted["annotations"]}, "spec": _with_nulls(wanted["spec"])}
+            await self._host.merge_patch(
+                BINDINGS, current.metadata.name, patch, current.metadata.namespace, field_manager="atoll-detector"
+            )
+
+    def _bindings_for(self, resource: ApiResource, key: str) -> list[BindingObject]:
+        namespace, name = key.split("/")
+        found = []
+        for candidate in _names(resource, name):
+            binding = self._caches.bindings.get(f"{namespace}/{candidate}")
+            if binding is not None:
+                reference = binding.spec.resource
+                if (reference.api_version, reference.kind, reference.name) == (resource.api_version, resource.kind, name):
+                    found.append(binding)
+        return found
+
+    async def _create(self, kind: Kind, obj: Full, wanted: Json) -> None:
+        names = _names(kind.resource, obj.metadata.name)
+        name = names[0]
+        if self._caches.bindings.get(f"{obj.metadata.namespace}/{name}") is not None:
+            name = names[1]
+        binding = {
+            "apiVersion": BINDINGS.api_version,
+            "kind": BINDINGS.kind,
+            "metadata": {
+                "name": name,
+                "namespace": obj.metadata.namespace,
+                "annotations": {**wanted["annotations"], keys.EPOCH: "0"},
+                "finalizers": [keys.BINDING_FINALIZER],
+                "ownerReferences": [
+                    {
+                        "apiVersion": kind.resource.api_version,
+                        "kind": kind.resource.kind,
+                        "name": obj.metadata.name,
+                        "uid": obj.metadata.uid,
+                        "controller": True,
+                        "blockOwnerDeletion": True,
+                    }
+                ],
+            },
+            "spec": {**wanted["spec"], "suspension": {"scheduling": True}},
+        }
+        try:
+            await self._host.create(BINDINGS, binding, field_manager="atoll-detector")
+        except errors.AlreadyExists:
+            log.debug("binding is there already", binding=name)
+
+    def _wanted(self, kind: Kind, obj: Full) -> Json:
+        """The detector's own fields of the binding."""
+        wish = kind.gang(obj.body, priority=self._priority(kind.priority_class_of(obj.body)))
+        policy = self._policy_for(kind.resource, obj)
+        spec: Json = {
+            "resource": {
+                "apiVersion": kind.resource.api_version,
+                "kind": kind.resource.kind,
+                "namespace": obj.metadata.namespace,
+                "name": obj.metadata.name,
+                "uid": obj.metadata.uid,
+            },
+            "replicas": wish.replicas,
+            "components": [
+                {
+                    "name": component_name(task.name),
+                    "replicas": task.replicas,
+                    "replicaRequirements": {
+                        "resourceRequest": {
+                            name: quantity.format_units(name, amount)
+                            for name, amount in sorted(task.requests.items())
+                            if name != "pods"
+                        }
+                    },
+                }
+                for task in wish.tasks
+            ],
+        }
+        if policy is not None and policy.spec.placement:
+            spec["placement"] = policy.spec.placement
+        return {"annotations": {keys.GANG: gang.encode(wish)}, "spec": spec}
+
+    def _priority(self, name: str) -> int:
+        found = self._caches.priority_classes.get(name) if name else None
+        if found is not None:
+            return found.value
+        return next((each.value for each in self._caches.priority_classes if each.global_default), 0)
+
+    def _policy_for(self, resource: ApiResource, obj: Full) -> PolicyObject | None:
+        """The matching policy of the highest priority; then the one that names the workload; then by name."""
+        best: tuple[int, int, str] | None = None
+        result = None
+        for policy in self._caches.policies:
+            if policy.metadata.namespace != obj.metadata.namespace:
+                continue
+            rank = max((_match(selector, resource, obj) for selector in policy.spec.resource_selectors), default=0)
+            if rank:
+                order = (-policy.spec.priority, -rank, policy.metadata.name)
+                if best is None or order < best:
+                    best, result = order, policy
+        return result
+
+
+def component_name(task: str) -> str:
+    """A task's name in at most 32 characters: longer ones keep 23 and get a hash, so that they stay distinct."""
+    if len(task) <= COMPONENT_NAME:
+        return task
+    return f"{task[:23]}-{hashlib.sha256(task.encode()).hexdigest()[:8]}"
+
+
+def _names(resource: ApiResource, name: str) -> tuple[str, str]:
+    """The binding's name, and the one to use when another kind of that name has it."""
+    plain = f"{name}-{resource.kind}".lower()
+    return plain, f"{plain}-{hashlib.sha256(resource.group.encode()).hexdigest()[:8]}"
+
+
+def _match(selector: Json, resource: ApiResource, obj: Full) -> int:
+    """How exactly a resource selector matches: 3 by name, 2 by labels, 1 by kind, 0 not at all."""
+    if (selector.get("apiVersion"), selector.get("kind")) != (resource.api_version, resource.kind):
+        return 0
+    if (selector.get("namespace") or obj.metadata.namespace) != obj.metadata.namespace:
+        return 0
+    if selector.get("name"):
+        return 3 if selector["name"] == obj.metadata.name else 0
+    if selector.get("labelSelector"):
+        return 2 if selectors.label_selector_matches(selector["labelSelector"], obj.metadata.labels) else 0
+    return 1
+
+
+def _owned(binding: BindingObject) -> tuple[str, Json]:
+    """The detector's fields as they are, comparable with `_wanted`."""
+    reference = binding.spec.resource
+    spec: Json = {
+        "resource": {
+            "apiVersion": reference.api_version,
+            "kind": reference.kind,
+            "namespace": reference.namespace,
+            "name": reference.name,
+            "uid": reference.uid,
+        },
+        "replicas": binding.spec.replicas,
+        "components": binding.spec.components,
+    }
+    if binding.spec.placement is not None:
+        spec["placement"] = binding.spec.placement
+    return binding.metadata.annotations.get(keys.GANG, ""), spec
+
+
+def _with_nulls(spec: Json) -> Json:
+    """A merge patch that also removes what is not wanted any more, and merges nothing into an old placement."""
+    return {**spec, "placement": spec.get("placement")}
+
+
+def _deleting(binding: BindingObject) -> bool:
+    return binding.metadata.deletion_timestamp is not None

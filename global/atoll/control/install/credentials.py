@@ -1,0 +1,147 @@
+"""Namespaces, ServiceAccounts, their tokens, and the kubeconfig files that Atoll's processes start with."""
+
+from __future__ import annotations
+
+import base64
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config import ConfigException, load_kube_config
+
+from atoll.kube.config import BadKubeconfig
+from atoll.kube.transport import ApiServer
+from atoll.model.apiresource import CLUSTER_ROLE_BINDINGS, NAMESPACES, SERVICE_ACCOUNTS
+
+FIELD_MANAGER = "atoll-init"
+MANAGED_BY = {"app.kubernetes.io/managed-by": "atoll"}
+"""Label of everything that an installation makes: what carries it may be updated, anything else is left alone."""
+
+_YEAR_SECONDS = 365 * 24 * 3600
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What a client must know of an API server besides its credentials."""
+
+    url: str
+    ca: bytes | None = None
+    """PEM; None: the machine's own authorities."""
+    insecure: bool = False
+    server_name: str | None = None
+    proxy: str | None = None
+
+
+async def endpoint(kubeconfig: str | Path | None, context: str | None = None) -> Endpoint:
+    """Where the API server of a kubeconfig is ($KUBECONFIG or the usual file when none is named).
+
+    Raises:
+        BadKubeconfig: it can't be used.
+    """
+    configuration = Configuration()
+    try:
+        await load_kube_config(
+            config_file=str(kubeconfig) if kubeconfig else None, context=context, client_configuration=configuration
+        )
+    except ConfigException as error:
+        raise BadKubeconfig(
+            f"kubeconfig {kubeconfig or '(default)'}: {error}; name one with --kubeconfig or $KUBECONFIG"
+        ) from error
+    return Endpoint(
+        configuration.host.rstrip("/"),
+        _read(configuration.ssl_ca_cert),
+        not configuration.verify_ssl,
+        configuration.tls_server_name,
+        configuration.proxy,
+    )
+
+
+def _read(path: str | None) -> bytes | None:
+    return Path(path).read_bytes() if path else None
+
+
+async def ensure_namespace(api: ApiServer, name: str, labels: dict[str, str] | None = None) -> None:
+    """Create a namespace, or add labels to it; nothing else of it changes."""
+    await api.apply(
+        NAMESPACES,
+        {
+            "apiVersion": NAMESPACES.api_version,
+            "kind": NAMESPACES.kind,
+            "metadata": {"name": name, "labels": labels or {}},
+        },
+        field_manager=FIELD_MANAGER,
+    )
+
+
+async def ensure_account(api: ApiServer, name: str, namespace: str) -> None:
+    """Create or keep a ServiceAccount."""
+    await api.apply(
+        SERVICE_ACCOUNTS,
+        {
+            "apiVersion": SERVICE_ACCOUNTS.api_version,
+            "kind": SERVICE_ACCOUNTS.kind,
+            "metadata": {"name": name, "namespace": namespace, "labels": MANAGED_BY},
+        },
+        field_manager=FIELD_MANAGER,
+    )
+
+
+async def ensure_cluster_admin(api: ApiServer, name: str, namespace: str) -> None:
+    """Give a ServiceAccount all rights, by a ClusterRoleBinding of its own name."""
+    await api.apply(
+        CLUSTER_ROLE_BINDINGS,
+        {
+            "apiVersion": CLUSTER_ROLE_BINDINGS.api_version,
+            "kind": CLUSTER_ROLE_BINDINGS.kind,
+            "metadata": {"name": name, "labels": MANAGED_BY},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+        },
+        field_manager=FIELD_MANAGER,
+    )
+
+
+async def issue_token(api: ApiServer, name: str, namespace: str) -> tuple[str, str]:
+    """A token of a ServiceAccount and when it expires (RFC 3339): a year from now, or earlier if the server caps it."""
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": _YEAR_SECONDS},
+    }
+    status = (await api.create_in(SERVICE_ACCOUNTS, name, namespace, "token", request))["status"]
+    return status["token"], status["expirationTimestamp"]
+
+
+def write_kubeconfig(path: Path, at: Endpoint, user: str, token: str, *, namespace: str | None = None) -> None:
+    """Write a kubeconfig with one context, readable by its owner alone; an older file is replaced at once."""
+    cluster: Json = {"server": at.url}
+    if at.ca is not None:
+        cluster["certificate-authority-data"] = base64.b64encode(at.ca).decode()
+    if at.insecure:
+        cluster["insecure-skip-tls-verify"] = True
+    if at.server_name:
+        cluster["tls-server-name"] = at.server_name
+    if at.proxy:
+        cluster["proxy-url"] = at.proxy
+    context: Json = {"cluster": "cluster", "user": user}
+    if namespace:
+        context["namespace"] = namespace
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": user,
+        "clusters": [{"name": "cluster", "cluster": cluster}],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": user, "context": context}],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        yaml.safe_dump(content, file, sort_keys=False)
+    fresh.replace(path)

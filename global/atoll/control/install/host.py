@@ -1,0 +1,140 @@
+"""Make a cluster a host: everything that Atoll's processes expect to find there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from atoll.control.install.crds import host_crds, install_crds
+from atoll.control.install.credentials import (
+    FIELD_MANAGER,
+    MANAGED_BY,
+    Endpoint,
+    ensure_account,
+    ensure_cluster_admin,
+    ensure_namespace,
+    issue_token,
+    write_kubeconfig,
+)
+from atoll.control.install.refusal import Refused
+from atoll.kube import errors
+from atoll.kube.transport import ApiServer
+from atoll.model import keys
+from atoll.model.apiresource import MUTATING_WEBHOOKS, QUEUES, VALIDATING_WEBHOOKS, ApiResource
+
+PROCESSES: Final = ("webhook", "control", "dispatcher")
+"""What runs on the host, in the order of its start; each has the ServiceAccount `atoll-<process>`."""
+
+Json = dict[str, Any]
+
+_DEPLOYMENTS: Final = ApiResource("apps", "v1", "deployments", "Deployment")
+_FOREIGN: Final = {
+    "Volcano": ("volcano-controllers", "volcano-scheduler", "volcano-admission"),
+    "Kueue": ("kueue-controller-manager", "kueue-validating-webhook-configuration", "kueue-mutating-webhook-configuration"),
+}
+"""Names, or beginnings of names, of Deployments and webhook configurations by which a running system is recognised."""
+
+
+async def init(
+    host: ApiServer,
+    at: Endpoint,
+    *,
+    out: Path,
+    webhook_client_config: Json,
+    progress: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Prepare the host and write one kubeconfig per process into `out`. Safe to repeat; starts nothing.
+
+    Args:
+        host: with an administrator's credentials.
+        at: where the processes will find the host.
+        out: folder for `atoll-<process>.kubeconfig`.
+        webhook_client_config: `{"url": ...}` or `{"service": {...}}`: where the API server will find the webhook.
+        progress: gets a line per step.
+
+    Raises:
+        Refused: the host runs Volcano or Kueue, or has CRDs that can't be used.
+        ApiError: the host said no.
+    """
+    await _refuse_foreign(host)
+    await install_crds(host, host_crds(), progress)
+
+    await ensure_namespace(host, keys.SYSTEM_NAMESPACE)
+    for process in PROCESSES:
+        await ensure_account(host, _account(process), keys.SYSTEM_NAMESPACE)
+        await ensure_cluster_admin(host, _account(process), keys.SYSTEM_NAMESPACE)
+    progress(f"namespace {keys.SYSTEM_NAMESPACE} has the accounts of {', '.join(PROCESSES)}")
+
+    await _ensure_webhook_configurations(host, webhook_client_config, progress)
+    await _ensure_default_queue(host, progress)
+    await ensure_namespace(host, "default", {keys.ENABLED: "true"})
+    progress(f"namespace default is opted in ({keys.ENABLED}=true)")
+
+    for process in PROCESSES:
+        token, expires = await issue_token(host, _account(process), keys.SYSTEM_NAMESPACE)
+        path = kubeconfig_of(out, process)
+        write_kubeconfig(path, at, _account(process), token, namespace=keys.SYSTEM_NAMESPACE)
+        progress(f"{path}: credentials of {_account(process)}, valid until {expires}")
+
+
+def kubeconfig_of(out: Path, process: str) -> Path:
+    """The file in which `init` leaves the credentials of a host process."""
+    return out / f"{_account(process)}.kubeconfig"
+
+
+def _account(process: str) -> str:
+    return f"atoll-{process}"
+
+
+async def _refuse_foreign(host: ApiServer) -> None:
+    """Two systems that admit the same jobs would start them twice."""
+    names = [
+        (resource.kind, item["metadata"]["name"])
+        for resource in (_DEPLOYMENTS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+        for item in await host.list(resource)
+        if resource is not _DEPLOYMENTS or (item["spec"].get("replicas", 1) or 0) > 0
+    ]
+    for system, marks in _FOREIGN.items():
+        found = sorted(f"{kind} {name}" for kind, name in names if name.startswith(marks))
+        if found:
+            raise Refused(
+                f"the host runs {system} ({', '.join(found)}), which would act on the same workloads:"
+                f" remove {system} from the host, or choose another host; members may keep it"
+            )
+
+
+async def _ensure_webhook_configurations(
+    host: ApiServer, client_config: Json, progress: Callable[[str], None]
+) -> None:
+    """The address only: the running webhook adds its webhooks once it answers, and those stay."""
+    address = orjson.dumps(client_config).decode()
+    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+        configuration = await host.apply(
+            resource,
+            {
+                "apiVersion": resource.api_version,
+                "kind": resource.kind,
+                "metadata": {"name": "atoll", "labels": MANAGED_BY, "annotations": {keys.CLIENT_CONFIG: address}},
+            },
+            field_manager=FIELD_MANAGER,
+        )
+        count = len(configuration.get("webhooks") or ())
+        progress(f"{resource.kind} atoll: " + (f"{count} webhooks kept" if count else "ready for the webhook"))
+
+
+async def _ensure_default_queue(host: ApiServer, progress: Callable[[str], None]) -> None:
+    queue = {
+        "apiVersion": QUEUES.api_version,
+        "kind": QUEUES.kind,
+        "metadata": {"name": keys.DEFAULT_QUEUE},
+        "spec": {"weight": 1},
+    }
+    try:
+        await host.create(QUEUES, queue, field_manager=FIELD_MANAGER)
+    except errors.AlreadyExists:
+        progress(f"queue {keys.DEFAULT_QUEUE} is there")
+    else:
+        progress(f"queue {keys.DEFAULT_QUEUE} created")

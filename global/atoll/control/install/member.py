@@ -1,0 +1,227 @@
+"""Join a member: what its agent needs in the member, and what the host needs to know of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from atoll.control.install.crds import install_crds, member_crds
+from atoll.control.install.credentials import (
+    FIELD_MANAGER,
+    MANAGED_BY,
+    Endpoint,
+    ensure_account,
+    ensure_cluster_admin,
+    ensure_namespace,
+    issue_token,
+    write_kubeconfig,
+)
+from atoll.control.install.refusal import Refused
+from atoll.kube import errors
+from atoll.kube.transport import ApiServer
+from atoll.model import keys
+from atoll.model.apiresource import CLUSTER_ROLE_BINDINGS, CLUSTERS, NAMESPACES, ApiResource
+
+AGENT: Final = "atoll-agent"
+"""Name of the agent's ServiceAccount, in the member and in its execution namespace on the host."""
+
+Json = dict[str, Any]
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_NAME_LENGTH = 48
+_READY_S = 5.0
+_RBAC = "rbac.authorization.k8s.io"
+_ROLE_BINDINGS: Final = ApiResource(_RBAC, "v1", "rolebindings", "RoleBinding")
+_CLUSTER_ROLES: Final = ApiResource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFacts:
+    """What a Cluster object says of its member besides how to reach it."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    region: str = ""
+    provider: str = ""
+    zones: tuple[str, ...] = ()
+
+
+async def join(
+    host: ApiServer,
+    member: ApiServer,
+    name: str,
+    *,
+    host_at: Endpoint,
+    member_at: Endpoint,
+    out: Path,
+    facts: MemberFacts | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[str]:
+    """Join a member under a name and write the kubeconfigs of its agent into `out`. Safe to repeat; starts nothing.
+
+    Args:
+        host: with an administrator's credentials.
+        member: with an administrator's credentials.
+        name: DNS label of at most 48 characters; also the name of the Cluster object.
+        host_at: where the agent will find the host.
+        member_at: where the agent will find the member; `spec.apiEndpoint` of the Cluster.
+        out: folder for `atoll-agent-<name>.host.kubeconfig` and `.member.kubeconfig`.
+        facts: labels, region, provider and zones of the Cluster; what is not given stays as it is.
+        progress: gets a line per step.
+
+    Returns the command line that starts the agent.
+
+    Raises:
+        Refused: the name can't be used or is taken by another member, or the member can't be reached or prepared.
+        ApiError: the host or the member said no.
+    """
+    check_name(name)
+    await _check_reachable(member, name)
+    identity = await _identity(member)
+    await _check_not_taken(host, name, member_at.url, identity)
+
+    await install_crds(member, member_crds(), lambda line: progress(f"member {name}: {line}"))
+    await ensure_namespace(member, keys.SYSTEM_NAMESPACE)
+    await ensure_account(member, AGENT, keys.SYSTEM_NAMESPACE)
+    await ensure_cluster_admin(member, AGENT, keys.SYSTEM_NAMESPACE)
+    progress(f"member {name}: account {AGENT}")
+
+    execution = keys.execution_namespace(name)
+    await ensure_namespace(host, execution)
+    await ensure_account(host, AGENT, execution)
+    await _ensure_rights_on_host(host, name)
+    progress(f"host: namespace {execution} with account {AGENT}")
+    await _ensure_cluster(host, name, member_at.url, identity, facts or MemberFacts())
+    progress(f"host: Cluster {name}")
+
+    host_file, member_file = agent_kubeconfigs(out, name)
+    for api, at, namespace, path in (
+        (host, host_at, execution, host_file),
+        (member, member_at, keys.SYSTEM_NAMESPACE, member_file),
+    ):
+        token, expires = await issue_token(api, AGENT, namespace)
+        write_kubeconfig(path, at, AGENT, token, namespace=namespace)
+        progress(f"{path}: credentials of {namespace}/{AGENT}, valid until {expires}")
+    return [
+        "atoll-agent",
+        f"--cluster={name}",
+        f"--kubeconfig={host_file}",
+        f"--member-kubeconfig={member_file}",
+    ]
+
+
+def agent_kubeconfigs(out: Path, name: str) -> tuple[Path, Path]:
+    """The files in which `join` leaves the agent's credentials: for the host, for the member."""
+    return out / f"{AGENT}-{name}.host.kubeconfig", out / f"{AGENT}-{name}.member.kubeconfig"
+
+
+def check_name(name: str) -> None:
+    """Refuse what can't name a member.
+
+    Raises:
+        Refused: it is no DNS label, or too long.
+    """
+    if not _NAME.fullmatch(name) or len(name) > _NAME_LENGTH:
+        raise Refused(
+            f"cluster name {name!r}: use lower-case letters, digits and '-', beginning and ending with a letter or"
+            f" digit, at most {_NAME_LENGTH} characters"
+        )
+
+
+async def _check_reachable(member: ApiServer, name: str) -> None:
+    try:
+        await member.request("GET", "/readyz", deadline=_READY_S)
+    except errors.ApiError as error:
+        raise Refused(
+            f"member {name} at {member.url} is not ready: {error.message}; check its kubeconfig and that the API"
+            " server answers /readyz from here"
+        ) from error
+
+
+async def _identity(member: ApiServer) -> str:
+    """The UID of kube-system, which tells clusters apart whatever their address; empty if there is none."""
+    try:
+        return str((await member.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
+    except errors.NotFound:
+        return ""
+
+
+async def _check_not_taken(host: ApiServer, name: str, url: str, identity: str) -> None:
+    for cluster in await host.list(CLUSTERS):
+        spec, other = cluster.get("spec") or {}, cluster["metadata"]["name"]
+        if other == name:
+            same = spec.get("id") == identity if spec.get("id") and identity else spec.get("apiEndpoint") in (None, url)
+            if not same:
+                raise Refused(
+                    f"Cluster {name} is joined already, at {spec.get('apiEndpoint')}, and {url} is another cluster:"
+                    f" choose another name, or remove the old one first (kubectl delete cluster {name})"
+                )
+            if spec.get("syncMode") not in (None, "Pull"):
+                raise Refused(
+                    f"Cluster {name} was joined in mode {spec['syncMode']} by another system: remove it there first"
+                )
+        elif (identity and spec.get("id") == identity) or spec.get("apiEndpoint") == url:
+            raise Refused(
+                f"the cluster at {url} is a member already, under the name {other}: one cluster can't be counted"
+                f" twice; remove Cluster {other} first to rename it"
+            )
+
+
+async def _ensure_rights_on_host(host: ApiServer, name: str) -> None:
+    """All of its execution namespace, and its own Cluster object."""
+    execution = keys.execution_namespace(name)
+    own = f"{AGENT}-{name}"
+    subject = {"kind": "ServiceAccount", "name": AGENT, "namespace": execution}
+    objects: list[tuple[ApiResource, Json]] = [
+        (
+            _ROLE_BINDINGS,
+            {
+                "metadata": {"name": AGENT, "namespace": execution, "labels": MANAGED_BY},
+                "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "cluster-admin"},
+                "subjects": [subject],
+            },
+        ),
+        (
+            _CLUSTER_ROLES,
+            {
+                "metadata": {"name": own, "labels": MANAGED_BY},
+                "rules": [
+                    {
+                        "apiGroups": [CLUSTERS.group],
+                        "resources": [CLUSTERS.plural, f"{CLUSTERS.plural}/status"],
+                        "resourceNames": [name],
+                        "verbs": ["get", "list", "watch", "update", "patch"],
+                    }
+                ],
+            },
+        ),
+        (
+            CLUSTER_ROLE_BINDINGS,
+            {
+                "metadata": {"name": own, "labels": MANAGED_BY},
+                "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": own},
+                "subjects": [subject],
+            },
+        ),
+    ]
+    for resource, content in objects:
+        head = {"apiVersion": resource.api_version, "kind": resource.kind}
+        await host.apply(resource, {**head, **content}, field_manager=FIELD_MANAGER)
+
+
+async def _ensure_cluster(host: ApiServer, name: str, url: str, identity: str, facts: MemberFacts) -> None:
+    spec: Json = {"syncMode": "Pull", "apiEndpoint": url}
+    optional = {"id": identity, "region": facts.region, "provider": facts.provider, "zones": list(facts.zones)}
+    spec.update({key: value for key, value in optional.items() if value})
+    await host.apply(
+        CLUSTERS,
+        {
+            "apiVersion": CLUSTERS.api_version,
+            "kind": CLUSTERS.kind,
+            "metadata": {"name": name, "labels": dict(facts.labels)},
+            "spec": spec,
+        },
+        field_manager=FIELD_MANAGER,
+    )

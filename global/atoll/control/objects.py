@@ -1,0 +1,154 @@
+"""What control reads of the host's objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from atoll.kube.objects import Slim
+from atoll.model import decision, gang, keys
+from atoll.model.decision import Decision
+from atoll.model.gang import Gang
+
+Json = dict[str, Any]
+
+
+class Reference(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """spec.resource of a binding."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class Target(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """One of spec.clusters."""
+
+    name: str
+    replicas: int = 0
+
+
+class BindingSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """spec; what the detector owns is kept as received, to compare."""
+
+    resource: Reference = Reference()
+    replicas: int = 0
+    components: list[Json] = []
+    placement: Json | None = None
+    clusters: list[Target] = []
+    suspension: Json | None = None
+
+
+class BindingObject(Slim, frozen=True, rename="camel"):
+    """A ResourceBinding."""
+
+    spec: BindingSpec = BindingSpec()
+    status: Json = {}
+
+    @property
+    def suspended(self) -> bool:
+        return bool((self.spec.suspension or {}).get("scheduling"))
+
+    @property
+    def epoch(self) -> str:
+        return self.metadata.annotations.get(keys.EPOCH, "0")
+
+    @property
+    def gang(self) -> Gang | None:
+        try:
+            return gang.decode(self.metadata.annotations.get(keys.GANG, ""))
+        except msgspec.MsgspecError:
+            return None
+
+    @property
+    def decision(self) -> Decision:
+        try:
+            return decision.decode(self.metadata.annotations.get(keys.DECISION))
+        except msgspec.MsgspecError:
+            return Decision()
+
+    def condition(self, type_: str) -> bool:
+        """Whether the condition is True."""
+        return any(c.get("type") == type_ and c.get("status") == "True" for c in self.status.get("conditions") or ())
+
+
+class PriorityClassObject(Slim, frozen=True, rename="camel"):
+    """A PriorityClass."""
+
+    value: int = 0
+    global_default: bool = False
+    description: str = ""
+    preemption_policy: str | None = None
+
+
+class PolicySpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """spec of a PropagationPolicy."""
+
+    resource_selectors: list[Json] = []
+    placement: Json | None = None
+    priority: int = 0
+
+
+class PolicyObject(Slim, frozen=True, rename="camel"):
+    """A PropagationPolicy."""
+
+    spec: PolicySpec = PolicySpec()
+
+
+class QueueSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """spec of a Queue."""
+
+    parent: str = ""
+
+
+class QueueObject(Slim, frozen=True, rename="camel"):
+    """A Queue."""
+
+    spec: QueueSpec = QueueSpec()
+    status: Json = {}
+
+
+class OwnerRef(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """A Command's target."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class CommandObject(Slim, frozen=True, rename="camel"):
+    """A Command."""
+
+    action: str = ""
+    target: OwnerRef | None = None
+
+
+class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """spec of a Lease."""
+
+    renew_time: str | None = None
+    lease_duration_seconds: int = 40
+
+
+class LeaseObject(Slim, frozen=True, rename="camel"):
+    """A Lease."""
+
+    spec: LeaseSpec = LeaseSpec()
+
+
+class ClusterObject(Slim, frozen=True, rename="camel"):
+    """A Cluster."""
+
+    status: Json = {}
+
+
+decode_binding = msgspec.json.Decoder(BindingObject).decode
+decode_priority_class = msgspec.json.Decoder(PriorityClassObject).decode
+decode_policy = msgspec.json.Decoder(PolicyObject).decode
+decode_queue = msgspec.json.Decoder(QueueObject).decode
+decode_command = msgspec.json.Decoder(CommandObject).decode
+decode_lease = msgspec.json.Decoder(LeaseObject).decode
+decode_cluster = msgspec.json.Decoder(ClusterObject).decode

@@ -1,0 +1,188 @@
+"""Reports → status: what members say of a binding's Works becomes the binding's status and then the workload's own.
+
+Status follows decisions and reports only; it is never read back as a wish. Changes that are not final are collected for a
+moment, because each costs two writes on the host.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import structlog
+
+from atoll.control.caches import Caches
+from atoll.control.objects import BindingObject
+from atoll.control.works import binding_key
+from atoll.delivery.work import WorkObject
+from atoll.kinds import Kind, Report
+from atoll.kube import errors
+from atoll.kube.conditions import with_condition
+from atoll.kube.objects import Full
+from atoll.kube.transport import ApiServer
+from atoll.kube.workqueue import WorkQueue
+from atoll.model.apiresource import BINDINGS, WORKS, ApiResource
+from atoll.model.decision import Phase
+from atoll.model.keys import cluster_of
+from atoll.model.timestamps import rfc3339_seconds
+from atoll.model.verdict import Reason, Verdict
+
+Json = dict[str, Any]
+WORKERS = 16
+REPORTED = 0.02
+"""Seconds after a report before it is passed on."""
+UNREPORTED = 1.0
+"""Seconds that a decision may wait to be shown together with the first report."""
+UNDECIDED = 2.0
+"""Seconds after which a workload that nothing was decided about shows that it is pending."""
+
+log = structlog.get_logger(__name__)
+
+
+class Status:
+    """Keeps the status of bindings and workloads as members report."""
+
+    def __init__(self, host: ApiServer, caches: Caches) -> None:
+        self._host, self._caches = host, caches
+        self._queue: WorkQueue[str] = WorkQueue("status")
+        caches.bindings.on_change(self._binding_changed)
+        caches.works.on_change(self._work_changed)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        await self._queue.run(self._reconcile, workers=WORKERS)
+
+    def _binding_changed(self, old: BindingObject | None, new: BindingObject | None) -> None:
+        if new is None:
+            return
+        if old is None:
+            self._queue.add(new.metadata.key, after=UNDECIDED)
+        elif old.decision != new.decision or old.metadata.generation != new.metadata.generation:
+            waiting = new.suspended
+            self._queue.add(new.metadata.key, after=REPORTED if waiting else UNREPORTED)
+
+    def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
+        if old is not None and (new is None or new.status != old.status):
+            self._queue.add(binding_key(old), after=REPORTED)
+
+    async def _reconcile(self, key: str) -> None:
+        binding = self._caches.bindings.get(key)
+        if binding is None or binding.metadata.deletion_timestamp is not None:
+            return
+        found = self._caches.workload_of(binding)
+        if found is None:
+            return
+        kind, obj = found
+        works = [work for work in self._caches.works_of(binding.metadata.uid) if str(work.epoch) == binding.epoch]
+        status = await self._binding_status(kind, binding, works)
+        if status != binding.status:
+            await self._put(BINDINGS, binding.metadata.uid, binding.metadata.key, status)
+        await self._workload_status(kind, obj, binding, works)
+
+    async def _workload_status(self, kind: Kind, obj: Full, binding: BindingObject, works: list[WorkObject]) -> None:
+        reports = [Report(work.metadata.namespace, work.reported) for work in works if work.reported]
+        waiting = ("", "")
+        if not reports:
+            if kind.finished(obj.body.get("status") or {}) is not None:
+                return
+            waiting = _waiting(binding, works)
+        status = kind.aggregate(obj.body, reports, waiting=waiting, now=rfc3339_seconds(time.time()))
+        if status != (obj.body.get("status") or {}):
+            await self._put(kind.resource, obj.metadata.uid, obj.metadata.key, status)
+
+    async def _put(self, resource: ApiResource, uid: str, key: str, status: Json) -> None:
+        namespace, name = key.split("/")
+        operations = [
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "add", "path": "/status", "value": status},
+        ]
+        try:
+            await self._host.json_patch(
+                resource, name, operations, namespace, subresource="status", field_manager="atoll-control"
+            )
+        except errors.NotFound:
+            return
+
+    # -- the binding's own -------------------------------------------------------------------------------------------
+
+    async def _binding_status(self, kind: Kind, binding: BindingObject, works: list[WorkObject]) -> Json:
+        old = binding.status
+        status = {key: value for key, value in old.items() if key not in ("aggregatedStatus", "conditions")}
+        status["aggregatedStatus"] = [_item(work) for work in works if work.applied is not None]
+        now, generation = time.time(), binding.metadata.generation
+        conditions = list(old.get("conditions") or ())
+
+        def say(type_: str, value: bool | None, reason: str, message: str = "") -> None:
+            nonlocal conditions
+            conditions = with_condition(conditions, type_, value, reason, message, now=now, generation=generation)
+
+        decision = binding.decision
+        if not binding.suspended and binding.spec.clusters:
+            names = ", ".join(target.name for target in binding.spec.clusters)
+            say("Scheduled", True, "Success", f"dispatched to {names}")
+            applied = [work.applied for work in works]
+            if applied and all(applied):
+                say("FullyApplied", True, "FullyAppliedSuccess")
+            elif any(each is False for each in applied):
+                message = "; ".join(work.applied_message for work in works if work.applied is False)
+                say("FullyApplied", False, "FullyAppliedFailed", message)
+            if works and all(_bound(work, binding) for work in works):
+                say("Bound", True, "PodsBound")
+            outcomes = [kind.finished(work.reported) for work in works]
+            if works and all(kind.running(work.reported) for work in works):
+                say("Running", True, "MinimumRuns")
+            if works and all(outcome is not None for outcome in outcomes):
+                say("Finished", True, "Failed" if "Failed" in outcomes else "Succeeded")
+        elif decision.story:
+            verdict = Verdict(decision.reason, decision.blocker)
+            say("Scheduled", False, str(decision.reason), verdict.sentence())
+            conditions = [c for c in conditions if c["type"] not in ("FullyApplied", "Bound", "Running")]
+        if decision.phase is Phase.EVICTING and await self._released(binding):
+            say("Released", True, str(Reason.EVICTED), "no Work of it is left")
+        status["conditions"] = conditions
+        return status
+
+    async def _released(self, binding: BindingObject) -> bool:
+        """Whether no Work of the binding exists, also none that the cache has not seen yet."""
+        uid = binding.metadata.uid
+        if self._caches.works_of(uid):
+            return False
+        expected = self._caches.expected_works.get(uid)
+        for namespace, name in list(expected or ()):
+            try:
+                await self._host.get(WORKS, name, namespace)
+            except errors.NotFound:
+                if expected:
+                    expected.discard((namespace, name))
+        return not expected
+
+
+def _item(work: WorkObject) -> Json:
+    """One aggregatedStatus item."""
+    item: Json = {
+        "clusterName": cluster_of(work.metadata.namespace),
+        "applied": bool(work.applied),
+        "health": work.health,
+    }
+    if work.applied_message:
+        item["appliedMessage"] = work.applied_message
+    if work.reported:
+        item["status"] = work.reported
+    return item
+
+
+def _bound(work: WorkObject, binding: BindingObject) -> bool:
+    gang = binding.gang
+    nodes = (work.reported.get("placement") or {}).get("nodes") or {}
+    return gang is not None and sum(nodes.values()) >= max(gang.min_available, 1)
+
+
+def _waiting(binding: BindingObject, works: list[WorkObject]) -> tuple[str, str]:
+    """(reason, message) for a workload of which no member has said anything yet."""
+    for work in works:
+        if work.applied is False:
+            return "NotApplied", work.applied_message
+    decision = binding.decision
+    if binding.suspended and decision.story:
+        return str(decision.reason), Verdict(decision.reason, decision.blocker).sentence()
+    return "", ""

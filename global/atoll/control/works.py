@@ -1,0 +1,185 @@
+"""Binding → Works: one for each member that the dispatcher named, none that it did not.
+
+A Work carries the binding's UID and epoch. One of an older epoch is deleted and gone before a newer one is made. The
+binding's finalizer stays until all of its Works are gone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+
+from atoll.control.caches import Caches
+from atoll.control.objects import BindingObject
+from atoll.delivery import work_name
+from atoll.delivery.work import WorkObject
+from atoll.kinds import Kind, Part
+from atoll.kube import errors
+from atoll.kube.objects import Full
+from atoll.kube.transport import ApiServer
+from atoll.kube.workqueue import WorkQueue
+from atoll.model import keys
+from atoll.model.apiresource import BINDINGS, NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, WORKS
+
+Json = dict[str, Any]
+WORKERS = 16
+
+log = structlog.get_logger(__name__)
+
+
+class Works:
+    """Keeps the Works of every binding as its decision asks."""
+
+    def __init__(self, host: ApiServer, caches: Caches) -> None:
+        self._host, self._caches = host, caches
+        self._queue: WorkQueue[str] = WorkQueue("works")
+        caches.bindings.on_change(self._binding_changed)
+        caches.works.on_change(self._work_changed)
+        for reflector in caches.workloads.values():
+            reflector.on_change(self._workload_changed)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        await self._queue.run(self._reconcile, workers=WORKERS)
+
+    # -- triggers ----------------------------------------------------------------------------------------------------
+
+    def _binding_changed(self, old: BindingObject | None, new: BindingObject | None) -> None:
+        if new is not None and (old is None or _relevant(old) != _relevant(new)):
+            self._queue.add(new.metadata.key)
+
+    def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
+        """A Work that vanished lets its binding go on, or is made again."""
+        if old is not None and new is None:
+            self._queue.add(binding_key(old))
+
+    def _workload_changed(self, old: Full | None, new: Full | None) -> None:
+        if old is not None and new is not None and old.metadata.generation != new.metadata.generation:
+            for binding in self._caches.bindings.by_index("workload", new.metadata.uid):
+                self._queue.add(binding.metadata.key)
+
+    # -- one binding -------------------------------------------------------------------------------------------------
+
+    async def _reconcile(self, key: str) -> None:
+        binding = self._caches.bindings.get(key)
+        if binding is None:
+            return
+        works = self._caches.works_of(binding.metadata.uid)
+        wanted = self._wanted(binding)
+        stale = [work for work in works if work.metadata.namespace not in wanted or str(work.epoch) != binding.epoch]
+        for work in stale:
+            if work.metadata.deletion_timestamp is None:
+                await self._host.delete(WORKS, work.metadata.name, work.metadata.namespace, uid=work.metadata.uid)
+        if binding.metadata.deletion_timestamp is not None:
+            if not works:
+                await self._release(binding)
+            return
+        if stale:
+            return
+        have = {work.metadata.namespace: work for work in works}
+        for namespace, work in wanted.items():
+            existing = have.get(namespace)
+            if existing is None:
+                self._caches.expected_works[binding.metadata.uid].add((namespace, work["metadata"]["name"]))
+                try:
+                    await self._host.create(WORKS, work, field_manager="atoll-control")
+                except errors.AlreadyExists:
+                    log.debug("work is there already", work=work["metadata"]["name"])
+            elif existing.spec.workload.manifests != work["spec"]["workload"]["manifests"]:
+                patch = {"spec": {"workload": work["spec"]["workload"]}}
+                await self._host.merge_patch(
+                    WORKS, existing.metadata.name, patch, namespace, field_manager="atoll-control"
+                )
+
+    def _wanted(self, binding: BindingObject) -> dict[str, Json]:
+        """Execution namespace → Work."""
+        if binding.suspended or binding.metadata.deletion_timestamp is not None:
+            return {}
+        found = self._caches.workload_of(binding)
+        gang = binding.gang
+        if found is None or gang is None:
+            return {}
+        kind, obj = found
+        counts = {task.name: task.replicas for task in gang.tasks}
+        return {
+            keys.execution_namespace(target.name): self._work(
+                binding, kind, obj, Part(target.name, counts, gang.min_available)
+            )
+            for target in binding.spec.clusters
+        }
+
+    def _work(self, binding: BindingObject, kind: Kind, obj: Full, part: Part) -> Json:
+        identity = {keys.BINDING_UID: binding.metadata.uid, keys.EPOCH: binding.epoch}
+        manifest = kind.rewrite(obj.body, part)
+        manifest["metadata"]["annotations"].update(identity)
+        metadata = obj.metadata
+        return {
+            "apiVersion": WORKS.api_version,
+            "kind": WORKS.kind,
+            "metadata": {
+                "name": work_name(metadata.namespace, metadata.name, kind.resource.kind, kind.resource.group),
+                "namespace": keys.execution_namespace(part.cluster),
+                "annotations": {
+                    **identity,
+                    keys.BINDING_NAME: binding.metadata.name,
+                    keys.BINDING_NAMESPACE: binding.metadata.namespace,
+                },
+                "finalizers": [keys.WORK_FINALIZER],
+            },
+            "spec": {"workload": {"manifests": [*self._needs(kind, obj), manifest]}},
+        }
+
+    def _needs(self, kind: Kind, obj: Full) -> list[Json]:
+        """What must be in the member first."""
+        labels = {keys.MANAGED: "true"}
+        namespace = obj.metadata.namespace
+        needs: list[Json] = [
+            {
+                "apiVersion": NAMESPACES.api_version,
+                "kind": NAMESPACES.kind,
+                "metadata": {"name": namespace, "labels": labels},
+            }
+        ]
+        for resource, name in kind.namespaced_needs(obj.body):
+            manifest: Json = {"apiVersion": resource.api_version, "kind": resource.kind}
+            if resource == PRIORITY_CLASSES:
+                found = self._caches.priority_classes.get(name)
+                if found is None or name.startswith("system-"):
+                    continue
+                manifest["metadata"] = {"name": name, "labels": labels}
+                manifest["value"] = found.value
+                if found.preemption_policy:
+                    manifest["preemptionPolicy"] = found.preemption_policy
+            elif resource == SERVICE_ACCOUNTS:
+                manifest["metadata"] = {"name": name, "namespace": namespace, "labels": labels}
+            needs.append(manifest)
+        return needs
+
+    async def _release(self, binding: BindingObject) -> None:
+        rest = [name for name in binding.metadata.finalizers if name != keys.BINDING_FINALIZER]
+        if len(rest) == len(binding.metadata.finalizers):
+            return
+        patch = {"metadata": {"finalizers": rest, "resourceVersion": binding.metadata.resource_version}}
+        try:
+            await self._host.merge_patch(BINDINGS, binding.metadata.name, patch, binding.metadata.namespace)
+        except errors.NotFound:
+            return
+
+
+def binding_key(work: WorkObject) -> str:
+    """`namespace/name` of the binding that a Work is a part of."""
+    annotations = work.metadata.annotations
+    return f"{annotations.get(keys.BINDING_NAMESPACE)}/{annotations.get(keys.BINDING_NAME)}"
+
+
+def _relevant(binding: BindingObject) -> tuple[Any, ...]:
+    """What the Works depend on."""
+    return (
+        binding.metadata.uid,
+        binding.spec.clusters,
+        binding.suspended,
+        binding.epoch,
+        binding.metadata.deletion_timestamp,
+        binding.metadata.annotations.get(keys.GANG),
+    )

@@ -1,0 +1,292 @@
+"""The loop of one member: makes its objects follow the Works on the host, and the Works' status follow its objects.
+
+Level-based: each look at a Work compares the Work, the object in the member and the status last written, and does what is
+missing. Identity is (binding UID, epoch): an object of an older epoch is removed before a newer one is made, and an older one
+is never made after a newer one was seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+
+from atoll.delivery.work import WorkObject, decode_work
+from atoll.kinds import BY_GVK, Kind
+from atoll.kube import errors
+from atoll.kube.conditions import with_condition
+from atoll.kube.errors import Retry
+from atoll.kube.objects import Full
+from atoll.kube.reflector import Reflector
+from atoll.kube.transport import ApiServer
+from atoll.kube.workqueue import WorkQueue
+from atoll.model import keys
+from atoll.model.apiresource import NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, WORKS, ApiResource
+
+Json = dict[str, Any]
+PlacementOf = Callable[[str], Json | None]
+"""Binding UID -> where its pods are: {generation, nodes, domain, tier, waiting}."""
+
+WORKERS = 16
+_SHARED = {(r.api_version, r.kind): r for r in (NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS)}
+
+SETTLE = 0.1
+"""Seconds that a change of status may wait for the next one; a final status never waits."""
+QUIET = 0.25
+"""Least seconds between two status writes for one Work that are not final."""
+PATIENCE = 1.0
+"""Seconds that "applied, nothing bound yet" may wait to be told together with what comes next."""
+
+log = structlog.get_logger(__name__)
+
+
+class Delivery:
+    """Serves one execution namespace."""
+
+    def __init__(
+        self,
+        host: ApiServer,
+        member: ApiServer,
+        cluster: str,
+        *,
+        objects: Mapping[ApiResource, Reflector[Full]],
+        placement: PlacementOf,
+    ) -> None:
+        """No I/O happens here.
+
+        Args:
+            host: with credentials for the member's execution namespace.
+            member: the member's API server.
+            cluster: its name.
+            objects: caches of the workload kinds in the member; run by the caller.
+            placement: where the pods of a binding are.
+        """
+        self._host, self._member, self._cluster = host, member, cluster
+        self._objects = objects
+        self._placement = placement
+        self._works = Reflector(host, WORKS, decode_work, namespace=keys.execution_namespace(cluster))
+        self._queue: WorkQueue[str] = WorkQueue("delivery")
+        self._works.add_index("binding", lambda work: [work.binding_uid])
+        self._works.on_change(self._work_changed)
+        for reflector in objects.values():
+            reflector.on_change(self._object_changed)
+        #: shared objects known to be in the member
+        self._present: set[tuple[str, str, str]] = set()
+        #: binding UID -> newest epoch seen
+        self._newest: dict[str, int] = {}
+        #: Work key -> (status differs since, last status written), on the loop's clock
+        self._changed_at: dict[str, float] = {}
+        self._written_at: dict[str, float] = {}
+
+    @property
+    def synced(self) -> bool:
+        return self._works.synced.is_set()
+
+    async def run(self) -> None:
+        """Watch and reconcile until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._works.run())
+            await self._works.synced.wait()
+            for reflector in self._objects.values():
+                await reflector.synced.wait()
+            group.create_task(self._queue.run(self._reconcile, workers=WORKERS))
+
+    def touch(self, binding_uid: str) -> None:
+        """The placement of this binding changed."""
+        for work in self._works.by_index("binding", binding_uid):
+            self._queue.add(work.metadata.key)
+
+    # -- triggers ----------------------------------------------------------------------------------------------------
+
+    def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
+        if new is not None:
+            uid = new.binding_uid
+            self._newest[uid] = max(new.epoch, self._newest.get(uid, 0))
+            self._queue.add(new.metadata.key)
+        elif old is not None:
+            self._changed_at.pop(old.metadata.key, None)
+            self._written_at.pop(old.metadata.key, None)
+            self._newest.pop(old.binding_uid, None)
+
+    def _object_changed(self, old: Full | None, new: Full | None) -> None:
+        for obj in (old, new):
+            if obj is not None and (uid := obj.metadata.annotations.get(keys.BINDING_UID)):
+                self.touch(uid)
+
+    # -- one Work ----------------------------------------------------------------------------------------------------
+
+    async def _reconcile(self, key: str) -> None:
+        work = self._works.get(key)
+        if work is None:
+            return
+        manifest = work.manifest
+        kind = BY_GVK.get((manifest["apiVersion"], manifest["kind"]))
+        if kind is None or kind.resource not in self._objects:
+            await self._write_status(work, None, f"this agent does not serve {manifest['kind']} ({manifest['apiVersion']})")
+            return
+        metadata = manifest["metadata"]
+        found = self._objects[kind.resource].get(f"{metadata['namespace']}/{metadata['name']}")
+        if work.metadata.deletion_timestamp is not None:
+            await self._withdraw(work, kind, found)
+            return
+        if work.spec.suspend_dispatching or work.epoch < self._newest.get(work.binding_uid, 0):
+            return
+        if found is None:
+            await self._deliver(work, kind)
+            return
+        theirs = found.metadata.annotations
+        if keys.BINDING_UID not in theirs:
+            message = (
+                f"{kind.resource.kind} {found.metadata.key} exists in {self._cluster} and is not Atoll's: "
+                "rename the workload or delete the one in the member"
+            )
+            await self._write_status(work, kind, message)
+            return
+        if (theirs[keys.BINDING_UID], theirs.get(keys.EPOCH)) != (work.binding_uid, str(work.epoch)):
+            await self._remove(kind, found)
+            return
+        if found.metadata.deletion_timestamp is None and not _contains(found.body["spec"], manifest["spec"]):
+            patch = {"metadata": {"annotations": manifest["metadata"]["annotations"]}, "spec": manifest["spec"]}
+            await self._member.merge_patch(
+                kind.resource, metadata["name"], patch, metadata["namespace"], field_manager="atoll-delivery"
+            )
+        await self._report(work, kind, found)
+
+    async def _deliver(self, work: WorkObject, kind: Kind) -> None:
+        """Create the workload in the member, after what it needs."""
+        try:
+            for manifest in work.spec.workload.manifests[:-1]:
+                await self._ensure_shared(manifest)
+            await self._member.create(kind.resource, work.manifest, field_manager="atoll-delivery")
+        except errors.AlreadyExists:
+            # The cache is behind; its event brings us back.
+            return
+        except errors.NotFound:
+            # A namespace that was there is gone.
+            self._present.clear()
+            raise
+        except (errors.Invalid, errors.Forbidden) as error:
+            self._present.clear()
+            await self._write_status(work, kind, f"refused by {self._cluster}: {error.message}")
+            raise Retry(10.0) from error
+
+    async def _ensure_shared(self, manifest: Json) -> None:
+        resource = _SHARED[manifest["apiVersion"], manifest["kind"]]
+        metadata = manifest["metadata"]
+        identity = (resource.kind, metadata.get("namespace", ""), metadata["name"])
+        if identity in self._present:
+            return
+        try:
+            await self._member.create(resource, manifest, field_manager="atoll-delivery")
+        except errors.AlreadyExists:
+            log.debug("already in the member", kind=resource.kind, name=metadata["name"])
+        self._present.add(identity)
+
+    async def _withdraw(self, work: WorkObject, kind: Kind, found: Full | None) -> None:
+        """Remove the object, wait until it and its pods are gone, then let the Work go."""
+        if found is not None and found.metadata.annotations.get(keys.BINDING_UID) == work.binding_uid:
+            await self._remove(kind, found)
+            return
+        rest = [name for name in work.metadata.finalizers if name != keys.WORK_FINALIZER]
+        if len(rest) != len(work.metadata.finalizers):
+            patch = {"metadata": {"finalizers": rest, "resourceVersion": work.metadata.resource_version}}
+            try:
+                await self._host.merge_patch(WORKS, work.metadata.name, patch, work.metadata.namespace)
+            except errors.NotFound:
+                return
+
+    async def _remove(self, kind: Kind, found: Full) -> None:
+        """Delete an object; in the foreground, so that it stays until its pods are gone."""
+        if found.metadata.deletion_timestamp is None:
+            await self._member.delete(
+                kind.resource,
+                found.metadata.name,
+                found.metadata.namespace,
+                uid=found.metadata.uid,
+                propagation="Foreground",
+            )
+
+    # -- status ------------------------------------------------------------------------------------------------------
+
+    async def _report(self, work: WorkObject, kind: Kind, found: Full) -> None:
+        """Tell the host what the member says, at the right moment."""
+        reported: Json = dict(found.body.get("status") or {})
+        placement = self._placement(work.binding_uid)
+        if placement is not None:
+            reported["placement"] = placement
+        wanted = _status(work, kind, reported, None)
+        key = work.metadata.key
+        if wanted == work.status:
+            self._changed_at.pop(key, None)
+            return
+        now = asyncio.get_running_loop().time()
+        since = self._changed_at.setdefault(key, now)
+        if kind.finished(reported) is None:
+            patience = SETTLE if placement and (placement.get("nodes") or placement.get("waiting")) else PATIENCE
+            due = max(since + patience, self._written_at.get(key, -QUIET) + QUIET)
+            if due > now:
+                self._queue.add(key, after=due - now)
+                return
+        await self._put_status(work, wanted)
+
+    async def _write_status(self, work: WorkObject, kind: Kind | None, problem: str) -> None:
+        wanted = _status(work, kind, work.reported, problem)
+        if wanted != work.status:
+            await self._put_status(work, wanted)
+
+    async def _put_status(self, work: WorkObject, status: Json) -> None:
+        key = work.metadata.key
+        self._changed_at.pop(key, None)
+        self._written_at[key] = asyncio.get_running_loop().time()
+        operations = [
+            {"op": "test", "path": "/metadata/uid", "value": work.metadata.uid},
+            {"op": "add", "path": "/status", "value": status},
+        ]
+        try:
+            await self._host.json_patch(
+                WORKS, work.metadata.name, operations, work.metadata.namespace, subresource="status"
+            )
+        except errors.NotFound:
+            return
+
+
+def _status(work: WorkObject, kind: Kind | None, reported: Json, problem: str | None) -> Json:
+    """The Work's status: whether it is applied, and what the member says of it."""
+    conditions = with_condition(
+        list(work.status.get("conditions") or ()),
+        "Applied",
+        problem is None,
+        "AppliedSuccessful" if problem is None else "AppliedFailed",
+        problem or "",
+        now=time.time(),
+    )
+    if kind is None:
+        return {"conditions": conditions}
+    resource, metadata = kind.resource, work.manifest["metadata"]
+    healthy = kind.healthy(reported)
+    item: Json = {
+        "identifier": {
+            "ordinal": len(work.spec.workload.manifests) - 1,
+            "group": resource.group,
+            "version": resource.version,
+            "kind": resource.kind,
+            "resource": resource.plural,
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+        },
+        "status": reported,
+        "health": {True: "Healthy", False: "Unhealthy", None: "Unknown"}[healthy],
+    }
+    return {"conditions": conditions, "manifestStatuses": [item]}
+
+
+def _contains(have: Any, want: Any) -> bool:
+    """Whether `have` has everything that `want` says; a member's defaults may add to it."""
+    if isinstance(want, dict):
+        return isinstance(have, dict) and all(key in have and _contains(have[key], value) for key, value in want.items())
+    if isinstance(want, list):
+        return isinstance(have, list) and len(have) == len(want) and all(map(_contains, have, want))
+    return bool(have == want)

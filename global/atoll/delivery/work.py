@@ -1,0 +1,89 @@
+"""The Work: what control and delivery tell each other about one part of a workload.
+
+The last manifest is the workload; those before it are what it needs to exist first (namespace, PriorityClass, ServiceAccount):
+created when missing, shared, never deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from atoll.kube.objects import Slim
+from atoll.model import keys
+
+Json = dict[str, Any]
+
+
+class Workload(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """spec.workload."""
+
+    manifests: list[Json] = []
+
+
+class WorkSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """spec."""
+
+    workload: Workload = Workload()
+    suspend_dispatching: bool = False
+
+
+class WorkObject(Slim, frozen=True, rename="camel"):
+    """A Work."""
+
+    spec: WorkSpec = WorkSpec()
+    status: Json = {}
+
+    @property
+    def binding_uid(self) -> str:
+        return self.metadata.annotations.get(keys.BINDING_UID, "")
+
+    @property
+    def epoch(self) -> int:
+        text = self.metadata.annotations.get(keys.EPOCH, "")
+        return int(text) if text.isdigit() else 0
+
+    @property
+    def manifest(self) -> Json:
+        """The workload itself."""
+        return self.spec.workload.manifests[-1]
+
+    @property
+    def reported(self) -> Json:
+        """What the member last said of the workload; empty before it said anything."""
+        for item in self.status.get("manifestStatuses") or ():
+            status: Json = item.get("status") or {}
+            return status
+        return {}
+
+    @property
+    def applied(self) -> bool | None:
+        """Whether the member has it; None when nothing was said yet."""
+        for condition in self.status.get("conditions") or ():
+            if condition.get("type") == "Applied":
+                return bool(condition.get("status") == "True")
+        return None
+
+    @property
+    def applied_message(self) -> str:
+        """Why it was not applied."""
+        found = [c.get("message") or "" for c in self.status.get("conditions") or () if c.get("type") == "Applied"]
+        return found[0] if found else ""
+
+    @property
+    def health(self) -> str:
+        """Healthy, Unhealthy or Unknown."""
+        for item in self.status.get("manifestStatuses") or ():
+            return item.get("health") or "Unknown"
+        return "Unknown"
+
+
+decode_work = msgspec.json.Decoder(WorkObject).decode
+
+
+def work_name(namespace: str, name: str, kind: str, group: str) -> str:
+    """A name that differs for different workloads and stays readable: at most 253 characters."""
+    digest = hashlib.sha256(f"{group}/{kind}/{namespace}/{name}".encode()).hexdigest()[:10]
+    return f"{name[:242]}-{digest}"

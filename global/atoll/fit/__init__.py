@@ -1,0 +1,11 @@
+"""The one arithmetic of "does this gang fit there", used by the dispatcher on summaries and by the agent on nodes.
+
+It may import `atoll.api` and `atoll.model`. Integers only; every order is total, so equal input gives equal placements.
+"""
+
+from __future__ import annotations
+
+from atoll.fit.nodes import Nodes, Profile
+from atoll.fit.place import Miss, Placement, place
+
+__all__ = ["Miss", "Nodes", "Placement", "Profile", "place"]

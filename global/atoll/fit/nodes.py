@@ -1,0 +1,129 @@
+"""Nodes as arrays: what is free on each, where it is, and what it accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atoll.model import selectors
+from atoll.model.gang import Task
+from atoll.model.topology import NO_DOMAIN, Tree
+from atoll.model.vector import Vector
+
+if TYPE_CHECKING:
+    from atoll.fit.place import Placement
+
+Ints = NDArray[np.int64]
+
+UNBOUNDED = np.int64(2**62)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What makes nodes acceptable to pods; nodes that are alike share one."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Mapping[str, Any], ...] = ()
+
+    def accepts(self, task: Task, name: str) -> bool:
+        """Whether selectors and tolerations of the task allow a node of this profile."""
+        if any(self.labels.get(key) != value for key, value in task.node_selector.items()):
+            return False
+        if task.node_terms and not selectors.node_affinity_matches(task.node_terms, self.labels, name):
+            return False
+        return selectors.untolerated(self.taints, task.tolerations) is None
+
+
+class Nodes:
+    """The nodes of one member.
+
+    `free` is int64[R, N] in integer units, one row per resource; `profile` is int64[N]; `domain` is int64[L, N], the index of
+    the node's domain at each tier of the tree, NO_DOMAIN where it has none.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        lowest: Sequence[int],
+        names: Sequence[str],
+        profiles: Sequence[Profile],
+        profile: Sequence[int],
+        free: Sequence[Vector],
+    ) -> None:
+        """Build the arrays.
+
+        Args:
+            tree: the domains.
+            lowest: per node the index of its lowest domain, or NO_DOMAIN.
+            names: per node.
+            profiles: the distinct ones.
+            profile: per node the index of its profile.
+            free: per node; a resource that a node does not name is zero there.
+        """
+        self.tree = tree
+        self.names = list(names)
+        self.profiles = list(profiles)
+        self.profile: Ints = np.array(profile, np.int64)
+        self.resources: tuple[str, ...] = tuple(sorted({name for vector in free for name in vector}))
+        self._row = {name: row for row, name in enumerate(self.resources)}
+        self.free: Ints = np.zeros((len(self.resources), len(names)), np.int64)
+        for column, vector in enumerate(free):
+            for name, amount in vector.items():
+                self.free[self._row[name], column] = amount
+        rows = {index: tree.at_tiers(index) for index in {*lowest, NO_DOMAIN}}
+        self.domain: Ints = np.array([rows[index] for index in lowest], np.int64).reshape(len(names), len(tree.tiers)).T
+        self.lowest: Ints = np.array(lowest, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def copy(self) -> Nodes:
+        """Independent free amounts over shared names, profiles and domains."""
+        twin = Nodes.__new__(Nodes)
+        twin.__dict__.update(self.__dict__)
+        twin.free = self.free.copy()
+        return twin
+
+    def set_free(self, column: int, vector: Vector) -> bool:
+        """Set what is free on one node; False when it names a resource that has no row, and the arrays must be rebuilt."""
+        if any(name not in self._row for name in vector):
+            return False
+        self.free[:, column] = [vector.get(name, 0) for name in self.resources]
+        return True
+
+    def accepting(self, task: Task) -> NDArray[np.bool_]:
+        """bool[N]: which nodes the task's selectors and tolerations allow."""
+        if any("matchFields" in term for term in task.node_terms):
+            verdicts = [self.profiles[p].accepts(task, name) for p, name in zip(self.profile, self.names, strict=True)]
+            return np.array(verdicts, np.bool_)
+        by_profile = np.array([profile.accepts(task, "") for profile in self.profiles], np.bool_)
+        return by_profile[self.profile] if len(self.names) else np.zeros(0, np.bool_)
+
+    def room(self, requests: Mapping[str, int]) -> Ints:
+        """int64[N]: how many pods of these requests each node still holds."""
+        room = np.full(len(self.names), UNBOUNDED)
+        for name, amount in requests.items():
+            if amount > 0:
+                row = self._row.get(name)
+                if row is None:
+                    return np.zeros(len(self.names), np.int64)
+                np.minimum(room, self.free[row] // amount, out=room)
+        return np.maximum(room, 0, out=room)
+
+    def column(self, requests: Mapping[str, int]) -> Ints:
+        """int64[R]: the requests in row order; resources without a row are left out."""
+        return np.array([requests.get(name, 0) for name in self.resources], np.int64)
+
+    def take(self, requests: Sequence[Mapping[str, int]], placement: Placement, times: int = 1) -> None:
+        """Subtract a placement's pods; `requests` per task index."""
+        columns = [self.column(request) for request in requests]
+        for task, node, count in placement.pods:
+            self.free[:, node] -= columns[task] * (count * times)
+
+    def give(self, requests: Sequence[Mapping[str, int]], placement: Placement) -> None:
+        """Add a placement's pods back: the inverse of `take`."""
+        self.take(requests, placement, -1)

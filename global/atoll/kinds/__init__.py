@@ -1,0 +1,20 @@
+"""One small module per workload kind behind one interface: pure functions on dicts.
+
+A kind says what its pods need, how its object is rewritten for a member, what a member reports of it, and how the reports of
+all members become the status on the host. Nothing outside this package knows a workload's fields. It imports only `atoll.api`
+and `atoll.model`.
+"""
+
+from __future__ import annotations
+
+from atoll.kinds import volcano_job
+from atoll.kinds.interface import Kind, Outcome, Part, Report
+from atoll.model.apiresource import ApiResource
+
+KINDS: tuple[Kind, ...] = (volcano_job.KIND,)
+"""Every workload kind that Atoll takes."""
+
+BY_RESOURCE: dict[ApiResource, Kind] = {kind.resource: kind for kind in KINDS}
+BY_GVK: dict[tuple[str, str], Kind] = {(kind.resource.api_version, kind.resource.kind): kind for kind in KINDS}
+
+__all__ = ["BY_GVK", "BY_RESOURCE", "KINDS", "Kind", "Outcome", "Part", "Report"]

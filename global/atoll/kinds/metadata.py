@@ -1,0 +1,35 @@
+"""What every kind does alike with an object's metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from atoll.model import keys
+
+_SERVER_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration",)
+
+
+def for_member(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """Name, namespace, labels and annotations: what of the metadata a member gets."""
+    metadata = obj["metadata"]
+    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in _SERVER_ANNOTATIONS}
+    return {
+        "name": metadata["name"],
+        "namespace": metadata["namespace"],
+        "labels": {**(metadata.get("labels") or {}), keys.MANAGED: "true"},
+        "annotations": annotations,
+    }
+
+
+def queue_by_metadata(obj: Mapping[str, Any], template: Mapping[str, Any] | None = None) -> str | None:
+    """The queue that labels or annotations name: Kueue's label, Volcano's label, Volcano's annotation; then the pod template's annotation."""
+    metadata = obj.get("metadata") or {}
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    pod_annotations = ((template or {}).get("metadata") or {}).get("annotations") or {}
+    return (
+        labels.get(keys.KUEUE_QUEUE_LABEL)
+        or labels.get(keys.QUEUE_LABEL)
+        or annotations.get(keys.QUEUE_ANNOTATION)
+        or pod_annotations.get(keys.QUEUE_ANNOTATION)
+    )

@@ -1,0 +1,196 @@
+"""The Volcano Job: tasks of equal pods, started together.
+
+Counts add up over members; its phase on the host is the one furthest from done, except that a failed part fails the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from atoll.kinds import metadata
+from atoll.kinds.interface import Json, Outcome, Part, Report
+from atoll.model import keys, selectors
+from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
+from atoll.model.gang import Gang, Task, TopologyWish
+from atoll.model.vector import pod_requests
+
+_FINAL = {"Completed": Outcome.SUCCEEDED, "Failed": Outcome.FAILED, "Terminated": Outcome.FAILED, "Aborted": None}
+_PHASES = (
+    "Pending", "Restarting", "Running", "Completing", "Completed",
+    "Aborting", "Aborted", "Terminating", "Terminated", "Failed",
+)  # fmt: skip
+_COUNTS = ("pending", "running", "succeeded", "failed", "terminating", "unknown")
+
+
+class VolcanoJob:
+    """`batch.volcano.sh/v1alpha1` Job."""
+
+    resource = JOBS
+
+    def queue_of(self, obj: Mapping[str, Any]) -> str:
+        """spec.queue first, then labels and annotations."""
+        tasks = obj["spec"].get("tasks") or [{}]
+        return obj["spec"].get("queue") or metadata.queue_by_metadata(obj, tasks[0].get("template")) or keys.DEFAULT_QUEUE
+
+    def priority_class_of(self, obj: Mapping[str, Any]) -> str:
+        """spec.priorityClassName, else that of the first task's pods."""
+        spec = obj["spec"]
+        if name := spec.get("priorityClassName"):
+            return str(name)
+        return next((_pod_spec(task).get("priorityClassName") or "" for task in spec.get("tasks") or ()), "")
+
+    def gang(self, obj: Mapping[str, Any], *, priority: int) -> Gang:
+        """Tasks as they are; the webhook has filled in the defaults."""
+        spec = obj["spec"]
+        tasks = [_task(number, task) for number, task in enumerate(spec.get("tasks") or ())]
+        minimum = spec.get("minAvailable")
+        wish = spec.get("networkTopology")
+        return Gang(
+            queue=self.queue_of(obj),
+            tasks=tasks,
+            min_available=sum(task.min_available for task in tasks) if minimum is None else int(minimum),
+            priority=priority,
+            submitted=obj["metadata"].get("creationTimestamp") or "",
+            network_topology=msgspec.convert(wish, TopologyWish) if wish else None,
+            running_estimate=_go_duration(spec.get("runningEstimate")),
+        )
+
+    def namespaced_needs(self, obj: Mapping[str, Any]) -> Sequence[tuple[ApiResource, str]]:
+        """The PriorityClasses and ServiceAccounts that it names."""
+        needs: dict[tuple[ApiResource, str], None] = {}
+        if name := obj["spec"].get("priorityClassName"):
+            needs[PRIORITY_CLASSES, name] = None
+        for task in obj["spec"].get("tasks") or ():
+            pod = _pod_spec(task)
+            if name := pod.get("priorityClassName"):
+                needs[PRIORITY_CLASSES, name] = None
+            if name := pod.get("serviceAccountName"):
+                needs[SERVICE_ACCOUNTS, name] = None
+        return list(needs)
+
+    def rewrite(self, obj: Mapping[str, Any], part: Part) -> Json:
+        """Replicas and minimums of this part; no TTL, since the host alone removes finished jobs."""
+        spec = {key: value for key, value in obj["spec"].items() if key != "ttlSecondsAfterFinished"}
+        tasks = []
+        for number, task in enumerate(spec.get("tasks") or ()):
+            count = part.counts.get(_task_name(number, task), 0)
+            if count:
+                minimum = min(int(task.get("minAvailable", count)), count)
+                tasks.append({**task, "replicas": count, "minAvailable": minimum})
+        spec.update(tasks=tasks, minAvailable=part.min_available)
+        return {
+            "apiVersion": JOBS.api_version,
+            "kind": JOBS.kind,
+            "metadata": metadata.for_member(obj),
+            "spec": spec,
+        }
+
+    def finished(self, status: Mapping[str, Any]) -> Outcome | None:
+        """Completed, Failed and Terminated are final; an aborted job can be resumed."""
+        return _FINAL.get((status.get("state") or {}).get("phase", ""))
+
+    def healthy(self, status: Mapping[str, Any]) -> bool | None:
+        """Failed and Terminated are unhealthy; without a phase nothing is known."""
+        phase = (status.get("state") or {}).get("phase")
+        return None if not phase else phase not in ("Failed", "Terminated")
+
+    def running(self, status: Mapping[str, Any]) -> bool:
+        """Its minimum runs, or did."""
+        return (status.get("state") or {}).get("phase") in ("Running", "Completing", "Completed", "Failed")
+
+    def aggregate(self, obj: Mapping[str, Any], reports: Sequence[Report], *, waiting: tuple[str, str], now: str) -> Json:
+        """Counts summed, the phase of the whole, conditions that record every phase once it was reached."""
+        old = obj.get("status") or {}
+        phase, reason, message = "Pending", *waiting
+        states = [report.status.get("state") or {} for report in reports]
+        phases = [state.get("phase") or "Pending" for state in states]
+        if phases:
+            phase = "Failed" if "Failed" in phases else min(phases, key=_rank)
+            decisive = states[phases.index(phase)]
+            reason, message = decisive.get("reason") or "", decisive.get("message") or ""
+        before = old.get("state") or {}
+        moved = before.get("phase") != phase
+        state: Json = {"phase": phase, "lastTransitionTime": now if moved else before.get("lastTransitionTime", now)}
+        if reason:
+            state["reason"] = reason
+        if message:
+            state["message"] = message
+        status: Json = {"state": state, "minAvailable": int(obj["spec"].get("minAvailable") or 0)}
+        for name in _COUNTS:
+            if amount := sum(int(report.status.get(name) or 0) for report in reports):
+                status[name] = amount
+        if counts := _task_counts(reports):
+            status["taskStatusCount"] = counts
+        for name in ("version", "retryCount"):
+            if amount := max((int(report.status.get(name) or 0) for report in reports), default=0):
+                status[name] = amount
+        durations = [report.status["runningDuration"] for report in reports if report.status.get("runningDuration")]
+        if durations and self.finished(status):
+            status["runningDuration"] = max(durations, key=lambda text: _go_duration(text) or 0.0)
+        conditions = list(old.get("conditions") or ())
+        if moved or not conditions:
+            conditions.append({"status": phase, "lastTransitionTime": now})
+        status["conditions"] = conditions[-16:]
+        return status
+
+
+def _rank(phase: str) -> int:
+    return _PHASES.index(phase) if phase in _PHASES else 0
+
+
+def _task_counts(reports: Sequence[Report]) -> dict[str, Json]:
+    result: dict[str, Json] = {}
+    for report in reports:
+        for task, counts in (report.status.get("taskStatusCount") or {}).items():
+            phases = result.setdefault(task, {"phase": {}})["phase"]
+            for phase, amount in (counts.get("phase") or {}).items():
+                phases[phase] = phases.get(phase, 0) + int(amount)
+    return result
+
+
+def _task_name(number: int, task: Mapping[str, Any]) -> str:
+    return task.get("name") or f"default{number}"
+
+
+def _pod_spec(task: Mapping[str, Any]) -> Json:
+    return (task.get("template") or {}).get("spec") or {}
+
+
+def _task(number: int, task: Mapping[str, Any]) -> Task:
+    pod = _pod_spec(task)
+    replicas = int(task.get("replicas", 1))
+    minimum = task.get("minAvailable")
+    return Task(
+        name=_task_name(number, task),
+        replicas=replicas,
+        min_available=replicas if minimum is None else int(minimum),
+        requests=pod_requests(pod),
+        node_selector=pod.get("nodeSelector") or {},
+        node_terms=selectors.required_node_terms(pod),
+        tolerations=pod.get("tolerations") or [],
+    )
+
+
+def _go_duration(text: str | None) -> float | None:
+    """Seconds of a Go duration such as `1h30m`; None for none or nonsense."""
+    if not text:
+        return None
+    seconds, number = 0.0, ""
+    units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+    unit = ""
+    for char in text + "0":
+        if char.isdigit() or char == ".":
+            if unit:
+                if unit not in units or not number:
+                    return None
+                seconds, number, unit = seconds + float(number) * units[unit], "", ""
+            number += char
+        else:
+            unit += char
+    return seconds
+
+
+KIND = VolcanoJob()

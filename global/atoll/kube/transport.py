@@ -1,0 +1,411 @@
+"""One class per API server: every request that Atoll makes goes through here.
+
+Bodies are bytes in and out (typed clients are a hundred times slower and drop fields that they do not know). Each call has a
+deadline; what is safe to repeat is repeated while the deadline lasts, honouring Retry-After.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+import msgspec
+import orjson
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
+from yarl import URL
+
+from atoll.kube import config, errors
+from atoll.model.apiresource import ApiResource
+
+Json = dict[str, Any]
+
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+_PAGE = 500
+_DEADLINE = 15.0
+
+
+class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """Metadata of a list answer."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One page of a list, its items undecoded."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[msgspec.Raw] = []
+
+
+_page_decoder = msgspec.json.Decoder(Page)
+
+
+class ApiServer:
+    """A client of one API server; use as an async context manager or call `close`."""
+
+    def __init__(self, connection: config.Connection, *, user_agent: str = "atoll", connections: int = 64) -> None:
+        """No I/O happens here.
+
+        Args:
+            connection: where it is and who we are.
+            user_agent: shown in the server's audit log.
+            connections: most requests under way at once; watches have connections of their own.
+        """
+        self._connection = connection
+        self._user_agent = user_agent
+        self._limit = connections
+        self._session: aiohttp.ClientSession | None = None
+        self._watches: aiohttp.ClientSession | None = None
+        #: (verb, code) -> requests answered; code 0 = no answer
+        self.requests: Counter[tuple[str, int]] = Counter()
+
+    @classmethod
+    async def from_kubeconfig(
+        cls, kubeconfig: str | Path | None = None, context: str | None = None, *, user_agent: str = "atoll", connections: int = 64
+    ) -> Self:
+        """A client by a kubeconfig file, or by what the environment offers when none is named.
+
+        Raises:
+            BadKubeconfig: it can't be used.
+        """
+        return cls(await config.load(kubeconfig, context), user_agent=user_agent, connections=connections)
+
+    @property
+    def url(self) -> str:
+        return self._connection.url
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection; the object can be used again."""
+        for session in (self._session, self._watches):
+            if session is not None:
+                await session.close()
+        self._session = self._watches = None
+
+    # -- one object --------------------------------------------------------------------------------------------------
+
+    async def get(self, resource: ApiResource, name: str, namespace: str | None = None) -> Json:
+        """The object as a dict.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return _loads(await self.request("GET", resource.path(namespace, name)))
+
+    async def create(self, resource: ApiResource, obj: Mapping[str, Any], *, field_manager: str = "") -> Json:
+        """Create; the namespace is the object's own.
+
+        Raises:
+            AlreadyExists: an object of that name is there.
+            Invalid: refused.
+        """
+        path = resource.path(obj["metadata"].get("namespace"))
+        return _loads(await self.request("POST", path, body=orjson.dumps(obj), params=_manager(field_manager)))
+
+    async def apply(
+        self, resource: ApiResource, obj: Mapping[str, Any], *, field_manager: str, force: bool = True, subresource: str | None = None
+    ) -> Json:
+        """Server-side apply: creates or updates exactly the fields that are given.
+
+        Raises:
+            Conflict: another manager owns one of the fields and `force` is off.
+        """
+        meta = obj["metadata"]
+        return _loads(
+            await self.request(
+                "PATCH",
+                resource.path(meta.get("namespace"), meta["name"], subresource),
+                body=orjson.dumps(obj),
+                content_type=APPLY_PATCH,
+                params={"fieldManager": field_manager, "force": "true" if force else "false"},
+            )
+        )
+
+    async def merge_patch(
+        self,
+        resource: ApiResource,
+        name: str,
+        patch: Mapping[str, Any],
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+        field_manager: str = "",
+    ) -> Json:
+        """JSON merge patch (RFC 7386): null deletes."""
+        path = resource.path(namespace, name, subresource)
+        return _loads(
+            await self.request(
+                "PATCH", path, body=orjson.dumps(patch), content_type=MERGE_PATCH, params=_manager(field_manager)
+            )
+        )
+
+    async def json_patch(
+        self,
+        resource: ApiResource,
+        name: str,
+        operations: list[Json],
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+        field_manager: str = "",
+    ) -> Json:
+        """JSON patch (RFC 6902), all or nothing.
+
+        Raises:
+            Invalid: a `test` operation failed, or a path does not exist.
+        """
+        path = resource.path(namespace, name, subresource)
+        return _loads(
+            await self.request(
+                "PATCH", path, body=orjson.dumps(operations), content_type=JSON_PATCH, params=_manager(field_manager)
+            )
+        )
+
+    async def replace(
+        self, resource: ApiResource, obj: Mapping[str, Any], *, subresource: str | None = None, field_manager: str = ""
+    ) -> Json:
+        """Replace the object read before; its resourceVersion guards against a lost update.
+
+        Raises:
+            Conflict: it changed since.
+        """
+        meta = obj["metadata"]
+        path = resource.path(meta.get("namespace"), meta["name"], subresource)
+        return _loads(await self.request("PUT", path, body=orjson.dumps(obj), params=_manager(field_manager)))
+
+    async def create_in(
+        self, resource: ApiResource, name: str, namespace: str | None, subresource: str, obj: Mapping[str, Any]
+    ) -> Json:
+        """POST to a subresource: pods/binding, serviceaccounts/token."""
+        return _loads(await self.request("POST", resource.path(namespace, name, subresource), body=orjson.dumps(obj)))
+
+    async def delete(
+        self,
+        resource: ApiResource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        grace_seconds: int | None = None,
+        propagation: str | None = "Background",
+    ) -> None:
+        """Delete; an object that is gone already is no error. With `uid`, only that very object.
+
+        Raises:
+            Conflict: the object of that name has another UID.
+        """
+        options: Json = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        if propagation is not None:
+            options["propagationPolicy"] = propagation
+        try:
+            await self.request("DELETE", resource.path(namespace, name), body=orjson.dumps(options))
+        except errors.NotFound:
+            return
+
+    # -- collections -------------------------------------------------------------------------------------------------
+
+    async def pages(
+        self, resource: ApiResource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
+    ) -> AsyncIterator[Page]:
+        """A consistent list, a page at a time.
+
+        Raises:
+            Gone: the list took longer than the server keeps its state; start again.
+        """
+        params = {"limit": str(_PAGE), **_selectors(label_selector, field_selector)}
+        while True:
+            page = _page_decoder.decode(await self.request("GET", resource.path(namespace), params=params))
+            yield page
+            if not page.metadata.continue_:
+                return
+            params["continue"] = page.metadata.continue_
+
+    async def list(
+        self, resource: ApiResource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
+    ) -> list[Json]:
+        """All objects as dicts: for tools and tests; caches use a Reflector."""
+        return [
+            _loads(bytes(item))
+            async for page in self.pages(resource, namespace, label_selector=label_selector, field_selector=field_selector)
+            for item in page.items
+        ]
+
+    async def watch(
+        self,
+        resource: ApiResource,
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        inactivity: float = 70.0,
+    ) -> AsyncIterator[bytes]:
+        """The stream of watch events, one JSON document each, bookmarks included; ends when the server ends it.
+
+        Args:
+            resource_version: where to start.
+            inactivity: seconds of silence after which the connection is taken for dead.
+
+        Raises:
+            Unreachable: the stream broke.
+            Gone: the resourceVersion is too old (as an answer; inside the stream it is an ERROR event).
+        """
+        params = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            **_selectors(label_selector, field_selector),
+        }
+        if self._watches is None:
+            self._watches = self._new_session(0)
+        path = resource.path(namespace)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=inactivity)
+        try:
+            async with self._watches.get(
+                self._target(path), params=params, timeout=timeout, **await self._options()
+            ) as response:
+                self.requests["WATCH", response.status] += 1
+                if response.status != 200:
+                    raise errors.from_response(
+                        response.status, await response.read(), response.headers.get("Retry-After"), f"WATCH {path}"
+                    )
+                rest = b""
+                async for chunk in response.content.iter_any():
+                    lines = (rest + chunk if rest else chunk).split(b"\n")
+                    rest = lines.pop()
+                    for line in lines:
+                        if line:
+                            yield line
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self.requests["WATCH", 0] += 1
+            raise errors.Unreachable(f"watch of {path} broke: {error or type(error).__name__}") from error
+
+    # -- any request -------------------------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        params: Mapping[str, str] | None = None,
+        deadline: float = _DEADLINE,
+    ) -> bytes:
+        """Send a request and give the body of a 2xx answer.
+
+        Reads are repeated while the deadline lasts when the server is unreachable or busy. Writes are repeated only after
+        429 and after a connection that could not be made, when it is certain that nothing was done.
+
+        Raises:
+            ApiError: see `atoll.kube.errors`; `Unreachable` once the deadline has passed.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + deadline
+
+        def over(state: RetryCallState) -> bool:
+            return loop.time() + (state.upcoming_sleep or 0) >= end
+
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception(lambda error: _repeatable(method, error)), wait=_wait, stop=over, reraise=True
+        ):
+            with attempt:
+                return await self._once(method, path, body, content_type, params, max(end - loop.time(), 0.05))
+        raise AssertionError("the retry loop returns or raises")
+
+    async def _once(
+        self, method: str, path: str, body: bytes | None, content_type: str, params: Mapping[str, str] | None, timeout: float
+    ) -> bytes:
+        if self._session is None:
+            self._session = self._new_session(self._limit)
+        options = await self._options()
+        if body is not None:
+            options["headers"] = {**options.get("headers", {}), "Content-Type": content_type}
+        try:
+            async with self._session.request(
+                method,
+                self._target(path),
+                data=body,
+                params=params,
+                timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=5),
+                **options,
+            ) as response:
+                content = await response.read()
+                self.requests[method, response.status] += 1
+                if response.status >= 300:
+                    raise errors.from_response(
+                        response.status, content, response.headers.get("Retry-After"), f"{method} {path}"
+                    )
+                return content
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self.requests[method, 0] += 1
+            raise errors.Unreachable(f"{method} {self.url}{path}: {error or type(error).__name__}") from error
+
+    def _target(self, path: str) -> URL:
+        return URL(self._connection.url + path, encoded=True)
+
+    async def _options(self) -> Json:
+        options: Json = {}
+        authorization = await self._connection.authorize()
+        if authorization:
+            options["headers"] = {"Authorization": authorization}
+        if self._connection.proxy:
+            options["proxy"] = self._connection.proxy
+        if self._connection.server_name:
+            options["server_hostname"] = self._connection.server_name
+        return options
+
+    def _new_session(self, limit: int) -> aiohttp.ClientSession:
+        tls = self._connection.tls
+        connector = aiohttp.TCPConnector(limit=limit, ssl=tls if tls is not None else True, keepalive_timeout=60)
+        headers = {"User-Agent": self._user_agent, "Accept": "application/json"}
+        return aiohttp.ClientSession(connector=connector, headers=headers, auto_decompress=True)
+
+
+def _repeatable(method: str, error: BaseException) -> bool:
+    match error:
+        case errors.Busy():
+            return method == "GET" or error.code == 429
+        case errors.Unreachable():
+            return method == "GET" or isinstance(error.__cause__, aiohttp.ClientConnectorError)
+    return False
+
+
+def _wait(state: RetryCallState) -> float:
+    outcome = state.outcome
+    error = outcome.exception() if outcome is not None else None
+    after = getattr(error, "retry_after", None)
+    return float(after) if after is not None else _backoff(state)
+
+
+_backoff = wait_random_exponential(multiplier=0.05, max=2.0)
+
+
+def _loads(body: bytes) -> Json:
+    result: Json = orjson.loads(body)
+    return result
+
+
+def _manager(name: str) -> dict[str, str]:
+    return {"fieldManager": name} if name else {}
+
+
+def _selectors(labels: str, fields: str) -> dict[str, str]:
+    return {**({"labelSelector": labels} if labels else {}), **({"fieldSelector": fields} if fields else {})}

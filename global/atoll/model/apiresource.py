@@ -1,0 +1,73 @@
+"""Which API resources exist and where their URLs are: pure data, so that every layer may name a resource."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class ApiResource:
+    """One resource type of an API server."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """URL path of a collection, an object or a subresource.
+
+        No namespace for a namespaced resource means the collection over all namespaces.
+
+        Raises:
+            ValueError: an object of a namespaced resource is named without its namespace.
+        """
+        prefix = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        if self.namespaced and namespace:
+            prefix += f"/namespaces/{namespace}"
+        elif self.namespaced and name is not None:
+            raise ValueError(f"{self.kind} {name!r} needs a namespace")
+        prefix += f"/{self.plural}"
+        if name is not None:
+            prefix += f"/{name}"
+        return prefix + (f"/{subresource}" if subresource else "")
+
+
+NAMESPACES: Final = ApiResource("", "v1", "namespaces", "Namespace", namespaced=False)
+NODES: Final = ApiResource("", "v1", "nodes", "Node", namespaced=False)
+PODS: Final = ApiResource("", "v1", "pods", "Pod")
+SECRETS: Final = ApiResource("", "v1", "secrets", "Secret")
+CONFIGMAPS: Final = ApiResource("", "v1", "configmaps", "ConfigMap")
+SERVICE_ACCOUNTS: Final = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
+LEASES: Final = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")
+EVENTS: Final = ApiResource("events.k8s.io", "v1", "events", "Event")
+PRIORITY_CLASSES: Final = ApiResource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+CLUSTER_ROLE_BINDINGS: Final = ApiResource(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+CRDS: Final = ApiResource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+MUTATING_WEBHOOKS: Final = ApiResource(
+    "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False
+)
+VALIDATING_WEBHOOKS: Final = ApiResource(
+    "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False
+)
+
+JOBS: Final = ApiResource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
+QUEUES: Final = ApiResource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
+POD_GROUPS: Final = ApiResource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
+HYPER_NODES: Final = ApiResource("topology.volcano.sh", "v1alpha1", "hypernodes", "HyperNode", namespaced=False)
+COMMANDS: Final = ApiResource("bus.volcano.sh", "v1alpha1", "commands", "Command")
+BINDINGS: Final = ApiResource("work.karmada.io", "v1alpha2", "resourcebindings", "ResourceBinding")
+WORKS: Final = ApiResource("work.karmada.io", "v1alpha1", "works", "Work")
+CLUSTERS: Final = ApiResource("cluster.karmada.io", "v1alpha1", "clusters", "Cluster", namespaced=False)
+POLICIES: Final = ApiResource("policy.karmada.io", "v1alpha1", "propagationpolicies", "PropagationPolicy")
+CAPACITIES: Final = ApiResource("atoll.sh", "v1alpha1", "clustercapacities", "ClusterCapacity")

@@ -1,0 +1,96 @@
+"""The gang: all that deciding about a workload needs, whatever its kind.
+
+The detector writes it as JSON into the binding's annotation `atoll.sh/gang`; dispatcher and agent read only this, so they
+know no workload kinds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from atoll.model import vector
+from atoll.model.vector import Vector
+
+
+class TopologyWish(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How near each other the pods must (hard) or should (soft) be; tiers count upwards from the nearest."""
+
+    mode: str = "hard"
+    highest_tier_allowed: int | None = None
+    highest_tier_name: str | None = None
+
+    @property
+    def hard(self) -> bool:
+        """A hard mode without any tier constrains nothing, as in Volcano."""
+        return self.mode == "hard" and (self.highest_tier_allowed is not None or self.highest_tier_name is not None)
+
+
+class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Equal pods of one role."""
+
+    name: str
+    replicas: int
+    min_available: int
+    requests: Vector
+    """Integer units of one pod, `pods: 1` included."""
+    node_selector: dict[str, str] = {}
+    node_terms: list[dict[str, Any]] = []
+    """nodeSelectorTerms of the required node affinity."""
+    tolerations: list[dict[str, Any]] = []
+
+
+class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One workload as the queueing and placing layers see it."""
+
+    queue: str
+    tasks: list[Task]
+    min_available: int
+    priority: int = 0
+    submitted: str = ""
+    """RFC 3339 time of the first submission; age is kept over re-dispatches."""
+    network_topology: TopologyWish | None = None
+    running_estimate: float | None = None
+    """Seconds that the user expects it to run."""
+
+    @property
+    def replicas(self) -> int:
+        return sum(task.replicas for task in self.tasks)
+
+    def total(self) -> Vector:
+        """What all replicas request together: what a queue is charged."""
+        return vector.total(vector.scaled(task.requests, task.replicas) for task in self.tasks)
+
+    def floor(self) -> list[int]:
+        """Pods per task in the smallest set that may start.
+
+        Task minimums bind when the gang's minimum covers their sum; what is then missing to the gang's minimum, or all of
+        it where the gang asks for less than that sum, is filled in task order.
+        """
+        floor = [task.min_available for task in self.tasks]
+        if sum(floor) > self.min_available:
+            floor = [0] * len(self.tasks)
+        missing = self.min_available - sum(floor)
+        for index, task in enumerate(self.tasks):
+            extra = min(missing, task.replicas - floor[index])
+            floor[index] += extra
+            missing -= extra
+        return floor
+
+
+def encode(gang: Gang) -> str:
+    """The annotation's text; equal gangs give equal text."""
+    return msgspec.json.encode(gang, order="sorted").decode()
+
+
+_decoder = msgspec.json.Decoder(Gang)
+
+
+def decode(text: str | bytes) -> Gang:
+    """Read the annotation.
+
+    Raises:
+        msgspec.MsgspecError: not JSON, or not a gang.
+    """
+    return _decoder.decode(text)

@@ -1,0 +1,66 @@
+"""Every label, annotation, finalizer and well-known name that Atoll reads or writes, so that one word has one spelling."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# -- own -------------------------------------------------------------------------------------------------------------
+ENABLED: Final = "atoll.sh/enabled"
+"""Namespace label: `true` opts the namespace in."""
+GANG: Final = "atoll.sh/gang"
+"""Binding annotation: the gang as JSON (`atoll.model.gang.Gang`)."""
+EPOCH: Final = "atoll.sh/epoch"
+"""Binding, Work and pod annotation: which decision of the binding this is."""
+DECISION: Final = "atoll.sh/decision"
+"""Binding annotation: the dispatcher's last word as JSON (`atoll.model.decision.Decision`)."""
+BINDING_UID: Final = "atoll.sh/binding-uid"
+"""Work and member workload annotation: the binding's UID, with the epoch the identity of a dispatch."""
+BINDING_NAME: Final = "atoll.sh/binding"
+"""Work annotation: name of the binding."""
+BINDING_NAMESPACE: Final = "atoll.sh/binding-namespace"
+"""Work annotation: namespace of the binding."""
+RUN_TIME: Final = "atoll.sh/run-time"
+"""Pod annotation, read by the local federation only: how long the pod runs (a Go duration)."""
+CLIENT_CONFIG: Final = "atoll.sh/client-config"
+"""Webhook configuration annotation: where the API server finds the webhook (JSON `{url}` or `{service}`)."""
+DEFAULT_POLICY: Final = "atoll.sh/default-policy"
+NAMESPACE_SELECTOR: Final = "atoll.sh/namespace-selector"
+DEQUEUE_STRATEGY: Final = "atoll.sh/dequeue-strategy"
+READYZ: Final = "atoll.sh/readyz"
+"""Lease annotation by the agent: `ok`, or why the member's API server is not ready."""
+BINDING_FINALIZER: Final = "atoll.sh/binding"
+WORK_FINALIZER: Final = "atoll.sh/delivery"
+
+# -- of the systems that Atoll is wire-compatible with -----------------------------------------------------------------
+MANAGED: Final = "karmada.io/managed"
+QUEUE_ANNOTATION: Final = "scheduling.volcano.sh/queue-name"
+GROUP_NAME: Final = "scheduling.k8s.io/group-name"
+TASK_SPEC: Final = "volcano.sh/task-spec"
+TASK_INDEX: Final = "volcano.sh/task-index"
+JOB_NAME: Final = "volcano.sh/job-name"
+JOB_NAMESPACE: Final = "volcano.sh/job-namespace"
+JOB_VERSION: Final = "volcano.sh/job-version"
+QUEUE_LABEL: Final = "volcano.sh/queue-name"
+KUEUE_QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+
+SYSTEM_NAMESPACE: Final = "atoll-system"
+SCHEDULER_NAME: Final = "atoll"
+DEFAULT_QUEUE: Final = "default"
+ROOT_QUEUE: Final = "root"
+EXECUTION_PREFIX: Final = "karmada-es-"
+
+
+def execution_namespace(cluster: str) -> str:
+    """The host namespace that holds everything of one member: its Works, capacity and lease."""
+    return EXECUTION_PREFIX + cluster
+
+
+def cluster_of(namespace: str) -> str:
+    """The member whose execution namespace this is.
+
+    Raises:
+        ValueError: the namespace is not an execution namespace.
+    """
+    if not namespace.startswith(EXECUTION_PREFIX):
+        raise ValueError(f"namespace {namespace!r} is not an execution namespace ({EXECUTION_PREFIX}<cluster>)")
+    return namespace.removeprefix(EXECUTION_PREFIX)

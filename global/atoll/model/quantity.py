@@ -1,0 +1,81 @@
+"""Kubernetes quantities as exact integers.
+
+Accounting must never drift, so quantities become integers at the edge: CPU in thousandths, everything else in whole base
+units (bytes, devices, pods). The rounding is the caller's: requests round up, capacity rounds down, so that a rounded
+comparison never claims room that is not there. Grammar: Kubernetes' documentation of `resource.Quantity`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+
+_SUFFIX: dict[str, Fraction] = {
+    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
+    "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
+    "P": Fraction(10**15), "E": Fraction(10**18),
+    "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30), "Ti": Fraction(2**40),
+    "Pi": Fraction(2**50), "Ei": Fraction(2**60),
+}  # fmt: skip
+_QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([eE][+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)")
+
+
+class QuantityError(ValueError):
+    """The text is not a Kubernetes quantity."""
+
+
+@lru_cache(maxsize=65536)
+def parse(text: str | int | float) -> Fraction:
+    """The exact value of a quantity such as `100m`, `1.5Gi`, `2e3` or `8`.
+
+    Raises:
+        QuantityError: not a quantity.
+    """
+    match = _QUANTITY.fullmatch(str(text))
+    if match is None:
+        raise QuantityError(f"{text!r} is not a quantity: use a number with an optional suffix, such as 500m, 2 or 8Gi")
+    number, exponent, suffix = match.groups()
+    value = Fraction(Decimal(number))
+    if exponent:
+        return value * Fraction(10) ** int(exponent[1:])
+    return value * _SUFFIX[suffix or ""]
+
+
+def scale_of(resource: str) -> int:
+    """Units per whole: CPU counts in thousandths, everything else in ones."""
+    return 1000 if resource == "cpu" else 1
+
+
+def ceil_units(resource: str, text: str | int | float) -> int:
+    """A request in integer units of the resource, rounded up."""
+    return -((-parse(text) * scale_of(resource)) // 1)
+
+
+def floor_units(resource: str, text: str | int | float) -> int:
+    """A capacity in integer units of the resource, rounded down."""
+    return (parse(text) * scale_of(resource)) // 1
+
+
+def requests(quantities: Mapping[str, str | int | float] | None) -> dict[str, int]:
+    """A ResourceList of requests in integer units (rounded up)."""
+    return {name: ceil_units(name, value) for name, value in (quantities or {}).items()}
+
+
+def capacity(quantities: Mapping[str, str | int | float] | None) -> dict[str, int]:
+    """A ResourceList of limits or free amounts in integer units (rounded down)."""
+    return {name: floor_units(name, value) for name, value in (quantities or {}).items()}
+
+
+def format_units(resource: str, value: int) -> str:
+    """Integer units as a quantity that people read and that `parse` reads back to the same value."""
+    if resource == "cpu":
+        return str(value // 1000) if value % 1000 == 0 else f"{value}m"
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        for suffix in ("Ti", "Gi", "Mi", "Ki"):
+            unit = int(_SUFFIX[suffix])
+            if value and value % unit == 0:
+                return f"{value // unit}{suffix}"
+    return str(value)

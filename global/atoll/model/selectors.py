@@ -1,0 +1,88 @@
+"""Label selectors, node affinity and tolerations: which nodes and clusters a pod accepts, on plain dicts.
+
+The corner cases follow the Kubernetes documentation: no selector matches nothing where a nil pointer would be, an empty one
+everything, an empty node selector term nothing, and NotIn matches where the key is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Labels = Mapping[str, str]
+Json = Mapping[str, Any]
+
+
+def label_selector_matches(selector: Json | None, labels: Labels) -> bool:
+    """metav1.LabelSelector against labels; None matches nothing."""
+    if selector is None:
+        return False
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_requirement(item, labels) for item in selector.get("matchExpressions") or ())
+
+
+def node_affinity_matches(terms: Sequence[Json], labels: Labels, name: str) -> bool:
+    """Required node affinity: any term matches, each by all of its expressions and fields."""
+    return any(_term(term, labels, name) for term in terms)
+
+
+def required_node_terms(pod_spec: Json) -> list[Json]:
+    """The nodeSelectorTerms of the pod's required node affinity; empty when it has none."""
+    affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    return list(required.get("nodeSelectorTerms") or ())
+
+
+def untolerated(taints: Iterable[Json], tolerations: Sequence[Json]) -> Json | None:
+    """The first NoSchedule or NoExecute taint that nothing tolerates, or None."""
+    for taint in taints:
+        if taint.get("effect") in ("NoSchedule", "NoExecute") and not any(_tolerates(t, taint) for t in tolerations):
+            return taint
+    return None
+
+
+def _term(term: Json, labels: Labels, name: str) -> bool:
+    expressions = term.get("matchExpressions") or ()
+    fields = term.get("matchFields") or ()
+    if not expressions and not fields:
+        return False
+    return all(_requirement(item, labels) for item in expressions) and all(
+        _requirement(item, {"metadata.name": name}) for item in fields
+    )
+
+
+def _requirement(item: Json, labels: Labels) -> bool:
+    key, operator, values = item.get("key", ""), item.get("operator"), item.get("values") or ()
+    present = key in labels
+    match operator:
+        case "In":
+            return present and labels[key] in values
+        case "NotIn":
+            return not present or labels[key] not in values
+        case "Exists":
+            return present
+        case "DoesNotExist":
+            return not present
+        case "Gt" | "Lt":
+            try:
+                have, want = int(labels[key]), int(values[0])
+            except (KeyError, ValueError, IndexError):
+                return False
+            return have > want if operator == "Gt" else have < want
+        case _:
+            return False
+
+
+def _tolerates(toleration: Json, taint: Json) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+        return False
+    if toleration.get("key") and toleration["key"] != taint.get("key"):
+        return False
+    match toleration.get("operator") or "Equal":
+        case "Exists":
+            return True
+        case "Equal":
+            return (toleration.get("value") or "") == (taint.get("value") or "")
+        case _:
+            return False

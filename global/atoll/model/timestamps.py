@@ -1,0 +1,30 @@
+"""RFC 3339 and seconds since the epoch, converted in one place."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def rfc3339(seconds: float) -> str:
+    """UTC with milliseconds, as decisions carry it."""
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def rfc3339_seconds(seconds: float) -> str:
+    """UTC with whole seconds, as `metav1.Time` wants it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def rfc3339_micro(seconds: float) -> str:
+    """UTC with microseconds, as `metav1.MicroTime` wants it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def to_seconds(text: str) -> float:
+    """Seconds since the epoch.
+
+    Raises:
+        ValueError: not RFC 3339.
+    """
+    return datetime.fromisoformat(text).timestamp()

@@ -1,0 +1,101 @@
+"""Resource vectors: plain dicts from resource name to integer units (see `atoll.model.quantity`).
+
+A missing resource is zero in a request and in use, and unlimited in a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from atoll.model import quantity
+
+Vector = dict[str, int]
+"""Resource name to integer units: milli-CPU, bytes, whole devices, pods."""
+
+
+def total(vectors: Iterable[Mapping[str, int]]) -> Vector:
+    """The sum of vectors."""
+    result: Vector = {}
+    for vector in vectors:
+        add(result, vector)
+    return result
+
+
+def add(into: Vector, vector: Mapping[str, int], times: int = 1) -> None:
+    """Add `times` a vector to another, in place; resources that become zero disappear."""
+    for name, amount in vector.items():
+        value = into.get(name, 0) + amount * times
+        if value:
+            into[name] = value
+        else:
+            into.pop(name, None)
+
+
+def scaled(vector: Mapping[str, int], times: int) -> Vector:
+    """A multiple of a vector."""
+    return {name: amount * times for name, amount in vector.items()}
+
+
+def shortage(used: Mapping[str, int], request: Mapping[str, int], limit: Mapping[str, int]) -> tuple[str, int, int] | None:
+    """The first resource (by name) in which `used + request` exceeds `limit`.
+
+    Returns (resource, requested, available), or None when it fits. Only resources that are requested count, so a queue
+    that is over its limit in GPUs still admits CPU work.
+    """
+    for name in sorted(request):
+        amount = request[name]
+        if amount > 0 and name in limit:
+            available = limit[name] - used.get(name, 0)
+            if amount > available:
+                return name, amount, available
+    return None
+
+
+def share(used: Mapping[str, int], limit: Mapping[str, int]) -> float:
+    """The dominant share: the largest used/limit; a zero limit that is used counts as 1."""
+    return max((used.get(name, 0) / amount if amount else float(name in used) for name, amount in limit.items()), default=0.0)
+
+
+def pod_requests(spec: Mapping[str, Any]) -> Vector:
+    """What a pod of this spec takes from a node, the way the Kubernetes scheduler counts it, `pods: 1` included.
+
+    The larger of (sum of containers and sidecars) and (each init container beside the sidecars started before it), plus
+    overhead; a missing request is taken from the limit. Pod-level resources win where they are set.
+    """
+    running: Vector = {}
+    for container in spec.get("containers") or ():
+        add(running, _container_requests(container))
+    sidecars: Vector = {}
+    peak: Vector = {}
+    for container in spec.get("initContainers") or ():
+        wanted = _container_requests(container)
+        if container.get("restartPolicy") == "Always":
+            add(sidecars, wanted)
+            wanted = sidecars
+        else:
+            wanted = total((sidecars, wanted))
+        _raise_to(peak, wanted)
+    add(running, sidecars)
+    _raise_to(running, peak)
+    pod_level = spec.get("resources") or {}
+    running.update(quantity.requests({**(pod_level.get("limits") or {}), **(pod_level.get("requests") or {})}))
+    add(running, quantity.requests(spec.get("overhead")))
+    running["pods"] = 1
+    return running
+
+
+def _container_requests(container: Mapping[str, Any]) -> Vector:
+    resources = container.get("resources") or {}
+    return quantity.requests({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+def _raise_to(vector: Vector, other: Mapping[str, int]) -> None:
+    for name, amount in other.items():
+        if amount > vector.get(name, 0):
+            vector[name] = amount
+
+
+def describe(vector: Mapping[str, int]) -> str:
+    """`cpu 4, nvidia.com/gpu 8`: for messages to people."""
+    return ", ".join(f"{name} {quantity.format_units(name, vector[name])}" for name in sorted(vector)) or "nothing"

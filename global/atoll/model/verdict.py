@@ -1,0 +1,85 @@
+"""Why a workload waits: the closed set of reasons, and the one thing that blocks it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from atoll.model import quantity
+
+
+class Reason(StrEnum):
+    """Why a binding is not dispatched, or why it moved; each is explained in docs/reasons.md."""
+
+    SUBMITTED = "Submitted"
+    DISPATCHED = "Dispatched"
+    QUEUE_NOT_FOUND = "QueueNotFound"
+    QUEUE_CLOSED = "QueueClosed"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    NO_CLUSTER = "NoClusterMatches"
+    CLUSTERS_NOT_READY = "ClustersNotReady"
+    NO_NODE_MATCHES = "NoNodeMatches"
+    INSUFFICIENT_RESOURCES = "InsufficientResources"
+    NO_DOMAIN_FITS = "NoDomainFits"
+    INVALID_GANG = "InvalidGang"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    EVICTED = "Evicted"
+
+
+class Blocker(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What stands in the way, with numbers; `requested` and `available` are quantities."""
+
+    kind: str
+    """`Queue`, `Cluster` or `Domain`."""
+    name: str
+    resource: str = ""
+    requested: str = ""
+    available: str = ""
+
+
+def blocker(kind: str, name: str, resource: str, requested: int, available: int) -> Blocker:
+    """A blocker from integer units; without a resource it carries no numbers."""
+    if not resource:
+        return Blocker(kind, name)
+    return Blocker(
+        kind,
+        name,
+        resource,
+        quantity.format_units(resource, requested),
+        quantity.format_units(resource, max(available, 0)),
+    )
+
+
+class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Why a pending workload does not run now."""
+
+    reason: Reason
+    blocker: Blocker | None = None
+
+    def sentence(self) -> str:
+        """The verdict for a person."""
+        block = self.blocker
+        if block is None:
+            return _SENTENCES[self.reason]
+        text = f"{_SENTENCES[self.reason]}: {block.kind.lower()} {block.name}"
+        if block.resource:
+            text += f" has {block.available} {block.resource} free for it, {block.requested} needed"
+        return text
+
+
+_SENTENCES: dict[Reason, str] = {
+    Reason.SUBMITTED: "not looked at yet",
+    Reason.DISPATCHED: "dispatched",
+    Reason.QUEUE_NOT_FOUND: "its queue does not exist",
+    Reason.QUEUE_CLOSED: "its queue is closed",
+    Reason.QUOTA_EXCEEDED: "it would exceed its queue's capability",
+    Reason.NO_CLUSTER: "no member cluster matches its policy",
+    Reason.CLUSTERS_NOT_READY: "no matching member cluster is ready",
+    Reason.NO_NODE_MATCHES: "no node accepts its selectors and tolerations",
+    Reason.INSUFFICIENT_RESOURCES: "no member has room for the whole gang",
+    Reason.NO_DOMAIN_FITS: "no topology domain of an allowed tier has room for the whole gang",
+    Reason.INVALID_GANG: "the gang annotation of its binding can't be read",
+    Reason.DEADLINE_EXCEEDED: "its pods were not bound in time",
+    Reason.EVICTED: "it was taken back from its cluster",
+}

@@ -1,0 +1,139 @@
+"""Builders of the objects that the agent's tests start from; they hide what the behaviour does not depend on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from atoll.agent.cache import HyperNode, Node, Pod, PodGroup, PodGroupSpec, decode_node, decode_pod
+from atoll.agent.scheduler.room import Room
+from atoll.kube.objects import Meta
+
+
+def make_node(name: str, *, ready: bool = True, labels: dict[str, str] | None = None, **allocatable: Any) -> Node:
+    """A node with 8 CPUs, 16Gi, 8 GPUs and room for 10 pods unless told otherwise."""
+    offers = {"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "8", "pods": "10", **allocatable}
+    return decode_node(
+        orjson.dumps(
+            {
+                "metadata": {
+                    "name": name,
+                    "uid": f"node-{name}",
+                    "labels": {"kubernetes.io/hostname": name, **(labels or {})},
+                },
+                "status": {
+                    "allocatable": offers,
+                    "conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}],
+                },
+            }
+        )
+    )
+
+
+def make_pod(
+    name: str,
+    *,
+    group: str = "",
+    task: str = "w",
+    index: int = 0,
+    gpu: int = 0,
+    cpu: str = "1",
+    node: str = "",
+    phase: str = "Pending",
+    scheduler: str = "atoll",
+    priority: int = 0,
+    binding: str = "",
+    uid: str = "",
+    deleted: bool = False,
+    spec: dict[str, Any] | None = None,
+) -> Pod:
+    """A pod of one container."""
+    annotations = {"volcano.sh/task-spec": task}
+    if group:
+        annotations["scheduling.k8s.io/group-name"] = group
+    if binding:
+        annotations["atoll.sh/binding-uid"] = binding
+    requests = {"cpu": cpu, **({"nvidia.com/gpu": str(gpu)} if gpu else {})}
+    meta: dict[str, Any] = {
+        "name": name,
+        "namespace": "default",
+        "uid": uid or f"uid-{name}",
+        "labels": {"volcano.sh/task-index": str(index)},
+        "annotations": annotations,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    if deleted:
+        meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    body = {
+        "metadata": meta,
+        "spec": {
+            "nodeName": node,
+            "schedulerName": scheduler,
+            "priority": priority,
+            "containers": [{"resources": {"requests": requests}}],
+            **(spec or {}),
+        },
+        "status": {"phase": phase},
+    }
+    return decode_pod(orjson.dumps(body))
+
+
+def make_group(
+    name: str,
+    minimum: int,
+    *,
+    tasks: dict[str, int] | None = None,
+    topology: dict[str, Any] | None = None,
+    created: str = "2026-01-01T00:00:00Z",
+    status: dict[str, Any] | None = None,
+) -> PodGroup:
+    """A gang."""
+    meta = Meta(name=name, namespace="default", uid=f"uid-{name}", creation_timestamp=created)
+    return PodGroup(metadata=meta, spec=PodGroupSpec(minimum, tasks or {}, topology), status=status or {})
+
+
+def make_domain(name: str, tier: int, members: list[str], *, of: str = "Node") -> HyperNode:
+    """A HyperNode with members by name."""
+    listed = [{"type": of, "selector": {"exactMatch": {"name": member}}} for member in members]
+    return HyperNode(metadata=Meta(name=name), spec={"tier": tier, "members": listed})
+
+
+def make_room(*nodes: Node, domains: list[HyperNode] | None = None, pods: list[Pod] | None = None) -> Room:
+    """The nodes with these pods on them."""
+    room = Room()
+    for node in nodes:
+        room.node_changed(None, node)
+    for domain in domains or []:
+        room.hyper_node_changed(None, domain)
+    for pod in pods or []:
+        room.pod_changed(None, pod)
+    return room
+
+
+def make_job(*tasks: dict[str, Any], phase: str = "", **spec: Any) -> dict[str, Any]:
+    """A Volcano Job called `train`."""
+    job: dict[str, Any] = {
+        "metadata": {
+            "name": "train",
+            "namespace": "default",
+            "uid": "j1",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": {"atoll.sh/binding-uid": "b1", "atoll.sh/epoch": "3"},
+        },
+        "spec": {"tasks": list(tasks), **spec},
+    }
+    if phase:
+        began = [{"status": "Running", "lastTransitionTime": "2026-01-01T00:01:00Z"}]
+        job["status"] = {"state": {"phase": phase}, "conditions": began}
+    return job
+
+
+def make_task(name: str, replicas: int, *, minimum: int | None = None, cpu: str = "1") -> dict[str, Any]:
+    """A task whose pods ask for some CPU."""
+    task: dict[str, Any] = {
+        "name": name,
+        "replicas": replicas,
+        "template": {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}},
+    }
+    return task if minimum is None else {**task, "minAvailable": minimum}

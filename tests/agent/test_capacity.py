@@ -1,0 +1,140 @@
+"""The summary of a member: small, and never too optimistic."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from atoll.agent.capacity import MAX_BYTES, MAX_CLASSES, NodeRoom, object_name, summarise
+from atoll.api.atoll import ClusterCapacity
+from atoll.model.topology import Domain, Tree
+
+GI = 2**30
+OFFER = {"cpu": 64_000, "memory": 512 * GI, "nvidia.com/gpu": 8, "pods": 110}
+TREE = Tree([Domain("top", 2, tier_name="block"), Domain("rack-a", 1, 0), Domain("rack-b", 1, 0)])
+
+
+def make_room(name: str, *, lowest: int = -1, labels: dict[str, str] | None = None, **free: int) -> NodeRoom:
+    labels = {"kubernetes.io/hostname": name, **(labels or {})}
+    named = {"nvidia.com/gpu" if key == "gpu" else key: amount for key, amount in free.items()}
+    return NodeRoom(name, labels, [], OFFER, {**OFFER, **named}, lowest)
+
+
+def fits(free: dict[str, int], shape: dict[str, int]) -> int:
+    return min((free.get(name, 0) // amount for name, amount in shape.items() if amount), default=0)
+
+
+def promised(spec: dict[str, Any], shape: dict[str, int], domain: str) -> int:
+    return sum(fits(c["free"], shape) * c["nodes"] for c in spec["classes"] if c["domain"] == domain)
+
+
+def test_equal_nodes_are_one_class_and_host_names_are_dropped() -> None:
+    spec = summarise("m", [make_room(f"n{i}", labels={"zone": "z"}) for i in range(5)], Tree())["nodes"]
+    assert spec["classes"] == [{"domain": "", "profile": 0, "nodes": 5, "free": OFFER}]
+    assert spec["profiles"][0]["labels"] == {"zone": "z"}
+    assert spec["profiles"][0]["allocatable"]["memory"] == "512Gi"
+    assert (spec["root"], spec["objects"]) == ("", 1)
+
+
+def test_there_is_one_object_per_top_domain_and_one_for_the_rest() -> None:
+    specs = summarise("m", [make_room("a", lowest=1), make_room("b", lowest=2), make_room("c")], TREE)
+    assert sorted(specs) == ["nodes", "top"]
+    assert {spec["objects"] for spec in specs.values()} == {2}
+    assert [domain["name"] for domain in specs["top"]["domains"]] == ["top", "rack-a", "rack-b"]
+    assert [c["domain"] for c in specs["top"]["classes"]] == ["rack-a", "rack-b"]
+
+
+def test_an_object_for_the_rest_exists_only_if_there_is_a_rest() -> None:
+    assert sorted(summarise("m", [make_room("a", lowest=1)], TREE)) == ["top"]
+
+
+def test_a_member_without_nodes_still_says_so() -> None:
+    assert summarise("m", [], Tree())["nodes"]["classes"] == []
+
+
+def test_cpu_and_memory_are_rounded_down_and_devices_are_exact() -> None:
+    [found] = summarise("m", [make_room("n", cpu=63_999, memory=9 * GI - 1, gpu=3, pods=7)], Tree())["nodes"]["classes"]
+    assert found["free"] == {"cpu": 63_000, "memory": 8 * GI, "nvidia.com/gpu": 3, "pods": 7}
+
+
+def test_an_overbooked_node_has_nothing_free() -> None:
+    [found] = summarise("m", [make_room("n", cpu=-1)], Tree())["nodes"]["classes"]
+    assert found["free"]["cpu"] == 0
+
+
+def test_the_result_does_not_depend_on_the_order_of_nodes() -> None:
+    random_ = random.Random(1)
+    rooms = [make_room(f"n{i}", gpu=random_.randint(0, 8), cpu=random_.randint(0, 64_000)) for i in range(60)]
+    shuffled = random_.sample(rooms, len(rooms))
+    assert summarise("m", rooms, Tree()) == summarise("m", shuffled, Tree())
+
+
+def test_a_large_member_stays_small() -> None:
+    random_ = random.Random(2)
+    tree = Tree([Domain("top", 2), *(Domain(f"rack-{i}", 1, 0) for i in range(250))])
+    rooms = [
+        make_room(
+            f"n{i}",
+            lowest=1 + i // 16,
+            labels={f"label-{k}": "x" * 40 for k in range(10)},
+            gpu=random_.randint(0, 8),
+            cpu=random_.randint(0, 64_000),
+            pods=random_.randint(0, 110),
+        )
+        for i in range(4000)
+    ]
+    spec = summarise("m", rooms, tree)["top"]
+    assert len(str(spec)) <= MAX_BYTES * 1.2
+    assert sum(c["nodes"] for c in spec["classes"]) == 4000
+
+
+def test_the_object_is_valid() -> None:
+    spec = summarise("m", [make_room("a", lowest=1)], TREE)["top"]
+    ClusterCapacity.model_validate({"spec": {**spec, "generation": 1}})
+
+
+def test_object_names_are_dns_names_and_differ() -> None:
+    names = [object_name(root) for root in ("", "nodes", "s0", "S0", "a_b")]
+    assert names[:3:2] == ["nodes", "s0"]
+    assert len(set(names)) == len(names)
+    assert all(name == name.lower() and "_" not in name for name in names)
+
+
+node = st.builds(
+    lambda cpu, memory, gpu, pods, kind, rack: (cpu, memory, gpu, pods, kind, rack),
+    st.integers(-500, 64_000),
+    st.integers(0, 512 * GI),
+    st.integers(0, 8),
+    st.integers(0, 110),
+    st.integers(0, 2),
+    st.sampled_from([-1, 1, 2]),
+)
+shape = st.fixed_dictionaries(
+    {
+        "cpu": st.integers(1, 20_000),
+        "memory": st.integers(1, 64 * GI),
+        "nvidia.com/gpu": st.integers(0, 8),
+        "pods": st.just(1),
+    }
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(node, max_size=60), shape)
+def test_no_domain_is_promised_more_pods_than_its_nodes_hold(
+    drawn: list[tuple[int, int, int, int, int, int]], wanted: dict[str, int]
+) -> None:
+    rooms = [
+        make_room(f"n{i}", lowest=rack, labels={"kind": str(kind)}, cpu=cpu, memory=memory, gpu=gpu, pods=pods)
+        for i, (cpu, memory, gpu, pods, kind, rack) in enumerate(drawn)
+    ]
+    specs = summarise("m", rooms, TREE)
+    for lowest, domain, name in ((-1, "", "nodes"), (1, "rack-a", "top"), (2, "rack-b", "top")):
+        holds = sum(max(0, fits(dict(room.free), wanted)) for room in rooms if room.lowest == lowest)
+        spec = specs.get(name)
+        assert (promised(spec, wanted, domain) if spec else 0) <= holds
+        if spec:
+            assert sum(c["domain"] == domain for c in spec["classes"]) <= MAX_CLASSES

@@ -1,0 +1,87 @@
+"""The PodGroup and pods of a Volcano Job."""
+
+from __future__ import annotations
+
+from atoll.agent.jobs import pods
+from tests.agent.builders import make_job, make_pod, make_task
+
+
+def test_the_pod_group_carries_the_gang() -> None:
+    job = make_job(make_task("ps", 1, cpu="2"), make_task("w", 4, minimum=3), minAvailable=4, queue="team")
+    group = pods.pod_group(job)
+    assert group["metadata"]["name"] == "train-j1"
+    assert group["metadata"]["ownerReferences"][0]["controller"] is True
+    assert group["metadata"]["annotations"] == {"atoll.sh/binding-uid": "b1", "atoll.sh/epoch": "3"}
+    assert group["spec"] == {
+        "minMember": 4,
+        "minTaskMember": {"ps": 1, "w": 3},
+        "minResources": {"cpu": "5"},
+        "queue": "team",
+    }
+
+
+def test_resources_of_the_minimum_are_filled_up_in_task_order() -> None:
+    job = make_job(make_task("a", 2, minimum=1), make_task("b", 2, minimum=1, cpu="3"), minAvailable=3)
+    assert pods.pod_group(job)["spec"]["minResources"] == {"cpu": "5"}
+
+
+def test_priority_and_topology_reach_the_pod_group() -> None:
+    topology = {"mode": "hard", "highestTierAllowed": 1}
+    spec = pods.pod_group(make_job(make_task("w", 1), priorityClassName="high", networkTopology=topology))["spec"]
+    assert (spec["priorityClassName"], spec["networkTopology"]) == ("high", topology)
+
+
+def test_a_pod_can_be_found_by_volcanos_labels() -> None:
+    pod = pods.pod(make_job(make_task("w", 2), queue="team"), 0, 1)
+    assert pod["metadata"]["name"] == "train-w-1"
+    assert pod["metadata"]["labels"] == {
+        "volcano.sh/task-spec": "w",
+        "volcano.sh/task-index": "1",
+        "volcano.sh/job-name": "train",
+        "volcano.sh/job-namespace": "default",
+        "volcano.sh/queue-name": "team",
+    }
+    annotations = pod["metadata"]["annotations"]
+    assert annotations["scheduling.k8s.io/group-name"] == "train-j1"
+    assert (annotations["atoll.sh/binding-uid"], annotations["atoll.sh/epoch"]) == ("b1", "3")
+    assert pod["spec"]["schedulerName"] == "atoll"
+
+
+def test_the_template_wins_over_the_jobs_scheduler_and_priority() -> None:
+    task = make_task("w", 1)
+    task["template"]["spec"] |= {"schedulerName": "other", "priorityClassName": "own"}
+    spec = pods.pod(make_job(task, schedulerName="volcano", priorityClassName="high"), 0, 0)["spec"]
+    assert (spec["schedulerName"], spec["priorityClassName"]) == ("other", "own")
+
+
+def test_volumes_are_mounted_in_every_container_and_the_template_stays_as_it_is() -> None:
+    task = make_task("w", 1)
+    job = make_job(
+        task,
+        volumes=[{"mountPath": "/data", "volumeClaimName": "shared"}, {"mountPath": "/out", "volumeClaim": {"a": 1}}],
+    )
+    spec = pods.pod(job, 0, 0)["spec"]
+    assert [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]] == ["/data", "/out"]
+    claims = [volume["persistentVolumeClaim"]["claimName"] for volume in spec["volumes"]]
+    assert claims == ["shared", "train-volume-1"]
+    assert [claim["metadata"]["name"] for claim in pods.claims(job)] == ["train-volume-1"]
+    assert "volumes" not in task["template"]["spec"]
+
+
+def test_scaling_down_removes_the_highest_indices_first() -> None:
+    existing = [make_pod(f"train-w-{i}", index=i) for i in range(12)]
+    surplus = pods.surplus(make_job(make_task("w", 9)), existing)
+    assert [pod.metadata.name for pod in surplus] == ["train-w-11", "train-w-10", "train-w-9"]
+
+
+def test_a_task_without_a_name_gets_its_default() -> None:
+    task = make_task("", 1)
+    assert list(pods.names(make_job(make_task("a", 1), task))) == ["train-a-0", "train-default1-0"]
+
+
+def test_a_new_size_changes_the_pod_group_and_drops_tasks_that_are_gone() -> None:
+    job = make_job(make_task("w", 2))
+    assert pods.group_change({"minMember": 2, "minTaskMember": {"w": 2}}, job) == {}
+    change = pods.group_change({"minMember": 3, "minTaskMember": {"w": 2, "old": 1}}, job)
+    assert change["spec"]["minTaskMember"] == {"old": None, "w": 2}
+    assert change["spec"]["minMember"] == 2

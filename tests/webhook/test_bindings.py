@@ -1,0 +1,35 @@
+"""Bindings are born suspended, and nothing else of them changes."""
+
+from __future__ import annotations
+
+import pytest
+from tests.webhook.builders import Json
+
+from atoll.webhook import bindings, jsonpatch
+
+OTHER = {"dispatching": True, "dispatchingOnClusters": {"clusterNames": ["m1"]}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param({}, {"scheduling": True}, id="an empty suspension"),
+        pytest.param(None, {"scheduling": True}, id="no suspension"),
+        pytest.param(OTHER, {**OTHER, "scheduling": True}, id="other suspensions are kept"),
+        pytest.param({"scheduling": False}, {"scheduling": True}, id="not suspended on purpose"),
+    ],
+)
+def test_a_binding_is_suspended(before: Json | None, after: Json) -> None:
+    binding: Json = {"spec": {"replicas": 2, "suspension": before}}
+    suspended = jsonpatch.applied(binding, bindings.suspend_binding(binding))
+    assert suspended == {"spec": {"replicas": 2, "suspension": after}}
+    assert bindings.suspend_binding(suspended) == []
+
+
+def test_a_suspended_binding_is_left_alone() -> None:
+    assert bindings.suspend_binding({"spec": {"suspension": {**OTHER, "scheduling": True}}}) == []
+
+
+@pytest.mark.parametrize("spec", [3, [], "x", {"suspension": 3}, {"suspension": []}])
+def test_what_is_no_object_is_left_to_the_schema(spec: object) -> None:
+    assert bindings.suspend_binding({"spec": spec}) == []

@@ -1,0 +1,126 @@
+"""The real process behind a real API server: what a user sees."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.webhook.builders import Json, make_job, make_queue, make_task
+
+from atoll.kube import errors
+from atoll.kube.transport import ApiServer
+from atoll.model.apiresource import (
+    BINDINGS,
+    JOBS,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    QUEUES,
+    VALIDATING_WEBHOOKS,
+)
+from atoll.webhook import registration
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+async def prepare(api: ApiServer, port: int) -> None:
+    """What an installer does before the webhook starts."""
+    with suppress(errors.AlreadyExists):
+        await api.create(NAMESPACES, {"metadata": {"name": "atoll-system"}})
+    empty = registration.empty_configurations({"url": f"https://127.0.0.1:{port}"})
+    for resource, configuration in zip(
+        (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), empty, strict=True
+    ):
+        await api.delete(resource, registration.NAME)
+        await api.create(resource, configuration)
+
+
+@asynccontextmanager
+async def running_webhook(kubeconfig: Path) -> AsyncIterator[None]:
+    """The process, registered; it must end in order when asked to."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "atoll.webhook"),
+        *("--kubeconfig", str(kubeconfig), "--health-port", "0"),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    lines: list[bytes] = []
+    try:
+        async with asyncio.timeout(30):
+            while not lines or json.loads(lines[-1])["event"] != "registered":
+                lines.append(await process.stderr.readline())
+                assert lines[-1], b"".join(lines).decode()
+        yield
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(15):
+            rest = await process.stderr.read()
+            assert await process.wait() == 0, rest.decode()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def binding(namespace: str, suspension: Json) -> Json:
+    resource = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train"}
+    return {
+        "apiVersion": BINDINGS.api_version,
+        "kind": BINDINGS.kind,
+        "metadata": {"name": "train-job", "namespace": namespace},
+        "spec": {"resource": {**resource, "namespace": namespace}, "suspension": suspension},
+    }
+
+
+@pytest.mark.asyncio
+async def test_what_users_see(host_kubeconfig: Path) -> None:
+    unique = uuid.uuid4().hex[:8]
+    namespace, closed = f"team-{unique}", f"closed-{unique}"
+
+    def job(name: str, **spec: Any) -> Json:
+        made = make_job(make_task(replicas=2), name=name, **spec)
+        return {**made, "metadata": {"name": name, "namespace": namespace}}
+
+    async with await ApiServer.from_kubeconfig(host_kubeconfig) as api:
+        await prepare(api, free_port())
+        labels = {"atoll.sh/enabled": "true"}
+        await api.create(NAMESPACES, {"metadata": {"name": namespace, "labels": labels}})
+        await api.create(QUEUES, make_queue(closed))
+        await api.merge_patch(QUEUES, closed, {"status": {"state": "Closed"}}, subresource="status")
+        try:
+            async with running_webhook(host_kubeconfig):
+                made = await api.create(JOBS, job("train"))
+                assert made["spec"]["minAvailable"] == 2
+                assert made["spec"]["schedulerName"] == "atoll"
+
+                with pytest.raises(errors.Forbidden, match="9 is more than the 2 replicas"):
+                    await api.create(JOBS, job("bad", minAvailable=9))
+                with pytest.raises(errors.Forbidden, match=f"queue '{closed}' is Closed"):
+                    await api.create(JOBS, job("late", queue=closed))
+                with pytest.raises(
+                    errors.Forbidden, match="its master is task 'master', which is not there"
+                ):
+                    await api.create(JOBS, job("mpi", plugins={"mpi": []}))
+
+                kept = {"dispatchingOnClusters": {"clusterNames": ["m1"]}}
+                bound = await api.create(BINDINGS, binding(namespace, kept))
+                assert bound["spec"]["suspension"] == {**kept, "scheduling": True}
+        finally:
+            for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+                await api.delete(resource, registration.NAME)
+            await api.delete(JOBS, "train", namespace)
+            await api.delete(BINDINGS, "train-job", namespace)
+            await api.delete(QUEUES, closed)
+            await api.delete(NAMESPACES, namespace)

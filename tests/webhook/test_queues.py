@@ -1,0 +1,159 @@
+"""What a queue may look like, and whether it takes new work."""
+
+from __future__ import annotations
+
+import pytest
+from tests.webhook.builders import Json, cached, changed, make_queue
+
+from atoll.webhook import jsonpatch, queues
+
+KNOWN = {
+    "org": cached(make_queue("org")),
+    "team": cached(make_queue("team", parent="org")),
+    "orphan": cached(make_queue("orphan", parent="gone")),
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({}, {"weight": 1, "reclaimable": True}, id="nothing is set"),
+        pytest.param(
+            {"weight": 4, "reclaimable": False, "parent": "org"},
+            {"weight": 4, "reclaimable": False, "parent": "org"},
+            id="everything is set",
+        ),
+    ],
+)
+def test_defaults(spec: Json, expected: Json) -> None:
+    queue = {"metadata": {"name": "q"}, "spec": spec}
+    complete = jsonpatch.applied(queue, queues.default_queue(queue))
+    assert complete["spec"] == expected
+    assert queues.default_queue(complete) == []
+
+
+def test_a_queue_without_spec_gets_one() -> None:
+    queue: Json = {"metadata": {"name": "q"}}
+    assert jsonpatch.applied(queue, queues.default_queue(queue))["spec"] == {
+        "weight": 1,
+        "reclaimable": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("queue", "fields"),
+    [
+        pytest.param(make_queue("Team"), ["metadata.name"], id="a name in capitals"),
+        pytest.param(make_queue(weight=0), ["spec.weight"], id="weight 0"),
+        pytest.param(make_queue(weight=65536), ["spec.weight"], id="too much weight"),
+        pytest.param(make_queue(parent="research"), ["spec.parent"], id="its own parent"),
+        pytest.param(make_queue(parent="nowhere"), ["spec.parent"], id="an unknown parent"),
+        pytest.param(make_queue("org", parent="team"), ["spec.parent"], id="a circle"),
+        pytest.param(make_queue("root", parent="org"), ["spec.parent"], id="a root with parent"),
+        pytest.param(
+            make_queue(capability={"cpu": "many"}), ["spec.capability.cpu"], id="no quantity"
+        ),
+        pytest.param(
+            make_queue(deserved={"cpu": "-1"}), ["spec.deserved.cpu"], id="a negative quantity"
+        ),
+        pytest.param(
+            make_queue(deserved={"cpu": 3}, capability={"cpu": 2}),
+            ["spec.deserved.cpu"],
+            id="more deserved than capability",
+        ),
+        pytest.param(
+            make_queue(guarantee={"resource": {"cpu": 3}}, deserved={"cpu": "2500m"}),
+            ["spec.guarantee.resource.cpu"],
+            id="more guaranteed than deserved",
+        ),
+        pytest.param(
+            make_queue(guarantee={"resource": {"cpu": 3}}, capability={"cpu": 2}),
+            ["spec.guarantee.resource.cpu"],
+            id="more guaranteed than capability",
+        ),
+        pytest.param(
+            make_queue(extendClusters=[{"name": "m", "capacity": {"cpu": "x"}}]),
+            ["spec.extendClusters[0].capacity.cpu"],
+            id="a ceiling in a member that is no quantity",
+        ),
+        pytest.param(
+            changed(
+                make_queue(),
+                "metadata",
+                value={"name": "q", "annotations": {"atoll.sh/namespace-selector": "team=a"}},
+            ),
+            ["metadata.annotations[atoll.sh/namespace-selector]"],
+            id="a namespace selector that is no JSON",
+        ),
+        pytest.param(make_queue(parent="org"), [], id="a known parent"),
+        pytest.param(make_queue(parent="root"), [], id="the root as parent"),
+        pytest.param(make_queue("child", parent="orphan"), [], id="a parent that is an orphan"),
+        pytest.param(
+            make_queue(
+                guarantee={"resource": {"cpu": 1}}, deserved={"cpu": 1}, capability={"memory": 0}
+            ),
+            [],
+            id="limits on different resources",
+        ),
+    ],
+)
+def test_rules(queue: Json, fields: list[str]) -> None:
+    assert [problem.field for problem in queues.validate_queue(queue, KNOWN.get)] == fields
+
+
+def test_a_bad_change_is_refused_and_an_old_fault_does_not_block_labels() -> None:
+    bad = make_queue(weight=0)
+    labelled = changed(bad, "metadata", value={"name": "research", "labels": {"a": "b"}})
+    assert queues.validate_queue_update(bad, labelled, KNOWN.get) == []
+    assert queues.validate_queue_update(make_queue(), bad, KNOWN.get)
+
+
+@pytest.mark.parametrize(
+    ("name", "children", "refused"),
+    [
+        pytest.param("default", [], True, id="the default queue"),
+        pytest.param("root", [], True, id="the root"),
+        pytest.param("org", ["team"], True, id="a queue with children"),
+        pytest.param("team", [], False, id="a leaf"),
+    ],
+)
+def test_deletion(name: str, children: list[str], refused: bool) -> None:
+    assert bool(queues.validate_queue_deletion(name, children)) is refused
+
+
+SELECTOR = '{"matchLabels":{"team":"vision"}}'
+GUARDED = changed(
+    make_queue(),
+    "metadata",
+    value={"name": "research", "annotations": {"atoll.sh/namespace-selector": SELECTOR}},
+)
+
+
+@pytest.mark.parametrize(
+    ("queue", "children", "labels", "said"),
+    [
+        pytest.param(None, [], {}, None, id="an unknown queue is waited for"),
+        pytest.param(cached(make_queue()), [], {}, None, id="a new queue is open"),
+        pytest.param(cached(make_queue(), "Open"), [], {}, None, id="an open queue"),
+        pytest.param(cached(make_queue(), "Closed"), [], {}, "is Closed", id="a closed queue"),
+        pytest.param(cached(make_queue(), "Closing"), [], {}, "is Closing", id="a closing queue"),
+        pytest.param(cached(make_queue()), ["b", "a"], {}, "use one of: a, b", id="not a leaf"),
+        pytest.param(cached(GUARDED), [], {"team": "vision"}, None, id="open to this namespace"),
+        pytest.param(
+            cached(GUARDED), [], {"team": "audio"}, "not open to", id="not open to this namespace"
+        ),
+        pytest.param(cached(GUARDED), [], None, None, id="a namespace not known yet"),
+    ],
+)
+def test_new_work(
+    queue: queues.Queue | None, children: list[str], labels: dict[str, str] | None, said: str | None
+) -> None:
+    problem = queues.queue_problem("research", queue, children, "team-a", labels)
+    assert (problem is None) == (said is None)
+    if problem is not None and said is not None:
+        assert problem.field == "spec.queue"
+        assert said in problem.message
+
+
+def test_the_root_takes_no_work_even_when_it_is_not_known() -> None:
+    assert queues.queue_problem("root", None, []) is not None

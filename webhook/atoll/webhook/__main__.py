@@ -1,0 +1,46 @@
+"""Entry point of `atoll-webhook`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from atoll.kube import errors
+from atoll.kube.config import BadKubeconfig
+from atoll.kube.process import arguments, run
+from atoll.webhook.process import CannotStart, set_up
+
+_EXAMPLE = """\
+example:
+  atoll-webhook --kubeconfig host.kubeconfig --health-port 8081
+
+The address at which the API server finds the webhook comes from the annotation that
+`atollctl init` left on MutatingWebhookConfiguration atoll; the webhook registers itself
+there once it answers.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the webhook until it is told to stop."""
+    parser = arguments(
+        "webhook",
+        "Admission server: defaults and checks workloads and queues, and suspends bindings.",
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLE
+    parser.add_argument(
+        "--port", type=int, help="port of the HTTPS server (default: the one of its URL, or 9443)"
+    )
+    parser.add_argument(
+        "--host", help="address that it listens on (default: loopback if its URL is, else all)"
+    )
+    options = parser.parse_args(argv)
+    try:
+        run("webhook", options, lambda process: set_up(process, options))
+    except (CannotStart, BadKubeconfig, errors.ApiError) as error:
+        sys.exit(f"atoll-webhook: {error}")
+
+
+if __name__ == "__main__":
+    main()

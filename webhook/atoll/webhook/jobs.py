@@ -1,0 +1,462 @@
+"""Volcano Jobs: defaults that depend on other fields, and the rules that a schema can't express.
+
+The rules are those that Volcano's users know (the same manifests pass and fail); the words are
+ours. Pure functions: what they know of queues and namespaces is given to them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, get_args
+
+from atoll.api import batch
+from atoll.model import keys
+from atoll.webhook import jsonpatch, pods
+from atoll.webhook.problems import (
+    LABEL_RULE,
+    SUBDOMAIN_RULE,
+    Json,
+    Problem,
+    integer,
+    is_label,
+    is_subdomain,
+    mapping,
+    sequence,
+)
+
+EVENTS: Final = get_args(batch.Event)
+ACTIONS: Final = get_args(batch.Action)
+TOPOLOGY_POLICIES: Final = ("none", "best-effort", "restricted", "single-numa-node")
+PLUGINS: Final = ("env", "svc", "ssh", "tensorflow", "mpi", "pytorch", "hcclrank", "ray")
+
+_MAX_RETRY = 3
+_POD_NAME_MAX = 63
+_GENERATED = "xxxxx"
+_NEEDS_SVC = ("tensorflow", "mpi", "pytorch", "ray")
+_FROZEN = (
+    "can't change after creation (only minAvailable, priorityClassName, and the tasks'"
+    " replicas and minAvailable can); "
+)
+_RECREATE = "delete the Job and create it anew"
+
+
+# -- defaults --------------------------------------------------------------------------------------
+
+
+def queue_of(job: Json, namespace_annotations: Mapping[str, str] | None = None) -> str:
+    """The queue that the Job goes to: the first place that names one, else `default`."""
+    spec, metadata = mapping(job.get("spec")), mapping(job.get("metadata"))
+    labels = mapping(metadata.get("labels"))
+    templates = [mapping(mapping(task).get("template")) for task in sequence(spec.get("tasks"))]
+    places = [
+        spec.get("queue"),
+        labels.get(keys.KUEUE_QUEUE_LABEL),
+        labels.get(keys.QUEUE_LABEL),
+        mapping(metadata.get("annotations")).get(keys.QUEUE_ANNOTATION),
+        *(
+            mapping(mapping(t.get("metadata")).get("annotations")).get(keys.QUEUE_ANNOTATION)
+            for t in templates
+        ),
+        (namespace_annotations or {}).get(keys.QUEUE_ANNOTATION),
+    ]
+    return next((place for place in places if isinstance(place, str) and place), keys.DEFAULT_QUEUE)
+
+
+def default_job(
+    job: Json, namespace_annotations: Mapping[str, str] | None = None
+) -> list[jsonpatch.Operation]:
+    """The patch that fills in what the Job leaves out; empty when nothing is missing.
+
+    Args:
+        job: as sent; what has the wrong type is left to the schema.
+        namespace_annotations: of the Job's namespace, which may name a default queue.
+    """
+    spec = job.get("spec")
+    if not isinstance(spec, dict):
+        return []
+    patch = []
+    if not spec.get("queue"):
+        patch.append(jsonpatch.add(queue_of(job, namespace_annotations), "spec", "queue"))
+    if not spec.get("schedulerName"):
+        patch.append(jsonpatch.add(keys.SCHEDULER_NAME, "spec", "schedulerName"))
+    if spec.get("maxRetry") is None:
+        patch.append(jsonpatch.add(_MAX_RETRY, "spec", "maxRetry"))
+    minimum = 0
+    for index, task in enumerate(sequence(spec.get("tasks"))):
+        if not isinstance(task, dict):
+            continue
+        patch += _default_task(task, index)
+        minimum += _minimum(task)
+    # Nobody means a gang of none: as in Volcano, 0 stands for absent.
+    if not spec.get("minAvailable") and minimum > 0:
+        patch.append(jsonpatch.add(minimum, "spec", "minAvailable"))
+    plugins = mapping(spec.get("plugins"))
+    if "svc" not in plugins and any(name in plugins for name in _NEEDS_SVC):
+        patch.append(jsonpatch.add([], "spec", "plugins", "svc"))
+    if "ssh" not in plugins and "mpi" in plugins:
+        patch.append(jsonpatch.add([], "spec", "plugins", "ssh"))
+    return patch
+
+
+def _default_task(task: Json, index: int) -> Iterator[jsonpatch.Operation]:
+    path = ("spec", "tasks", index)
+    if not task.get("name"):
+        yield jsonpatch.add(f"default{index}", *path, "name")
+    if task.get("replicas") is None:
+        yield jsonpatch.add(_replicas(task), *path, "replicas")
+    if task.get("minAvailable") is None:
+        yield jsonpatch.add(_minimum(task), *path, "minAvailable")
+    if task.get("maxRetry") is None:
+        yield jsonpatch.add(_MAX_RETRY, *path, "maxRetry")
+    pod = mapping(mapping(task.get("template")).get("spec"))
+    # Without it, pods on the host network can't resolve the names of the Job's other pods.
+    if pod.get("hostNetwork") is True and pod.get("dnsPolicy") in (None, "", "ClusterFirst"):
+        yield jsonpatch.add("ClusterFirstWithHostNet", *path, "template", "spec", "dnsPolicy")
+
+
+def _partitions(task: Json) -> tuple[int, int, int]:
+    """Partitions, their size, and how many of them the gang needs; zeros where there are none."""
+    policy = mapping(task.get("partitionPolicy"))
+    names = ("totalPartitions", "partitionSize", "minPartitions")
+    total, size, needed = (max(integer(policy.get(name)) or 0, 0) for name in names)
+    return total, size, needed
+
+
+def _replicas(task: Json) -> int:
+    if task.get("replicas") is not None:
+        return max(integer(task["replicas"]) or 0, 0)
+    total, size, _ = _partitions(task)
+    return total * size or 1
+
+
+def _minimum(task: Json) -> int:
+    if task.get("minAvailable") is not None:
+        return max(integer(task["minAvailable"]) or 0, 0)
+    _, size, needed = _partitions(task)
+    return needed * size or _replicas(task)
+
+
+# -- rules -----------------------------------------------------------------------------------------
+
+
+def validate_job(job: Json) -> list[Problem]:
+    """Everything that is wrong with a defaulted Job, except for the state of its queue."""
+    spec, metadata = mapping(job.get("spec")), mapping(job.get("metadata"))
+    tasks = [mapping(task) for task in sequence(spec.get("tasks"))]
+    problems: list[Problem] = []
+    if not tasks:
+        problems.append(Problem("spec.tasks", "is empty; a Job needs at least one task"))
+    problems += _count_problems(
+        spec, ("minAvailable", "maxRetry", "ttlSecondsAfterFinished"), "spec"
+    )
+    replicas = sum(_replicas(task) for task in tasks)
+    needed = integer(spec.get("minAvailable")) or 0
+    if tasks and needed > replicas:
+        problems.append(
+            Problem(
+                "spec.minAvailable",
+                f"{needed} is more than the {replicas} replicas of all tasks;"
+                " lower it, or add replicas",
+            )
+        )
+    queue = spec.get("queue")
+    if queue and not is_subdomain(queue):
+        problems.append(Problem("spec.queue", f"{queue!r} can't name a queue; {SUBDOMAIN_RULE}"))
+    problems += _policy_problems(spec.get("policies"), "spec.policies")
+    problems += _topology_problems(spec.get("networkTopology"), "spec.networkTopology")
+    problems += _volume_problems(spec.get("volumes"))
+    problems += _plugin_problems(spec.get("plugins"), tasks)
+    job_name = metadata.get("name") or (
+        f"{metadata['generateName']}{_GENERATED}" if metadata.get("generateName") else ""
+    )
+    names: set[str] = set()
+    for index, task in enumerate(tasks):
+        problems += _task_problems(task, f"spec.tasks[{index}]", str(job_name), names)
+    problems += _dependency_problems(tasks)
+    return problems
+
+
+def _task_problems(task: Json, path: str, job_name: str, names: set[str]) -> Iterator[Problem]:
+    name = task.get("name")
+    if not is_label(name):
+        yield Problem(f"{path}.name", f"{name or ''!r} can't name a task; {LABEL_RULE}")
+    elif name in names:
+        yield Problem(f"{path}.name", f"{name!r} is there twice; give each task its own name")
+    else:
+        names.add(str(name))
+    yield from _count_problems(task, ("replicas", "minAvailable"), path)
+    retries = task.get("maxRetry")
+    if retries is not None and (integer(retries) is None or retries < -1):
+        yield Problem(f"{path}.maxRetry", f"is {retries}; use -1 (no limit), 0 or more")
+    replicas, needed = _replicas(task), _minimum(task)
+    if needed > replicas:
+        yield Problem(
+            f"{path}.minAvailable",
+            f"{needed} is more than the task's {replicas} replicas; lower it, or add replicas",
+        )
+    if is_label(name) and job_name:
+        yield from _pod_name_problems(f"{job_name}-{name}-{max(replicas - 1, 0)}", f"{path}.name")
+    yield from _partition_problems(task, path)
+    yield from _policy_problems(task.get("policies"), f"{path}.policies")
+    policy = task.get("topologyPolicy")
+    if policy and policy not in TOPOLOGY_POLICIES:
+        yield Problem(
+            f"{path}.topologyPolicy", f"{policy!r} is not known; use {', '.join(TOPOLOGY_POLICIES)}"
+        )
+    elif policy and policy != "none":
+        yield from pods.cpus_not_whole(task.get("template"), f"{path}.template")
+    yield from pods.validate_template(task.get("template"), f"{path}.template")
+
+
+def _count_problems(holder: Json, fields: Iterable[str], path: str) -> Iterator[Problem]:
+    for field in fields:
+        value = holder.get(field)
+        if value is not None and (integer(value) is None or value < 0):
+            yield Problem(f"{path}.{field}", f"is {value}; use a whole number, 0 or more")
+
+
+def _pod_name_problems(longest: str, path: str) -> Iterator[Problem]:
+    if len(longest) > _POD_NAME_MAX:
+        over = len(longest) - _POD_NAME_MAX
+        yield Problem(
+            path,
+            f"pod {longest!r} would have {len(longest)} characters of {_POD_NAME_MAX};"
+            f" shorten the names of Job and task by {over}",
+        )
+    elif not is_subdomain(longest):
+        yield Problem(path, f"{longest!r} can't name a pod; in the Job's name, {SUBDOMAIN_RULE}")
+
+
+def _partition_problems(task: Json, path: str) -> Iterator[Problem]:
+    if task.get("partitionPolicy") is None:
+        return
+    path_here = f"{path}.partitionPolicy"
+    total, size, needed = _partitions(task)
+    for field, value in (("totalPartitions", total), ("partitionSize", size)):
+        if value < 1:
+            yield Problem(f"{path_here}.{field}", "must be 1 or more")
+    if total and size and total * size != _replicas(task):
+        yield Problem(
+            path_here,
+            f"{total} partitions of {size} are {total * size} pods, but the task has"
+            f" {_replicas(task)} replicas; make them equal",
+        )
+    if needed > total:
+        yield Problem(
+            f"{path_here}.minPartitions",
+            f"{needed} is more than totalPartitions ({total}); lower it",
+        )
+    elif needed and size and _minimum(task) != needed * size:
+        yield Problem(
+            f"{path}.minAvailable",
+            f"is {_minimum(task)}, but {needed} partitions of {size} need {needed * size};"
+            " use that, or leave it out",
+        )
+    yield from _topology_problems(
+        mapping(task["partitionPolicy"]).get("networkTopology"), f"{path_here}.networkTopology"
+    )
+
+
+def _topology_problems(topology: object, path: str) -> Iterator[Problem]:
+    given = mapping(topology)
+    if given.get("highestTierAllowed") is not None and given.get("highestTierName"):
+        yield Problem(
+            path, "highestTierAllowed and highestTierName both limit the tier; keep one of them"
+        )
+    yield from _count_problems(given, ("highestTierAllowed",), path)
+    if given.get("mode") not in (None, "", "hard", "soft"):
+        yield Problem(f"{path}.mode", f"{given['mode']!r} is not known; use hard or soft")
+
+
+def _policy_problems(policies: object, path: str) -> Iterator[Problem]:
+    seen: set[str] = set()
+    codes: set[int] = set()
+    for index, item in enumerate(sequence(policies)):
+        policy, here = mapping(item), f"{path}[{index}]"
+        if policy.get("action") not in ACTIONS:
+            yield Problem(
+                f"{here}.action",
+                f"{policy.get('action') or ''!r} is no action; use one of {', '.join(ACTIONS)}",
+            )
+        code = policy.get("exitCode")
+        events = _events(policy)
+        if events and code is not None:
+            yield Problem(here, "names an event and an exitCode; make two policies of it")
+        elif not events and code is None:
+            yield Problem(here, "names neither an event nor an exitCode; add one of them")
+        for event in events:
+            if event not in EVENTS:
+                yield Problem(
+                    f"{here}.event", f"{event!r} is no event; use one of {', '.join(EVENTS)}"
+                )
+            elif event in seen:
+                yield Problem(f"{here}.event", f"{event!r} is there twice; keep one policy for it")
+            else:
+                seen.add(event)
+        if code == 0:
+            yield Problem(
+                f"{here}.exitCode", "0 means success and can't trigger a policy; use another code"
+            )
+        elif integer(code) is not None and code in codes:
+            yield Problem(f"{here}.exitCode", f"{code} is there twice; keep one policy for it")
+        elif isinstance(code, int):
+            codes.add(code)
+    if "*" in seen and len(seen) > 1:
+        yield Problem(
+            path,
+            "'*' stands for every event, so no other event can be named beside it;"
+            " remove one or the other",
+        )
+
+
+def _events(policy: Json) -> list[str]:
+    """The events of a policy, from both of its fields, each once."""
+    named = [policy.get("event"), *sequence(policy.get("events"))]
+    return list(dict.fromkeys(str(event) for event in named if event))
+
+
+def _volume_problems(volumes: object) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for index, item in enumerate(sequence(volumes)):
+        volume, path = mapping(item), f"spec.volumes[{index}]"
+        mount = volume.get("mountPath")
+        if not isinstance(mount, str) or not mount:
+            yield Problem(f"{path}.mountPath", "is missing; say where the volume is mounted")
+        elif ":" in mount:
+            yield Problem(f"{path}.mountPath", f"{mount!r} contains ':'; choose a path without it")
+        elif mount in seen:
+            yield Problem(
+                f"{path}.mountPath", f"{mount!r} is there twice; mount each volume elsewhere"
+            )
+        else:
+            seen.add(mount)
+        sources = [name for name in ("volumeClaimName", "volumeClaim") if volume.get(name)]
+        if len(sources) != 1:
+            yield Problem(
+                path, f"has {len(sources)} sources; give either volumeClaimName or volumeClaim"
+            )
+        claim = volume.get("volumeClaimName")
+        if claim and not is_subdomain(claim):
+            yield Problem(
+                f"{path}.volumeClaimName", f"{claim!r} can't name a claim; {SUBDOMAIN_RULE}"
+            )
+
+
+def _plugin_problems(plugins: object, tasks: Sequence[Json]) -> Iterator[Problem]:
+    for name in mapping(plugins):
+        if name not in PLUGINS:
+            yield Problem(
+                f"spec.plugins.{name}", f"is not a known plugin; use one of {', '.join(PLUGINS)}"
+            )
+    if "mpi" in mapping(plugins):
+        arguments = [str(argument) for argument in sequence(mapping(plugins)["mpi"])]
+        given = [
+            match[1] for match in (re.fullmatch(r"--?master=(.+)", a) for a in arguments) if match
+        ]
+        master = given[-1] if given else "master"
+        if all(task.get("name") != master for task in tasks):
+            yield Problem(
+                "spec.plugins.mpi",
+                f"its master is task {master!r}, which is not there; add it or set --master=<task>",
+            )
+
+
+def _dependency_problems(tasks: Sequence[Json]) -> Iterator[Problem]:
+    names = {task["name"] for task in tasks if isinstance(task.get("name"), str)}
+    needs: dict[str, list[str]] = {}
+    for index, task in enumerate(tasks):
+        path = f"spec.tasks[{index}].dependsOn.name"
+        for needed in sequence(mapping(task.get("dependsOn")).get("name")):
+            if not isinstance(needed, str) or needed not in names:
+                yield Problem(path, f"there is no task {needed!r}; name tasks of this Job")
+            elif isinstance(task.get("name"), str):
+                needs.setdefault(task["name"], []).append(needed)
+    circle = _circle(needs)
+    if circle:
+        yield Problem(
+            "spec.tasks",
+            f"dependsOn goes in a circle: {' -> '.join(circle)}; remove one of these dependencies",
+        )
+
+
+def _circle(needs: Mapping[str, Sequence[str]]) -> list[str]:
+    """A cycle of the graph, its first node repeated at the end; empty if there is none."""
+    done: set[str] = set()
+    for start in needs:
+        # Iterative, because a Job may have more tasks in a row than Python has stack.
+        trail: dict[str, Iterator[str]] = {} if start in done else {start: iter(needs[start])}
+        while trail:
+            node = next(reversed(trail))
+            following = next(trail[node], None)
+            if following is None:
+                done.add(node)
+                del trail[node]
+            elif following in trail:
+                path = list(trail)
+                return [*path[path.index(following) :], following]
+            elif following not in done:
+                trail[following] = iter(needs.get(following, ()))
+    return []
+
+
+# -- changes ---------------------------------------------------------------------------------------
+
+
+def validate_job_update(old: Json, new: Json) -> list[Problem]:
+    """Everything that is wrong with a change of a Job.
+
+    One that leaves the spec alone is never refused.
+
+    Both sides are compared with their defaults, so that a Job from before its namespace was opted
+    in, or one that is applied again from a manifest without them, is not taken for changed.
+    """
+    if old.get("spec") == new.get("spec"):
+        return []
+    before, after = (
+        mapping(jsonpatch.applied(job, default_job(job)).get("spec")) for job in (old, new)
+    )
+    if before == after:
+        return []
+    count, now = len(sequence(before.get("tasks"))), len(sequence(after.get("tasks")))
+    if count != now:
+        problems = [
+            Problem(
+                "spec.tasks", f"the number of tasks (was {count}, is {now}) {_FROZEN}{_RECREATE}"
+            )
+        ]
+    else:
+        changed = _differences(_fixed(before), _fixed(after), "spec")
+        problems = [Problem(path, f"{_FROZEN}{_RECREATE}") for path in changed]
+    return problems + validate_job(new)
+
+
+def _fixed(spec: Json) -> Json:
+    """The part of a Job's spec that can't change."""
+    kept = {
+        name: value
+        for name, value in spec.items()
+        if name not in ("minAvailable", "priorityClassName")
+    }
+    kept["tasks"] = [
+        {
+            name: value
+            for name, value in mapping(task).items()
+            if name not in ("replicas", "minAvailable")
+        }
+        for task in sequence(spec.get("tasks"))
+    ]
+    return kept
+
+
+def _differences(old: Any, new: Any, path: str) -> Iterator[str]:
+    """Paths of the smallest parts that differ."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted(old.keys() | new.keys()):
+            if old.get(name) != new.get(name):
+                yield from _differences(old.get(name), new.get(name), f"{path}.{name}")
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, (left, right) in enumerate(zip(old, new, strict=True)):
+            yield from _differences(left, right, f"{path}[{index}]")
+    elif old != new:
+        yield path

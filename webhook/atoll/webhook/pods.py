@@ -1,0 +1,134 @@
+"""Pod templates: the mistakes that would otherwise show only in a member, when the user has left.
+
+Not the whole of Kubernetes' own validation, which the member's API server does; the part that
+people get wrong.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from atoll.webhook.problems import (
+    LABEL_RULE,
+    Json,
+    Problem,
+    amount,
+    amounts,
+    is_label,
+    mapping,
+    sequence,
+)
+
+
+def validate_template(template: object, path: str) -> list[Problem]:
+    """What is wrong with a pod template.
+
+    Args:
+        template: a PodTemplateSpec.
+        path: where it is in the object.
+    """
+    problems: list[Problem] = []
+    spec = mapping(mapping(template).get("spec"))
+    if not sequence(spec.get("containers")):
+        problems.append(
+            Problem(f"{path}.spec.containers", "is empty; a pod needs at least one container")
+        )
+    names: set[str] = set()
+    for key in ("initContainers", "containers"):
+        for index, container in enumerate(sequence(spec.get(key))):
+            problems += _container_problems(
+                mapping(container), f"{path}.spec.{key}[{index}]", names
+            )
+    return problems
+
+
+def cpus_not_whole(template: object, path: str) -> list[Problem]:
+    """The containers without a whole number of CPUs, which can't be pinned to cores."""
+    problems = []
+    spec = mapping(mapping(template).get("spec"))
+    for key in ("initContainers", "containers"):
+        for index, container in enumerate(sequence(spec.get(key))):
+            resources = mapping(mapping(container).get("resources"))
+            text = mapping(resources.get("requests")).get(
+                "cpu", mapping(resources.get("limits")).get("cpu")
+            )
+            value = amount(text)
+            if value is None or value <= 0 or value.denominator != 1:
+                problems.append(
+                    Problem(
+                        f"{path}.spec.{key}[{index}].resources.requests.cpu",
+                        f"is {text or 'absent'}; the task's topologyPolicy needs a whole"
+                        " number of CPUs, such as 4",
+                    )
+                )
+    return problems
+
+
+def _container_problems(container: Json, path: str, names: set[str]) -> list[Problem]:
+    problems: list[Problem] = []
+    name = container.get("name")
+    if not is_label(name):
+        problems.append(
+            Problem(f"{path}.name", f"{name or ''!r} can't name a container; {LABEL_RULE}")
+        )
+    elif name in names:
+        problems.append(
+            Problem(
+                f"{path}.name",
+                f"{name!r} is there twice in this pod; give each container its own name",
+            )
+        )
+    else:
+        names.add(str(name))
+    image = container.get("image")
+    if not isinstance(image, str) or not image.strip():
+        problems.append(Problem(f"{path}.image", "is missing; name the container image to run"))
+    resources = mapping(container.get("resources"))
+    requests = amounts(resources.get("requests"), f"{path}.resources.requests", problems)
+    limits = amounts(resources.get("limits"), f"{path}.resources.limits", problems)
+    for resource, value in {**limits, **requests}.items():
+        section = "requests" if resource in requests else "limits"
+        problems += _resource_problems(
+            resource,
+            value,
+            requests,
+            limits,
+            f"{path}.resources.{section}.{resource}",
+            mapping(resources.get("limits")),
+        )
+    return problems
+
+
+def _resource_problems(
+    resource: str,
+    value: Fraction,
+    requests: dict[str, Fraction],
+    limits: dict[str, Fraction],
+    path: str,
+    shown_limits: Json,
+) -> list[Problem]:
+    if _is_device(resource):
+        if value.denominator != 1:
+            return [Problem(path, "devices are counted in whole numbers; use 1, 2, ...")]
+        if resource in requests and requests[resource] != limits.get(resource):
+            limit = shown_limits.get(resource, "absent")
+            return [
+                Problem(
+                    path,
+                    f"devices can't be overcommitted: request and limit ({limit}) must be equal",
+                )
+            ]
+    elif resource in requests and resource in limits and value > limits[resource]:
+        return [
+            Problem(
+                path,
+                f"requests more than the limit of {shown_limits[resource]};"
+                " lower it, or raise the limit",
+            )
+        ]
+    return []
+
+
+def _is_device(resource: str) -> bool:
+    domain, slash, _ = resource.partition("/")
+    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")

@@ -1,0 +1,114 @@
+"""What is wrong with an object, in words for its sender, and the name rules shared by all kinds.
+
+A check gives a list of problems instead of raising at the first one: whoever fixes a manifest wants
+to see all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from atoll.model import quantity
+
+Json = dict[str, Any]
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_SHOWN = 20
+
+LABEL_RULE = (
+    "use at most 63 lower-case letters, digits and '-', with a letter or digit at both ends"
+)
+SUBDOMAIN_RULE = (
+    "use at most 253 lower-case letters, digits, '-' and '.',"
+    " with a letter or digit at both ends of each part"
+)
+
+
+class Problem(NamedTuple):
+    """One thing to correct."""
+
+    field: str
+    """Path of the field, such as `spec.tasks[0].name`."""
+    message: str
+    """What is wrong there and what to do."""
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+def report(subject: str, problems: Sequence[Problem]) -> str:
+    """All problems of an object as one message; one line each where there are several."""
+    if len(problems) == 1:
+        return f"{subject}: {problems[0]}"
+    lines = [f"\n- {problem}" for problem in problems[:_SHOWN]]
+    if len(problems) > _SHOWN:
+        lines.append(f"\n- and {len(problems) - _SHOWN} more")
+    return f"{subject} has {len(problems)} problems:{''.join(lines)}"
+
+
+def is_label(text: object) -> bool:
+    """Whether it is a DNS-1123 label."""
+    return isinstance(text, str) and len(text) <= 63 and _LABEL.fullmatch(text) is not None
+
+
+def is_subdomain(text: object) -> bool:
+    """Whether it is a DNS-1123 subdomain."""
+    return isinstance(text, str) and len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def mapping(value: object) -> Json:
+    """The value if it is an object, else an empty one.
+
+    Wrong types are the schema's to refuse; checks only have to survive them.
+    """
+    return value if isinstance(value, dict) else {}
+
+
+def sequence(value: object) -> list[Any]:
+    """The value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def integer(value: object) -> int | None:
+    """The value if it is an integer, else None."""
+    return value if type(value) is int else None
+
+
+def amounts(resources: object, path: str, problems: list[Problem]) -> dict[str, Fraction]:
+    """A ResourceList by value; unreadable and negative quantities are reported and left out."""
+    found: dict[str, Fraction] = {}
+    for name, text in mapping(resources).items():
+        value = amount(text)
+        if value is None:
+            problems.append(
+                Problem(
+                    f"{path}.{name}",
+                    f"{text!r} is not a quantity; use a number such as 2, 500m or 8Gi",
+                )
+            )
+        elif value < 0:
+            problems.append(Problem(f"{path}.{name}", f"{text} is negative; use 0 or more"))
+        else:
+            found[name] = value
+    return found
+
+
+def amount(text: object) -> Fraction | None:
+    """The value of a quantity; None if it is none."""
+    if isinstance(text, bool) or not isinstance(text, str | int | float) or not str(text).isascii():
+        return None
+    try:
+        return quantity.parse(text)
+    except ValueError:
+        return None
+
+
+def exceeding(smaller: dict[str, Fraction], larger: dict[str, Fraction]) -> list[str]:
+    """The resources listed in both of which the first has more than the second."""
+    return sorted(
+        name for name, value in smaller.items() if name in larger and value > larger[name]
+    )

@@ -1,0 +1,191 @@
+"""AdmissionReview (admission.k8s.io/v1) in and out, and what each review of ours answers.
+
+Each answer is computed from the request and the caches alone: no request to the API server while
+another one waits for us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from atoll.kube.objects import Slim
+from atoll.kube.reflector import Reflector
+from atoll.model import keys
+from atoll.webhook import bindings, jobs, jsonpatch, queues
+from atoll.webhook.problems import Json, Problem, report
+
+API_VERSION: Final = "admission.k8s.io/v1"
+CHILDREN: Final = "children"
+_SETTLE = 0.5
+"""Seconds that a refusal waits for the cache: a queue may come right after its parent."""
+
+
+class Request(msgspec.Struct, frozen=True, rename="camel"):
+    """What the API server asks about."""
+
+    uid: str
+    operation: str = ""
+    name: str = ""
+    namespace: str = ""
+    object: dict[str, Any] | None = None
+    old_object: dict[str, Any] | None = None
+
+
+class Review(msgspec.Struct, frozen=True, rename="camel"):
+    """The envelope."""
+
+    request: Request
+    api_version: str = ""
+    kind: str = ""
+
+
+class BadReview(ValueError):
+    """The body is no AdmissionReview that this server can answer."""
+
+
+Answer = list[jsonpatch.Operation] | list[Problem]
+
+_decoder = msgspec.json.Decoder(Review)
+
+
+def decode(body: bytes) -> Request:
+    """The request of a review.
+
+    Raises:
+        BadReview: not JSON, not an AdmissionReview, or of another version.
+    """
+    try:
+        review = _decoder.decode(body)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise BadReview(f"the body is no AdmissionReview: {error}") from error
+    if (review.api_version, review.kind) != (API_VERSION, "AdmissionReview"):
+        raise BadReview(
+            f"got {review.kind or 'an object'} of version {review.api_version or '(none)'};"
+            f" send an AdmissionReview of {API_VERSION}"
+        )
+    if not review.request.uid:
+        raise BadReview("request.uid is empty; it is needed for the answer")
+    return review.request
+
+
+def encode(uid: str, *, patch: list[jsonpatch.Operation] | None = None, refusal: str = "") -> bytes:
+    """The review that answers the request of this UID: allowed unless there is a refusal."""
+    response: Json = {"uid": uid, "allowed": not refusal}
+    if refusal:
+        response["status"] = {"code": 403, "reason": "Forbidden", "message": refusal}
+    elif patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(orjson.dumps(patch)).decode()
+    return orjson.dumps(
+        {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
+    )
+
+
+def refusal_of(request: Request, kind: str, problems: list[Problem]) -> str:
+    """The problems of the request's object as one message; empty when there are none."""
+    if not problems:
+        return ""
+    metadata = (request.object or request.old_object or {}).get("metadata")
+    name = (
+        request.name
+        or (metadata.get("name") if isinstance(metadata, dict) else "")
+        or "(to be named)"
+    )
+    return report(
+        f"{kind} {request.namespace}/{name}" if request.namespace else f"{kind} {name}", problems
+    )
+
+
+class Reviews:
+    """The answers, from what the caches know now."""
+
+    def __init__(self, queue_cache: Reflector[queues.Queue], namespaces: Reflector[Slim]) -> None:
+        """Adds an index and a handler to the queue cache, so call it before that runs."""
+        self._queues = queue_cache
+        self._namespaces = namespaces
+        #: set and replaced at each change of a queue
+        self._changed = asyncio.Event()
+        queue_cache.add_index(CHILDREN, lambda queue: [queue.parent])
+        queue_cache.on_change(self._notice)
+        #: path -> kind, for messages, and handler
+        self.mutations: dict[str, Callable[[Request], list[jsonpatch.Operation]]] = {
+            "/mutate/jobs": self._default_job,
+            "/mutate/queues": lambda request: queues.default_queue(request.object or {}),
+            "/mutate/bindings": lambda request: bindings.suspend_binding(request.object or {}),
+        }
+        self.validations: dict[str, tuple[str, Callable[[Request], Awaitable[list[Problem]]]]] = {
+            "/validate/jobs": ("Job", self._validate_job),
+            "/validate/queues": ("Queue", self._validate_queue),
+        }
+
+    def _default_job(self, request: Request) -> list[jsonpatch.Operation]:
+        namespace = self._namespaces.get(request.namespace)
+        return jobs.default_job(
+            request.object or {}, namespace.metadata.annotations if namespace else None
+        )
+
+    async def _validate_job(self, request: Request) -> list[Problem]:
+        job = request.object or {}
+        if request.operation == "UPDATE" and request.old_object is not None:
+            return jobs.validate_job_update(request.old_object, job)
+        problems = jobs.validate_job(job)
+        namespace = self._namespaces.get(request.namespace)
+        name = jobs.queue_of(job, namespace.metadata.annotations if namespace else None)
+        closed = queues.queue_problem(
+            name,
+            self._queues.get(name),
+            self._children(name),
+            request.namespace,
+            namespace.metadata.labels if namespace else None,
+        )
+        return [*problems, closed] if closed else problems
+
+    async def _validate_queue(self, request: Request) -> list[Problem]:
+        if request.operation == "DELETE":
+            # A delete of a collection names each object in oldObject only.
+            metadata = (request.old_object or {}).get("metadata")
+            name = request.name or (
+                str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+            )
+            return await self._settled(
+                lambda: queues.validate_queue_deletion(name, self._children(name))
+            )
+        queue, old = request.object or {}, request.old_object
+        if request.operation == "UPDATE" and old is not None:
+            return await self._settled(
+                lambda: queues.validate_queue_update(old, queue, self._queues.get)
+            )
+        return await self._settled(lambda: queues.validate_queue(queue, self._queues.get))
+
+    def _children(self, name: str) -> list[str]:
+        # Every queue without a parent is below the root, which is refused by its name already.
+        return (
+            []
+            if name == keys.ROOT_QUEUE
+            else [queue.metadata.name for queue in self._queues.by_index(CHILDREN, name)]
+        )
+
+    async def _settled(self, check: Callable[[], list[Problem]]) -> list[Problem]:
+        """The outcome of a check that reads the queue cache; a bad one only when that had time."""
+        problems = check()
+        try:
+            async with asyncio.timeout(_SETTLE):
+                while any(problem.field in _READS_CACHE for problem in problems):
+                    await self._changed.wait()
+                    problems = check()
+        except TimeoutError:
+            pass
+        return problems
+
+    def _notice(self, *_: object) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+_READS_CACHE: Final = frozenset({"spec.parent", "metadata.name"})
