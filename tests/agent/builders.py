@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 
-from atoll.agent.cache import HyperNode, Node, Pod, PodGroup, PodGroupSpec, decode_node, decode_pod
+from atoll.agent.objects import HyperNode, Node, Pod, PodGroup, PodGroupSpec, decode_node, decode_pod
 from atoll.agent.scheduler.room import Room
-from atoll.kube.objects import Meta
+from atoll.model.objects import Meta
 
 
 def make_node(name: str, *, ready: bool = True, labels: dict[str, str] | None = None, **allocatable: Any) -> Node:

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.agent.cache import Pod, PodGroup
+from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.scheduler.gangs import Standing, gang_of, key_of, standing
 from atoll.agent.scheduler.planner import NOT_ENOUGH_RESOURCES, NOT_ENOUGH_TASKS, Parked, Plan, Wait, plan
 from atoll.agent.scheduler.room import Room

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.webhook.builders import Json
 
 from atoll.webhook import bindings, jsonpatch
+from tests.webhook.builders import Json
 
 OTHER = {"dispatching": True, "dispatchingOnClusters": {"clusterNames": ["m1"]}}
 

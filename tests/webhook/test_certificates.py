@@ -69,15 +69,11 @@ async def handshake(authority: certificates.Authority, trusted: bytes, name: str
         writer.close()
         await writer.wait_closed()
 
-    async with await asyncio.start_server(
-        close, "127.0.0.1", 0, ssl=certificates.server_context(leaf)
-    ) as listening:
+    async with await asyncio.start_server(close, "127.0.0.1", 0, ssl=certificates.server_context(leaf)) as listening:
         port = listening.sockets[0].getsockname()[1]
         context = ssl.create_default_context(cadata=trusted.decode())
         context.verify_flags |= ssl.VERIFY_X509_STRICT
-        _, writer = await asyncio.open_connection(
-            "127.0.0.1", port, ssl=context, server_hostname=name
-        )
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=name)
         writer.close()
         await writer.wait_closed()
 

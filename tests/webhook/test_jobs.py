@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from atoll.webhook import jobs, jsonpatch
 from tests.webhook.builders import (
     Json,
     changed,
@@ -17,8 +19,6 @@ from tests.webhook.builders import (
     make_task,
     with_container,
 )
-
-from atoll.webhook import jobs, jsonpatch
 
 CLAIM = {"volumeClaimName": "data"}
 
@@ -35,11 +35,7 @@ def pod(**spec: Any) -> Json:
     [
         pytest.param(make_job(queue="a"), "a", id="the queue that the spec names"),
         pytest.param(
-            make_job(
-                metadata={
-                    "labels": {"kueue.x-k8s.io/queue-name": "b", "volcano.sh/queue-name": "c"}
-                }
-            ),
+            make_job(metadata={"labels": {"kueue.x-k8s.io/queue-name": "b", "volcano.sh/queue-name": "c"}}),
             "b",
             id="Kueue's label before Volcano's",
         ),
@@ -55,24 +51,14 @@ def pod(**spec: Any) -> Json:
         ),
         pytest.param(
             make_job(
-                make_task(
-                    template={
-                        "metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "e"}}
-                    }
-                ),
+                make_task(template={"metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "e"}}}),
                 metadata={"annotations": {"scheduling.volcano.sh/queue-name": "d"}},
             ),
             "d",
             id="the Job's annotation before the pod template's",
         ),
         pytest.param(
-            make_job(
-                make_task(
-                    template={
-                        "metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "e"}}
-                    }
-                )
-            ),
+            make_job(make_task(template={"metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "e"}}})),
             "e",
             id="the pod template's annotation before the namespace's",
         ),
@@ -145,9 +131,7 @@ def test_the_minimum_of_a_partitioned_task_is_whole_partitions() -> None:
     ("spec", "policy"),
     [
         pytest.param({"hostNetwork": True}, "ClusterFirstWithHostNet", id="host network"),
-        pytest.param(
-            {"hostNetwork": True, "dnsPolicy": "None"}, "None", id="host network, own choice"
-        ),
+        pytest.param({"hostNetwork": True, "dnsPolicy": "None"}, "None", id="host network, own choice"),
         pytest.param({}, None, id="pod network"),
     ],
 )
@@ -245,9 +229,7 @@ REFUSED = {
     ),
     "a policy without action": (policies({"event": "PodFailed"}), "spec.policies[0].action"),
     "one event in two policies": (
-        policies(
-            {**RESTART, "event": "PodFailed"}, {**RESTART, "events": ["PodEvicted", "PodFailed"]}
-        ),
+        policies({**RESTART, "event": "PodFailed"}, {**RESTART, "events": ["PodEvicted", "PodFailed"]}),
         "spec.policies[1].event",
     ),
     "one exit code in two policies": (
@@ -398,9 +380,7 @@ ADMITTED = {
     "a task of no replicas beside another": make_job(make_task(), make_task("b", replicas=0)),
     "a pod-pending policy without timeout": policies({**RESTART, "event": "PodPending"}),
     "any event alone": policies({**RESTART, "event": "*"}, {**RESTART, "exitCode": 3}),
-    "an event named by both fields": policies(
-        {**RESTART, "event": "PodFailed", "events": ["PodFailed"]}
-    ),
+    "an event named by both fields": policies({**RESTART, "event": "PodFailed", "events": ["PodFailed"]}),
     "a restart of a partition": policies({"action": "RestartPartition", "event": "PodFailed"}),
     "the same event for job and task": make_job(
         make_task(policies=[{**RESTART, "event": "PodFailed"}]),
@@ -425,17 +405,12 @@ ADMITTED = {
     "a claim to be made": volumes({"mountPath": "/a", "volumeClaim": {"accessModes": ["x"]}}),
     "a pod name of exactly 63 characters": make_job(name="x" * 54),
     "a job of a chain of 2000 tasks": make_job(
-        *(
-            make_task(f"t{i}", dependsOn={"name": [f"t{i + 1}"] if i < 1999 else []})
-            for i in range(2000)
-        )
+        *(make_task(f"t{i}", dependsOn={"name": [f"t{i + 1}"] if i < 1999 else []}) for i in range(2000))
     ),
 }
 
 
-@pytest.mark.parametrize(
-    "job", [pytest.param(job, id=sentence) for sentence, job in ADMITTED.items()]
-)
+@pytest.mark.parametrize("job", [pytest.param(job, id=sentence) for sentence, job in ADMITTED.items()])
 def test_admitted(job: Json) -> None:
     assert jobs.validate_job(defaulted(job)) == []
 
@@ -470,9 +445,7 @@ def test_can_change(path: tuple[str | int, ...], value: Any) -> None:
         pytest.param(("spec", "queue"), "other", "spec.queue", id="the queue"),
         pytest.param(("spec", "maxRetry"), 5, "spec.maxRetry", id="the retries"),
         pytest.param(("spec", "plugins"), {"env": []}, "spec.plugins", id="the plugins"),
-        pytest.param(
-            ("spec", "tasks", 0, "name"), "x", "spec.tasks[0].name", id="the name of a task"
-        ),
+        pytest.param(("spec", "tasks", 0, "name"), "x", "spec.tasks[0].name", id="the name of a task"),
         pytest.param(
             ("spec", "tasks", 1, "template", "spec", "containers", 0, "image"),
             "other",
@@ -494,9 +467,7 @@ def test_sums_are_checked_again_when_replicas_shrink() -> None:
 
 
 def test_a_manifest_without_the_defaults_applied_again_is_no_change() -> None:
-    assert (
-        jobs.validate_job_update(BEFORE, make_job(make_task(replicas=4), make_task("ps", 1))) == []
-    )
+    assert jobs.validate_job_update(BEFORE, make_job(make_task(replicas=4), make_task("ps", 1))) == []
 
 
 def test_an_invalid_job_from_before_can_still_be_labelled() -> None:
@@ -543,9 +514,7 @@ def test_a_valid_job_with_its_defaults_has_no_problems(job: Json) -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
 PLACES: list[tuple[str | int, ...]] = [

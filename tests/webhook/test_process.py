@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.webhook.builders import Json, make_job, make_queue, make_task
 
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
@@ -27,6 +26,7 @@ from atoll.model.apiresource import (
     VALIDATING_WEBHOOKS,
 )
 from atoll.webhook import registration
+from tests.webhook.builders import Json, make_job, make_queue, make_task
 
 
 def free_port() -> int:
@@ -41,9 +41,7 @@ async def prepare(api: ApiServer, port: int) -> None:
     with suppress(errors.AlreadyExists):
         await api.create(NAMESPACES, {"metadata": {"name": "atoll-system"}})
     empty = registration.empty_configurations({"url": f"https://127.0.0.1:{port}"})
-    for resource, configuration in zip(
-        (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), empty, strict=True
-    ):
+    for resource, configuration in zip((MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), empty, strict=True):
         await api.delete(resource, registration.NAME)
         await api.create(resource, configuration)
 
@@ -109,9 +107,7 @@ async def test_what_users_see(host_kubeconfig: Path) -> None:
                     await api.create(JOBS, job("bad", minAvailable=9))
                 with pytest.raises(errors.Forbidden, match=f"queue '{closed}' is Closed"):
                     await api.create(JOBS, job("late", queue=closed))
-                with pytest.raises(
-                    errors.Forbidden, match="its master is task 'master', which is not there"
-                ):
+                with pytest.raises(errors.Forbidden, match="its master is task 'master', which is not there"):
                     await api.create(JOBS, job("mpi", plugins={"mpi": []}))
 
                 kept = {"dispatchingOnClusters": {"clusterNames": ["m1"]}}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.webhook.builders import Json, cached, changed, make_queue
 
 from atoll.webhook import jsonpatch, queues
+from tests.webhook.builders import Json, cached, changed, make_queue
 
 KNOWN = {
     "org": cached(make_queue("org")),
@@ -50,12 +50,8 @@ def test_a_queue_without_spec_gets_one() -> None:
         pytest.param(make_queue(parent="nowhere"), ["spec.parent"], id="an unknown parent"),
         pytest.param(make_queue("org", parent="team"), ["spec.parent"], id="a circle"),
         pytest.param(make_queue("root", parent="org"), ["spec.parent"], id="a root with parent"),
-        pytest.param(
-            make_queue(capability={"cpu": "many"}), ["spec.capability.cpu"], id="no quantity"
-        ),
-        pytest.param(
-            make_queue(deserved={"cpu": "-1"}), ["spec.deserved.cpu"], id="a negative quantity"
-        ),
+        pytest.param(make_queue(capability={"cpu": "many"}), ["spec.capability.cpu"], id="no quantity"),
+        pytest.param(make_queue(deserved={"cpu": "-1"}), ["spec.deserved.cpu"], id="a negative quantity"),
         pytest.param(
             make_queue(deserved={"cpu": 3}, capability={"cpu": 2}),
             ["spec.deserved.cpu"],
@@ -89,9 +85,7 @@ def test_a_queue_without_spec_gets_one() -> None:
         pytest.param(make_queue(parent="root"), [], id="the root as parent"),
         pytest.param(make_queue("child", parent="orphan"), [], id="a parent that is an orphan"),
         pytest.param(
-            make_queue(
-                guarantee={"resource": {"cpu": 1}}, deserved={"cpu": 1}, capability={"memory": 0}
-            ),
+            make_queue(guarantee={"resource": {"cpu": 1}}, deserved={"cpu": 1}, capability={"memory": 0}),
             [],
             id="limits on different resources",
         ),
@@ -139,9 +133,7 @@ GUARDED = changed(
         pytest.param(cached(make_queue(), "Closing"), [], {}, "is Closing", id="a closing queue"),
         pytest.param(cached(make_queue()), ["b", "a"], {}, "use one of: a, b", id="not a leaf"),
         pytest.param(cached(GUARDED), [], {"team": "vision"}, None, id="open to this namespace"),
-        pytest.param(
-            cached(GUARDED), [], {"team": "audio"}, "not open to", id="not open to this namespace"
-        ),
+        pytest.param(cached(GUARDED), [], {"team": "audio"}, "not open to", id="not open to this namespace"),
         pytest.param(cached(GUARDED), [], None, None, id="a namespace not known yet"),
     ],
 )

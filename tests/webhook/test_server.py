@@ -12,15 +12,15 @@ from aiohttp.test_utils import TestClient, TestServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
-from tests.webhook.builders import Json, defaulted, make_job, make_queue, make_task
-from tests.webhook.test_jobs import json_values
 
 from atoll.kube.config import Connection
-from atoll.kube.objects import decode_meta
+from atoll.model.objects import decode_meta
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import NAMESPACES, QUEUES
 from atoll.webhook import queues, reviews, server
+from tests.webhook.builders import Json, defaulted, make_job, make_queue, make_task
+from tests.webhook.test_jobs import json_values
 
 PATHS = ["/mutate/jobs", "/mutate/queues", "/mutate/bindings", "/validate/jobs", "/validate/queues"]
 
@@ -32,9 +32,7 @@ async def nobody() -> None:
 def make_answers() -> reviews.Reviews:
     """Answers from empty caches that are connected to nothing."""
     api = ApiServer(Connection("http://127.0.0.1:9", None, nobody))
-    return reviews.Reviews(
-        Reflector(api, QUEUES, queues.decode), Reflector(api, NAMESPACES, decode_meta)
-    )
+    return reviews.Reviews(Reflector(api, QUEUES, queues.decode), Reflector(api, NAMESPACES, decode_meta))
 
 
 def review(obj: Any = None, old: Any = None, operation: str = "CREATE", **request: Any) -> Json:
@@ -58,7 +56,12 @@ def ask(path: str, body: bytes) -> tuple[str, int, bytes]:
         assert isinstance(response.body, bytes)
         return outcome, response.status, response.body
 
-    return asyncio.run(once())
+    # A loop of its own: asyncio.run would unset the one that belongs to the test runner.
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(once())
+    finally:
+        loop.close()
 
 
 def response_to(path: str, body: Json) -> Json:
@@ -89,8 +92,7 @@ def test_a_refusal_names_the_object_the_field_and_what_to_do() -> None:
     response = response_to("/validate/jobs", review(job, name="train"))
     assert not response["allowed"]
     assert response["status"]["message"] == (
-        "Job team-a/train: spec.minAvailable: 5 is more than the 2 replicas of all tasks;"
-        " lower it, or add replicas"
+        "Job team-a/train: spec.minAvailable: 5 is more than the 2 replicas of all tasks; lower it, or add replicas"
     )
 
 

@@ -1,4 +1,4 @@
-"""The process `atoll-agent`: one per member, with credentials for the member and for its execution namespace on the host."""
+"""The process `atoll-agent`: one per member, with credentials for it and for its execution namespace."""
 
 from __future__ import annotations
 

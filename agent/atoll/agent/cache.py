@@ -6,198 +6,21 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
-from atoll.kube.objects import Full, Meta, Slim, decode_full
+from atoll.agent.objects import (
+    HyperNode,
+    Node,
+    Pod,
+    PodGroup,
+    decode_group,
+    decode_hyper_node,
+    decode_node,
+    decode_pod,
+)
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
-from atoll.model import keys, selectors, vector
+from atoll.model import keys
 from atoll.model.apiresource import HYPER_NODES, JOBS, NODES, POD_GROUPS, PODS, ApiResource
-from atoll.model.vector import Vector
-
-FINISHED = ("Succeeded", "Failed")
-_OTHER_GROUP_NAME = "scheduling.volcano.sh/group-name"
-
-
-class _Resources(msgspec.Struct, frozen=True, gc=False):
-    requests: dict[str, str | int | float] = {}
-    limits: dict[str, str | int | float] = {}
-
-
-class _Container(msgspec.Struct, frozen=True, rename="camel"):
-    resources: _Resources = _Resources()
-    restart_policy: str = ""
-
-
-class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    node_name: str = ""
-    scheduler_name: str = ""
-    priority: int = 0
-    scheduling_gates: list[dict[str, Any]] = []
-    containers: list[_Container] = []
-    init_containers: list[_Container] = []
-    overhead: dict[str, str | int | float] = {}
-    resources: _Resources | None = None
-    node_selector: dict[str, str] = {}
-    affinity: dict[str, Any] | None = None
-    tolerations: list[dict[str, Any]] = []
-
-
-class _PodStatus(msgspec.Struct, frozen=True):
-    phase: str = "Pending"
-
-
-class _RawPod(Slim, frozen=True):
-    spec: _PodSpec = _PodSpec()
-    status: _PodStatus = _PodStatus()
-
-
-class Pod(msgspec.Struct, frozen=True, eq=False):
-    """A pod, reduced to what placing and counting need."""
-
-    metadata: Meta
-    node: str = ""
-    """Where it is bound; empty while it is not."""
-    phase: str = "Pending"
-    scheduler: str = ""
-    priority: int = 0
-    gated: bool = False
-    requests: Vector = {}
-    """Integer units, `pods: 1` included."""
-    node_selector: dict[str, str] = {}
-    node_terms: list[dict[str, Any]] = []
-    tolerations: list[dict[str, Any]] = []
-
-    @property
-    def finished(self) -> bool:
-        """Whether it has ended and holds nothing any more."""
-        return self.phase in FINISHED
-
-    @property
-    def terminating(self) -> bool:
-        """Whether somebody has deleted it."""
-        return self.metadata.deletion_timestamp is not None
-
-    @property
-    def task(self) -> str:
-        """Role in its gang; empty where it has none."""
-        return self.metadata.annotations.get(keys.TASK_SPEC) or self.metadata.labels.get(keys.TASK_SPEC, "")
-
-    @property
-    def binding_uid(self) -> str:
-        """UID of the binding that it was dispatched by; empty where there is none."""
-        return self.metadata.annotations.get(keys.BINDING_UID, "")
-
-    @property
-    def group(self) -> str:
-        """`namespace/name` of its PodGroup; empty for a pod on its own."""
-        annotations = self.metadata.annotations
-        name = annotations.get(keys.GROUP_NAME) or annotations.get(_OTHER_GROUP_NAME)
-        return f"{self.metadata.namespace}/{name}" if name else ""
-
-
-_pod_decoder = msgspec.json.Decoder(_RawPod)
-
-
-def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
-    """The pod that this JSON describes.
-
-    Raises:
-        msgspec.MsgspecError: not a pod, or one with a request that is no quantity.
-    """
-    pod = _pod_decoder.decode(raw)
-    spec = pod.spec
-    try:
-        requests = vector.pod_requests(msgspec.to_builtins(spec))
-    except ValueError as error:
-        raise msgspec.ValidationError(f"pod {pod.metadata.key}: {error}") from error
-    return Pod(
-        pod.metadata,
-        spec.node_name,
-        pod.status.phase,
-        spec.scheduler_name,
-        spec.priority,
-        bool(spec.scheduling_gates),
-        requests,
-        spec.node_selector,
-        [dict(term) for term in selectors.required_node_terms({"affinity": spec.affinity})],
-        spec.tolerations,
-    )
-
-
-class _Condition(msgspec.Struct, frozen=True, gc=False):
-    type: str = ""
-    status: str = ""
-
-
-class NodeSpec(msgspec.Struct, frozen=True):
-    """What of a node's spec is read."""
-
-    unschedulable: bool = False
-    taints: list[dict[str, Any]] = []
-
-
-class NodeStatus(msgspec.Struct, frozen=True):
-    """What of a node's status is read."""
-
-    allocatable: dict[str, str | int | float] = {}
-    conditions: list[_Condition] = []
-
-
-class Node(Slim, frozen=True):
-    """A node of the member."""
-
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()
-
-    @property
-    def ready(self) -> bool:
-        """Whether its kubelet says that it is."""
-        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
-
-    @property
-    def taints(self) -> list[dict[str, Any]]:
-        """Its taints, cordoning included; timestamps left out."""
-        taints = [{k: v for k, v in taint.items() if k != "timeAdded"} for taint in self.spec.taints]
-        cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
-        if self.spec.unschedulable and cordon not in taints:
-            taints.append(cordon)
-        return taints
-
-
-class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What of a PodGroup's spec is read."""
-
-    min_member: int = 0
-    min_task_member: dict[str, int] = {}
-    network_topology: dict[str, Any] | None = None
-
-
-class PodGroup(Slim, frozen=True):
-    """A gang as its owner declared it."""
-
-    spec: PodGroupSpec = PodGroupSpec()
-    status: dict[str, Any] = {}
-
-
-class HyperNode(Slim, frozen=True):
-    """A topology domain, whole: the topology model reads it as a dict."""
-
-    spec: dict[str, Any] = {}
-
-    def body(self) -> dict[str, Any]:
-        """The object as `atoll.model.topology` reads it."""
-        return {
-            "metadata": {"name": self.metadata.name, "labels": self.metadata.labels},
-            "spec": self.spec,
-        }
-
-
-_node_decoder = msgspec.json.Decoder(Node)
-decode_node = _node_decoder.decode
-"""The node that this JSON describes."""
-_group_decoder = msgspec.json.Decoder(PodGroup)
-_hyper_node_decoder = msgspec.json.Decoder(HyperNode)
+from atoll.model.objects import Full, decode_full
 
 
 class MemberCache:
@@ -207,8 +30,8 @@ class MemberCache:
         """No I/O happens here; `run` does it."""
         self.pods: Reflector[Pod] = Reflector(api, PODS, decode_pod)
         self.nodes: Reflector[Node] = Reflector(api, NODES, decode_node)
-        self.pod_groups: Reflector[PodGroup] = Reflector(api, POD_GROUPS, _group_decoder.decode)
-        self.hyper_nodes: Reflector[HyperNode] = Reflector(api, HYPER_NODES, _hyper_node_decoder.decode)
+        self.pod_groups: Reflector[PodGroup] = Reflector(api, POD_GROUPS, decode_group)
+        self.hyper_nodes: Reflector[HyperNode] = Reflector(api, HYPER_NODES, decode_hyper_node)
         self.jobs: Reflector[Full] = Reflector(api, JOBS, decode_full)
         self.pods.add_index("owner", lambda pod: _present(pod.metadata.controller_uid))
         self.pods.add_index("group", lambda pod: _present(pod.group))

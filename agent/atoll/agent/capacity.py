@@ -1,4 +1,4 @@
-"""What is free in a member, summarised so that the host can answer "does this shape fit there" and never too optimistically.
+"""What is free in a member, summarised so that the host can say whether a shape fits, and never too optimistically.
 
 Nodes are counted by class; every simplification rounds downwards. Pure; `publisher` writes the result to the host.
 """
@@ -103,8 +103,11 @@ def _root(tree: Tree, index: int) -> int:
 def _rounded(node: NodeRoom) -> Vector:
     free: Vector = {}
     for name, amount in node.free.items():
-        step = max(1, node.allocatable.get(name, 0) // _STEPS) if name in _DIVISIBLE else 1
-        free[name] = max(0, amount // step * step)
+        whole = node.allocatable.get(name, 0)
+        if name in _DIVISIBLE and whole > 0:
+            # In steps of whole/64 counted from the top, so that an empty node promises all that it has.
+            amount = amount * _STEPS // whole * whole // _STEPS
+        free[name] = max(0, amount)
     return free
 
 

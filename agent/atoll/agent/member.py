@@ -1,4 +1,4 @@
-"""All parts of the agent that look at one member, put together: used by the process and by federations inside one process."""
+"""All parts of the agent that look at one member, put together, for its process and for federations in one process."""
 
 from __future__ import annotations
 

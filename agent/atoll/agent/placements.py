@@ -35,8 +35,8 @@ class Placements:
 
         Returns:
             `generation`: of the ClusterCapacity that contains these pods; `nodes`: node -> pods that have not ended;
-            `domain` and `tier`: the smallest domain around them, "" and 0 where there is none; `waiting`: why pods have no
-            node, empty when all have.
+            `domain` and `tier`: the smallest domain around them, "" and 0 where there is none; `waiting`: why pods have
+            no node, empty when all have.
         """
         if not self._known(binding_uid):
             return None

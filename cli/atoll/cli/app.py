@@ -26,7 +26,7 @@ app = typer.Typer(
 app.add_typer(local.app, name="local")
 app.command(epilog="Example: atollctl init --kubeconfig host.yaml --out credentials")(installing.init)
 app.command(
-    epilog="Example: atollctl join east --kubeconfig host.yaml --member-kubeconfig east.yaml --region eu-1 --label gpu=h100"
+    epilog="Example: atollctl join east --member-kubeconfig east.yaml --region eu-1 --label gpu=h100"
 )(installing.join)
 app.add_typer(queues.app, name="queue")
 app.add_typer(jobs.app, name="job")

@@ -1,4 +1,4 @@
-"""What the bindings on the host say of queues and workloads: the numbers behind `queue list`, `job list` and `explain`."""
+"""What the bindings on the host say: the numbers behind `queue list`, `job list` and `explain`."""
 
 from __future__ import annotations
 

@@ -44,4 +44,4 @@ def default_namespace(kubeconfig: str | None, context: str | None) -> str:
         current = current or content.get("current-context")
         for entry in content.get("contexts") or ():
             contexts.setdefault(entry.get("name"), entry.get("context") or {})
-    return str(contexts.get(current, {}).get("namespace") or "default")
+    return str(contexts.get(current or "", {}).get("namespace") or "default")

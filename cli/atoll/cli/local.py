@@ -44,7 +44,11 @@ def up(
 
     if foreground:
         supervisor.run_foreground(
-            name, wanted, progress, extension=EXTENSION_NAME, on_ready=lambda state: print(next_steps(state), flush=True)
+            name,
+            wanted,
+            progress,
+            extension=EXTENSION_NAME,
+            on_ready=lambda state: print(next_steps(state), flush=True),
         )
         return
     print(next_steps(supervisor.up(name, wanted, progress, extension=EXTENSION_NAME)))
@@ -102,7 +106,9 @@ def _print_status(state: State) -> None:
     if state.host is not None:
         clusters = {"host": state.host, **state.members}
         print()
-        show_table(("CLUSTER", "URL", "KUBECONFIG"), [[key, item.url, item.kubeconfig] for key, item in clusters.items()])
+        show_table(
+            ("CLUSTER", "URL", "KUBECONFIG"), [[key, item.url, item.kubeconfig] for key, item in clusters.items()]
+        )
     if state.processes:
         print()
         rows = [

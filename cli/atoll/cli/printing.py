@@ -99,5 +99,3 @@ def duration(seconds: float) -> str:
 
 def _two(large: int, first: str, small: int, second: str) -> str:
     return f"{large}{first}{small}{second}" if small else f"{large}{first}"
-
-

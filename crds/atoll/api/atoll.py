@@ -81,17 +81,11 @@ class ClusterCapacitySpec(ApiModel):
     """How many objects make up this generation of the member."""
     # Atomic, though names are unique: the one writer replaces lists whole, and field management per
     # item would be larger than the object.
-    domains: Annotated[list[Domain], Field(max_length=MAX_DOMAINS), ATOMIC] = Field(
-        default_factory=list
-    )
+    domains: Annotated[list[Domain], Field(max_length=MAX_DOMAINS), ATOMIC] = Field(default_factory=list)
     """Domains, the top one first."""
-    profiles: Annotated[list[Profile], Field(max_length=MAX_CLASSES), ATOMIC] = Field(
-        default_factory=list
-    )
+    profiles: Annotated[list[Profile], Field(max_length=MAX_CLASSES), ATOMIC] = Field(default_factory=list)
     """What nodes have in common; classes refer to them by index."""
-    classes: Annotated[list[NodeClass], Field(max_length=MAX_CLASSES), ATOMIC] = Field(
-        default_factory=list
-    )
+    classes: Annotated[list[NodeClass], Field(max_length=MAX_CLASSES), ATOMIC] = Field(default_factory=list)
     """Nodes by class."""
 
 

@@ -44,9 +44,7 @@ class SchemaExtra:
 
     keywords: tuple[tuple[str, Any], ...]
 
-    def __get_pydantic_json_schema__(
-        self, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Add the keywords."""
         return {**handler(core), **dict(self.keywords)}
 
@@ -57,9 +55,7 @@ class IntOrStringSchema:
 
     pattern: str | None = None
 
-    def __get_pydantic_json_schema__(
-        self, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Replace the union by the extension."""
         # No anyOf: structural schemas infer both types from the extension, and a pattern never
         # touches integers.
@@ -73,9 +69,7 @@ def keyed_by(*keys: str) -> SchemaExtra:
     Each key must be a required or defaulted field of the items (camelCase), or the API server
     refuses the CRD.
     """
-    return SchemaExtra(
-        (("x-kubernetes-list-type", "map"), ("x-kubernetes-list-map-keys", list(keys)))
-    )
+    return SchemaExtra((("x-kubernetes-list-type", "map"), ("x-kubernetes-list-map-keys", list(keys))))
 
 
 ATOMIC = SchemaExtra((("x-kubernetes-list-type", "atomic"),))

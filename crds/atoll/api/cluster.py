@@ -79,9 +79,7 @@ class ClusterSpec(ApiModel):
     """Credentials."""
     impersonator_secret_ref: LocalSecretReference | None = None
     """Credentials for acting as another user."""
-    insecure_skip_tls_verification: bool | None = Field(
-        default=None, alias="insecureSkipTLSVerification"
-    )
+    insecure_skip_tls_verification: bool | None = Field(default=None, alias="insecureSkipTLSVerification")
     """Do not check its certificate."""
     proxy_url: str | None = Field(default=None, alias="proxyURL")
     """Proxy in front of it."""

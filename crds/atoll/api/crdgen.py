@@ -19,10 +19,7 @@ import yaml
 from atoll.api import KINDS, ApiObject, Resource
 
 YAML_DIR = Path(__file__).parent / "yaml"
-HEADER = (
-    "# Generated from the models in atoll.api; to change it, edit them and run:"
-    " python -m atoll.api.crdgen\n"
-)
+HEADER = "# Generated from the models in atoll.api; to change it, edit them and run: python -m atoll.api.crdgen\n"
 
 Schema = dict[str, Any]
 
@@ -92,10 +89,7 @@ def _convert(
         elif key == "items":
             out["items"] = _convert(value, defs, (*trail, "[]"), parents)
         elif key == "properties":
-            out["properties"] = {
-                name: _convert(child, defs, (*trail, name), parents)
-                for name, child in value.items()
-            }
+            out["properties"] = {name: _convert(child, defs, (*trail, name), parents) for name, child in value.items()}
         elif key == "additionalProperties":
             if isinstance(value, dict):
                 out[key] = _convert(value, defs, (*trail, "*"), parents)
@@ -131,8 +125,7 @@ def crd_of(model: type[ApiObject]) -> dict[str, Any]:
         "storage": True,
         "schema": {"openAPIV3Schema": schema_of(model)},
         "additionalPrinterColumns": [
-            {"name": c.name, "type": c.type, "jsonPath": c.json_path}
-            | ({"priority": 1} if c.wide else {})
+            {"name": c.name, "type": c.type, "jsonPath": c.json_path} | ({"priority": 1} if c.wide else {})
             for c in res.columns
         ],
     }
@@ -174,8 +167,7 @@ def render_all() -> dict[str, str]:
     """File name -> text of every CRD; the same models always give the same bytes."""
     crds = sorted((crd_of(model) for model in KINDS.values()), key=lambda c: c["metadata"]["name"])
     return {
-        f"{crd['metadata']['name']}.yaml": HEADER
-        + yaml.dump(crd, Dumper=_Dumper, sort_keys=False, width=120)
+        f"{crd['metadata']['name']}.yaml": HEADER + yaml.dump(crd, Dumper=_Dumper, sort_keys=False, width=120)
         for crd in crds
     }
 
@@ -191,9 +183,7 @@ def stale_files(directory: Path = YAML_DIR) -> list[str]:
     """Name the files that are missing, differ from the models, or belong to no model."""
     wanted = render_all()
     found = {path.name: path.read_text("utf-8") for path in directory.glob("*.yaml")}
-    return sorted(
-        name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)
-    )
+    return sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -204,9 +194,7 @@ def main(argv: list[str] | None = None) -> int:
     stale = stale_files()
     if check:
         for name in stale:
-            print(
-                f"{name}: differs from the models; run python -m atoll.api.crdgen", file=sys.stderr
-            )
+            print(f"{name}: differs from the models; run python -m atoll.api.crdgen", file=sys.stderr)
         return 1 if stale else 0
     YAML_DIR.mkdir(exist_ok=True)
     wanted = render_all()

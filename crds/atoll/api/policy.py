@@ -221,9 +221,7 @@ class ResourceSelector(ApiModel):
 class PolicySchedulePriority(ApiModel):
     """Where the priority of a workload comes from."""
 
-    priority_class_source: Literal[
-        "KubePriorityClass", "PodPriorityClass", "FederatedPriorityClass"
-    ]
+    priority_class_source: Literal["KubePriorityClass", "PodPriorityClass", "FederatedPriorityClass"]
     """What kind of class is named."""
     priority_class_name: str
     """Its name."""

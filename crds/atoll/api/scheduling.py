@@ -209,9 +209,7 @@ class PodGroupSpec(ApiModel):
     """Resources needed for the minimum."""
     network_topology: NetworkTopology | None = None
     """Closeness of the whole gang."""
-    sub_group_policy: Annotated[list[SubGroupPolicy], Field(max_length=1024)] = Field(
-        default_factory=list
-    )
+    sub_group_policy: Annotated[list[SubGroupPolicy], Field(max_length=1024)] = Field(default_factory=list)
     """Sub-gangs with a closeness of their own."""
 
 

@@ -42,8 +42,7 @@ class MemberSelector(ApiModel):
     model_config = ConfigDict(
         json_schema_extra=rules(
             (
-                "(has(self.exactMatch) ? 1 : 0) + (has(self.regexMatch) ? 1 : 0)"
-                " + (has(self.labelMatch) ? 1 : 0) == 1",
+                "(has(self.exactMatch) ? 1 : 0) + (has(self.regexMatch) ? 1 : 0) + (has(self.labelMatch) ? 1 : 0) == 1",
                 "set exactly one of exactMatch, regexMatch and labelMatch",
             )
         )
@@ -82,9 +81,7 @@ class HyperNodeSpec(ApiModel):
     """Level in the tree; the smaller, the closer are its nodes."""
     tier_name: Annotated[str, Field(max_length=253)] | None = None
     """Name of the level, such as rack."""
-    members: Annotated[list[MemberSpec], Field(min_length=1, max_length=8192)] = Field(
-        default_factory=list
-    )
+    members: Annotated[list[MemberSpec], Field(min_length=1, max_length=8192)] = Field(default_factory=list)
     """Nodes, or domains of a lower tier."""
 
 

@@ -233,8 +233,7 @@ def _spec(name: str, module: str, flags: list[str], health_port: int) -> Process
 async def _kept(
     federation: Federation, progress: Progress, on_change: Callable[[], None]
 ) -> AsyncIterator[Sequence[KeptProcess]]:
-    left_out = os.environ.get("ATOLL_LOCAL_LEAVE_OUT", "").split()
-    atoll = Atoll(federation, leave_out=left_out, progress=progress, on_change=on_change)
+    atoll = Atoll(federation, progress=progress, on_change=on_change)
     await atoll.start()
     try:
         yield list(atoll.processes.values())

@@ -1,7 +1,7 @@
 """Atoll's own processes on one machine: started, watched, and started again when they die.
 
-In a cluster a Deployment does this. Faults are part of what a federation must survive, so a dead process is no reason to
-take the others down, and tests may kill, stop and start each one.
+In a cluster a Deployment does this. Faults are part of what a federation must survive, so a dead process is no reason
+to take the others down, and tests may kill, stop and start each one.
 """
 
 from __future__ import annotations

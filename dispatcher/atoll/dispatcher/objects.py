@@ -10,8 +10,8 @@ import structlog
 
 from atoll.dispatcher.core import BindingView, CapacityView, ClusterView, QueueView
 from atoll.dispatcher.core.events import NodeClass
-from atoll.kube.objects import Slim
 from atoll.model import decision, gang, keys, quantity
+from atoll.model.objects import Slim
 
 log = structlog.get_logger(__name__)
 
@@ -155,7 +155,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         read = gang.decode(text)
         told = decision.decode(annotations.get(keys.DECISION))
     except msgspec.MsgspecError as error:
-        log.error("binding annotation can't be read", binding=obj.metadata.key, error=str(error))
+        log.warning("binding annotation can't be read", binding=obj.metadata.key, error=str(error))
     epoch = annotations.get(keys.EPOCH, "0")
     conditions = {condition.type: condition for condition in obj.status.conditions}
     released = conditions.get("Released")
@@ -188,7 +188,9 @@ def queue_view(obj: QueueObject) -> QueueView:
     try:
         capability = quantity.capacity(obj.spec.capability)
     except quantity.QuantityError as error:
-        log.error("queue capability can't be read: the queue is held closed", queue=obj.metadata.name, error=str(error))
+        log.warning(
+            "queue capability can't be read: the queue is held closed", queue=obj.metadata.name, error=str(error)
+        )
         return QueueView(obj.metadata.name, {}, obj.spec.priority, open=False)
     is_open = obj.status.state in ("", "Open") and obj.metadata.deletion_timestamp is None
     return QueueView(obj.metadata.name, capability, obj.spec.priority, is_open)
@@ -206,7 +208,9 @@ def cluster_view(obj: ClusterObject) -> ClusterView:
 
 
 def capacity_view(obj: CapacityObject) -> CapacityView:
-    """The core's view. Which member it speaks for follows from the namespace, the one thing that its writer can't choose."""
+    """The core's view. Which member it speaks for follows from the namespace, the one thing that its writer can't
+    choose.
+    """
     profiles = obj.spec.profiles
     classes = []
     for each in obj.spec.classes:

@@ -1,6 +1,7 @@
 """Feeds the core from watches and writes what it decides: one patch per dispatch.
 
-Changes are collected for as long as the loop is busy, at most a few milliseconds, then the core decides once on all of them.
+Changes are collected for as long as the loop is busy, at most a few milliseconds, then the core decides once on all
+of them.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from atoll.dispatcher.core import (
     Refused,
 )
 from atoll.kube import errors
-from atoll.kube.objects import HasMeta
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
 from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, QUEUES
+from atoll.model.objects import HasMeta
 
 T = TypeVar("T", bound=HasMeta)
 
@@ -66,7 +67,9 @@ class Shell:
         self._clusters = Reflector(host, CLUSTERS, objects.decode_cluster)
         self._capacities = Reflector(host, CAPACITIES, objects.decode_capacity)
         self._bindings.on_change(self._binding_changed)
-        self._queues.on_change(self._telling(lambda q: QueueSet(objects.queue_view(q)), lambda q: QueueGone(q.metadata.name)))
+        self._queues.on_change(
+            self._telling(lambda q: QueueSet(objects.queue_view(q)), lambda q: QueueGone(q.metadata.name))
+        )
         self._clusters.on_change(
             self._telling(lambda c: ClusterSet(objects.cluster_view(c)), lambda c: ClusterGone(c.metadata.name))
         )
@@ -172,7 +175,7 @@ class Shell:
 
 def patch_of(command: Command) -> list[dict[str, Any]]:
     """The JSON patch of a command: nothing of it happens unless the binding is as it was decided on."""
-    tests = [
+    tests: list[dict[str, Any]] = [
         {"op": "test", "path": "/metadata/uid", "value": command.uid},
         {"op": "test", "path": _EPOCH, "value": str(command.epoch)},
     ]
@@ -194,7 +197,9 @@ class Metrics:
     """What the dispatcher counts."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.writes = Counter("atoll_dispatcher_writes", "Patches of bindings", ["command", "outcome"], registry=registry)
+        self.writes = Counter(
+            "atoll_dispatcher_writes", "Patches of bindings", ["command", "outcome"], registry=registry
+        )
         self.passes = Histogram("atoll_dispatcher_pass_seconds", "Time to take in events and decide", registry=registry)
         self.pending = Gauge("atoll_queue_pending", "Workloads that wait", ["queue"], registry=registry)
         self.charged = Gauge("atoll_queue_charged", "Workloads that are charged", ["queue"], registry=registry)

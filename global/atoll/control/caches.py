@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from typing import Any
 
 from atoll.control import objects
 from atoll.delivery import decode_work
 from atoll.delivery.work import WorkObject
 from atoll.kinds import KINDS, Kind
-from atoll.kube.objects import Full, decode_full, decode_meta
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
@@ -25,6 +25,7 @@ from atoll.model.apiresource import (
     WORKS,
     ApiResource,
 )
+from atoll.model.objects import Full, decode_full, decode_meta
 
 
 class Caches:
@@ -43,7 +44,7 @@ class Caches:
         self.commands = Reflector(host, COMMANDS, objects.decode_command)
         self.clusters = Reflector(host, CLUSTERS, objects.decode_cluster)
         self.leases = Reflector(host, LEASES, objects.decode_lease, field_selector="metadata.name=atoll-agent")
-        self._all = (
+        self._all: tuple[Reflector[Any], ...] = (
             self.namespaces, self.priority_classes, self.policies, self.queues, self.clusters, self.leases,
             self.works, self.bindings, self.commands, *self.workloads.values(),
         )  # fmt: skip
@@ -53,7 +54,7 @@ class Caches:
         #: binding UID -> (namespace, name) of Works that were created and have not been seen yet
         self.expected_works: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
         self.works.on_change(self._work_seen)
-        self.bindings.on_change(lambda old, new: self.expected_works.pop(old.metadata.uid, None) if old and not new else None)
+        self.bindings.on_change(self._binding_seen)
 
     @property
     def synced(self) -> bool:
@@ -73,6 +74,10 @@ class Caches:
     def _work_seen(self, old: WorkObject | None, new: WorkObject | None) -> None:
         if new is not None and (expected := self.expected_works.get(new.binding_uid)):
             expected.discard((new.metadata.namespace, new.metadata.name))
+
+    def _binding_seen(self, old: objects.BindingObject | None, new: objects.BindingObject | None) -> None:
+        if old is not None and new is None:
+            self.expected_works.pop(old.metadata.uid, None)
 
     # -- questions that several controllers ask ----------------------------------------------------------------------
 

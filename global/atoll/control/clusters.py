@@ -1,7 +1,7 @@
 """Whether members are alive: the Ready condition of each Cluster follows its agent's lease.
 
-The agent renews its lease while it runs and says in it whether the member's API server is ready. How long a lease has been
-silent is measured here by when it last changed, on the loop's clock, never by the dates in it.
+The agent renews its lease while it runs and says in it whether the member's API server is ready. How long a lease
+has been silent is measured here by when it last changed, on the loop's clock, never by the dates in it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,11 @@ class Clusters:
 
     def _judge(self, name: str, lease: LeaseObject | None) -> tuple[bool | None, str, str]:
         if lease is None or name not in self._heard:
-            return False, "AgentNotSeen", f"no agent has reported from {name} yet: is atoll-agent --cluster {name} running?"
+            return (
+                False,
+                "AgentNotSeen",
+                f"no agent has reported from {name} yet: is atoll-agent --cluster {name} running?",
+            )
         silent = asyncio.get_running_loop().time() - self._heard[name]
         if silent >= lease.spec.lease_duration_seconds:
             return None, "AgentSilent", f"the agent has not reported for {lease.spec.lease_duration_seconds} s"

@@ -1,7 +1,7 @@
 """Workload → binding: every workload in an opted-in namespace gets one ResourceBinding that says what it needs.
 
-The detector creates a binding suspended and at epoch 0, and afterwards keeps exactly its own fields as they must be: resource,
-replicas, components, placement and the gang annotation. It deletes the binding when the workload is gone.
+The detector creates a binding suspended and at epoch 0, and afterwards keeps exactly its own fields as they must be:
+resource, replicas, components, placement and the gang annotation. It deletes the binding when the workload is gone.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, PolicyObject
 from atoll.kinds import KINDS, Kind
 from atoll.kube import errors
-from atoll.kube.objects import Full
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import gang, keys, quantity, selectors
 from atoll.model.apiresource import BINDINGS, ApiResource
+from atoll.model.objects import Full
 
 Json = dict[str, Any]
 Key = tuple[ApiResource, str]
@@ -52,7 +52,12 @@ class Detector:
     def _follow(self, kind: Kind) -> None:
         def changed(old: Full | None, new: Full | None) -> None:
             if old is not None and new is not None and old.metadata.uid == new.metadata.uid:
-                same = (old.metadata.generation, old.metadata.labels, old.metadata.annotations, old.metadata.deletion_timestamp)
+                same = (
+                    old.metadata.generation,
+                    old.metadata.labels,
+                    old.metadata.annotations,
+                    old.metadata.deletion_timestamp,
+                )
                 if same == (
                     new.metadata.generation,
                     new.metadata.labels,
@@ -112,7 +117,7 @@ class Detector:
         try:
             wanted = self._wanted(kind, obj)
         except (ValueError, KeyError, TypeError) as error:
-            log.error("workload can't be read", kind=resource.kind, workload=name, error=str(error))
+            log.warning("workload can't be read", kind=resource.kind, workload=name, error=str(error))
             return
         if current is None:
             await self._create(kind, obj, wanted)
@@ -129,7 +134,11 @@ class Detector:
             binding = self._caches.bindings.get(f"{namespace}/{candidate}")
             if binding is not None:
                 reference = binding.spec.resource
-                if (reference.api_version, reference.kind, reference.name) == (resource.api_version, resource.kind, name):
+                if (reference.api_version, reference.kind, reference.name) == (
+                    resource.api_version,
+                    resource.kind,
+                    name,
+                ):
                     found.append(binding)
         return found
 

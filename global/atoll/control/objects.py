@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from atoll.kube.objects import Slim
 from atoll.model import decision, gang, keys
 from atoll.model.decision import Decision
 from atoll.model.gang import Gang
+from atoll.model.objects import Slim
 
 Json = dict[str, Any]
 
@@ -46,7 +46,7 @@ class BindingObject(Slim, frozen=True, rename="camel"):
     """A ResourceBinding."""
 
     spec: BindingSpec = BindingSpec()
-    status: Json = {}
+    status: Json = msgspec.field(default_factory=dict)
 
     @property
     def suspended(self) -> bool:
@@ -108,7 +108,7 @@ class QueueObject(Slim, frozen=True, rename="camel"):
     """A Queue."""
 
     spec: QueueSpec = QueueSpec()
-    status: Json = {}
+    status: Json = msgspec.field(default_factory=dict)
 
 
 class OwnerRef(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -142,7 +142,7 @@ class LeaseObject(Slim, frozen=True, rename="camel"):
 class ClusterObject(Slim, frozen=True, rename="camel"):
     """A Cluster."""
 
-    status: Json = {}
+    status: Json = msgspec.field(default_factory=dict)
 
 
 decode_binding = msgspec.json.Decoder(BindingObject).decode

@@ -63,7 +63,9 @@ class Queues:
             if state == "Closed" and self._counts(target.name)["running"]:
                 state = "Closing"
             patch = {"status": {"state": state}}
-            await self._host.merge_patch(QUEUES, target.name, patch, subresource="status", field_manager="atoll-control")
+            await self._host.merge_patch(
+                QUEUES, target.name, patch, subresource="status", field_manager="atoll-control"
+            )
         await self._delete(command)
 
     async def _delete(self, command: CommandObject) -> None:

@@ -1,7 +1,7 @@
 """Reports → status: what members say of a binding's Works becomes the binding's status and then the workload's own.
 
-Status follows decisions and reports only; it is never read back as a wish. Changes that are not final are collected for a
-moment, because each costs two writes on the host.
+Status follows decisions and reports only; it is never read back as a wish. Changes that are not final are collected
+for a moment, because each costs two writes on the host.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from atoll.delivery.work import WorkObject
 from atoll.kinds import Kind, Report
 from atoll.kube import errors
 from atoll.kube.conditions import with_condition
-from atoll.kube.objects import Full
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import BINDINGS, WORKS, ApiResource
 from atoll.model.decision import Phase
 from atoll.model.keys import cluster_of
+from atoll.model.objects import Full
 from atoll.model.timestamps import rfc3339_seconds
 from atoll.model.verdict import Reason, Verdict
 
@@ -92,7 +92,7 @@ class Status:
 
     async def _put(self, resource: ApiResource, uid: str, key: str, status: Json) -> None:
         namespace, name = key.split("/")
-        operations = [
+        operations: list[Json] = [
             {"op": "test", "path": "/metadata/uid", "value": uid},
             {"op": "add", "path": "/status", "value": status},
         ]

@@ -16,11 +16,11 @@ from atoll.delivery import work_name
 from atoll.delivery.work import WorkObject
 from atoll.kinds import Kind, Part
 from atoll.kube import errors
-from atoll.kube.objects import Full
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, WORKS
+from atoll.model.objects import Full
 
 Json = dict[str, Any]
 WORKERS = 16
@@ -78,16 +78,16 @@ class Works:
         if stale:
             return
         have = {work.metadata.namespace: work for work in works}
-        for namespace, work in wanted.items():
+        for namespace, manifest in wanted.items():
             existing = have.get(namespace)
             if existing is None:
-                self._caches.expected_works[binding.metadata.uid].add((namespace, work["metadata"]["name"]))
+                self._caches.expected_works[binding.metadata.uid].add((namespace, manifest["metadata"]["name"]))
                 try:
-                    await self._host.create(WORKS, work, field_manager="atoll-control")
+                    await self._host.create(WORKS, manifest, field_manager="atoll-control")
                 except errors.AlreadyExists:
-                    log.debug("work is there already", work=work["metadata"]["name"])
-            elif existing.spec.workload.manifests != work["spec"]["workload"]["manifests"]:
-                patch = {"spec": {"workload": work["spec"]["workload"]}}
+                    log.debug("work is there already", work=manifest["metadata"]["name"])
+            elif existing.spec.workload.manifests != manifest["spec"]["workload"]["manifests"]:
+                patch = {"spec": {"workload": manifest["spec"]["workload"]}}
                 await self._host.merge_patch(
                     WORKS, existing.metadata.name, patch, namespace, field_manager="atoll-control"
                 )

@@ -1,8 +1,9 @@
 """The loop of one member: makes its objects follow the Works on the host, and the Works' status follow its objects.
 
-Level-based: each look at a Work compares the Work, the object in the member and the status last written, and does what is
-missing. Identity is (binding UID, epoch): an object of an older epoch is removed before a newer one is made, and an older one
-is never made after a newer one was seen.
+Level-based: each look at a Work compares the Work, the object in the member and the status last written, and does
+what is
+missing. Identity is (binding UID, epoch): an object of an older epoch is removed before a newer one is made, and an
+older one is never made after a newer one was seen.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from atoll.kinds import BY_GVK, Kind
 from atoll.kube import errors
 from atoll.kube.conditions import with_condition
 from atoll.kube.errors import Retry
-from atoll.kube.objects import Full
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, WORKS, ApiResource
+from atoll.model.objects import Full
 
 Json = dict[str, Any]
 PlacementOf = Callable[[str], Json | None]
@@ -125,7 +126,9 @@ class Delivery:
         manifest = work.manifest
         kind = BY_GVK.get((manifest["apiVersion"], manifest["kind"]))
         if kind is None or kind.resource not in self._objects:
-            await self._write_status(work, None, f"this agent does not serve {manifest['kind']} ({manifest['apiVersion']})")
+            await self._write_status(
+                work, None, f"this agent does not serve {manifest['kind']} ({manifest['apiVersion']})"
+            )
             return
         metadata = manifest["metadata"]
         found = self._objects[kind.resource].get(f"{metadata['namespace']}/{metadata['name']}")
@@ -241,7 +244,7 @@ class Delivery:
         key = work.metadata.key
         self._changed_at.pop(key, None)
         self._written_at[key] = asyncio.get_running_loop().time()
-        operations = [
+        operations: list[Json] = [
             {"op": "test", "path": "/metadata/uid", "value": work.metadata.uid},
             {"op": "add", "path": "/status", "value": status},
         ]
@@ -286,7 +289,9 @@ def _status(work: WorkObject, kind: Kind | None, reported: Json, problem: str | 
 def _contains(have: Any, want: Any) -> bool:
     """Whether `have` has everything that `want` says; a member's defaults may add to it."""
     if isinstance(want, dict):
-        return isinstance(have, dict) and all(key in have and _contains(have[key], value) for key, value in want.items())
+        return isinstance(have, dict) and all(
+            key in have and _contains(have[key], value) for key, value in want.items()
+        )
     if isinstance(want, list):
         return isinstance(have, list) and len(have) == len(want) and all(map(_contains, have, want))
     return bool(have == want)

@@ -1,7 +1,7 @@
 """The Work: what control and delivery tell each other about one part of a workload.
 
-The last manifest is the workload; those before it are what it needs to exist first (namespace, PriorityClass, ServiceAccount):
-created when missing, shared, never deleted.
+The last manifest is the workload; those before it are what it needs to exist first (namespace, PriorityClass,
+ServiceAccount): created when missing, shared, never deleted.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from atoll.kube.objects import Slim
 from atoll.model import keys
+from atoll.model.objects import Slim
 
 Json = dict[str, Any]
 
@@ -34,7 +34,7 @@ class WorkObject(Slim, frozen=True, rename="camel"):
     """A Work."""
 
     spec: WorkSpec = WorkSpec()
-    status: Json = {}
+    status: Json = msgspec.field(default_factory=dict)
 
     @property
     def binding_uid(self) -> str:

@@ -41,8 +41,8 @@ class Profile:
 class Nodes:
     """The nodes of one member.
 
-    `free` is int64[R, N] in integer units, one row per resource; `profile` is int64[N]; `domain` is int64[L, N], the index of
-    the node's domain at each tier of the tree, NO_DOMAIN where it has none.
+    `free` is int64[R, N] in integer units, one row per resource; `profile` is int64[N]; `domain` is int64[L, N], the
+    index of the node's domain at each tier of the tree, NO_DOMAIN where it has none.
     """
 
     def __init__(
@@ -89,7 +89,9 @@ class Nodes:
         return twin
 
     def set_free(self, column: int, vector: Vector) -> bool:
-        """Set what is free on one node; False when it names a resource that has no row, and the arrays must be rebuilt."""
+        """Set what is free on one node; False when it names a resource that has no row, and the arrays must be
+        rebuilt.
+        """
         if any(name not in self._row for name in vector):
             return False
         self.free[:, column] = [vector.get(name, 0) for name in self.resources]

@@ -1,9 +1,10 @@
 """Place a gang on nodes: whole or not at all, as near together as there is room, in the tightest gap that holds it.
 
 1. All replicas before the bare minimum: a domain for the whole workload is worth more than a tighter one for its floor.
-2. Tier by tier from the nearest; in a tier the domain with the least room that is enough, so that large empty ones stay whole.
-3. Inside a domain the same rule downwards: the smallest part that holds what is left, else the largest part and go on, which
-   uses few parts.
+2. Tier by tier from the nearest; in a tier the domain with the least room that is enough, so that large empty ones
+stay whole.
+3. Inside a domain the same rule downwards: the smallest part that holds what is left, else the largest part and go
+on, which uses few parts.
 
 A gang of several tasks is tried task by task, the greediest first, on what the earlier ones left.
 """
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from atoll.fit.nodes import Ints, Nodes
 from atoll.model import quantity
@@ -109,11 +111,12 @@ def _candidates(nodes: Nodes, gang: Gang) -> list[list[int]]:
     return result if allowed is not None else [*result, [ALL]]
 
 
-def _members(nodes: Nodes, domain: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _members(nodes: Nodes, domain: int) -> NDArray[np.bool_]:
     if domain == ALL:
         return np.ones(len(nodes), np.bool_)
     level = nodes.tree.tiers.index(nodes.tree.domains[domain].tier)
-    return np.equal(nodes.domain[level], domain)
+    inside: NDArray[np.bool_] = nodes.domain[level] == domain
+    return inside
 
 
 def _sums(nodes: Nodes, domains: Sequence[int], room: Ints) -> list[int]:
@@ -204,8 +207,7 @@ def _fill(nodes: Nodes, room: Ints, count: int, domain: int) -> list[tuple[int, 
             if sums[part] == 0:
                 break
             inside = parts == part
-            for node in np.flatnonzero(inside & (rest > 0)):
-                chosen.append((int(node), int(rest[node])))
+            chosen.extend((int(each), int(rest[each])) for each in np.flatnonzero(inside & (rest > 0)))
             count -= int(sums[part])
             rest = np.where(inside, 0, rest)
     order = np.argsort(-rest, kind="stable")

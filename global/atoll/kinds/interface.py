@@ -71,7 +71,9 @@ class Kind(Protocol):
     def running(self, status: Mapping[str, Any]) -> bool:
         """Whether its minimum runs."""
 
-    def aggregate(self, obj: Mapping[str, Any], reports: Sequence[Report], *, waiting: tuple[str, str], now: str) -> Json:
+    def aggregate(
+        self, obj: Mapping[str, Any], reports: Sequence[Report], *, waiting: tuple[str, str], now: str
+    ) -> Json:
         """The status on the host.
 
         Args:

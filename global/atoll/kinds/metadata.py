@@ -23,7 +23,9 @@ def for_member(obj: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def queue_by_metadata(obj: Mapping[str, Any], template: Mapping[str, Any] | None = None) -> str | None:
-    """The queue that labels or annotations name: Kueue's label, Volcano's label, Volcano's annotation; then the pod template's annotation."""
+    """The queue that labels or annotations name: Kueue's label, Volcano's label, Volcano's annotation; then the pod
+    template's annotation.
+    """
     metadata = obj.get("metadata") or {}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     pod_annotations = ((template or {}).get("metadata") or {}).get("annotations") or {}

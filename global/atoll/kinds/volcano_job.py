@@ -1,6 +1,7 @@
 """The Volcano Job: tasks of equal pods, started together.
 
-Counts add up over members; its phase on the host is the one furthest from done, except that a failed part fails the job.
+Counts add up over members; its phase on the host is the one furthest from done, except that a failed part fails the
+job.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class VolcanoJob:
     def queue_of(self, obj: Mapping[str, Any]) -> str:
         """spec.queue first, then labels and annotations."""
         tasks = obj["spec"].get("tasks") or [{}]
-        return obj["spec"].get("queue") or metadata.queue_by_metadata(obj, tasks[0].get("template")) or keys.DEFAULT_QUEUE
+        return (
+            obj["spec"].get("queue") or metadata.queue_by_metadata(obj, tasks[0].get("template")) or keys.DEFAULT_QUEUE
+        )
 
     def priority_class_of(self, obj: Mapping[str, Any]) -> str:
         """spec.priorityClassName, else that of the first task's pods."""
@@ -101,7 +104,9 @@ class VolcanoJob:
         """Its minimum runs, or did."""
         return (status.get("state") or {}).get("phase") in ("Running", "Completing", "Completed", "Failed")
 
-    def aggregate(self, obj: Mapping[str, Any], reports: Sequence[Report], *, waiting: tuple[str, str], now: str) -> Json:
+    def aggregate(
+        self, obj: Mapping[str, Any], reports: Sequence[Report], *, waiting: tuple[str, str], now: str
+    ) -> Json:
         """Counts summed, the phase of the whole, conditions that record every phase once it was reached."""
         old = obj.get("status") or {}
         phase, reason, message = "Pending", *waiting

@@ -1,7 +1,7 @@
 """Where an API server is and how to prove who we are: kubeconfig files, exec plugins and in-cluster tokens.
 
-The `kubernetes` package reads them all; what is kept of it is a URL, a TLS context and a function that gives the current
-Authorization header.
+The `kubernetes` package reads them all; what is kept of it is a URL, a TLS context and a function that gives the
+current Authorization header.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class BadKubeconfig(ValueError):
 
 
 async def load(kubeconfig: str | Path | None = None, context: str | None = None) -> Connection:
-    """Read a kubeconfig, or the usual places ($KUBECONFIG, ~/.kube/config, the pod's service account) when none is named.
+    """Read a kubeconfig, or the usual places ($KUBECONFIG, ~/.kube/config, the pod's service account) when none is
+    named.
 
     Raises:
         BadKubeconfig: no configuration, or one that can't be read.
@@ -48,8 +49,6 @@ async def load(kubeconfig: str | Path | None = None, context: str | None = None)
     configuration = Configuration()
     loader = None
     try:
-        if kubeconfig is not None and not Path(kubeconfig).is_file():
-            raise BadKubeconfig(f"kubeconfig {kubeconfig}: no such file")
         try:
             loader = await load_kube_config(
                 config_file=str(kubeconfig) if kubeconfig else None,

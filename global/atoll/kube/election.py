@@ -1,6 +1,7 @@
 """One leader at a time, by a Lease, with the work stopped *before* the lease can expire.
 
-Durations are measured on the loop's monotonic clock; a candidate judges another's lease by when it last saw it change, never by the dates in it.
+Durations are measured on the loop's monotonic clock; a candidate judges another's lease by when it last saw it
+change, never by the dates in it.
 Any error is a failed renewal; each request has a deadline of its own; the lease is released on the way out.
 """
 
@@ -60,11 +61,12 @@ class Elector:
         self.leading = asyncio.Event()
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Become the leader, do the work while it lasts, start over; ends when the work ends by itself or on cancellation."""
+        """Become the leader, do the work while it lasts, start over; ends when the work ends by itself or on
+        cancellation.
+        """
         loop = asyncio.get_running_loop()
         while True:
-            while not await self._attempt():
-                await asyncio.sleep(self._retry_period * random.uniform(0.8, 1.2))
+            await self._win()
             log.info("leading", lease=self._name, identity=self._identity)
             task = asyncio.ensure_future(work())
             self.leading.set()
@@ -85,6 +87,12 @@ class Elector:
                     with suppress(asyncio.CancelledError):
                         await task
                 await self._release()
+
+    async def _win(self) -> None:
+        while True:
+            if await self._attempt():
+                return
+            await asyncio.sleep(self._retry_period * random.uniform(0.8, 1.2))
 
     async def _attempt(self) -> bool:
         try:

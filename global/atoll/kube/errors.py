@@ -11,7 +11,8 @@
     ├── Forbidden               401 or 403
     └── Unexpected              any other code
 
-A reconciler raises `Retry(after)` to be called again; every other exception is a failure, logged and tried again with backoff.
+A reconciler raises `Retry(after)` to be called again; every other exception is a failure, logged and tried again
+with backoff.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Unexpected(ApiError):
     """An answer that nothing here expects."""
 
 
-class Retry(Exception):  # noqa: N818 (an instruction to the work queue, not an error)
+class Retry(Exception):
     """Raised by a reconciler: call me again after `after` seconds."""
 
     def __init__(self, after: float, why: str = "") -> None:
@@ -111,4 +112,6 @@ def from_response(code: int, body: bytes, retry_after: str | None, request: str)
     elif reason in ("Expired", "Gone"):
         kind = Gone
     after = float(retry_after) if retry_after and retry_after.isdigit() else None
-    return kind(f"{message or 'no message'} ({request}: {code} {reason})".rstrip(), code=code, reason=reason, retry_after=after)
+    return kind(
+        f"{message or 'no message'} ({request}: {code} {reason})".rstrip(), code=code, reason=reason, retry_after=after
+    )

@@ -41,7 +41,9 @@ class Recorder:
         self._budget: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self.dropped = 0
 
-    def record(self, about: Mapping[str, Any], reason: str, note: str, *, warning: bool = False, action: str = "") -> None:
+    def record(
+        self, about: Mapping[str, Any], reason: str, note: str, *, warning: bool = False, action: str = ""
+    ) -> None:
         """Tell something about an object.
 
         Args:

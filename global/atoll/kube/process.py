@@ -1,7 +1,7 @@
 """What every Atoll process has in common: flags, logging, health endpoints, signals, an orderly end.
 
-A process is an async function that is given a `Process` and adds its tasks to it; when one of them fails, all stop and the
-process exits non-zero, so that its supervisor starts it again from the state in the API server.
+A process is an async function that is given a `Process` and adds its tasks to it; when one of them fails, all stop
+and the process exits non-zero, so that its supervisor starts it again from the state in the API server.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ def arguments(name: str, description: str) -> argparse.ArgumentParser:
     """The flags that every process has; a process adds its own."""
     parser = argparse.ArgumentParser(prog=f"atoll-{name}", description=description)
     parser.add_argument("--kubeconfig", type=Path, help="credentials for the host (default: the pod's service account)")
-    parser.add_argument("--health-port", type=int, default=8080, help="/healthz, /readyz and /metrics; 0 turns them off")
+    parser.add_argument(
+        "--health-port", type=int, default=8080, help="/healthz, /readyz and /metrics; 0 turns them off"
+    )
     parser.add_argument("--health-host", default="127.0.0.1", help="address that the health port listens on")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser

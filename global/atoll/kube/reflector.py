@@ -1,7 +1,8 @@
 """A cache of one resource, kept by list and watch: the only way in which Atoll learns of changes.
 
 It resumes from the last resourceVersion (bookmarks included), lists again when that has expired and tells handlers the
-difference, backs off with jitter and forgets the backoff only after a healthy stream, and takes a silent connection for dead.
+difference, backs off with jitter and forgets the backoff only after a healthy stream, and takes a silent connection
+for dead.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import msgspec
 import structlog
 
 from atoll.kube import errors
-from atoll.kube.objects import HasMeta
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import ApiResource
+from atoll.model.objects import HasMeta
 
 T = TypeVar("T", bound=HasMeta)
 Handler = Callable[[T | None, T | None], None]
@@ -80,8 +81,8 @@ class Reflector(Generic[T]):
         self._api = api
         self.resource = resource
         self._decode = decode
-        self._scope = (resource, namespace)
-        self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
+        self._namespace = namespace
+        self._labels, self._fields = label_selector, field_selector
         #: key -> object; mutated only by `_put`, so that indexes and handlers always agree with it
         self._store: dict[str, T] = {}
         self._handlers: list[Handler[T]] = []
@@ -135,7 +136,11 @@ class Reflector(Generic[T]):
                     version = await self._list()
                     self.synced.set()
                 async for line in self._api.watch(
-                    *self._scope, resource_version=version, **self._selectors
+                    self.resource,
+                    self._namespace,
+                    resource_version=version,
+                    label_selector=self._labels,
+                    field_selector=self._fields,
                 ):
                     version = self._handle(line) or version
             except errors.Gone:
@@ -152,7 +157,9 @@ class Reflector(Generic[T]):
     async def _list(self) -> str:
         seen: set[str] = set()
         version = ""
-        async for page in self._api.pages(*self._scope, **self._selectors):
+        async for page in self._api.pages(
+            self.resource, self._namespace, label_selector=self._labels, field_selector=self._fields
+        ):
             for raw in page.items:
                 obj = self._decoded(raw)
                 if obj is not None:
@@ -184,7 +191,7 @@ class Reflector(Generic[T]):
         try:
             return self._decode(raw)
         except msgspec.MsgspecError as error:
-            log.error("object can't be read and is left out", resource=self.resource.plural, error=str(error))
+            log.warning("object can't be read and is left out", resource=self.resource.plural, error=str(error))
             return None
 
     def _put(self, key: str, new: T | None) -> None:

@@ -1,14 +1,14 @@
 """One class per API server: every request that Atoll makes goes through here.
 
-Bodies are bytes in and out (typed clients are a hundred times slower and drop fields that they do not know). Each call has a
-deadline; what is safe to repeat is repeated while the deadline lasts, honouring Retry-After.
+Bodies are bytes in and out (typed clients are a hundred times slower and drop fields that they do not know). Each
+call has a deadline; what is safe to repeat is repeated while the deadline lasts, honouring Retry-After.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -69,7 +69,12 @@ class ApiServer:
 
     @classmethod
     async def from_kubeconfig(
-        cls, kubeconfig: str | Path | None = None, context: str | None = None, *, user_agent: str = "atoll", connections: int = 64
+        cls,
+        kubeconfig: str | Path | None = None,
+        context: str | None = None,
+        *,
+        user_agent: str = "atoll",
+        connections: int = 64,
     ) -> Self:
         """A client by a kubeconfig file, or by what the environment offers when none is named.
 
@@ -116,7 +121,13 @@ class ApiServer:
         return _loads(await self.request("POST", path, body=orjson.dumps(obj), params=_manager(field_manager)))
 
     async def apply(
-        self, resource: ApiResource, obj: Mapping[str, Any], *, field_manager: str, force: bool = True, subresource: str | None = None
+        self,
+        resource: ApiResource,
+        obj: Mapping[str, Any],
+        *,
+        field_manager: str,
+        force: bool = True,
+        subresource: str | None = None,
     ) -> Json:
         """Server-side apply: creates or updates exactly the fields that are given.
 
@@ -156,7 +167,7 @@ class ApiServer:
         self,
         resource: ApiResource,
         name: str,
-        operations: list[Json],
+        operations: Sequence[Mapping[str, Any]],
         namespace: str | None = None,
         *,
         subresource: str | None = None,
@@ -243,7 +254,9 @@ class ApiServer:
         """All objects as dicts: for tools and tests; caches use a Reflector."""
         return [
             _loads(bytes(item))
-            async for page in self.pages(resource, namespace, label_selector=label_selector, field_selector=field_selector)
+            async for page in self.pages(
+                resource, namespace, label_selector=label_selector, field_selector=field_selector
+            )
             for item in page.items
         ]
 
@@ -255,13 +268,18 @@ class ApiServer:
         resource_version: str,
         label_selector: str = "",
         field_selector: str = "",
-        inactivity: float = 70.0,
+        inactivity: float = 100.0,
     ) -> AsyncIterator[bytes]:
         """The stream of watch events, one JSON document each, bookmarks included; ends when the server ends it.
 
         Args:
+            resource: what to watch.
+            namespace: only there; None for all.
             resource_version: where to start.
-            inactivity: seconds of silence after which the connection is taken for dead.
+            label_selector: only objects with these labels.
+            field_selector: only objects with these fields.
+            inactivity: seconds of silence after which the connection is taken for dead; bookmarks come about once a
+                minute, so that silence means more than quiet.
 
         Raises:
             Unreachable: the stream broke.
@@ -311,8 +329,8 @@ class ApiServer:
     ) -> bytes:
         """Send a request and give the body of a 2xx answer.
 
-        Reads are repeated while the deadline lasts when the server is unreachable or busy. Writes are repeated only after
-        429 and after a connection that could not be made, when it is certain that nothing was done.
+        Reads are repeated while the deadline lasts when the server is unreachable or busy. Writes are repeated only
+        after 429 and after a connection that could not be made, when it is certain that nothing was done.
 
         Raises:
             ApiError: see `atoll.kube.errors`; `Unreachable` once the deadline has passed.
@@ -331,7 +349,13 @@ class ApiServer:
         raise AssertionError("the retry loop returns or raises")
 
     async def _once(
-        self, method: str, path: str, body: bytes | None, content_type: str, params: Mapping[str, str] | None, timeout: float
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        content_type: str,
+        params: Mapping[str, str] | None,
+        timeout: float,
     ) -> bytes:
         if self._session is None:
             self._session = self._new_session(self._limit)

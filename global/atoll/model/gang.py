@@ -1,7 +1,7 @@
 """The gang: all that deciding about a workload needs, whatever its kind.
 
-The detector writes it as JSON into the binding's annotation `atoll.sh/gang`; dispatcher and agent read only this, so they
-know no workload kinds.
+The detector writes it as JSON into the binding's annotation `atoll.sh/gang`; dispatcher and agent read only this, so
+they know no workload kinds.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     def floor(self) -> list[int]:
         """Pods per task in the smallest set that may start.
 
-        Task minimums bind when the gang's minimum covers their sum; what is then missing to the gang's minimum, or all of
-        it where the gang asks for less than that sum, is filled in task order.
+        Task minimums bind when the gang's minimum covers their sum; what is then missing to the gang's minimum, or
+        all of it where the gang asks for less than that sum, is filled in task order.
         """
         floor = [task.min_available for task in self.tasks]
         if sum(floor) > self.min_available:

@@ -1,4 +1,6 @@
-"""Every label, annotation, finalizer and well-known name that Atoll reads or writes, so that one word has one spelling."""
+"""Every label, annotation, finalizer and well-known name that Atoll reads or writes, so that one word has one
+spelling.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Label selectors, node affinity and tolerations: which nodes and clusters a pod accepts, on plain dicts.
 
-The corner cases follow the Kubernetes documentation: no selector matches nothing where a nil pointer would be, an empty one
-everything, an empty node selector term nothing, and NotIn matches where the key is absent.
+The corner cases follow the Kubernetes documentation: no selector matches nothing where a nil pointer would be, an
+empty one everything, an empty node selector term nothing, and NotIn matches where the key is absent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def node_affinity_matches(terms: Sequence[Json], labels: Labels, name: str) -> b
     return any(_term(term, labels, name) for term in terms)
 
 
-def required_node_terms(pod_spec: Json) -> list[Json]:
+def required_node_terms(pod_spec: Json) -> list[dict[str, Any]]:
     """The nodeSelectorTerms of the pod's required node affinity; empty when it has none."""
     affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
@@ -53,7 +53,7 @@ def _term(term: Json, labels: Labels, name: str) -> bool:
 
 
 def _requirement(item: Json, labels: Labels) -> bool:
-    key, operator, values = item.get("key", ""), item.get("operator"), item.get("values") or ()
+    key, operator, values = item.get("key", ""), item.get("operator"), list(item.get("values") or ())
     present = key in labels
     match operator:
         case "In":

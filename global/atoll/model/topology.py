@@ -1,6 +1,7 @@
 """The tree of topology domains: which nodes are near each other, as HyperNodes say it.
 
-A domain is one HyperNode: its tier counts upwards from the nearest (racks) to the farthest (the whole fabric). Node members may be named
+A domain is one HyperNode: its tier counts upwards from the nearest (racks) to the farthest (the whole fabric). Node
+members may be named
 exactly, by an unanchored regular expression or by labels, HyperNode members exactly, as in Volcano.
 """
 
@@ -94,7 +95,12 @@ def build(
                 for node in _matching_nodes(name, selector, node_labels):
                     nodes_of[node].append(number)
     domains = [
-        Domain(obj["metadata"]["name"], int(obj["spec"]["tier"]), parent.get(n, NO_DOMAIN), obj["spec"].get("tierName") or "")
+        Domain(
+            obj["metadata"]["name"],
+            int(obj["spec"]["tier"]),
+            parent.get(n, NO_DOMAIN),
+            obj["spec"].get("tierName") or "",
+        )
         for n, obj in enumerate(ordered)
     ]
     tree = Tree(domains)
@@ -106,7 +112,8 @@ def _adopt(ordered: Sequence[Mapping[str, Any]], parent: dict[int, int], number:
     if child in parent and parent[child] != number:
         other = ordered[parent[child]]["metadata"]["name"]
         raise TopologyError(
-            f"HyperNode {lower['metadata']['name']} is a member of both {other} and {upper['metadata']['name']}: keep one"
+            f"HyperNode {lower['metadata']['name']} is a member of both {other} and "
+            f"{upper['metadata']['name']}: keep one"
         )
     if int(lower["spec"]["tier"]) >= int(upper["spec"]["tier"]):
         raise TopologyError(
@@ -126,7 +133,9 @@ def _matching_nodes(
         try:
             expression = re.compile(pattern)
         except re.error as error:
-            raise TopologyError(f"HyperNode {domain}: regexMatch {pattern!r} is not a regular expression: {error}") from error
+            raise TopologyError(
+                f"HyperNode {domain}: regexMatch {pattern!r} is not a regular expression: {error}"
+            ) from error
         yield from (name for name in node_labels if expression.search(name))
     elif wanted := selector.get("labelMatch"):
         yield from (name for name, labels in node_labels.items() if selectors.label_selector_matches(wanted, labels))
@@ -138,5 +147,7 @@ def _lowest(tree: Tree, node: str, found: list[int]) -> int:
     for number in found:
         if number not in above:
             names = sorted((tree.domains[lowest].name, tree.domains[number].name))
-            raise TopologyError(f"node {node} is in both HyperNode {names[0]} and {names[1]}, which are not nested: keep one")
+            raise TopologyError(
+                f"node {node} is in both HyperNode {names[0]} and {names[1]}, which are not nested: keep one"
+            )
     return lowest

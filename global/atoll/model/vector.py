@@ -37,7 +37,9 @@ def scaled(vector: Mapping[str, int], times: int) -> Vector:
     return {name: amount * times for name, amount in vector.items()}
 
 
-def shortage(used: Mapping[str, int], request: Mapping[str, int], limit: Mapping[str, int]) -> tuple[str, int, int] | None:
+def shortage(
+    used: Mapping[str, int], request: Mapping[str, int], limit: Mapping[str, int]
+) -> tuple[str, int, int] | None:
     """The first resource (by name) in which `used + request` exceeds `limit`.
 
     Returns (resource, requested, available), or None when it fits. Only resources that are requested count, so a queue
@@ -54,7 +56,9 @@ def shortage(used: Mapping[str, int], request: Mapping[str, int], limit: Mapping
 
 def share(used: Mapping[str, int], limit: Mapping[str, int]) -> float:
     """The dominant share: the largest used/limit; a zero limit that is used counts as 1."""
-    return max((used.get(name, 0) / amount if amount else float(name in used) for name, amount in limit.items()), default=0.0)
+    return max(
+        (used.get(name, 0) / amount if amount else float(name in used) for name, amount in limit.items()), default=0.0
+    )
 
 
 def pod_requests(spec: Mapping[str, Any]) -> Vector:

@@ -29,12 +29,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLE
-    parser.add_argument(
-        "--port", type=int, help="port of the HTTPS server (default: the one of its URL, or 9443)"
-    )
-    parser.add_argument(
-        "--host", help="address that it listens on (default: loopback if its URL is, else all)"
-    )
+    parser.add_argument("--port", type=int, help="port of the HTTPS server (default: the one of its URL, or 9443)")
+    parser.add_argument("--host", help="address that it listens on (default: loopback if its URL is, else all)")
     options = parser.parse_args(argv)
     try:
         run("webhook", options, lambda process: set_up(process, options))

@@ -93,29 +93,20 @@ def issue(authority: Authority, names: Sequence[str], now: datetime) -> Leaf:
         issuer = x509.load_pem_x509_certificates(authority.bundle)[0]
     except (ValueError, TypeError, IndexError) as error:
         raise BadSecret(f"{error}; {_REPAIR}") from error
-    if (
-        not isinstance(loaded, ec.EllipticCurvePrivateKey)
-        or loaded.public_key() != issuer.public_key()
-    ):
+    if not isinstance(loaded, ec.EllipticCurvePrivateKey) or loaded.public_key() != issuer.public_key():
         raise BadSecret(f"its key is not the one of its first certificate; {_REPAIR}")
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
     certificate = (
-        x509.CertificateBuilder(
-            issuer.subject, subject, key.public_key(), x509.random_serial_number()
-        )
+        x509.CertificateBuilder(issuer.subject, subject, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - _SKEW)
         .not_valid_after(min(now + LEAF_LIFE, issuer.not_valid_after_utc))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(
-            x509.SubjectAlternativeName([_alternative(name) for name in names]), critical=False
-        )
+        .add_extension(x509.SubjectAlternativeName([_alternative(name) for name in names]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(loaded.public_key()), critical=False
-        )
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(loaded.public_key()), critical=False)
         .sign(loaded, hashes.SHA256())
     )
     return Leaf(_pem_key(key), certificate.public_bytes(serialization.Encoding.PEM))
@@ -137,8 +128,7 @@ def names_of(client_config: dict[str, Any]) -> list[str]:
     name, namespace = service.get("name"), service.get("namespace")
     if not name or not namespace:
         raise ValueError(
-            'neither a url such as {"url": "https://127.0.0.1:9443"}'
-            " nor a service with name and namespace"
+            'neither a url such as {"url": "https://127.0.0.1:9443"} nor a service with name and namespace'
         )
     return [name, f"{name}.{namespace}", f"{name}.{namespace}.svc"]
 
@@ -195,9 +185,7 @@ def _from_secret(secret: dict[str, Any]) -> Authority:
         raise BadSecret(f"{error} can't be read; {_REPAIR}") from error
 
 
-_REPAIR = (
-    f"delete Secret {keys.SYSTEM_NAMESPACE}/{SECRET} and start all replicas of the webhook again"
-)
+_REPAIR = f"delete Secret {keys.SYSTEM_NAMESPACE}/{SECRET} and start all replicas of the webhook again"
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:

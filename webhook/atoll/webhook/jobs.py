@@ -35,8 +35,7 @@ _POD_NAME_MAX = 63
 _GENERATED = "xxxxx"
 _NEEDS_SVC = ("tensorflow", "mpi", "pytorch", "ray")
 _FROZEN = (
-    "can't change after creation (only minAvailable, priorityClassName, and the tasks'"
-    " replicas and minAvailable can); "
+    "can't change after creation (only minAvailable, priorityClassName, and the tasks' replicas and minAvailable can); "
 )
 _RECREATE = "delete the Job and create it anew"
 
@@ -54,18 +53,13 @@ def queue_of(job: Json, namespace_annotations: Mapping[str, str] | None = None) 
         labels.get(keys.KUEUE_QUEUE_LABEL),
         labels.get(keys.QUEUE_LABEL),
         mapping(metadata.get("annotations")).get(keys.QUEUE_ANNOTATION),
-        *(
-            mapping(mapping(t.get("metadata")).get("annotations")).get(keys.QUEUE_ANNOTATION)
-            for t in templates
-        ),
+        *(mapping(mapping(t.get("metadata")).get("annotations")).get(keys.QUEUE_ANNOTATION) for t in templates),
         (namespace_annotations or {}).get(keys.QUEUE_ANNOTATION),
     ]
     return next((place for place in places if isinstance(place, str) and place), keys.DEFAULT_QUEUE)
 
 
-def default_job(
-    job: Json, namespace_annotations: Mapping[str, str] | None = None
-) -> list[jsonpatch.Operation]:
+def default_job(job: Json, namespace_annotations: Mapping[str, str] | None = None) -> list[jsonpatch.Operation]:
     """The patch that fills in what the Job leaves out; empty when nothing is missing.
 
     Args:
@@ -147,17 +141,14 @@ def validate_job(job: Json) -> list[Problem]:
     problems: list[Problem] = []
     if not tasks:
         problems.append(Problem("spec.tasks", "is empty; a Job needs at least one task"))
-    problems += _count_problems(
-        spec, ("minAvailable", "maxRetry", "ttlSecondsAfterFinished"), "spec"
-    )
+    problems += _count_problems(spec, ("minAvailable", "maxRetry", "ttlSecondsAfterFinished"), "spec")
     replicas = sum(_replicas(task) for task in tasks)
     needed = integer(spec.get("minAvailable")) or 0
     if tasks and needed > replicas:
         problems.append(
             Problem(
                 "spec.minAvailable",
-                f"{needed} is more than the {replicas} replicas of all tasks;"
-                " lower it, or add replicas",
+                f"{needed} is more than the {replicas} replicas of all tasks; lower it, or add replicas",
             )
         )
     queue = spec.get("queue")
@@ -201,9 +192,7 @@ def _task_problems(task: Json, path: str, job_name: str, names: set[str]) -> Ite
     yield from _policy_problems(task.get("policies"), f"{path}.policies")
     policy = task.get("topologyPolicy")
     if policy and policy not in TOPOLOGY_POLICIES:
-        yield Problem(
-            f"{path}.topologyPolicy", f"{policy!r} is not known; use {', '.join(TOPOLOGY_POLICIES)}"
-        )
+        yield Problem(f"{path}.topologyPolicy", f"{policy!r} is not known; use {', '.join(TOPOLOGY_POLICIES)}")
     elif policy and policy != "none":
         yield from pods.cpus_not_whole(task.get("template"), f"{path}.template")
     yield from pods.validate_template(task.get("template"), f"{path}.template")
@@ -250,8 +239,7 @@ def _partition_problems(task: Json, path: str) -> Iterator[Problem]:
     elif needed and size and _minimum(task) != needed * size:
         yield Problem(
             f"{path}.minAvailable",
-            f"is {_minimum(task)}, but {needed} partitions of {size} need {needed * size};"
-            " use that, or leave it out",
+            f"is {_minimum(task)}, but {needed} partitions of {size} need {needed * size}; use that, or leave it out",
         )
     yield from _topology_problems(
         mapping(task["partitionPolicy"]).get("networkTopology"), f"{path_here}.networkTopology"
@@ -261,9 +249,7 @@ def _partition_problems(task: Json, path: str) -> Iterator[Problem]:
 def _topology_problems(topology: object, path: str) -> Iterator[Problem]:
     given = mapping(topology)
     if given.get("highestTierAllowed") is not None and given.get("highestTierName"):
-        yield Problem(
-            path, "highestTierAllowed and highestTierName both limit the tier; keep one of them"
-        )
+        yield Problem(path, "highestTierAllowed and highestTierName both limit the tier; keep one of them")
     yield from _count_problems(given, ("highestTierAllowed",), path)
     if given.get("mode") not in (None, "", "hard", "soft"):
         yield Problem(f"{path}.mode", f"{given['mode']!r} is not known; use hard or soft")
@@ -287,17 +273,13 @@ def _policy_problems(policies: object, path: str) -> Iterator[Problem]:
             yield Problem(here, "names neither an event nor an exitCode; add one of them")
         for event in events:
             if event not in EVENTS:
-                yield Problem(
-                    f"{here}.event", f"{event!r} is no event; use one of {', '.join(EVENTS)}"
-                )
+                yield Problem(f"{here}.event", f"{event!r} is no event; use one of {', '.join(EVENTS)}")
             elif event in seen:
                 yield Problem(f"{here}.event", f"{event!r} is there twice; keep one policy for it")
             else:
                 seen.add(event)
         if code == 0:
-            yield Problem(
-                f"{here}.exitCode", "0 means success and can't trigger a policy; use another code"
-            )
+            yield Problem(f"{here}.exitCode", "0 means success and can't trigger a policy; use another code")
         elif integer(code) is not None and code in codes:
             yield Problem(f"{here}.exitCode", f"{code} is there twice; keep one policy for it")
         elif isinstance(code, int):
@@ -305,8 +287,7 @@ def _policy_problems(policies: object, path: str) -> Iterator[Problem]:
     if "*" in seen and len(seen) > 1:
         yield Problem(
             path,
-            "'*' stands for every event, so no other event can be named beside it;"
-            " remove one or the other",
+            "'*' stands for every event, so no other event can be named beside it; remove one or the other",
         )
 
 
@@ -326,34 +307,24 @@ def _volume_problems(volumes: object) -> Iterator[Problem]:
         elif ":" in mount:
             yield Problem(f"{path}.mountPath", f"{mount!r} contains ':'; choose a path without it")
         elif mount in seen:
-            yield Problem(
-                f"{path}.mountPath", f"{mount!r} is there twice; mount each volume elsewhere"
-            )
+            yield Problem(f"{path}.mountPath", f"{mount!r} is there twice; mount each volume elsewhere")
         else:
             seen.add(mount)
         sources = [name for name in ("volumeClaimName", "volumeClaim") if volume.get(name)]
         if len(sources) != 1:
-            yield Problem(
-                path, f"has {len(sources)} sources; give either volumeClaimName or volumeClaim"
-            )
+            yield Problem(path, f"has {len(sources)} sources; give either volumeClaimName or volumeClaim")
         claim = volume.get("volumeClaimName")
         if claim and not is_subdomain(claim):
-            yield Problem(
-                f"{path}.volumeClaimName", f"{claim!r} can't name a claim; {SUBDOMAIN_RULE}"
-            )
+            yield Problem(f"{path}.volumeClaimName", f"{claim!r} can't name a claim; {SUBDOMAIN_RULE}")
 
 
 def _plugin_problems(plugins: object, tasks: Sequence[Json]) -> Iterator[Problem]:
     for name in mapping(plugins):
         if name not in PLUGINS:
-            yield Problem(
-                f"spec.plugins.{name}", f"is not a known plugin; use one of {', '.join(PLUGINS)}"
-            )
+            yield Problem(f"spec.plugins.{name}", f"is not a known plugin; use one of {', '.join(PLUGINS)}")
     if "mpi" in mapping(plugins):
         arguments = [str(argument) for argument in sequence(mapping(plugins)["mpi"])]
-        given = [
-            match[1] for match in (re.fullmatch(r"--?master=(.+)", a) for a in arguments) if match
-        ]
+        given = [match[1] for match in (re.fullmatch(r"--?master=(.+)", a) for a in arguments) if match]
         master = given[-1] if given else "master"
         if all(task.get("name") != master for task in tasks):
             yield Problem(
@@ -413,18 +384,12 @@ def validate_job_update(old: Json, new: Json) -> list[Problem]:
     """
     if old.get("spec") == new.get("spec"):
         return []
-    before, after = (
-        mapping(jsonpatch.applied(job, default_job(job)).get("spec")) for job in (old, new)
-    )
+    before, after = (mapping(jsonpatch.applied(job, default_job(job)).get("spec")) for job in (old, new))
     if before == after:
         return []
     count, now = len(sequence(before.get("tasks"))), len(sequence(after.get("tasks")))
     if count != now:
-        problems = [
-            Problem(
-                "spec.tasks", f"the number of tasks (was {count}, is {now}) {_FROZEN}{_RECREATE}"
-            )
-        ]
+        problems = [Problem("spec.tasks", f"the number of tasks (was {count}, is {now}) {_FROZEN}{_RECREATE}")]
     else:
         changed = _differences(_fixed(before), _fixed(after), "spec")
         problems = [Problem(path, f"{_FROZEN}{_RECREATE}") for path in changed]
@@ -433,17 +398,9 @@ def validate_job_update(old: Json, new: Json) -> list[Problem]:
 
 def _fixed(spec: Json) -> Json:
     """The part of a Job's spec that can't change."""
-    kept = {
-        name: value
-        for name, value in spec.items()
-        if name not in ("minAvailable", "priorityClassName")
-    }
+    kept = {name: value for name, value in spec.items() if name not in ("minAvailable", "priorityClassName")}
     kept["tasks"] = [
-        {
-            name: value
-            for name, value in mapping(task).items()
-            if name not in ("replicas", "minAvailable")
-        }
+        {name: value for name, value in mapping(task).items() if name not in ("replicas", "minAvailable")}
         for task in sequence(spec.get("tasks"))
     ]
     return kept

@@ -23,9 +23,7 @@ def applied(document: dict[str, Any], operations: Sequence[Operation]) -> dict[s
     """
     result = copy.deepcopy(document)
     for operation in operations:
-        *parents, last = (
-            step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")[1:]
-        )
+        *parents, last = (step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")[1:])
         place: Any = result
         for step in parents:
             place = place[int(step)] if isinstance(place, list) else place[step]

@@ -30,15 +30,11 @@ def validate_template(template: object, path: str) -> list[Problem]:
     problems: list[Problem] = []
     spec = mapping(mapping(template).get("spec"))
     if not sequence(spec.get("containers")):
-        problems.append(
-            Problem(f"{path}.spec.containers", "is empty; a pod needs at least one container")
-        )
+        problems.append(Problem(f"{path}.spec.containers", "is empty; a pod needs at least one container"))
     names: set[str] = set()
     for key in ("initContainers", "containers"):
         for index, container in enumerate(sequence(spec.get(key))):
-            problems += _container_problems(
-                mapping(container), f"{path}.spec.{key}[{index}]", names
-            )
+            problems += _container_problems(mapping(container), f"{path}.spec.{key}[{index}]", names)
     return problems
 
 
@@ -49,16 +45,13 @@ def cpus_not_whole(template: object, path: str) -> list[Problem]:
     for key in ("initContainers", "containers"):
         for index, container in enumerate(sequence(spec.get(key))):
             resources = mapping(mapping(container).get("resources"))
-            text = mapping(resources.get("requests")).get(
-                "cpu", mapping(resources.get("limits")).get("cpu")
-            )
+            text = mapping(resources.get("requests")).get("cpu", mapping(resources.get("limits")).get("cpu"))
             value = amount(text)
             if value is None or value <= 0 or value.denominator != 1:
                 problems.append(
                     Problem(
                         f"{path}.spec.{key}[{index}].resources.requests.cpu",
-                        f"is {text or 'absent'}; the task's topologyPolicy needs a whole"
-                        " number of CPUs, such as 4",
+                        f"is {text or 'absent'}; the task's topologyPolicy needs a whole number of CPUs, such as 4",
                     )
                 )
     return problems
@@ -68,9 +61,7 @@ def _container_problems(container: Json, path: str, names: set[str]) -> list[Pro
     problems: list[Problem] = []
     name = container.get("name")
     if not is_label(name):
-        problems.append(
-            Problem(f"{path}.name", f"{name or ''!r} can't name a container; {LABEL_RULE}")
-        )
+        problems.append(Problem(f"{path}.name", f"{name or ''!r} can't name a container; {LABEL_RULE}"))
     elif name in names:
         problems.append(
             Problem(
@@ -122,8 +113,7 @@ def _resource_problems(
         return [
             Problem(
                 path,
-                f"requests more than the limit of {shown_limits[resource]};"
-                " lower it, or raise the limit",
+                f"requests more than the limit of {shown_limits[resource]}; lower it, or raise the limit",
             )
         ]
     return []

@@ -19,12 +19,9 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _SHOWN = 20
 
-LABEL_RULE = (
-    "use at most 63 lower-case letters, digits and '-', with a letter or digit at both ends"
-)
+LABEL_RULE = "use at most 63 lower-case letters, digits and '-', with a letter or digit at both ends"
 SUBDOMAIN_RULE = (
-    "use at most 253 lower-case letters, digits, '-' and '.',"
-    " with a letter or digit at both ends of each part"
+    "use at most 253 lower-case letters, digits, '-' and '.', with a letter or digit at both ends of each part"
 )
 
 
@@ -109,6 +106,4 @@ def amount(text: object) -> Fraction | None:
 
 def exceeding(smaller: dict[str, Fraction], larger: dict[str, Fraction]) -> list[str]:
     """The resources listed in both of which the first has more than the second."""
-    return sorted(
-        name for name, value in smaller.items() if name in larger and value > larger[name]
-    )
+    return sorted(name for name, value in smaller.items() if name in larger and value > larger[name])

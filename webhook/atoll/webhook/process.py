@@ -14,7 +14,6 @@ import aiohttp
 import structlog
 
 from atoll.kube import errors
-from atoll.kube.objects import Full, decode_full, decode_meta
 from atoll.kube.process import Process
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
@@ -25,6 +24,7 @@ from atoll.model.apiresource import (
     VALIDATING_WEBHOOKS,
     ApiResource,
 )
+from atoll.model.objects import Full, decode_full, decode_meta
 from atoll.webhook import certificates, queues, registration, reviews, server
 
 DEFAULT_PORT = 9443
@@ -64,8 +64,7 @@ async def set_up(process: Process, options: argparse.Namespace) -> None:
         runner = await server.serve(server.application(answers, process.metrics), tls, host, port)
     except OSError as error:
         raise CannotStart(
-            f"can't listen on {host}:{port}: {error.strerror};"
-            " free the port or give another with --port"
+            f"can't listen on {host}:{port}: {error.strerror}; free the port or give another with --port"
         ) from error
     process.stack.push_async_callback(runner.cleanup)
     log.info("listening", host=host, port=port, names=names)
@@ -93,13 +92,9 @@ async def _client_config(api: ApiServer) -> dict[str, Any]:
     try:
         return registration.client_config_of(await api.get(MUTATING_WEBHOOKS, registration.NAME))
     except errors.NotFound as error:
-        raise CannotStart(
-            f"the host has no MutatingWebhookConfiguration {registration.NAME}; {_INIT}"
-        ) from error
+        raise CannotStart(f"the host has no MutatingWebhookConfiguration {registration.NAME}; {_INIT}") from error
     except ValueError as error:
-        raise CannotStart(
-            f"MutatingWebhookConfiguration {registration.NAME}: {error}; {_INIT}"
-        ) from error
+        raise CannotStart(f"MutatingWebhookConfiguration {registration.NAME}: {error}; {_INIT}") from error
 
 
 def _address(client_config: dict[str, Any], options: argparse.Namespace) -> tuple[str, int]:
@@ -134,22 +129,16 @@ async def _keep_registered(
     changed = asyncio.Event()
     caches: list[tuple[ApiResource, dict[str, Any], Reflector[Full]]] = []
     async with asyncio.TaskGroup() as watches:
-        for resource, configuration in zip(
-            (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), wanted, strict=True
-        ):
+        for resource, configuration in zip((MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), wanted, strict=True):
             await _apply(api, resource, configuration)
-            cache = Reflector(
-                api, resource, decode_full, field_selector=f"metadata.name={registration.NAME}"
-            )
+            cache = Reflector(api, resource, decode_full, field_selector=f"metadata.name={registration.NAME}")
             cache.on_change(lambda *_: changed.set())
             caches.append((resource, configuration, cache))
             watches.create_task(cache.run())
         registered.set()
         log.info(
             "registered",
-            webhooks=[
-                entry["name"] for configuration in wanted for entry in configuration["webhooks"]
-            ],
+            webhooks=[entry["name"] for configuration in wanted for entry in configuration["webhooks"]],
         )
         while True:
             await changed.wait()

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import orjson
 
-from atoll.kube.objects import Slim
 from atoll.model import keys, selectors
+from atoll.model.objects import Slim
 from atoll.webhook import jsonpatch
 from atoll.webhook.problems import (
     SUBDOMAIN_RULE,
@@ -96,22 +96,16 @@ def queue_problem(
     if queue.state in _CLOSED:
         return Problem(
             field,
-            f"queue {name!r} is {queue.state} and takes no new workloads;"
-            " use another queue, or have it opened again",
+            f"queue {name!r} is {queue.state} and takes no new workloads; use another queue, or have it opened again",
         )
     if children:
         shown = ", ".join(sorted(children)[:5])
         return Problem(
             field,
-            f"queue {name!r} is divided into other queues and takes no workloads itself;"
-            f" use one of: {shown}",
+            f"queue {name!r} is divided into other queues and takes no workloads itself; use one of: {shown}",
         )
     selector = queue.metadata.annotations.get(keys.NAMESPACE_SELECTOR)
-    if (
-        selector is not None
-        and namespace_labels is not None
-        and not _selects(selector, namespace_labels)
-    ):
+    if selector is not None and namespace_labels is not None and not _selects(selector, namespace_labels):
         return Problem(
             field,
             f"queue {name!r} is not open to namespace {namespace!r} (its annotation"
@@ -159,9 +153,7 @@ def validate_queue(queue: Json, lookup: Callable[[str], Queue | None]) -> list[P
         problems.append(Problem("spec.weight", f"is {weight}; use 1 to {_MAX_WEIGHT}"))
     problems += _parent_problems(name, spec.get("parent"), lookup)
     problems += _quota_problems(spec)
-    selector = mapping(mapping(queue.get("metadata")).get("annotations")).get(
-        keys.NAMESPACE_SELECTOR
-    )
+    selector = mapping(mapping(queue.get("metadata")).get("annotations")).get(keys.NAMESPACE_SELECTOR)
     if isinstance(selector, str) and _selector(selector) is None:
         problems.append(
             Problem(
@@ -172,9 +164,7 @@ def validate_queue(queue: Json, lookup: Callable[[str], Queue | None]) -> list[P
     return problems
 
 
-def validate_queue_update(
-    old: Json, new: Json, lookup: Callable[[str], Queue | None]
-) -> list[Problem]:
+def validate_queue_update(old: Json, new: Json, lookup: Callable[[str], Queue | None]) -> list[Problem]:
     """As `validate_queue`; a change that leaves spec and selector alone is never refused."""
     if old.get("spec") == new.get("spec") and _selector_text(old) == _selector_text(new):
         return []
@@ -201,36 +191,24 @@ def validate_queue_deletion(name: str, children: Sequence[str]) -> list[Problem]
     return []
 
 
-def _parent_problems(
-    name: object, parent: object, lookup: Callable[[str], Queue | None]
-) -> list[Problem]:
+def _parent_problems(name: object, parent: object, lookup: Callable[[str], Queue | None]) -> list[Problem]:
     field = "spec.parent"
     if not parent or not isinstance(parent, str):
         return []
     if name == keys.ROOT_QUEUE:
         return [Problem(field, "the root queue has no parent; remove the field")]
     if parent == name:
-        return [
-            Problem(field, "a queue can't be its own parent; name another queue or leave it out")
-        ]
+        return [Problem(field, "a queue can't be its own parent; name another queue or leave it out")]
     if parent == keys.ROOT_QUEUE:
         return []
     above = lookup(parent)
     if above is None:
-        return [
-            Problem(
-                field, f"queue {parent!r} does not exist; create it first, or leave the parent out"
-            )
-        ]
+        return [Problem(field, f"queue {parent!r} does not exist; create it first, or leave the parent out")]
     seen = [parent]
     while above is not None and above.parent and above.parent not in seen:
         if above.parent == name:
             path = " -> ".join([str(name), *seen, str(name)])
-            return [
-                Problem(
-                    field, f"the queues would form a circle: {path}; choose a parent outside of it"
-                )
-            ]
+            return [Problem(field, f"the queues would form a circle: {path}; choose a parent outside of it")]
         seen.append(above.parent)
         above = lookup(above.parent)
     return []
@@ -245,9 +223,7 @@ def _quota_problems(spec: Json) -> list[Problem]:
     }
     values = {path: amounts(resources, path, problems) for path, resources in levels.items()}
     for index, cluster in enumerate(sequence(spec.get("extendClusters"))):
-        amounts(
-            mapping(cluster).get("capacity"), f"spec.extendClusters[{index}].capacity", problems
-        )
+        amounts(mapping(cluster).get("capacity"), f"spec.extendClusters[{index}].capacity", problems)
     paths = list(levels)
     for position, lower in enumerate(paths):
         for upper in paths[position + 1 :]:

@@ -55,9 +55,7 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
         "port"}}`. ca_bundle: base64 of the PEM certificates to trust.
     """
 
-    def webhook(
-        act: str, resource: ApiResource, operations: list[str], conditions: list[Json], opt_in: bool
-    ) -> Json:
+    def webhook(act: str, resource: ApiResource, operations: list[str], conditions: list[Json], opt_in: bool) -> Json:
         return {
             "name": f"{act}.{resource.plural}.atoll.sh",
             "clientConfig": {
@@ -97,9 +95,7 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
     ]
     for entry in mutating:
         entry["reinvocationPolicy"] = "Never"
-    return _configuration(MUTATING_WEBHOOKS, mutating), _configuration(
-        VALIDATING_WEBHOOKS, validating
-    )
+    return _configuration(MUTATING_WEBHOOKS, mutating), _configuration(VALIDATING_WEBHOOKS, validating)
 
 
 def empty_configurations(client_config: Json) -> tuple[Json, Json]:
@@ -130,9 +126,7 @@ def client_config_of(configuration: Json) -> Json:
 def trusts(configuration: Json, ca_bundle: str) -> bool:
     """Whether the configuration has webhooks and all of them trust this CA."""
     webhooks = configuration.get("webhooks") or []
-    return bool(webhooks) and all(
-        entry["clientConfig"].get("caBundle") == ca_bundle for entry in webhooks
-    )
+    return bool(webhooks) and all(entry["clientConfig"].get("caBundle") == ca_bundle for entry in webhooks)
 
 
 _ROUTES = {JOBS.plural: "jobs", QUEUES.plural: "queues", BINDINGS.plural: "bindings"}

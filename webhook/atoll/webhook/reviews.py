@@ -14,9 +14,9 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from atoll.kube.objects import Slim
 from atoll.kube.reflector import Reflector
 from atoll.model import keys
+from atoll.model.objects import Slim
 from atoll.webhook import bindings, jobs, jsonpatch, queues
 from atoll.webhook.problems import Json, Problem, report
 
@@ -82,9 +82,7 @@ def encode(uid: str, *, patch: list[jsonpatch.Operation] | None = None, refusal:
     elif patch:
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(orjson.dumps(patch)).decode()
-    return orjson.dumps(
-        {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
-    )
+    return orjson.dumps({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response})
 
 
 def refusal_of(request: Request, kind: str, problems: list[Problem]) -> str:
@@ -92,14 +90,8 @@ def refusal_of(request: Request, kind: str, problems: list[Problem]) -> str:
     if not problems:
         return ""
     metadata = (request.object or request.old_object or {}).get("metadata")
-    name = (
-        request.name
-        or (metadata.get("name") if isinstance(metadata, dict) else "")
-        or "(to be named)"
-    )
-    return report(
-        f"{kind} {request.namespace}/{name}" if request.namespace else f"{kind} {name}", problems
-    )
+    name = request.name or (metadata.get("name") if isinstance(metadata, dict) else "") or "(to be named)"
+    return report(f"{kind} {request.namespace}/{name}" if request.namespace else f"{kind} {name}", problems)
 
 
 class Reviews:
@@ -126,9 +118,7 @@ class Reviews:
 
     def _default_job(self, request: Request) -> list[jsonpatch.Operation]:
         namespace = self._namespaces.get(request.namespace)
-        return jobs.default_job(
-            request.object or {}, namespace.metadata.annotations if namespace else None
-        )
+        return jobs.default_job(request.object or {}, namespace.metadata.annotations if namespace else None)
 
     async def _validate_job(self, request: Request) -> list[Problem]:
         job = request.object or {}
@@ -150,25 +140,17 @@ class Reviews:
         if request.operation == "DELETE":
             # A delete of a collection names each object in oldObject only.
             metadata = (request.old_object or {}).get("metadata")
-            name = request.name or (
-                str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
-            )
-            return await self._settled(
-                lambda: queues.validate_queue_deletion(name, self._children(name))
-            )
+            name = request.name or (str(metadata.get("name") or "") if isinstance(metadata, dict) else "")
+            return await self._settled(lambda: queues.validate_queue_deletion(name, self._children(name)))
         queue, old = request.object or {}, request.old_object
         if request.operation == "UPDATE" and old is not None:
-            return await self._settled(
-                lambda: queues.validate_queue_update(old, queue, self._queues.get)
-            )
+            return await self._settled(lambda: queues.validate_queue_update(old, queue, self._queues.get))
         return await self._settled(lambda: queues.validate_queue(queue, self._queues.get))
 
     def _children(self, name: str) -> list[str]:
         # Every queue without a parent is below the root, which is refused by its name already.
         return (
-            []
-            if name == keys.ROOT_QUEUE
-            else [queue.metadata.name for queue in self._queues.by_index(CHILDREN, name)]
+            [] if name == keys.ROOT_QUEUE else [queue.metadata.name for queue in self._queues.by_index(CHILDREN, name)]
         )
 
     async def _settled(self, check: Callable[[], list[Problem]]) -> list[Problem]:

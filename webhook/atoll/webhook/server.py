@@ -82,20 +82,13 @@ async def answer(answers: reviews.Reviews, path: str, body: bytes) -> tuple[str,
     try:
         if path in answers.mutations:
             patch = answers.mutations[path](request)
-            return ("patched" if patch else "allowed"), _json(
-                reviews.encode(request.uid, patch=patch)
-            )
+            return ("patched" if patch else "allowed"), _json(reviews.encode(request.uid, patch=patch))
         kind, check = answers.validations[path]
         refusal = reviews.refusal_of(request, kind, await check(request))
-        return ("refused" if refusal else "allowed"), _json(
-            reviews.encode(request.uid, refusal=refusal)
-        )
+        return ("refused" if refusal else "allowed"), _json(reviews.encode(request.uid, refusal=refusal))
     except Exception as error:
         log.exception("a review failed", path=path, namespace=request.namespace, name=request.name)
-        said = (
-            "the Atoll webhook could not judge this object"
-            f" ({type(error).__name__}); its log tells more"
-        )
+        said = f"the Atoll webhook could not judge this object ({type(error).__name__}); its log tells more"
         return "failed", _json(reviews.encode(request.uid, refusal=said))
 
 

@@ -1,7 +1,7 @@
 """Volcano Jobs become a PodGroup and pods, and their status tells the truth.
 
-Level-based: every look compares what the Job asks for with what exists, so a Job that was left half made is finished by the
-next look, and watch lag costs at most a refused create.
+Level-based: every look compares what the Job asks for with what exists, so a Job that was left half made is finished by
+the next look, and watch lag costs at most a refused create.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from typing import Any
 
 import structlog
 
-from atoll.agent.cache import MemberCache, Pod
+from atoll.agent.cache import MemberCache
 from atoll.agent.jobs import pods as made
 from atoll.agent.jobs import state
+from atoll.agent.objects import Pod
 from atoll.kube import errors
 from atoll.kube.events import Recorder
-from atoll.kube.objects import Full
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import JOBS, POD_GROUPS, PODS, ApiResource
+from atoll.model.objects import Full
 
 _CLAIMS = ApiResource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 _COALESCE = 0.03
@@ -46,8 +47,10 @@ class JobController:
         self._writes = asyncio.Semaphore(_WRITES_AT_ONCE)
         #: job UID -> names of pods made by us that no watch event has shown yet
         self._unseen: defaultdict[str, set[str]] = defaultdict(set)
-        #: job UID -> the status last written and the resourceVersion it got, while the cache is older than that
-        self._written: dict[str, tuple[dict[str, Any], float]] = {}
+        #: job UID -> when its status was last written
+        self._written_at: dict[str, float] = {}
+        #: job UID -> the status that was written and the resourceVersion it got, while the cache is older than that
+        self._ahead: dict[str, tuple[dict[str, Any], int]] = {}
         #: job UIDs whose PodGroup and claims were made or seen
         self._grouped: set[str] = set()
         cache.jobs.on_change(self._job_changed)
@@ -57,8 +60,11 @@ class JobController:
     def _job_changed(self, old: Full | None, new: Full | None) -> None:
         for gone in (old,) if old is not None and (new is None or new.metadata.uid != old.metadata.uid) else ():
             self._unseen.pop(gone.metadata.uid, None)
-            self._written.pop(gone.metadata.uid, None)
+            self._written_at.pop(gone.metadata.uid, None)
+            self._ahead.pop(gone.metadata.uid, None)
             self._grouped.discard(gone.metadata.uid)
+        if new is not None and (ahead := self._ahead.get(new.metadata.uid)) and _version(new) >= ahead[1]:
+            del self._ahead[new.metadata.uid]
         if new is not None and (old is None or old.body.get("spec") != new.body.get("spec")):
             self._queue.add(new.metadata.key)
         elif new is not None:
@@ -171,8 +177,8 @@ class JobController:
 
     def _known(self, job: dict[str, Any], uid: str) -> dict[str, Any]:
         """The Job with the status that we wrote, where the watch has not told of it yet."""
-        written = self._written.get(uid)
-        return job if written is None else {**job, "status": {**(job.get("status") or {}), **written[0]}}
+        ahead = self._ahead.get(uid)
+        return job if ahead is None else {**job, "status": {**(job.get("status") or {}), **ahead[0]}}
 
     async def _write_status(self, job: dict[str, Any], uid: str, census: state.Census) -> None:
         known = self._known(job, uid)
@@ -182,14 +188,14 @@ class JobController:
         patch = state.difference(present, wanted)
         if not patch:
             return
-        if "state" not in patch and uid in self._written:
-            wait = self._written[uid][1] + _COUNTS_AFTER - clock
+        if "state" not in patch and uid in self._written_at:
+            wait = self._written_at[uid] + _COUNTS_AFTER - clock
             if wait > 0:
                 self._queue.add(f"{job['metadata']['namespace']}/{job['metadata']['name']}", after=wait)
                 return
         meta = job["metadata"]
         try:
-            await self._api.merge_patch(
+            answer = await self._api.merge_patch(
                 JOBS,
                 meta["name"],
                 {"metadata": {"uid": uid}, "status": patch},
@@ -198,7 +204,11 @@ class JobController:
             )
         except errors.NotFound:
             return
-        self._written[uid] = (wanted, clock)
+        self._written_at[uid] = clock
+        version = int(answer["metadata"]["resourceVersion"])
+        cached = self._cache.jobs.get(f"{meta['namespace']}/{meta['name']}")
+        if cached is not None and _version(cached) < version:
+            self._ahead[uid] = (wanted, version)
         if state.phase_of(known) != wanted["state"]["phase"]:
             log.info(
                 "job phase",
@@ -210,6 +220,11 @@ class JobController:
 def _by_task(job: dict[str, Any], names: Iterable[str]) -> Counter[str]:
     places, tasks = made.names(job), job["spec"].get("tasks") or ()
     return Counter(state.task_name(tasks[places[name][0]], places[name][0]) for name in names if name in places)
+
+
+def _version(obj: Full) -> int:
+    # Versions of one object are comparable numbers (Kubernetes 1.35 promises it; etcd has always made it so).
+    return int(obj.metadata.resource_version or 0)
 
 
 def _reference(job: dict[str, Any]) -> dict[str, Any]:

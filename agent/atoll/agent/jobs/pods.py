@@ -9,8 +9,8 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from atoll.agent.cache import Pod
-from atoll.agent.jobs.state import min_available, replicas, task_minimum, task_name
+from atoll.agent.jobs.state import min_available, task_minimum, task_name
+from atoll.agent.objects import Pod
 from atoll.model import keys, quantity, vector
 from atoll.model.vector import Vector
 
@@ -220,19 +220,3 @@ def group_change(present: Mapping[str, Any], job: Mapping[str, Any]) -> Json:
             "minResources": wanted["minResources"],
         }
     }
-
-
-__all__ = [
-    "claims",
-    "group_change",
-    "group_name",
-    "identity",
-    "names",
-    "owner_of",
-    "pod",
-    "pod_group",
-    "pod_name",
-    "queue_of",
-    "replicas",
-    "surplus",
-]

@@ -1,7 +1,7 @@
 """What a Volcano Job's status should say, given its pods: the state machine without its I/O.
 
-Phases and the rules between them follow Volcano's job controller (synchronisation only; lifecycle policies add their actions
-in front of `next_phase`).
+Phases and the rules between them follow Volcano's job controller (synchronisation only; lifecycle policies add their
+actions in front of `next_phase`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from atoll.agent.cache import Pod
+from atoll.agent.objects import Pod
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
 
 Json = dict[str, Any]

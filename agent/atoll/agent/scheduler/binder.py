@@ -7,7 +7,7 @@ import random
 
 import structlog
 
-from atoll.agent.cache import Pod
+from atoll.agent.objects import Pod
 from atoll.agent.scheduler.planner import Plan
 from atoll.agent.scheduler.room import Room
 from atoll.kube import errors

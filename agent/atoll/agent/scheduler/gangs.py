@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from atoll.agent.cache import Pod, PodGroup
+from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.scheduler.room import Room
 from atoll.model import keys
 from atoll.model.gang import Gang, Task, TopologyWish
@@ -118,8 +118,8 @@ def wish_of(group: PodGroup | None) -> TopologyWish | None:
 def gang_of(view: Standing) -> tuple[Gang, list[list[Pod]]]:
     """What must be placed now, and the pods of each of its tasks.
 
-    Pods of one task that differ in requests or constraints become several tasks. A gang that has its minimum already asks
-    for one pod at least, so that what is left over grows as room allows.
+    Pods of one task that differ in requests or constraints become several tasks. A gang that has its minimum already
+    asks for one pod at least, so that what is left over grows as room allows.
     """
     groups: dict[bytes, list[Pod]] = {}
     for pod in view.waiting:

@@ -1,4 +1,4 @@
-"""The scheduler's shell: events mark gangs dirty, a pass decides, plans are bound, PodGroups learn what became of them."""
+"""The scheduler's shell: events mark gangs dirty, a pass decides, plans are bound, PodGroups tell the outcome."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 import structlog
 
-from atoll.agent.cache import MemberCache, Node, Pod, PodGroup
+from atoll.agent.cache import MemberCache
+from atoll.agent.objects import Node, Pod, PodGroup
 from atoll.agent.scheduler import gangs, planner
 from atoll.agent.scheduler.binder import Binder
 from atoll.agent.scheduler.gangs import Standing
@@ -183,7 +184,8 @@ class Scheduler:
             group = self._cache.pod_groups.get(key)
             pods = self._cache.pods.by_index("group", key)
             view = None if group is None else gangs.standing(key, group, pods, self.room, self._served)
-        if view is None or not (view.waiting or view.missing):
+        over = view is not None and view.group is not None and view.group.status.get("phase") == "Completed"
+        if view is None or not (view.waiting or (view.missing and not over)):
             self._pending.pop(key, None)
             self.waits.pop(key, None)
             if view is None:

@@ -1,7 +1,7 @@
 """Which gang goes where, decided without input or output: the same view gives the same plans.
 
-Gangs are taken by priority, then age. One that does not fit is passed by those behind it: the host has ordered them already,
-and what is in a member was meant to start.
+Gangs are taken by priority, then age. One that does not fit is passed by those behind it: the host has ordered them
+already, and what is in a member was meant to start.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from atoll.agent.cache import Pod
+from atoll.agent.objects import Pod
 from atoll.agent.scheduler.gangs import Standing, gang_of, labels_selected, wish_of
 from atoll.agent.scheduler.room import Room
 from atoll.fit import Miss, Nodes, place

@@ -1,7 +1,7 @@
 """What is free on the member's nodes, kept up to date event by event.
 
-Every pod that takes something from a node is one charge, whoever bound it; a pod that this scheduler is about to bind is
-charged at once and stays so until the watch shows it bound or the bind is given up.
+Every pod that takes something from a node is one charge, whoever bound it; a pod that this scheduler is about to bind
+is charged at once and stays so until the watch shows it bound or the bind is given up.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from atoll.agent.cache import HyperNode, Node, Pod
+from atoll.agent.objects import HyperNode, Node, Pod
 from atoll.fit import Nodes, Profile
 from atoll.model import quantity, topology, vector
 from atoll.model.topology import NO_DOMAIN, Tree
@@ -46,6 +46,8 @@ class Room:
         #: binding UID -> node -> pods charged there; without zeros
         self.placed: dict[str, Counter[str]] = {}
         self._hyper_nodes: dict[str, HyperNode] = {}
+        #: what `topology` gave last, or None where it must be worked out anew
+        self._topology: tuple[Tree, dict[str, int]] | None = None
         #: the arrays, or None where they must be built anew
         self._arrays: Nodes | None = None
         self._column: dict[str, int] = {}
@@ -78,7 +80,7 @@ class Room:
         else:
             self._nodes[name] = new
             self._allocatable[name] = quantity.capacity(new.status.allocatable)
-        self._arrays = None
+        self._arrays = self._topology = None
         self._changed(grew=True)
 
     def hyper_node_changed(self, old: HyperNode | None, new: HyperNode | None) -> None:
@@ -91,7 +93,7 @@ class Room:
             return
         else:
             self._hyper_nodes[domain.metadata.name] = new
-        self._arrays = None
+        self._arrays = self._topology = None
         self._changed(grew=True)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -188,12 +190,17 @@ class Room:
 
     def topology(self) -> tuple[Tree, dict[str, int]]:
         """The domains, and each node's lowest one; none while the HyperNodes contradict each other."""
+        if self._topology is None:
+            self._topology = self._work_out_topology()
+        return self._topology
+
+    def _work_out_topology(self) -> tuple[Tree, dict[str, int]]:
         labels = {name: node.metadata.labels for name, node in self._nodes.items()}
         try:
             found = topology.build([domain.body() for domain in self._hyper_nodes.values()], labels)
         except topology.TopologyError as error:
             if str(error) != self.topology_error:
-                log.error("HyperNodes can't be used; gangs that need a topology wait", error=str(error))
+                log.warning("HyperNodes can't be used; gangs that need a topology wait", error=str(error))
             self.topology_error = str(error)
             return Tree(), {}
         self.topology_error = ""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from atoll.agent.cache import Pod, PodGroup
+from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.scheduler.planner import NOT_ENOUGH_TASKS, Wait
 from atoll.agent.scheduler.room import Room
 from atoll.kube.conditions import find, with_condition

@@ -29,7 +29,8 @@ class Choice:
 def choose(binding: BindingView, members: Sequence[Member]) -> Choice | Verdict:
     """The best member that holds the gang, or the nearest miss.
 
-    All replicas before only the minimum; then the nearest tier; then the member with the least left over; then its name.
+    All replicas before only the minimum; then the nearest tier; then the member with the least left over; then its
+    name.
     """
     gang = binding.gang
     if gang is None:

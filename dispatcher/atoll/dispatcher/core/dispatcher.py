@@ -1,7 +1,7 @@
 """The core: what was told, what is decided.
 
-All state lives in one `Dispatcher` and is changed only by `handle`. Nothing here reads a clock or does I/O, and every order is
-total, so the same events always give the same commands. Never change an attribute from outside.
+All state lives in one `Dispatcher` and is changed only by `handle`. Nothing here reads a clock or does I/O, and
+every order is total, so the same events always give the same commands. Never change an attribute from outside.
 """
 
 from __future__ import annotations
@@ -216,14 +216,14 @@ class Dispatcher:
             if binding.view.uid in member.inflight and (binding.cluster != member.name or _contained(binding, member)):
                 member.forget(binding.view.uid)
                 self._wake_all()
-        member = self.members.get(binding.cluster or "")
-        if member is None or binding.view.uid in member.inflight or _contained(binding, member):
+        target = self.members.get(binding.cluster or "")
+        if target is None or binding.view.uid in target.inflight or _contained(binding, target):
             return
         if binding.phase.charged and binding.phase is not Phase.EVICTING:
             # Decided by an earlier leader and not yet in the member's figures: assume where it would go now.
-            placement = place(member.nodes, binding.gang)
+            placement = place(target.nodes, binding.gang)
             if isinstance(placement, Placement):
-                member.assume(binding.view.uid, binding.gang, placement)
+                target.assume(binding.view.uid, binding.gang, placement)
 
     def _settle(self, member: Member) -> None:
         for uid in list(member.inflight):
@@ -358,7 +358,9 @@ class Dispatcher:
             binding.told = verdict
             view = binding.view
             line = Line(rfc3339(self._now), Phase.SUSPENDED, verdict.reason, verdict.sentence())
-            decision = Decision(binding.epoch, Phase.SUSPENDED, verdict.reason, verdict.blocker, "", view.decision.told(line))
+            decision = Decision(
+                binding.epoch, Phase.SUSPENDED, verdict.reason, verdict.blocker, "", view.decision.told(line)
+            )
             yield Explain(uid, view.namespace, view.name, view.generation, binding.epoch, decision)
 
     # -- looking in --------------------------------------------------------------------------------------------------
@@ -385,7 +387,9 @@ class Dispatcher:
                 assert binding.phase.charged, f"{uid} is charged to {queue.name} in phase {binding.phase}"
                 for name, value in amount.items():
                     expected[name] = expected.get(name, 0) + value
-            assert {k: v for k, v in expected.items() if v} == queue.used, f"queue {queue.name}: used differs from its charges"
+            assert {k: v for k, v in expected.items() if v} == queue.used, (
+                f"queue {queue.name}: used differs from its charges"
+            )
             for group in queue.classes.values():
                 assert group.members, f"queue {queue.name}: an empty class"
                 assert group.members == sorted(group.members), f"queue {queue.name}: a class out of order"

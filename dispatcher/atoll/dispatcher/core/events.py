@@ -142,5 +142,14 @@ class Pass:
 
 
 Event = (
-    QueueSet | QueueGone | ClusterSet | ClusterGone | CapacitySet | CapacityGone | BindingSet | BindingGone | Refused | Pass
+    QueueSet
+    | QueueGone
+    | ClusterSet
+    | ClusterGone
+    | CapacitySet
+    | CapacityGone
+    | BindingSet
+    | BindingGone
+    | Refused
+    | Pass
 )

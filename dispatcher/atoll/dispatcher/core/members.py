@@ -22,7 +22,7 @@ class Member:
     roots: dict[str, CapacityView] = field(default_factory=dict)
     #: published free amounts minus `inflight`; rebuilt when a root changes
     nodes: Nodes = field(default_factory=lambda: Nodes(Tree(), [], [], [], [], []))
-    #: binding UID -> (gang, where it is assumed) for decisions that `roots` may not contain yet; each is subtracted in `nodes`
+    #: binding UID -> (gang, where it is assumed) of decisions that `roots` may not contain yet, subtracted in `nodes`
     inflight: dict[str, tuple[Gang, Placement]] = field(default_factory=dict)
 
     @property

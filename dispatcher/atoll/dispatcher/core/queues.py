@@ -1,7 +1,7 @@
 """Queues: who is charged, who waits, and in which order.
 
-Pending workloads of one queue that ask for the same are one *class*: when its first member does not fit, no other does, so the
-class is parked with the verdict until something that blocked it grows.
+Pending workloads of one queue that ask for the same are one *class*: when its first member does not fit, no other
+does, so the class is parked with the verdict until something that blocked it grows.
 """
 
 from __future__ import annotations

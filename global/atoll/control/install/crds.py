@@ -33,7 +33,8 @@ async def install_crds(api: ApiServer, crds: Sequence[Json], progress: Callable[
     """Create what is missing, update what is ours, compare what is not; return once all are served.
 
     Raises:
-        Refused: a foreign CRD can't stand in for ours, or one was not established in time; the first case changes nothing.
+        Refused: a foreign CRD can't stand in for ours, or one was not established in time; the first case changes
+        nothing.
     """
     found = {crd["metadata"]["name"]: crd for crd in await api.list(CRDS)}
     foreign = [crd for crd in crds if is_foreign(found.get(crd["metadata"]["name"]))]

@@ -33,7 +33,11 @@ Json = dict[str, Any]
 _DEPLOYMENTS: Final = ApiResource("apps", "v1", "deployments", "Deployment")
 _FOREIGN: Final = {
     "Volcano": ("volcano-controllers", "volcano-scheduler", "volcano-admission"),
-    "Kueue": ("kueue-controller-manager", "kueue-validating-webhook-configuration", "kueue-mutating-webhook-configuration"),
+    "Kueue": (
+        "kueue-controller-manager",
+        "kueue-validating-webhook-configuration",
+        "kueue-mutating-webhook-configuration",
+    ),
 }
 """Names, or beginnings of names, of Deployments and webhook configurations by which a running system is recognised."""
 
@@ -106,9 +110,7 @@ async def _refuse_foreign(host: ApiServer) -> None:
             )
 
 
-async def _ensure_webhook_configurations(
-    host: ApiServer, client_config: Json, progress: Callable[[str], None]
-) -> None:
+async def _ensure_webhook_configurations(host: ApiServer, client_config: Json, progress: Callable[[str], None]) -> None:
     """The address only: the running webhook adds its webhooks once it answers, and those stay."""
     address = orjson.dumps(client_config).decode()
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):

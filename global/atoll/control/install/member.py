@@ -212,16 +212,13 @@ async def _ensure_rights_on_host(host: ApiServer, name: str) -> None:
 
 
 async def _ensure_cluster(host: ApiServer, name: str, url: str, identity: str, facts: MemberFacts) -> None:
+    """Create the Cluster, or change what is given and leave the rest: labels and taints are set by hand as well."""
     spec: Json = {"syncMode": "Pull", "apiEndpoint": url}
     optional = {"id": identity, "region": facts.region, "provider": facts.provider, "zones": list(facts.zones)}
     spec.update({key: value for key, value in optional.items() if value})
-    await host.apply(
-        CLUSTERS,
-        {
-            "apiVersion": CLUSTERS.api_version,
-            "kind": CLUSTERS.kind,
-            "metadata": {"name": name, "labels": dict(facts.labels)},
-            "spec": spec,
-        },
-        field_manager=FIELD_MANAGER,
-    )
+    content: Json = {"metadata": {"name": name, "labels": dict(facts.labels)}, "spec": spec}
+    head = {"apiVersion": CLUSTERS.api_version, "kind": CLUSTERS.kind}
+    try:
+        await host.create(CLUSTERS, {**head, **content}, field_manager=FIELD_MANAGER)
+    except errors.AlreadyExists:
+        await host.merge_patch(CLUSTERS, name, content, field_manager=FIELD_MANAGER)

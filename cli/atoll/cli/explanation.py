@@ -1,0 +1,414 @@
+"""The explanation itself: a pure function from objects to data, and from data to text.
+
+The data is what `-o json` prints; the text says nothing that is not in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from atoll.cli.bindings import use_by_queue, views, waiting_line
+from atoll.cli.printing import duration
+from atoll.dispatcher.core.events import BindingView
+from atoll.model import keys, quantity, vector
+from atoll.model.timestamps import to_seconds
+from atoll.model.verdict import Reason, Verdict
+
+Json = dict[str, Any]
+
+CONTROL_LEASE = "atoll-control"
+DISPATCHER_LEASE = "atoll-dispatcher"
+
+_AHEAD_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The objects on the host that an explanation rests on, as the API server gave them."""
+
+    workload: Json
+    binding: Json | None = None
+    bindings: list[Json] = field(default_factory=list)
+    """All of the federation: who is ahead, and what queues hold."""
+    queues: list[Json] = field(default_factory=list)
+    works: list[Json] = field(default_factory=list)
+    """Of this binding."""
+    leases: list[Json] = field(default_factory=list)
+    """Of the system namespace: which processes live."""
+    namespace_labels: dict[str, str] = field(default_factory=dict)
+
+
+def explain(facts: Facts, now: float) -> Json:
+    """Everything that is known about the workload's way, as plain data.
+
+    Args:
+        facts: as read from the host.
+        now: seconds since the epoch.
+    """
+    meta = facts.workload["metadata"]
+    data: Json = {
+        "workload": {
+            "kind": facts.workload["kind"],
+            "apiVersion": facts.workload["apiVersion"],
+            "namespace": meta.get("namespace", ""),
+            "name": meta["name"],
+            "created": meta.get("creationTimestamp", ""),
+            "status": _own_status(facts.workload),
+        }
+    }
+    found = views([facts.binding]) if facts.binding else []
+    if not found:
+        data["steps"] = _steps(facts, None)
+        data["why"] = _why_unseen(facts, now)
+        return data
+    view = found[0]
+    everyone = views(facts.bindings)
+    data["binding"] = {"name": view.name, "phase": view.decision.phase.value, "epoch": view.epoch}
+    if view.gang is not None:
+        data["gang"] = _gang(view)
+    data["steps"] = _steps(facts, view)
+    if view.gang is not None:
+        data["queue"] = _queue(facts, view, everyone)
+    if not view.finished and not view.decision.phase.charged:
+        data["waiting"] = _waiting(facts, view, everyone, now)
+    clusters = _clusters(facts, view)
+    if clusters:
+        data["clusters"] = clusters
+    data["story"] = [
+        {"at": line.at, "phase": line.phase.value, "reason": line.reason.value, "text": line.text}
+        for line in view.decision.story
+    ]
+    return data
+
+
+def _own_status(workload: Json) -> str:
+    status = workload.get("status") or {}
+    state = status.get("state")
+    return str(state.get("phase", "")) if isinstance(state, dict) else str(status.get("phase") or "")
+
+
+def _gang(view: BindingView) -> Json:
+    gang = view.gang
+    assert gang is not None
+    result: Json = {
+        "queue": gang.queue,
+        "priority": gang.priority,
+        "pods": gang.replicas,
+        "minAvailable": gang.min_available,
+        "tasks": [{"name": task.name, "replicas": task.replicas} for task in gang.tasks],
+        "request": _quantities(gang.total()),
+    }
+    wish = gang.network_topology
+    if wish is not None:
+        limit = wish.highest_tier_name or wish.highest_tier_allowed
+        result["topology"] = {"mode": wish.mode, "highestTier": limit}
+    return result
+
+
+def _quantities(amounts: vector.Vector) -> dict[str, str]:
+    return {name: quantity.format_units(name, amounts[name]) for name in sorted(amounts)}
+
+
+# -- the way ---------------------------------------------------------------------------------------------------------
+
+
+def _steps(facts: Facts, view: BindingView | None) -> list[Json]:
+    """The way from submission to the end; the last step that was reached is the current one, unless it is the end."""
+    binding = facts.binding or {}
+    bound = _condition(binding, "Bound")
+    finished = _condition(binding, "Finished")
+    applied = _condition(binding, "FullyApplied")
+    charged = view is not None and view.decision.phase.charged
+    ended = view is not None and view.finished
+    sent = charged or ended
+    lines = view.decision.story if view is not None else []
+    dispatched_at = next((line.at for line in reversed(lines) if line.reason is Reason.DISPATCHED), "")
+    running = _runs(facts)
+    done: list[tuple[str, bool, str]] = [
+        ("submitted", True, facts.workload["metadata"].get("creationTimestamp", "")),
+        ("binding made", view is not None, (binding.get("metadata") or {}).get("creationTimestamp", "")),
+        ("queued", view is not None and (sent or view.decision.reason is not Reason.SUBMITTED), _queued_at(view)),
+        ("dispatched", sent, dispatched_at),
+        ("work delivered", sent and _is_true(applied), _since(applied)),
+        ("pods bound", sent and _is_true(bound), _since(bound)),
+        ("running", running or ended, _since(_condition(binding, "Running"))),
+        ("finished", ended, _since(finished)),
+    ]
+    # What comes later implies what comes before: conditions may reach us in any order.
+    last = max((index for index, (_, reached, _) in enumerate(done) if reached), default=0)
+    return [
+        {
+            "step": name,
+            "state": "ahead" if index > last else "current" if index == last and not ended else "done",
+            **({"at": at} if at and index <= last else {}),
+        }
+        for index, (name, _, at) in enumerate(done)
+    ]
+
+
+def _queued_at(view: BindingView | None) -> str:
+    return view.gang.submitted or view.created if view is not None and view.gang is not None else ""
+
+
+def _runs(facts: Facts) -> bool:
+    status = facts.workload.get("status") or {}
+    return _is_true(_condition(facts.binding or {}, "Running")) or bool(status.get("running") or status.get("active"))
+
+
+def _condition(binding: Json, type_: str) -> Json:
+    conditions = (binding.get("status") or {}).get("conditions") or ()
+    return next((item for item in conditions if item.get("type") == type_), {})
+
+
+def _is_true(condition: Json) -> bool:
+    return condition.get("status") == "True"
+
+
+def _since(condition: Json) -> str:
+    return str(condition.get("lastTransitionTime") or "") if _is_true(condition) else ""
+
+
+# -- why it waits ----------------------------------------------------------------------------------------------------
+
+
+def _why_unseen(facts: Facts, now: float) -> Json:
+    """Why no binding exists, and what to do."""
+    namespace = facts.workload["metadata"].get("namespace", "")
+    if facts.binding is not None:
+        return {
+            "reason": "NotAtolls",
+            "message": f"binding {facts.binding['metadata']['name']} has no annotation {keys.GANG}: another system made it",
+            "help": ["set schedulerName: atoll in its policy, and check that atoll-control runs"],
+        }
+    if facts.namespace_labels.get(keys.ENABLED) != "true":
+        return {
+            "reason": "NamespaceNotEnabled",
+            "message": f"namespace {namespace} is not opted in, so Atoll leaves its workloads alone",
+            "help": [f"kubectl label namespace {namespace} {keys.ENABLED}=true"],
+        }
+    if not _alive(facts, CONTROL_LEASE, now):
+        return {
+            "reason": "ControlNotRunning",
+            "message": "no atoll-control holds its lease, so nobody makes bindings",
+            "help": ["start atoll-control, and look at its log"],
+        }
+    return {
+        "reason": "NoBinding",
+        "message": "atoll-control runs, but there is no binding yet; its kind may not be supported",
+        "help": ["wait a moment and ask again; then look at the log of atoll-control"],
+    }
+
+
+def _alive(facts: Facts, name: str, now: float) -> bool:
+    for lease in facts.leases:
+        spec = lease.get("spec") or {}
+        if lease["metadata"]["name"] == name and spec.get("holderIdentity") and spec.get("renewTime"):
+            return now - to_seconds(spec["renewTime"]) <= 2 * float(spec.get("leaseDurationSeconds") or 15)
+    return False
+
+
+def _queue(facts: Facts, view: BindingView, everyone: list[BindingView]) -> Json:
+    assert view.gang is not None
+    name = view.gang.queue
+    found = next((queue for queue in facts.queues if queue["metadata"]["name"] == name), None)
+    use = use_by_queue(everyone).get(name)
+    result: Json = {"name": name, "exists": found is not None}
+    if found is not None:
+        result["state"] = (found.get("status") or {}).get("state") or "Open"
+    result["used"] = _quantities(use.used) if use else {}
+    result["capability"] = {
+        key: str(value) for key, value in sorted((((found or {}).get("spec") or {}).get("capability") or {}).items())
+    }
+    result["pending"], result["running"] = (use.pending, use.running) if use else (0, 0)
+    return result
+
+
+def _waiting(facts: Facts, view: BindingView, everyone: list[BindingView], now: float) -> Json:
+    result: Json = {}
+    if view.gang is not None:
+        line = waiting_line(everyone, view.gang.queue)
+        uids = [other.uid for other in line]
+        if view.uid in uids:
+            result["position"] = uids.index(view.uid) + 1
+            result["of"] = len(line)
+            ahead = line[: uids.index(view.uid)]
+            result["ahead"] = [f"{other.namespace}/{other.name}" for other in ahead[-_AHEAD_SHOWN:]]
+        result["seconds"] = max(0, int(now - to_seconds(view.gang.submitted or view.created)))
+    decided = view.decision
+    result["reason"] = decided.reason.value
+    result["message"] = Verdict(decided.reason, decided.blocker).sentence()
+    if decided.blocker is not None:
+        block = decided.blocker
+        parts = {
+            "kind": block.kind,
+            "name": block.name,
+            "resource": block.resource,
+            "requested": block.requested,
+            "available": block.available,
+        }
+        result["blocker"] = {key: value for key, value in parts.items() if value}
+    result["help"] = _help(facts, view, now)
+    return result
+
+
+def _help(facts: Facts, view: BindingView, now: float) -> list[str]:
+    """What would let it run, most direct first."""
+    block = view.decision.blocker
+    queue = view.gang.queue if view.gang is not None else ""
+    lacking = ""
+    if block is not None and block.resource:
+        short = quantity.ceil_units(block.resource, block.requested) - quantity.floor_units(
+            block.resource, block.available
+        )
+        lacking = f"{quantity.format_units(block.resource, short)} more {block.resource}"
+    match view.decision.reason:
+        case Reason.SUBMITTED if not _alive(facts, DISPATCHER_LEASE, now):
+            return ["no atoll-dispatcher holds its lease: start it, and look at its log"]
+        case Reason.SUBMITTED:
+            return ["the dispatcher has not reached it yet: ask again in a moment"]
+        case Reason.QUEUE_NOT_FOUND:
+            return [f"create the queue: atollctl queue create {queue}", "or submit it again to a queue that exists"]
+        case Reason.QUEUE_CLOSED:
+            return [f"open the queue: atollctl queue open {queue}"]
+        case Reason.QUOTA_EXCEEDED:
+            return [
+                f"workloads of queue {queue} that finish and give back {lacking or 'what it needs'}",
+                f"a higher spec.capability of queue {block.name if block else queue}",
+            ]
+        case Reason.INSUFFICIENT_RESOURCES:
+            where = f" in {block.kind.lower()} {block.name}" if block is not None else ""
+            return [f"{lacking or 'room'}{where}", "a smaller minAvailable, or a policy that allows several clusters"]
+        case Reason.NO_DOMAIN_FITS:
+            return [
+                f"{lacking or 'room'} in one topology domain",
+                "a higher highestTierAllowed in its networkTopology, or mode soft",
+            ]
+        case Reason.NO_CLUSTER:
+            return ["a clusterAffinity in its policy that matches a member (kubectl get clusters --show-labels)"]
+        case Reason.CLUSTERS_NOT_READY:
+            return ["a member that is ready again: kubectl get clusters, and the logs of their agents"]
+        case Reason.NO_NODE_MATCHES:
+            return ["nodes with the labels that its pods select, or tolerations for the taints that nodes have"]
+        case Reason.INVALID_GANG:
+            return [f"remove annotation {keys.GANG} from the binding: atoll-control writes it again"]
+    return []
+
+
+# -- where it runs ---------------------------------------------------------------------------------------------------
+
+
+def _clusters(facts: Facts, view: BindingView) -> list[Json]:
+    binding = facts.binding or {}
+    reports = {item["clusterName"]: item for item in (binding.get("status") or {}).get("aggregatedStatus") or ()}
+    works = {keys.cluster_of(work["metadata"]["namespace"]): work for work in facts.works}
+    targets = {item["name"]: item for item in (binding.get("spec") or {}).get("clusters") or ()}
+    result = []
+    for name in sorted({*targets, *reports, *works}):
+        entry: Json = {"cluster": name}
+        if (targets.get(name) or {}).get("replicas") is not None:
+            entry["replicas"] = targets[name]["replicas"]
+        report = reports.get(name) or {}
+        entry["applied"] = bool(report.get("applied")) or _is_true(_condition(works.get(name) or {}, "Applied"))
+        if not entry["applied"]:
+            why = report.get("appliedMessage") or _condition(works.get(name) or {}, "Applied").get("message")
+            entry["message"] = why or (
+                "the Work waits for the agent of this member" if name in works else "no Work was made yet"
+            )
+        if report.get("health"):
+            entry["health"] = report["health"]
+        status = report.get("status") or {}
+        counts = {key: status[key] for key in ("pending", "running", "succeeded", "failed") if status.get(key)}
+        if counts:
+            entry["pods"] = counts
+        placement = status.get("placement") or {}
+        for key in ("nodes", "domain", "tier", "waiting"):
+            if placement.get(key) not in (None, "", {}) and (key != "tier" or placement.get("domain")):
+                entry[key] = placement[key]
+        result.append(entry)
+    return result
+
+
+# -- for people ------------------------------------------------------------------------------------------------------
+
+
+_MARKS = {"done": "x", "current": ">", "ahead": " "}
+
+
+def text(data: Json) -> str:
+    """The explanation as a person reads it."""
+    workload = data["workload"]
+    lines = [f"{workload['kind']} {workload['namespace']}/{workload['name']} ({workload['apiVersion']})"]
+    if workload["status"]:
+        lines.append(f"  status    {workload['status']}")
+    if gang := data.get("gang"):
+        tasks = ", ".join(f"{task['name']} x{task['replicas']}" for task in gang["tasks"])
+        lines += [
+            f"  queue     {gang['queue']}, priority {gang['priority']}",
+            f"  pods      {gang['pods']} (at least {gang['minAvailable']} together): {tasks}",
+            f"  request   {_amounts(gang['request'])}",
+        ]
+        if wish := gang.get("topology"):
+            lines.append(f"  topology  {wish['mode']}, within tier {wish['highestTier']}")
+    lines += ["", "Way"]
+    for step in data["steps"]:
+        here = "   <- here" if step["state"] == "current" else ""
+        lines.append(f"  [{_MARKS[step['state']]}] {step['step']:<15} {step.get('at', '')}{here}".rstrip())
+    if why := data.get("why"):
+        lines += ["", f"No binding: {why['message']} ({why['reason']})", *_helps(why["help"])]
+    if waiting := data.get("waiting"):
+        lines += ["", *_waiting_text(waiting, data.get("queue"))]
+    if queue := data.get("queue"):
+        lines += ["", *_queue_text(queue)]
+    for cluster in data.get("clusters") or ():
+        lines += ["", *_cluster_text(cluster)]
+    if story := data.get("story"):
+        lines += ["", "Story"]
+        for line in story:
+            lines.append(f"  {line['at']}  {line['phase']:<10} {line['reason']:<22} {line['text']}".rstrip())
+    return "\n".join(lines)
+
+
+def _waiting_text(waiting: Json, queue: Json | None) -> list[str]:
+    lines = ["Waits" + (f" for {duration(waiting['seconds'])}" if "seconds" in waiting else "")]
+    if "position" in waiting:
+        name = f" in queue {queue['name']}" if queue else ""
+        lines.append(f"  position  {waiting['position']} of {waiting['of']}{name}")
+        if waiting["ahead"]:
+            lines.append(f"  ahead     {', '.join(waiting['ahead'])}")
+    lines.append(f"  reason    {waiting['reason']}: {waiting['message']}")
+    return [*lines, *_helps(waiting["help"])]
+
+
+def _helps(lines: list[str]) -> list[str]:
+    return [f"  would help: {line}" for line in lines]
+
+
+def _queue_text(queue: Json) -> list[str]:
+    if not queue["exists"]:
+        return [f"Queue {queue['name']} does not exist"]
+    lines = [f"Queue {queue['name']}: {queue['state']}, {queue['running']} running, {queue['pending']} waiting"]
+    for name in sorted({*queue["capability"], *queue["used"]} - ({"pods"} - {*queue["capability"]})):
+        limit = queue["capability"].get(name, "unlimited")
+        lines.append(f"  {name:<20} {queue['used'].get(name, '0')} of {limit}")
+    return lines
+
+
+def _cluster_text(cluster: Json) -> list[str]:
+    share = f", {cluster['replicas']} replicas" if "replicas" in cluster else ""
+    lines = [f"Cluster {cluster['cluster']}{share}: work {'applied' if cluster['applied'] else 'not applied'}"]
+    if "message" in cluster:
+        lines.append(f"  why       {cluster['message']}")
+    if "pods" in cluster:
+        lines.append(f"  pods      {', '.join(f'{count} {key}' for key, count in cluster['pods'].items())}")
+    if "nodes" in cluster:
+        lines.append(f"  nodes     {', '.join(f'{name} x{count}' for name, count in sorted(cluster['nodes'].items()))}")
+    if "domain" in cluster:
+        lines.append(f"  domain    {cluster['domain']}" + (f" (tier {cluster['tier']})" if "tier" in cluster else ""))
+    if "waiting" in cluster:
+        lines.append(f"  waits     {cluster['waiting']}")
+    return lines
+
+
+def _amounts(amounts: dict[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in amounts.items() if name != "pods")

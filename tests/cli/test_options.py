@@ -1,0 +1,205 @@
+"""The command line itself: options anywhere, usage errors, messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from atoll.cli import errors, explain, installing, options, queues
+from atoll.cli.app import app
+from atoll.cli.connection import default_namespace
+from atoll.control.install import Refused
+from atoll.kube.errors import AlreadyExists, NotFound, Unreachable, from_response
+
+runner = CliRunner()
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        pytest.param(["job", "list", "-n", "a"], ["-n", "a", "job", "list"], id="a namespace after the command"),
+        pytest.param(["job", "list", "-na"], ["-na", "job", "list"], id="a namespace without a space"),
+        pytest.param(
+            ["job", "list", "-A", "-o", "wide"], ["-A", "job", "list", "-o", "wide"], id="a flag takes no value"
+        ),
+        pytest.param(["x", "--namespace=a"], ["--namespace=a", "x"], id="a value behind an equals sign"),
+        pytest.param(
+            ["x", "--nodes", "2", "--name", "n"], ["x", "--nodes", "2", "--name", "n"], id="other options stay"
+        ),
+        pytest.param(["x", "--", "-n", "a"], ["x", "--", "-n", "a"], id="nothing moves from behind two dashes"),
+        pytest.param(["x", "-n"], ["-n", "x"], id="a missing value is left to the parser"),
+    ],
+)
+def test_global_options_may_stand_anywhere(args: list[str], expected: list[str]) -> None:
+    assert options.hoisted(args) == expected
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        [], ["local"], ["local", "up"], ["local", "down"], ["local", "status"], ["init"], ["join"], ["queue"],
+        ["queue", "create"], ["queue", "list"], ["queue", "get"], ["queue", "close"], ["queue", "open"],
+        ["queue", "delete"], ["job"], ["job", "list"], ["job", "get"], ["explain"], ["version"],
+    ],
+    ids=lambda args: " ".join(args) or "atollctl",
+)  # fmt: skip
+def test_every_command_has_help_and_every_leaf_an_example(args: list[str]) -> None:
+    result = runner.invoke(app, [*args, "--help"])
+    assert result.exit_code == 0, result.output
+    if args not in (["local"], ["queue"], ["job"]):
+        assert "Example" in result.output
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        pytest.param(["queue", "create"], id="a queue without a name"),
+        pytest.param(["queue", "create", "q", "--weight", "0"], id="a weight of zero"),
+        pytest.param(["queue", "list", "-o", "xml"], id="an unknown format"),
+        pytest.param(["join", "east"], id="a member without a kubeconfig"),
+        pytest.param(["local", "up", "--members", "0"], id="no members"),
+        pytest.param(["nonsense"], id="an unknown command"),
+    ],
+)
+def test_wrong_usage_exits_with_2(args: list[str]) -> None:
+    assert runner.invoke(app, args).exit_code == errors.USAGE
+
+
+def test_a_config_file_and_counts_exclude_each_other() -> None:
+    result = runner.invoke(app, ["local", "up", "--config", "f.yaml", "--members", "2"])
+    assert isinstance(result.exception, errors.CommandError)
+    assert errors.describe(result.exception) == ("error: give either --config or --members and --nodes", errors.USAGE)
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        pytest.param(
+            from_response(404, b'{"message":"jobs \\"x\\" not found","reason":"NotFound"}', None, "GET /apis/x"),
+            'Error from server (NotFound): jobs "x" not found',
+            id="the server's answer without the request",
+        ),
+        pytest.param(
+            AlreadyExists("taken", reason="AlreadyExists"), "Error from server (AlreadyExists): taken", id="taken"
+        ),
+        pytest.param(NotFound("gone"), "Error from server (NotFound): gone", id="no reason given"),
+        pytest.param(Unreachable("refused"), "Unable to connect to the server: refused", id="no answer"),
+        pytest.param(Refused("it runs Kueue"), "error: it runs Kueue", id="an installation refused"),
+    ],
+)
+def test_errors_are_one_line(error: Exception, line: str) -> None:
+    assert errors.describe(error) == (line, errors.FAILED)
+
+
+def test_a_defect_of_ours_is_not_hidden() -> None:
+    with pytest.raises(KeyError):
+        errors.fail(KeyError("x"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("cpu=64,nvidia.com/gpu=16", {"cpu": "64", "nvidia.com/gpu": "16"}, id="two resources"),
+        pytest.param(" cpu = 500m , ", {"cpu": "500m"}, id="spaces and a trailing comma"),
+        pytest.param(None, {}, id="nothing"),
+    ],
+)
+def test_resources(text: str | None, expected: dict[str, str]) -> None:
+    assert queues.resources(text, "--capability") == expected
+
+
+@pytest.mark.parametrize("text", ["cpu", "cpu=", "=4", "cpu=four", "cpu=-1", "cpu=1,cpu=2"])
+def test_resources_that_are_none_are_usage_errors(text: str) -> None:
+    with pytest.raises(errors.CommandError, match="--capability") as caught:
+        queues.resources(text, "--capability")
+    assert caught.value.code == errors.USAGE
+
+
+def test_a_queue_says_only_what_was_given() -> None:
+    made = queues.queue_object("q", capability="cpu=1", deserved=None, weight=1, priority=0, parent=None)
+    assert made["spec"] == {"weight": 1, "capability": {"cpu": "1"}, "priority": 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("train", ("vcjob", "train"), id="a name alone is a Volcano Job"),
+        pytest.param("Job.batch/train", ("job.batch", "train"), id="a kind with its group"),
+    ],
+)
+def test_workload_names(text: str, expected: tuple[str, str]) -> None:
+    assert explain.parse(text) == expected
+
+
+@pytest.mark.parametrize("text", ["/train", "vcjob/", "a/b/c", ""])
+def test_workload_names_that_are_none(text: str) -> None:
+    with pytest.raises(errors.CommandError, match="KIND/NAME"):
+        explain.parse(text)
+
+
+def test_where_the_webhook_is() -> None:
+    assert installing.client_config("https://h:9443/", "") == {"url": "https://h:9443"}
+    assert installing.client_config(None, "ns/hook:8443") == {
+        "service": {"namespace": "ns", "name": "hook", "port": 8443}
+    }
+    for url, service in (("http://h", ""), (None, "hook"), (None, "ns/hook:https")):
+        with pytest.raises(errors.CommandError, match="--webhook"):
+            installing.client_config(url, service)
+
+
+def test_labels_are_pairs() -> None:
+    assert installing.key_values(["a=b=c", "d="]) == {"a": "b=c", "d": ""}
+    with pytest.raises(errors.CommandError, match="key=value"):
+        installing.key_values(["a"])
+
+
+def test_the_namespace_comes_from_the_context(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text(
+        "current-context: a\ncontexts: [{name: a, context: {namespace: team}}, {name: b, context: {cluster: c}}]\n"
+    )
+    assert default_namespace(str(file), None) == "team"
+    assert default_namespace(str(file), "b") == "default"
+    assert default_namespace(str(tmp_path / "missing"), None) == "default"
+
+
+def test_help_imports_nothing_slow() -> None:
+    """Time depends on the machine; what is imported does not."""
+    slow = ("kubernetes", "aiohttp", "pydantic", "kopf", "numpy", "msgspec", "yaml")
+    code = (
+        "import sys\nfrom atoll.cli.app import app\n"
+        "try: app(['--help'])\nexcept SystemExit: pass\n"
+        f"print('SLOW', [name for name in {slow!r} if name in sys.modules])"
+    )
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=_environment())
+    assert done.stdout.splitlines()[-1] == "SLOW []", f"after {time.monotonic() - began:.2f} s"
+
+
+def test_the_plugin_is_called_kubectl_atoll(tmp_path: Path) -> None:
+    program = tmp_path / "kubectl-atoll"
+    program.write_text("from atoll.cli.app import main\nmain()\n")
+    done = subprocess.run(
+        [sys.executable, program, "queue", "--help"], capture_output=True, text=True, check=True, env=_environment()
+    )
+    assert done.stdout.startswith("Usage: kubectl atoll queue")
+
+
+def test_no_kubeconfig_is_said_in_one_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "atoll.cli", "queue", "list", "--kubeconfig", str(tmp_path / "none")],
+        capture_output=True, text=True, check=False, env=_environment(),
+    )  # fmt: skip
+    assert done.returncode == errors.FAILED
+    assert done.stderr.count("\n") == 1
+    assert "no such file" in done.stderr
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

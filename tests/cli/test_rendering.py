@@ -1,0 +1,268 @@
+"""What the commands print, from objects to tables and explanations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from atoll.cli import explanation, jobs, printing, queues
+from atoll.cli.bindings import by_workload, use_by_queue, views, waiting_line
+from atoll.model import decision, gang, keys
+from atoll.model.decision import Decision, Line, Phase
+from atoll.model.verdict import Blocker, Reason
+
+Json = dict[str, Any]
+
+NOW = 1_800_000_000.0
+T0 = "2027-01-15T07:59:00Z"
+QUOTA = Blocker("Queue", "research", "nvidia.com/gpu", "16", "4")
+
+
+def job(name: str = "train", **status: Any) -> Json:
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "team", "uid": f"job-{name}", "creationTimestamp": T0},
+        "spec": {"queue": "research"},
+        "status": status,
+    }
+
+
+def binding(
+    name: str = "train",
+    *,
+    phase: Phase = Phase.SUSPENDED,
+    reason: Reason = Reason.QUOTA_EXCEEDED,
+    blocker: Blocker | None = None,
+    priority: int = 0,
+    submitted: str = T0,
+    clusters: tuple[str, ...] = (),
+    conditions: tuple[str, ...] = (),
+    reports: tuple[Json, ...] = (),
+    story: tuple[Line, ...] = (),
+) -> Json:
+    wish = gang.Gang(
+        queue="research",
+        tasks=[gang.Task("worker", 2, 2, {"cpu": 4000, "nvidia.com/gpu": 8, "pods": 1})],
+        min_available=2,
+        priority=priority,
+        submitted=submitted,
+    )
+    told = Decision(epoch=1, phase=phase, reason=reason, blocker=blocker, story=list(story))
+    return {
+        "metadata": {
+            "name": f"{name}-job",
+            "namespace": "team",
+            "uid": f"binding-{name}",
+            "creationTimestamp": T0,
+            "annotations": {keys.GANG: gang.encode(wish), keys.DECISION: decision.encode(told), keys.EPOCH: "1"},
+        },
+        "spec": {
+            "resource": {"uid": f"job-{name}"},
+            "suspension": {"scheduling": phase is Phase.SUSPENDED},
+            "clusters": [{"name": cluster, "replicas": 2} for cluster in clusters],
+        },
+        "status": {
+            "conditions": [{"type": item, "status": "True", "lastTransitionTime": T0} for item in conditions],
+            "aggregatedStatus": list(reports),
+        },
+    }
+
+
+def queue(name: str = "research", **spec: Any) -> Json:
+    return {"metadata": {"name": name, "creationTimestamp": T0}, "spec": spec, "status": {"state": "Open"}}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (119, "119s"), (120, "2m"), (330, "5m30s"), (3599, "59m"), (4 * 3600 + 60, "4h1m"), (30 * 3600, "30h"),
+     (2 * 86400 + 3600, "2d1h"), (100 * 86400, "100d"), (800 * 86400, "2y")],
+)  # fmt: skip
+def test_lengths_of_time_read_as_in_kubectl(seconds: int, text: str) -> None:
+    assert printing.duration(seconds) == text
+
+
+def test_a_table_is_aligned_and_ends_without_spaces() -> None:
+    text = printing.table(("NAME", "AGE"), [["a", ""], ["longer", "3s"]])
+    assert text.splitlines() == ["NAME     AGE", "a        <none>", "longer   3s"]
+    assert printing.table(("NAME",), [["a"]], no_headers=True) == "a"
+
+
+def test_a_queue_counts_and_charges_by_phase() -> None:
+    found = views(
+        [
+            binding("a", phase=Phase.BOUND),
+            binding("b", phase=Phase.EVICTING),
+            binding("c"),
+            binding("d", phase=Phase.BOUND, conditions=("Finished",)),
+        ]
+    )
+    use = use_by_queue(found)["research"]
+    assert (use.pending, use.running) == (1, 2)
+    assert use.used == {"cpu": 16000, "nvidia.com/gpu": 32, "pods": 4}
+    rows = queues.rows([queue(priority=5, capability={"cpu": "64"}), queue("idle")], {"research": use}, NOW, wide=True)
+    assert rows == [
+        ["idle", "Open", 0, 0, 0, "", "", "60s", 1, ""],
+        ["research", "Open", 5, 1, 2, "cpu=16,nvidia.com/gpu=32", "cpu=64", "60s", 1, ""],
+    ]
+
+
+def test_jobs_say_where_they_run_and_why_they_wait() -> None:
+    found = by_workload([binding("a", phase=Phase.BOUND, clusters=("east",)), binding("b", blocker=QUOTA)])
+    rows = jobs.rows(
+        [job("a", state={"phase": "Running"}, running=2), job("b"), job("c")], found, NOW, namespaced=True, wide=True
+    )
+    assert rows[0] == ["team", "a", "research", "Running", "east", 0, 2, 0, 0, "60s", ""]
+    assert rows[1][4] == ""
+    assert rows[1][-1] == (
+        "it would exceed its queue's capability: queue research has 4 nvidia.com/gpu free for it, 16 needed"
+    )
+    assert rows[2][-1] == "not seen by atoll-control"
+
+
+def test_the_line_of_a_queue_is_by_priority_then_age_then_uid() -> None:
+    found = views(
+        [
+            binding("late", submitted="2027-01-15T08:00:00Z"),
+            binding("y"),
+            binding("x"),
+            binding("high", priority=7, submitted="2027-01-15T08:00:00Z"),
+            binding("running", phase=Phase.BOUND),
+        ]
+    )
+    assert [item.name for item in waiting_line(found, "research")] == ["high-job", "x-job", "y-job", "late-job"]
+
+
+def steps(data: Json) -> dict[str, str]:
+    return {step["step"]: step["state"] for step in data["steps"]}
+
+
+def current(data: Json) -> str | None:
+    return next((step["step"] for step in data["steps"] if step["state"] == "current"), None)
+
+
+def test_a_waiting_workload_has_a_position_numbers_and_help() -> None:
+    mine = binding(blocker=QUOTA)
+    others = [binding("first", priority=9), binding("runs", phase=Phase.BOUND)]
+    facts = explanation.Facts(
+        job(),
+        mine,
+        [mine, *others],
+        [queue(capability={"nvidia.com/gpu": "20"})],
+        namespace_labels={keys.ENABLED: "true"},
+    )
+    data = explanation.explain(facts, NOW)
+    waiting = data["waiting"]
+    assert (waiting["position"], waiting["of"], waiting["ahead"]) == (2, 2, ["team/first-job"])
+    assert waiting["blocker"] == {
+        "kind": "Queue", "name": "research", "resource": "nvidia.com/gpu", "requested": "16", "available": "4"
+    }  # fmt: skip
+    assert "12 more nvidia.com/gpu" in waiting["help"][0]
+    assert data["queue"]["used"]["nvidia.com/gpu"] == "16"
+    assert current(data) == "queued"
+    text = explanation.text(data)
+    assert "position  2 of 2 in queue research" in text
+    assert "16 of 20" in text
+    assert "Waits for 60s" in text
+
+
+@pytest.mark.parametrize(
+    ("conditions", "status", "expected"),
+    [
+        pytest.param((), {}, "dispatched", id="just dispatched"),
+        pytest.param(("FullyApplied",), {}, "work delivered", id="applied in the member"),
+        pytest.param(("FullyApplied", "Bound"), {}, "pods bound", id="pods have nodes"),
+        pytest.param(("FullyApplied", "Bound"), {"running": 2}, "running", id="pods run"),
+        pytest.param(("Bound",), {}, "pods bound", id="a later condition implies the earlier ones"),
+        pytest.param(("FullyApplied", "Bound", "Finished"), {}, None, id="finished, nothing is current"),
+    ],
+)
+def test_the_way_follows_the_binding(conditions: tuple[str, ...], status: Json, expected: str | None) -> None:
+    mine = binding(phase=Phase.BOUND, reason=Reason.DISPATCHED, clusters=("east",), conditions=conditions)
+    data = explanation.explain(explanation.Facts(job(**status), mine, [mine]), NOW)
+    assert current(data) == expected
+    states = list(steps(data).values())
+    assert states == sorted(states, key=["done", "current", "ahead"].index)
+    assert "waiting" not in data
+
+
+def test_clusters_tell_nodes_domain_and_why_pods_wait() -> None:
+    report = {
+        "clusterName": "east",
+        "applied": True,
+        "status": {
+            "running": 2,
+            "placement": {"nodes": {"n1": 2}, "domain": "rack-0", "tier": 1, "waiting": "1 pod has no node"},
+        },
+    }
+    mine = binding(phase=Phase.BOUND, clusters=("east", "west"), reports=(report,))
+    data = explanation.explain(explanation.Facts(job(), mine, [mine]), NOW)
+    east, west = data["clusters"]
+    assert east["nodes"] == {"n1": 2}
+    assert (east["domain"], east["tier"], east["waiting"], east["pods"]) == (
+        "rack-0",
+        1,
+        "1 pod has no node",
+        {"running": 2},
+    )
+    assert west == {"cluster": "west", "replicas": 2, "applied": False, "message": "no Work was made yet"}
+    text = explanation.text(data)
+    assert "n1 x2" in text
+    assert "waits     1 pod has no node" in text
+
+
+def lease(name: str, renewed: str) -> Json:
+    return {
+        "metadata": {"name": name},
+        "spec": {"holderIdentity": "me", "renewTime": renewed, "leaseDurationSeconds": 15},
+    }
+
+
+@pytest.mark.parametrize(
+    ("labels", "leases", "reason"),
+    [
+        pytest.param({}, [], "NamespaceNotEnabled", id="the namespace is not opted in"),
+        pytest.param({keys.ENABLED: "true"}, [], "ControlNotRunning", id="nobody makes bindings"),
+        pytest.param(
+            {keys.ENABLED: "true"},
+            [lease("atoll-control", "2027-01-15T07:50:00Z")],
+            "ControlNotRunning",
+            id="a stale lease",
+        ),
+        pytest.param(
+            {keys.ENABLED: "true"}, [lease("atoll-control", "2027-01-15T07:59:59Z")], "NoBinding", id="control runs"
+        ),
+    ],
+)
+def test_no_binding_is_explained(labels: dict[str, str], leases: list[Json], reason: str) -> None:
+    data = explanation.explain(explanation.Facts(job(), leases=leases, namespace_labels=labels), NOW)
+    assert data["why"]["reason"] == reason
+    assert current(data) == "submitted"
+    assert data["why"]["message"] in explanation.text(data)
+
+
+@pytest.mark.parametrize("reason", [reason for reason in Reason if reason not in (Reason.DISPATCHED, Reason.EVICTED)])
+def test_every_reason_to_wait_says_what_would_help(reason: Reason) -> None:
+    mine = binding(reason=reason)
+    data = explanation.explain(explanation.Facts(job(), mine, [mine]), NOW)
+    if reason is not Reason.DEADLINE_EXCEEDED:
+        assert data["waiting"]["help"]
+
+
+def test_the_story_is_told_in_order() -> None:
+    story = (
+        Line(T0, Phase.SUSPENDED, Reason.QUOTA_EXCEEDED, "too much"),
+        Line(T0, Phase.BOUND, Reason.DISPATCHED, "to east"),
+    )
+    mine = binding(phase=Phase.BOUND, story=story)
+    text = explanation.text(explanation.explain(explanation.Facts(job(), mine, [mine]), NOW))
+    assert text.index("too much") < text.index("to east")
+
+
+def test_a_gang_that_can_not_be_read_is_explained_all_the_same() -> None:
+    mine = binding(reason=Reason.INVALID_GANG)
+    mine["metadata"]["annotations"][keys.GANG] = "{"
+    data = explanation.explain(explanation.Facts(job(), mine, [mine]), NOW)
+    assert "gang" not in data
+    assert explanation.text(data)

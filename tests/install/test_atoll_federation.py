@@ -1,0 +1,133 @@
+"""The federation with Atoll in it: processes are kept running, and the command line shows what happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from typer.testing import CliRunner
+
+from atoll.cli import errors
+from atoll.cli.app import app
+from atoll.control import install
+from atoll.local.atoll_federation import AtollFederation
+from atoll.local.keeper import KeptProcess, start_all
+from atoll.local.layout import default_config
+from atoll.local.processes import ProcessFailed, ProcessSpec
+from atoll.model.apiresource import JOBS
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.integration]
+
+
+async def until(condition: Callable[[], bool], deadline_s: float = 20.0) -> None:
+    async with asyncio.timeout(deadline_s):
+        while not condition():  # noqa: ASYNC110 (a process of the system has no event to wait for)
+            await asyncio.sleep(0.02)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def fed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AtollFederation]:
+    async with AtollFederation(default_config(1, 4), tmp_path_factory.mktemp("federation")) as federation:
+        yield federation
+
+
+async def atollctl(fed: AtollFederation, *args: str) -> str:
+    """Run a command as a user would; fail with what it said."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        f"import sys; sys.path[:] = {sys.path!r}; from atoll.cli.app import main; main()",
+        *args,
+        f"--kubeconfig={fed.host.kubeconfig}",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, said = await process.communicate()
+    if process.returncode:
+        raise errors.CommandError(said.decode().strip(), process.returncode)
+    return out.decode()
+
+
+async def test_all_processes_run_and_have_credentials_of_their_own(fed: AtollFederation) -> None:
+    assert list(fed.processes) == [*(f"atoll-{name}" for name in install.PROCESSES), "atoll-agent-member1"]
+    assert all(process.running and process.restarts == 0 for process in fed.processes.values())
+    assert fed.process("control") is fed.process("atoll-control")
+    with pytest.raises(KeyError, match="there are atoll-webhook"):
+        fed.process("nothing")
+
+
+async def test_queues_are_closed_and_opened_from_the_command_line(fed: AtollFederation) -> None:
+    await atollctl(fed, "queue", "create", "research", "--capability", "nvidia.com/gpu=16", "--priority", "3")
+    assert await atollctl(fed, "queue", "close", "research") == "queue.scheduling.volcano.sh/research closed\n"
+    assert "research   Closed" in await atollctl(fed, "queue", "list")
+    assert await atollctl(fed, "queue", "open", "research") == "queue.scheduling.volcano.sh/research open\n"
+    with pytest.raises(errors.CommandError, match=r"Error from server \(AlreadyExists\)"):
+        await atollctl(fed, "queue", "create", "research")
+    await atollctl(fed, "queue", "delete", "research")
+    with pytest.raises(errors.CommandError, match=r"Error from server \(NotFound\): queues"):
+        await atollctl(fed, "queue", "close", "research")
+    with pytest.raises(errors.CommandError, match="built in"):
+        await atollctl(fed, "queue", "delete", "default")
+
+
+async def test_explain_names_queue_position_and_shortage_of_a_waiting_job(fed: AtollFederation) -> None:
+    await atollctl(fed, "queue", "create", "small", "--capability", "nvidia.com/gpu=4")
+    container = {"name": "c", "image": "i", "resources": {"requests": {"nvidia.com/gpu": "8"}}}
+    task = {"name": "w", "replicas": 1, "template": {"spec": {"containers": [container], "restartPolicy": "Never"}}}
+    job = {
+        "apiVersion": JOBS.api_version,
+        "kind": JOBS.kind,
+        "metadata": {"name": "large", "namespace": "default"},
+        "spec": {"queue": "small", "minAvailable": 1, "tasks": [task]},
+    }
+    async with await fed.host.connect() as host:
+        await host.create(JOBS, job)
+    async with asyncio.timeout(20):
+        while True:
+            data = json.loads(await atollctl(fed, "explain", "large", "-o", "json"))
+            if data.get("waiting", {}).get("reason") == "QuotaExceeded":
+                break
+    assert (data["waiting"]["position"], data["waiting"]["of"]) == (1, 1)
+    assert (data["waiting"]["blocker"]["requested"], data["waiting"]["blocker"]["available"]) == ("8", "4")
+    assert "4 more nvidia.com/gpu" in data["waiting"]["help"][0]
+    assert "capability" in await atollctl(fed, "job", "list", "-A", "-o", "wide")
+    with pytest.raises(errors.CommandError, match="holds 1 waiting"):
+        await atollctl(fed, "queue", "delete", "small")
+
+
+async def test_a_killed_process_comes_back(fed: AtollFederation) -> None:
+    process = fed.process("dispatcher")
+    old = process.pid
+    process.kill()
+    await until(lambda: process.running and process.pid != old)
+    await process.ready()
+    assert process.restarts == 1
+    await process.stop()
+    await process.stop()
+    assert not process.running
+    await process.start()
+    await process.ready()
+
+
+async def test_a_process_that_never_starts_is_given_up_with_its_last_words(tmp_path: Path) -> None:
+    spec = ProcessSpec("broken", [sys.executable, "-c", "raise SystemExit('no luck')"], ready_url="http://127.0.0.1:1/")
+    process = KeptProcess(spec, tmp_path)
+    try:
+        with pytest.raises(ProcessFailed, match="no luck"):
+            await start_all([process], 30, lambda _: None)
+    finally:
+        await process.stop()
+    assert not process.running
+
+
+def test_status_of_a_federation_that_never_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    result = CliRunner().invoke(app, ["local", "status", "--name", "nothing"])
+    assert result.exit_code == 1
+    assert result.output == "federation nothing: stopped\n"
+    assert CliRunner().invoke(app, ["local", "down", "--name", "nothing"]).output == "federation nothing was not running\n"

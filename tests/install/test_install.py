@@ -1,0 +1,319 @@
+"""`init` and `join` against real API servers: what they make, what they keep, what they refuse."""
+
+from __future__ import annotations
+
+import base64
+import stat
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from atoll.control import install
+from atoll.control.install.crds import incompatible, install_crds, is_foreign
+from atoll.control.install.credentials import Endpoint, write_kubeconfig
+from atoll.kube.errors import Forbidden, NotFound
+from atoll.kube.transport import ApiServer
+from atoll.local.binaries import ensure
+from atoll.local.federation import Federation
+from atoll.local.layout import FederationConfig
+from atoll.model import keys
+from atoll.model.apiresource import (
+    CLUSTERS,
+    CRDS,
+    LEASES,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    QUEUES,
+    SERVICE_ACCOUNTS,
+    VALIDATING_WEBHOOKS,
+    ApiResource,
+)
+
+Json = dict[str, Any]
+
+DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
+ADDRESS = {"url": "https://127.0.0.1:1"}
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.integration]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bare(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Federation]:
+    """A host and two members, all of them empty."""
+    config = FederationConfig.model_validate({"members": [{"name": "east"}, {"name": "west"}]})
+    async with Federation(config, directory=tmp_path_factory.mktemp("federation"), binaries=ensure()) as federation:
+        yield federation
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def host(bare: Federation) -> AsyncIterator[ApiServer]:
+    async with await bare.host.connect() as api:
+        yield api
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def east(bare: Federation) -> AsyncIterator[ApiServer]:
+    async with await bare.members["east"].connect() as api:
+        yield api
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def prepared(bare: Federation, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of credentials of a host that was initialised once."""
+    out = tmp_path_factory.mktemp("credentials")
+    await run_init(bare, out, [])
+    return out
+
+
+async def run_init(bare: Federation, out: Path, said: list[str]) -> None:
+    async with await bare.host.connect() as api:
+        at = await install.endpoint(bare.host.kubeconfig)
+        await install.init(api, at, out=out, webhook_client_config=ADDRESS, progress=said.append)
+
+
+async def run_join(
+    bare: Federation, member: str, name: str, out: Path, *, facts: install.MemberFacts | None = None
+) -> list[str]:
+    handle = bare.members[member]
+    async with await bare.host.connect() as host, await handle.connect() as api:
+        return await install.join(
+            host,
+            api,
+            name,
+            host_at=await install.endpoint(bare.host.kubeconfig),
+            member_at=await install.endpoint(handle.kubeconfig),
+            out=out,
+            facts=facts,
+        )
+
+
+async def versions(api: ApiServer) -> dict[str, str]:
+    """What was written last, object by object; a second run must not write."""
+    found: dict[str, str] = {}
+    for resource in (CRDS, NAMESPACES, SERVICE_ACCOUNTS, QUEUES, CLUSTERS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+        try:
+            items = await api.list(resource)
+        except NotFound:
+            continue
+        for item in items:
+            meta = item["metadata"]
+            found[f"{resource.plural} {meta.get('namespace', '')}/{meta['name']}"] = meta["resourceVersion"]
+    return found
+
+
+async def test_init_makes_what_processes_expect(prepared: Path, host: ApiServer) -> None:
+    ours = {crd["metadata"]["name"] for crd in install.host_crds()}
+    assert ours <= {crd["metadata"]["name"] for crd in await host.list(CRDS)}
+    assert (await host.get(QUEUES, "default"))["spec"]["weight"] == 1
+    assert (await host.get(NAMESPACES, "default"))["metadata"]["labels"][keys.ENABLED] == "true"
+    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+        made = await host.get(resource, "atoll")
+        assert not made.get("webhooks")
+        assert made["metadata"]["annotations"][keys.CLIENT_CONFIG] == '{"url":"https://127.0.0.1:1"}'
+    for process in install.PROCESSES:
+        file = install.kubeconfig_of(prepared, process)
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        async with await ApiServer.from_kubeconfig(file) as api:
+            review = await api.create(
+                ApiResource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False),
+                {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}},
+            )
+            assert review["status"]["userInfo"]["username"] == f"system:serviceaccount:atoll-system:atoll-{process}"
+            assert await api.list(QUEUES)
+
+
+async def test_init_again_writes_nothing_and_says_so(bare: Federation, prepared: Path, host: ApiServer) -> None:
+    before = await versions(host)
+    said: list[str] = []
+    await run_init(bare, prepared, said)
+    assert await versions(host) == before
+    assert "queue default is there" in said
+    assert any("valid until" in line for line in said)
+
+
+async def test_init_keeps_registered_webhooks_and_changed_queues(
+    bare: Federation, prepared: Path, host: ApiServer
+) -> None:
+    webhook = {
+        "name": "validate.atoll.sh",
+        "clientConfig": {"url": "https://127.0.0.1:1/validate"},
+        "rules": [{"apiGroups": ["x.test"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["xs"]}],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Ignore",
+    }
+    wanted = {
+        "apiVersion": VALIDATING_WEBHOOKS.api_version,
+        "kind": VALIDATING_WEBHOOKS.kind,
+        "metadata": {"name": "atoll"},
+        "webhooks": [webhook],
+    }
+    await host.apply(VALIDATING_WEBHOOKS, wanted, field_manager="atoll-webhook")
+    await host.merge_patch(QUEUES, "default", {"spec": {"weight": 7}})
+    said: list[str] = []
+    await run_init(bare, prepared, said)
+    assert [item["name"] for item in (await host.get(VALIDATING_WEBHOOKS, "atoll"))["webhooks"]] == [
+        "validate.atoll.sh"
+    ]
+    assert (await host.get(QUEUES, "default"))["spec"]["weight"] == 7
+    assert "ValidatingWebhookConfiguration atoll: 1 webhooks kept" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "system"), [("volcano-controllers", "Volcano"), ("kueue-controller-manager", "Kueue")]
+)
+async def test_a_host_that_runs_another_queueing_system_is_refused(
+    bare: Federation, prepared: Path, host: ApiServer, name: str, system: str
+) -> None:
+    labels = {"app": name}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        },
+    }
+    await host.create(DEPLOYMENTS, deployment)
+    try:
+        with pytest.raises(install.Refused, match=f"runs {system} .Deployment {name}"):
+            await run_init(bare, prepared, [])
+        await host.merge_patch(DEPLOYMENTS, name, {"spec": {"replicas": 0}}, "default")
+        await run_init(bare, prepared, [])
+    finally:
+        await host.delete(DEPLOYMENTS, name, "default")
+
+
+async def test_join_makes_an_agent_that_sees_its_own_namespace_only(
+    bare: Federation, prepared: Path, host: ApiServer
+) -> None:
+    facts = install.MemberFacts({"gpu": "h100"}, "eu-1", "own", ("a", "b"))
+    command = await run_join(bare, "east", "east", prepared, facts=facts)
+    host_file, member_file = install.agent_kubeconfigs(prepared, "east")
+    assert command == [
+        "atoll-agent", "--cluster=east", f"--kubeconfig={host_file}", f"--member-kubeconfig={member_file}"
+    ]  # fmt: skip
+    cluster = await host.get(CLUSTERS, "east")
+    assert cluster["metadata"]["labels"] == {"gpu": "h100"}
+    spec = cluster["spec"]
+    assert (spec["syncMode"], spec["apiEndpoint"]) == ("Pull", bare.members["east"].url)
+    assert (spec["region"], spec["provider"], spec["zones"]) == ("eu-1", "own", ["a", "b"])
+    assert "secretRef" not in spec
+    async with await ApiServer.from_kubeconfig(host_file) as agent:
+        assert await agent.list(LEASES, "karmada-es-east") == []
+        assert (await agent.get(CLUSTERS, "east"))["metadata"]["name"] == "east"
+        for resource, namespace in ((LEASES, "atoll-system"), (QUEUES, None), (CLUSTERS, None)):
+            with pytest.raises(Forbidden):
+                await agent.list(resource, namespace)
+    async with await ApiServer.from_kubeconfig(member_file) as agent:
+        assert {crd["metadata"]["name"] for crd in await agent.list(CRDS)} == {
+            crd["metadata"]["name"] for crd in install.member_crds()
+        }
+
+
+async def test_join_again_writes_nothing_and_keeps_what_is_not_given(
+    bare: Federation, prepared: Path, host: ApiServer, east: ApiServer
+) -> None:
+    await run_join(bare, "east", "east", prepared, facts=install.MemberFacts(region="eu-1"))
+    await host.merge_patch(CLUSTERS, "east", {"metadata": {"labels": {"by": "hand"}}})
+    before = {**await versions(host), **{f"east {key}": value for key, value in (await versions(east)).items()}}
+    await run_join(bare, "east", "east", prepared)
+    after = {**await versions(host), **{f"east {key}": value for key, value in (await versions(east)).items()}}
+    assert {key for key in after if before.get(key) != after[key]} == set()
+    cluster = await host.get(CLUSTERS, "east")
+    assert cluster["metadata"]["labels"]["by"] == "hand"
+    assert cluster["spec"]["region"] == "eu-1"
+
+
+async def test_a_name_that_is_taken_by_another_cluster_is_refused(bare: Federation, prepared: Path) -> None:
+    await run_join(bare, "east", "east", prepared)
+    with pytest.raises(install.Refused, match="Cluster east is joined already, at https"):
+        await run_join(bare, "west", "east", prepared)
+
+
+async def test_a_cluster_can_not_join_under_two_names(bare: Federation, prepared: Path) -> None:
+    await run_join(bare, "east", "east", prepared)
+    with pytest.raises(install.Refused, match="a member already, under the name east"):
+        await run_join(bare, "east", "other", prepared)
+
+
+async def test_a_member_that_does_not_answer_is_refused(
+    bare: Federation, prepared: Path, host: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("atoll.control.install.member._READY_S", 0.3)
+    at = replace(await install.endpoint(bare.members["west"].kubeconfig), url="https://127.0.0.1:1")
+    dead = tmp_path / "dead"
+    write_kubeconfig(dead, at, "admin", "none")
+    async with await ApiServer.from_kubeconfig(dead) as api:
+        with pytest.raises(install.Refused, match=r"member west at https://127\.0\.0\.1:1 is not ready"):
+            await install.join(host, api, "west", host_at=at, member_at=at, out=tmp_path)
+    with pytest.raises(NotFound):
+        await host.get(CLUSTERS, "west")
+
+
+async def test_a_foreign_crd_is_compared_and_left_alone(bare: Federation) -> None:
+    ours = next(crd for crd in install.host_crds() if crd["metadata"]["name"] == "works.work.karmada.io")
+    theirs = {**ours, "metadata": {"name": ours["metadata"]["name"], "labels": {"made-by": "another"}}}
+    async with await bare.members["west"].connect() as west:
+        made = await west.create(CRDS, theirs)
+        said: list[str] = []
+        await install_crds(west, [ours], said.append)
+        kept = await west.get(CRDS, "works.work.karmada.io")
+        assert kept["metadata"]["labels"] == {"made-by": "another"}
+        assert kept["metadata"]["uid"] == made["metadata"]["uid"]
+        assert said[0].endswith("made by someone else, compatible, left as it is")
+        newer = {**ours, "spec": {**ours["spec"], "versions": [{**ours["spec"]["versions"][0], "name": "v9"}]}}
+        before = await versions(west)
+        with pytest.raises(install.Refused, match="serves v1alpha1, v9 is needed"):
+            await install_crds(west, [newer, *install.member_crds()], said.append)
+        assert await versions(west) == before
+
+
+@pytest.mark.parametrize("name", ["", "East", "a_b", "-a", "a-", "a.b", "a" * 49])
+async def test_names_that_can_not_be_a_cluster(name: str) -> None:
+    with pytest.raises(install.Refused, match="at most 48 characters"):
+        install.check_name(name)
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        pytest.param({}, "", id="an equal one is fine"),
+        pytest.param({"scope": "Cluster"}, "has scope Cluster, Namespaced is needed", id="another scope"),
+        pytest.param({"names": {"kind": "Other"}}, "has kind Other, Job is needed", id="another kind"),
+        pytest.param({"versions": []}, "serves no version, v1alpha1 is needed", id="no version is served"),
+        pytest.param(
+            {"versions": [{"name": "v1alpha1", "served": True}]}, "no status subresource in v1alpha1", id="no status"
+        ),
+    ],
+)
+async def test_what_makes_a_foreign_crd_unusable(change: Json, difference: str) -> None:
+    ours = next(crd for crd in install.host_crds() if crd["metadata"]["name"] == "jobs.batch.volcano.sh")
+    theirs = {"metadata": {"name": "x"}, "spec": {**ours["spec"], **change}}
+    found = incompatible(ours, theirs)
+    assert found.endswith(difference)
+    assert bool(found) == bool(difference)
+    assert is_foreign(theirs)
+    assert not is_foreign(ours)
+    assert not is_foreign(None)
+
+
+async def test_a_kubeconfig_carries_everything_that_reaches_the_server(tmp_path: Path) -> None:
+    at = Endpoint("https://h:6443", b"PEM", True, "name", "http://proxy:3128")
+    path = tmp_path / "deep" / "file"
+    write_kubeconfig(path, at, "me", "secret", namespace="ns")
+    content = yaml.safe_load(path.read_text())
+    assert content["clusters"][0]["cluster"] == {
+        "server": "https://h:6443",
+        "certificate-authority-data": base64.b64encode(b"PEM").decode(),
+        "insecure-skip-tls-verify": True,
+        "tls-server-name": "name",
+        "proxy-url": "http://proxy:3128",
+    }
+    assert content["contexts"][0]["context"] == {"cluster": "cluster", "user": "me", "namespace": "ns"}
