@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 from atoll.kube.errors import ApiError
-from atoll.kube.objects import Full, decode_full
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.local.install import wait_until
 from atoll.model.apiresource import JOBS, QUEUES
+from atoll.model.objects import Full, decode_full
 from demo.scales import Scale
 from demo.workload import NAMESPACE, Submission, Workload, job_object, queue_object
 

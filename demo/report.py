@@ -80,8 +80,8 @@ def show(console: Console, record: Record, places: Places) -> None:
     console.print(_by_queue(record))
     console.print(
         "moved: 16-GPU jobs of the trace, moved into the window; synthetic: made up, 32 to 64 GPUs.\n"
-        "wait: created on the host until minAvailable pods are bound in the member; dispatch: created until the decision, "
-        "of jobs with nothing in their way.",
+        "wait: created on the host until minAvailable pods are bound in the member; dispatch: created until the "
+        "decision, of jobs with nothing in their way.",
         style="dim",
         highlight=False,
     )

@@ -77,7 +77,7 @@ async def test_queues_are_closed_and_opened_from_the_command_line(fed: AtollFede
 
 async def test_explain_names_queue_position_and_shortage_of_a_waiting_job(fed: AtollFederation) -> None:
     await atollctl(fed, "queue", "create", "small", "--capability", "nvidia.com/gpu=4")
-    container = {"name": "c", "image": "i", "resources": {"requests": {"nvidia.com/gpu": "8"}}}
+    container = {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
     task = {"name": "w", "replicas": 1, "template": {"spec": {"containers": [container], "restartPolicy": "Never"}}}
     job = {
         "apiVersion": JOBS.api_version,
@@ -125,7 +125,7 @@ async def test_a_process_that_never_starts_is_given_up_with_its_last_words(tmp_p
     assert not process.running
 
 
-def test_status_of_a_federation_that_never_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_status_of_a_federation_that_never_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     result = CliRunner().invoke(app, ["local", "status", "--name", "nothing"])
     assert result.exit_code == 1

@@ -176,9 +176,10 @@ def _why_unseen(facts: Facts, now: float) -> Json:
     """Why no binding exists, and what to do."""
     namespace = facts.workload["metadata"].get("namespace", "")
     if facts.binding is not None:
+        name = facts.binding["metadata"]["name"]
         return {
             "reason": "NotAtolls",
-            "message": f"binding {facts.binding['metadata']['name']} has no annotation {keys.GANG}: another system made it",
+            "message": f"binding {name} has no annotation {keys.GANG}: another system made it",
             "help": ["set schedulerName: atoll in its policy, and check that atoll-control runs"],
         }
     if facts.namespace_labels.get(keys.ENABLED) != "true":

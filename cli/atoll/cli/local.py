@@ -81,14 +81,14 @@ def status(name: Name = "default", output: DataOutput = None) -> None:
 
 def next_steps(state: State) -> str:
     """What to type next."""
-    host = state.host
+    host, named = state.host, "" if state.name == "default" else f" --name {state.name}"
     lines = [
         f"export KUBECONFIG={host.kubeconfig if host else ''}",
         "",
         f"# {len(state.members)} members: {', '.join(state.members)}",
         "# now submit an ordinary Volcano Job:  kubectl apply -f job.yaml",
         "# and see where it goes:               atollctl job list; atollctl explain NAME",
-        f"# take it all down:                    atollctl local down{'' if state.name == 'default' else f' --name {state.name}'}",
+        f"# take it all down:                    atollctl local down{named}",
     ]
     return "\n".join(lines)
 

@@ -69,10 +69,10 @@ class Atoll:
             Refused: a cluster can't be prepared.
             ProcessFailed: a process does not become ready; nothing of Atoll is left running.
         """
-        ports = iter(free_ports(1 + len(install.PROCESSES) + len(self._federation.members)))
-        await self._install(f"https://127.0.0.1:{next(ports)}")
+        webhook_port, *health_ports = free_ports(1 + len(install.PROCESSES) + len(self._federation.members))
+        await self._install(f"https://127.0.0.1:{webhook_port}")
         logs = self._federation.directory / "logs"
-        for spec in self._specs([next(ports) for _ in range(len(install.PROCESSES) + len(self._federation.members))]):
+        for spec in self._specs(health_ports):
             self.processes[spec.name] = KeptProcess(spec, logs, self._on_change)
         started = [process for name, process in self.processes.items() if name not in self._leave_out]
         self._progress(f"starting {len(started)} processes of Atoll")
@@ -109,14 +109,11 @@ class Atoll:
             )
 
     def _specs(self, ports: list[int]) -> list[ProcessSpec]:
-        """Every process of Atoll: the one list of them. Ports are taken from the end of `ports`."""
-        specs = [
-            _spec(
-                f"atoll-{process}", f"atoll.{process}", [f"--kubeconfig={install.kubeconfig_of(self.credentials, process)}"],
-                ports.pop(),
-            )
-            for process in install.PROCESSES
-        ]  # fmt: skip
+        """Every process of Atoll: the one list of them. Each takes a health port from the end of `ports`."""
+        specs = []
+        for process in install.PROCESSES:
+            flags = [f"--kubeconfig={install.kubeconfig_of(self.credentials, process)}"]
+            specs.append(_spec(f"atoll-{process}", f"atoll.{process}", flags, ports.pop()))
         for name in self._federation.members:
             host_file, member_file = install.agent_kubeconfigs(self.credentials, name)
             flags = [f"--cluster={name}", f"--kubeconfig={host_file}", f"--member-kubeconfig={member_file}"]

@@ -1,7 +1,7 @@
 """Read the audit logs of API servers: the clock of measurements and the proof of what happened, and in which order.
 
-The policy (audit-policy.yaml) says what is logged: one line per answered request, with the bodies of those writes that are
-evidence.
+The policy (audit-policy.yaml) says what is logged: one line per answered request, with the bodies of those writes that
+are evidence.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
     user_agent: str = ""
     object_ref: ObjectRef = ObjectRef()
     response_status: Response = Response()
-    request_object: msgspec.Raw | None = None
+    #: empty where the policy does not keep it
+    request_object: msgspec.Raw = msgspec.Raw()
 
     @property
     def at(self) -> float:
@@ -95,7 +96,8 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
 
     def body(self) -> Any:
         """The request's body, decoded; None where the policy does not keep it."""
-        return None if self.request_object is None else orjson.loads(bytes(self.request_object))
+        body = bytes(self.request_object)
+        return orjson.loads(body) if body else None
 
 
 _decoder = msgspec.json.Decoder(Event)

@@ -189,7 +189,9 @@ class Dispatcher:
         if binding.view.gang is None:
             self._untold[binding.view.uid] = None
         elif binding.phase is Phase.SUSPENDED:
-            self._queue(binding.queue).add(binding.shape, binding.key)
+            group = self._queue(binding.queue).add(binding.shape, binding.key)
+            if group.parked is not None and _differs(binding.told, group.parked):
+                self._untold[binding.view.uid] = None
         elif binding.phase.charged:
             self._queue(binding.queue).charge(binding.view.uid, binding.gang.total())
             self._watch_deadline(binding)

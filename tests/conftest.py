@@ -1,0 +1,39 @@
+"""One real federation for a whole test run, and a namespace of its own for every test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from atoll.kube.transport import ApiServer
+from atoll.local.atoll_federation import AtollFederation
+from atoll.local.layout import FederationConfig
+from tests.integration.federation import Site, member
+
+LAYOUT = FederationConfig(members=[member("alpha", 8), member("beta", 4), member("topo", 0)])
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def federation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AtollFederation]:
+    """A host and three members, with every process of Atoll."""
+    directory: Path = tmp_path_factory.mktemp("federation")
+    async with AtollFederation(LAYOUT, directory) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def site(federation: AtollFederation) -> AsyncIterator[Site]:
+    """The federation as one test sees it: a fresh namespace that has opted in, and administrator's clients."""
+    host = await federation.host.connect()
+    members: dict[str, ApiServer] = {name: await each.connect() for name, each in federation.members.items()}
+    made = Site(federation, host, members)
+    await made.open()
+    try:
+        yield made
+    finally:
+        await made.close()
+        await asyncio.gather(host.close(), *(api.close() for api in members.values()))

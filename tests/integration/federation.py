@@ -1,0 +1,179 @@
+"""What integration tests do with the federation: apply, wait for a condition with a deadline, look into audit logs."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import orjson
+
+from atoll.kube import errors
+from atoll.kube.transport import ApiServer
+from atoll.local.atoll_federation import AtollFederation
+from atoll.local.binaries import ensure
+from atoll.local.layout import Member, NodeGroup, Tier, Topology
+from atoll.model import keys
+from atoll.model.apiresource import BINDINGS, JOBS, NAMESPACES, PODS, QUEUES, ApiResource
+
+T = TypeVar("T")
+Json = dict[str, Any]
+
+DEADLINE = 30.0
+
+
+def member(name: str, nodes: int) -> Member:
+    """A member of 16-CPU nodes with 8 GPUs each, two to a rack, two racks to a block; without nodes, it has none."""
+    if not nodes:
+        return Member(name=name, nodes=[])
+    allocatable: dict[str, str | int] = {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8", "pods": "110"}
+    tiers = [Tier(name="rack", size=2), Tier(name="block", size=2), Tier(name="root", size=max(1, nodes // 4))]
+    return Member(
+        name=name,
+        labels={"size": "large" if nodes > 4 else "small"},
+        nodes=[NodeGroup(count=nodes, prefix=f"{name}-n", allocatable=allocatable)],
+        topology=Topology(tiers=tiers),
+    )
+
+
+async def until(look: Callable[[], Awaitable[T | None]], *, deadline: float = DEADLINE, what: str = "") -> T:
+    """The first truthy answer; fails with the last one when the deadline has passed."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + deadline
+    answer = None
+    while loop.time() < end:
+        answer = await look()
+        if answer:
+            return answer
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"not within {deadline:g} s: {what or look}; last seen: {answer!r}")
+
+
+def job(name: str, *, replicas: int = 1, cpu: str = "100m", seconds: float | None = 1.0, **spec: Any) -> Json:
+    """A Volcano Job of one task; `seconds` None runs until deleted."""
+    annotations = {} if seconds is None else {keys.RUN_TIME: f"{int(seconds * 1000)}ms"}
+    container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": cpu, "memory": "16Mi"}}}
+    template = {
+        "metadata": {"annotations": annotations},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
+    return {
+        "apiVersion": JOBS.api_version,
+        "kind": JOBS.kind,
+        "metadata": {"name": name},
+        "spec": {"tasks": [{"name": "worker", "replicas": replicas, "template": template}], **spec},
+    }
+
+
+class Site:
+    """One test's view of the federation."""
+
+    def __init__(self, federation: AtollFederation, host: ApiServer, members: dict[str, ApiServer]) -> None:
+        self.federation, self.host, self.members = federation, host, members
+        self.namespace = f"t-{uuid.uuid4().hex[:8]}"
+        self._queues: list[str] = []
+
+    async def open(self) -> None:
+        """Make the namespace."""
+        metadata = {"name": self.namespace, "labels": {keys.ENABLED: "true"}}
+        await self.host.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+
+    async def close(self) -> None:
+        """Delete the jobs of this test and wait until their pods are gone, so that the next test finds room."""
+        for each in await self.host.list(JOBS, self.namespace):
+            await self.host.delete(JOBS, each["metadata"]["name"], self.namespace)
+        await until(self._empty, what=f"the pods of {self.namespace} are gone")
+        await self.host.delete(NAMESPACES, self.namespace)
+        for queue in self._queues:
+            await self.host.delete(QUEUES, queue)
+
+    async def _empty(self) -> bool:
+        if await self.host.list(BINDINGS, self.namespace):
+            return False
+        return not any([await api.list(PODS, self.namespace) for api in self.members.values()])
+
+    # -- doing -------------------------------------------------------------------------------------------------------
+
+    async def submit(self, obj: Json, namespace: str | None = None) -> Json:
+        """Create a workload in the test's namespace."""
+        metadata = {**obj["metadata"], "namespace": namespace or self.namespace}
+        return await self.host.create(JOBS, {**obj, "metadata": metadata})
+
+    async def queue(self, name: str = "q", **spec: Any) -> str:
+        """Create a queue with a name of the test's own."""
+        unique = f"{name}-{self.namespace}"
+        self._queues.append(unique)
+        metadata = {"name": unique}
+        await self.host.create(
+            QUEUES, {"apiVersion": QUEUES.api_version, "kind": QUEUES.kind, "metadata": metadata, "spec": spec}
+        )
+        return unique
+
+    def kubectl(self, *arguments: str, cluster: str = "host", stdin: str | None = None, ok: bool = True) -> str:
+        """Run plain kubectl; its output, or its error text when it is expected to fail."""
+        handle = self.federation.host if cluster == "host" else self.federation.members[cluster]
+        binary = ensure(report=lambda _: None).kubectl
+        done = subprocess.run(
+            [str(binary), f"--kubeconfig={handle.kubeconfig}", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode == 0) == ok, f"kubectl {' '.join(arguments)}: {done.stdout}{done.stderr}"
+        return done.stdout if ok else done.stderr
+
+    # -- seeing ------------------------------------------------------------------------------------------------------
+
+    async def find(self, resource: ApiResource, name: str, cluster: str = "host") -> Json | None:
+        """The object, or None."""
+        api = self.host if cluster == "host" else self.members[cluster]
+        try:
+            return await api.get(resource, name, self.namespace if resource.namespaced else None)
+        except errors.NotFound:
+            return None
+
+    async def phase(self, name: str, phase: str, *, deadline: float = DEADLINE) -> Json:
+        """Wait until the job on the host is in this phase."""
+
+        async def look() -> Json | None:
+            found = await self.find(JOBS, name)
+            return found if found and (found.get("status") or {}).get("state", {}).get("phase") == phase else None
+
+        return await until(look, deadline=deadline, what=f"job {name} is {phase}")
+
+    async def reason(self, name: str, reason: str) -> Json:
+        """Wait until the binding of a job says that it waits for this reason; gives the decision."""
+
+        async def look() -> Json | None:
+            binding = await self.find(BINDINGS, f"{name}-job")
+            text = ((binding or {}).get("metadata") or {}).get("annotations", {}).get(keys.DECISION)
+            decision: Json = orjson.loads(text) if text else {}
+            return decision if decision.get("reason") == reason else None
+
+        return await until(look, what=f"job {name} waits for {reason}")
+
+    async def pods(self, cluster: str) -> list[Json]:
+        """The test's pods in a member."""
+        return await self.members[cluster].list(PODS, self.namespace)
+
+    async def where(self, name: str) -> str:
+        """The member that a job was dispatched to."""
+
+        async def look() -> str | None:
+            binding = await self.find(BINDINGS, f"{name}-job")
+            clusters = (binding or {}).get("spec", {}).get("clusters") or []
+            return clusters[0]["name"] if clusters else None
+
+        return await until(look, what=f"job {name} is dispatched")
+
+    def audit(self, cluster: str = "host") -> list[Json]:
+        """Completed requests that concern this test's namespace, oldest first."""
+        handle = self.federation.host if cluster == "host" else self.federation.members[cluster]
+        marker = self.namespace.encode()
+        lines = handle.audit_log.read_bytes().split(b"\n")[:-1]
+        events = [orjson.loads(line) for line in lines if marker in line]
+        return [event for event in events if event["stage"] == "ResponseComplete"]

@@ -1,0 +1,88 @@
+"""Queues on real API servers: unknown, closed, ordered."""
+
+from __future__ import annotations
+
+import pytest
+
+from atoll.model.apiresource import BINDINGS, COMMANDS, PRIORITY_CLASSES, QUEUES
+from tests.integration.federation import Site, job, until
+
+pytestmark = pytest.mark.integration
+
+
+def command(action: str, queue: dict) -> dict:
+    target = {
+        "apiVersion": QUEUES.api_version,
+        "kind": QUEUES.kind,
+        "name": queue["metadata"]["name"],
+        "uid": queue["metadata"]["uid"],
+    }
+    metadata = {"generateName": f"{queue['metadata']['name']}-", "namespace": "default", "ownerReferences": [target]}
+    return {
+        "apiVersion": COMMANDS.api_version,
+        "kind": COMMANDS.kind,
+        "metadata": metadata,
+        "action": action,
+        "target": target,
+    }
+
+
+async def in_state(site: Site, queue: str, state: str) -> dict:
+    async def look() -> dict | None:
+        found = await site.find(QUEUES, queue)
+        return found if found and (found.get("status") or {}).get("state") == state else None
+
+    return await until(look, what=f"queue {queue} is {state}")
+
+
+async def test_a_job_whose_queue_does_not_exist_waits_and_starts_when_it_is_made(site: Site) -> None:
+    await site.submit(job("early", queue=f"later-{site.namespace}"))
+    decision = await site.reason("early", "QueueNotFound")
+    assert decision["blocker"]["name"] == f"later-{site.namespace}"
+    await site.queue("later")
+    await site.phase("early", "Completed")
+
+
+async def test_a_closed_queue_refuses_new_jobs_keeps_pending_ones_and_finishes_running_ones(site: Site) -> None:
+    name = await site.queue(capability={"cpu": "1"})
+    queue = await in_state(site, name, "Open")
+    await site.submit(job("running", cpu="1", seconds=2, queue=name))
+    await site.submit(job("pending", cpu="1", queue=name))
+    await site.phase("running", "Running")
+    await site.reason("pending", "QuotaExceeded")
+    await site.host.create(COMMANDS, command("CloseQueue", queue))
+    await in_state(site, name, "Closing")
+    await site.phase("running", "Completed")
+    await in_state(site, name, "Closed")
+    await site.reason("pending", "QueueClosed")
+    with pytest.raises(Exception, match=r"(?i)closed"):
+        await site.submit(job("refused", queue=name))
+    assert not [c for c in await site.host.list(COMMANDS) if c["target"]["name"] == name]
+    await site.host.create(COMMANDS, command("OpenQueue", queue))
+    await in_state(site, name, "Open")
+    await site.phase("pending", "Completed")
+
+
+async def test_the_higher_priority_class_goes_first_then_the_older_job(site: Site) -> None:
+    high = {"metadata": {"name": f"high-{site.namespace}"}, "value": 1000, "globalDefault": False}
+    await site.host.create(
+        PRIORITY_CLASSES, {"apiVersion": PRIORITY_CLASSES.api_version, "kind": PRIORITY_CLASSES.kind, **high}
+    )
+    queue = await site.queue(capability={"cpu": "1"})
+    await site.submit(job("holder", cpu="1", seconds=6, queue=queue))
+    await site.phase("holder", "Running")
+    for name, spec in (("old", {}), ("young", {}), ("vip", {"priorityClassName": high["metadata"]["name"]})):
+        await site.submit(job(name, cpu="1", queue=queue, **spec))
+        await site.reason(name, "QuotaExceeded")
+    for name in ("old", "young", "vip"):
+        await site.phase(name, "Completed")
+    dispatched = [
+        event["objectRef"]["name"]
+        for event in site.audit()
+        if event["verb"] == "patch"
+        and event["objectRef"]["resource"] == BINDINGS.plural
+        and isinstance(event.get("requestObject"), list)
+        and any(op["path"] == "/spec/clusters" for op in event["requestObject"])
+    ]
+    assert dispatched == ["holder-job", "vip-job", "old-job", "young-job"]
+    await site.host.delete(PRIORITY_CLASSES, high["metadata"]["name"])
