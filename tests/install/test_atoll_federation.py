@@ -130,4 +130,5 @@ async def test_status_of_a_federation_that_never_ran(tmp_path: Path, monkeypatch
     result = CliRunner().invoke(app, ["local", "status", "--name", "nothing"])
     assert result.exit_code == 1
     assert result.output == "federation nothing: stopped\n"
-    assert CliRunner().invoke(app, ["local", "down", "--name", "nothing"]).output == "federation nothing was not running\n"
+    result = CliRunner().invoke(app, ["local", "down", "--name", "nothing"])
+    assert result.output == "federation nothing was not running\n"

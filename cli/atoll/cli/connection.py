@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from atoll.cli.errors import CommandError
 from atoll.cli.options import Settings
 from atoll.kube.transport import ApiServer
 
@@ -22,7 +23,10 @@ def call(options: Settings, work: Callable[[ApiServer], Awaitable[T]]) -> T:
     Raises:
         BadKubeconfig: no credentials.
         ApiError: the server said no.
+        CommandError: the kubeconfig does not exist.
     """
+    if options.kubeconfig is not None and not Path(options.kubeconfig).is_file():
+        raise CommandError(f"kubeconfig {options.kubeconfig}: no such file")
 
     async def run() -> T:
         async with await ApiServer.from_kubeconfig(options.kubeconfig, options.context, user_agent="atollctl") as host:

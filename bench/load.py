@@ -1,0 +1,158 @@
+"""Load on one API server by a bare client, and the watch beside it: what the server can do when nothing of Atoll is in the way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+from yarl import URL
+
+from atoll.kube.transport import ApiServer
+from atoll.local import audit
+from atoll.local.cluster import ClusterHandle
+from atoll.model.apiresource import NAMESPACES, ApiResource
+
+CONNECTIONS = 32
+_FLUSH_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, its body encoded before the clock runs."""
+
+    method: str
+    path: str
+    body: bytes = b""
+    content_type: str = "application/json"
+
+
+def creation(resource: ApiResource, obj: dict[str, Any]) -> Request:
+    """The request that creates the object."""
+    return Request("POST", resource.path(obj["metadata"].get("namespace")), orjson.dumps(obj))
+
+
+async def send(cluster: ClusterHandle, requests: Sequence[Request], connections: int = CONNECTIONS) -> list[bytes]:
+    """Send all, over so many connections; the answers in the order of the requests.
+
+    Raises:
+        RuntimeError: one was refused.
+    """
+    answers = [b""] * len(requests)
+    todo = iter(enumerate(requests))
+    headers = {"Authorization": f"Bearer {cluster.token}", "Accept": "application/json", "User-Agent": "bench"}
+    connector = aiohttp.TCPConnector(limit=connections, ssl=ssl.create_default_context(cadata=cluster.ca))
+    async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
+
+        async def worker() -> None:
+            for number, request in todo:
+                async with session.request(
+                    request.method,
+                    URL(cluster.url + request.path, encoded=True),
+                    data=request.body,
+                    headers={"Content-Type": request.content_type},
+                ) as response:
+                    answers[number] = await response.read()
+                    if response.status >= 300:
+                        raise RuntimeError(f"{request.method} {request.path}: {response.status} {answers[number][:400]!r}")
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(connections):
+                group.create_task(worker())
+    return answers
+
+
+class Counter:
+    """Counts distinct objects whose watch events hold one of the marks, and wakes who waits for so many."""
+
+    def __init__(self, api: ApiServer, resource: ApiResource, namespace: str, mark: bytes) -> None:
+        self._api, self._resource, self._namespace, self._mark = api, resource, namespace, mark
+        self._seen: set[bytes] = set()
+        self._changed = asyncio.Event()
+
+    @property
+    def count(self) -> int:
+        """Objects seen so far."""
+        return len(self._seen)
+
+    async def reach(self, count: int, stall_s: float) -> bool:
+        """Wait for so many; False when none was added for `stall_s` seconds."""
+        while self.count < count:
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(stall_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                return False
+        return True
+
+    async def _run(self, version: str) -> None:
+        async for line in self._api.watch(self._resource, self._namespace, resource_version=version):
+            if self._mark in line:
+                at = line.index(b'"uid":"') + 7
+                uid = line[at : at + 36]
+                if uid not in self._seen:
+                    self._seen.add(uid)
+                    self._changed.set()
+
+
+@contextlib.asynccontextmanager
+async def watching(api: ApiServer, resource: ApiResource, namespace: str, mark: bytes) -> AsyncIterator[Counter]:
+    """An open watch from now on; objects whose own UID comes first in their JSON are told apart by it."""
+    version = ""
+    async for page in api.pages(resource, namespace):
+        version = page.metadata.resource_version
+    counter = Counter(api, resource, namespace, mark)
+    task = asyncio.create_task(counter._run(version))
+    try:
+        yield counter
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def namespace(api: ApiServer, name: str, labels: dict[str, str] | None = None) -> None:
+    """Create a namespace; opted in only where the labels say so."""
+    meta = {"name": name, "labels": labels or {}}
+    await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+
+
+async def clear(api: ApiServer, resource: ApiResource, name: str) -> None:
+    """Delete all objects of the collection."""
+    await api.request("DELETE", resource.path(name), deadline=60)
+
+
+async def read_log(path: Path, complete: Callable[[list[audit.Event]], bool]) -> list[audit.Event]:
+    """The events of an audit log once it is complete: the server writes a line after it has answered.
+
+    What is there after some seconds is given in any case.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + _FLUSH_S
+    while True:
+        events = await asyncio.to_thread(lambda: list(audit.read(path)))
+        if complete(events) or loop.time() > end:
+            return events
+        await asyncio.sleep(0.1)
+
+
+@contextlib.contextmanager
+def workspace(asked: Path | None) -> Iterator[Path]:
+    """The folder for a federation: the one asked for, which stays, or one that goes."""
+    if asked is not None:
+        asked.mkdir(parents=True, exist_ok=True)
+        yield asked.resolve()
+        return
+    made = Path(tempfile.mkdtemp(prefix="atoll-bench-"))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
