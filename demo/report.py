@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -93,20 +94,12 @@ def show(console: Console, record: Record, places: Places) -> None:
 
 
 def _by_queue(record: Record) -> Table:
-    table = Table(title="Jobs by queue and cluster", title_justify="left")
+    table = _table("Jobs by queue and cluster")
     for text in ("queue", "cluster"):
-        table.add_column(text)
+        table.add_column(text, no_wrap=True)
     heads = (
-        "jobs",
-        "moved",
-        "synthetic",
-        "gangs",
-        "mean wait s",
-        "P95 wait s",
-        "P50 dispatch ms",
-        "P95 dispatch ms",
-        "GPU-s",
-    )
+        "jobs", "moved", "syn-\nthetic", "gangs", "mean\nwait s", "P95\nwait s", "P50 dis-\npatch ms", "P95 dis-\npatch ms", "GPU-s",
+    )  # fmt: skip
     for text in heads:
         table.add_column(text, justify="right")
     for (queue, cluster), row in rows(record).items():
@@ -129,13 +122,13 @@ def _by_queue(record: Record) -> Table:
 
 
 def _by_tier(record: Record, places: Places) -> Table:
-    table = Table(title="Gangs by topology tier reached", title_justify="left")
+    table = _table("Gangs by topology tier reached")
     for text in ("asked for", "from"):
         table.add_column(text)
     tiers: list[int | None] = [*places.tiers, None]
     for tier in tiers:
         table.add_column(
-            f"tier {tier} ({places.tiers[tier]})" if tier is not None else "no common domain", justify="right"
+            f"tier {tier}\n({places.tiers[tier]})" if tier is not None else "no common\ndomain", justify="right"
         )
     counts: defaultdict[tuple[int | None, Origin], Counter[int | None]] = defaultdict(Counter)
     for name, stays in record.stays_of().items():
@@ -158,6 +151,11 @@ def show_checks(console: Console, checks: Iterable[Check]) -> None:
         console.print(line, soft_wrap=True)
         for violation in check.violations:
             console.print(f"          {violation}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _table(title: str) -> Table:
+    """Narrow enough for a terminal of 80 columns."""
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
 
 
 def _percentile(values: Sequence[float], percent: float) -> float | None:

@@ -46,6 +46,8 @@ async def load(kubeconfig: str | Path | None = None, context: str | None = None)
     Raises:
         BadKubeconfig: no configuration, or one that can't be read.
     """
+    if kubeconfig is not None:
+        _must_exist(Path(kubeconfig))
     configuration = Configuration()
     loader = None
     try:
@@ -71,6 +73,11 @@ async def load(kubeconfig: str | Path | None = None, context: str | None = None)
         configuration.proxy,
         configuration.tls_server_name,
     )
+
+
+def _must_exist(kubeconfig: Path) -> None:
+    if not kubeconfig.is_file():
+        raise BadKubeconfig(f"kubeconfig {kubeconfig}: no such file; name another with --kubeconfig or $KUBECONFIG")
 
 
 def _tls(configuration: Configuration) -> ssl.SSLContext | None:

@@ -1,0 +1,1 @@
+"""The host's controllers: the pure parts."""

@@ -1,0 +1,1 @@
+"""Work to member and status back: the pure parts."""

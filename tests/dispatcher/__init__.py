@@ -1,0 +1,1 @@
+"""The dispatcher's decisions and the objects around them."""

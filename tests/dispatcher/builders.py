@@ -1,0 +1,253 @@
+"""Builders of what the core is told, and a scene that plays the API server around it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+from atoll.dispatcher.core import (
+    BindingGone,
+    BindingSet,
+    BindingView,
+    CapacitySet,
+    CapacityView,
+    ClusterSet,
+    ClusterView,
+    Command,
+    Dispatch,
+    Dispatcher,
+    Event,
+    Evict,
+    Explain,
+    Pass,
+    QueueSet,
+    QueueView,
+    Refused,
+)
+from atoll.dispatcher.core.events import NodeClass
+from atoll.model.decision import Decision
+from atoll.model.gang import Gang, Task, TopologyWish
+from atoll.model.verdict import Reason
+
+GPU = "nvidia.com/gpu"
+START = 1_800_000_000.0
+
+
+class BindingBuilder:
+    """A suspended binding of one task with one pod of one GPU unless told otherwise."""
+
+    def __init__(self, name: str) -> None:
+        self._view: dict[str, Any] = {
+            "uid": f"uid-{name}",
+            "namespace": "default",
+            "name": name,
+            "generation": 1,
+            "epoch": 0,
+            "decision": Decision(),
+            "created": "2026-01-01T00:00:00Z",
+        }
+        self._gang: dict[str, Any] = {"queue": "q", "tasks": [], "min_available": None}
+        self._readable = True
+
+    def _with(self, **fields: Any) -> Self:
+        self._view.update(fields)
+        return self
+
+    def uid(self, uid: str) -> Self:
+        return self._with(uid=uid)
+
+    def queue(self, name: str) -> Self:
+        self._gang["queue"] = name
+        return self
+
+    def tasks(self, replicas: int, *, gpu: int = 1, minimum: int | None = None, **more: Any) -> Self:
+        """One more task of equal pods."""
+        requests = {"pods": 1, GPU: gpu, **more.pop("requests", {})}
+        name = f"t{len(self._gang['tasks'])}"
+        floor = replicas if minimum is None else minimum
+        self._gang["tasks"].append(Task(name, replicas, floor, requests, **more))
+        return self
+
+    def minimum(self, pods: int) -> Self:
+        self._gang["min_available"] = pods
+        return self
+
+    def priority(self, value: int) -> Self:
+        self._gang["priority"] = value
+        return self
+
+    def submitted(self, when: str) -> Self:
+        self._gang["submitted"] = when
+        return self
+
+    def created(self, when: str) -> Self:
+        return self._with(created=when)
+
+    def hard(self, tier: int) -> Self:
+        self._gang["network_topology"] = TopologyWish("hard", tier)
+        return self
+
+    def affinity(self, **affinity: Any) -> Self:
+        return self._with(affinity=affinity)
+
+    def tolerating(self, *tolerations: Mapping[str, Any]) -> Self:
+        return self._with(tolerations=tolerations)
+
+    def unreadable(self) -> Self:
+        """Its gang annotation is nonsense."""
+        self._readable = False
+        return self
+
+    def build(self) -> BindingView:
+        if not self._gang["tasks"]:
+            self.tasks(1)
+        tasks = self._gang["tasks"]
+        minimum = self._gang["min_available"]
+        gang = Gang(**{**self._gang, "min_available": sum(t.min_available for t in tasks) if minimum is None else minimum})
+        return BindingView(gang=gang if self._readable else None, **self._view)
+
+
+def make_binding(name: str) -> BindingBuilder:
+    return BindingBuilder(name)
+
+
+def make_queue(name: str, *, priority: int = 0, is_open: bool = True, **capability: int) -> QueueSet:
+    """A queue; `gpu=8` limits GPUs, other names are resources as they are, none is unlimited."""
+    limits = {GPU if key == "gpu" else key: value for key, value in capability.items()}
+    return QueueSet(QueueView(name, limits, priority, is_open))
+
+
+def make_cluster(name: str, *, ready: bool = True, labels: Mapping[str, str] | None = None, taints: Any = ()) -> ClusterSet:
+    return ClusterSet(ClusterView(name, ready, labels or {}, tuple(taints)))
+
+
+def make_capacity(
+    cluster: str,
+    free: Iterable[int] | Mapping[str, Iterable[int]],
+    *,
+    generation: int = 1,
+    root: str = "",
+    labels: Mapping[str, str] | None = None,
+    taints: Any = (),
+) -> CapacitySet:
+    """Free GPUs per node, either flat or per rack; racks are of tier 1 below a spine of tier 2."""
+    racks = dict(free) if isinstance(free, Mapping) else {"": free}
+    names = [name for name in racks if name]
+    spine = f"{cluster}-spine"
+    domains = (((spine, 2, "spine", ""), *((name, 1, "rack", spine) for name in names)) if names else ())
+    classes = tuple(
+        NodeClass(rack, labels or {}, tuple(taints), 1, {GPU: gpus, "pods": 100}) for rack, nodes in racks.items() for gpus in nodes
+    )
+    return CapacitySet(CapacityView(cluster, root or (spine if names else ""), generation, domains, classes))
+
+
+def written(view: BindingView, command: Command) -> BindingView:
+    """The binding as the API server has it once the command's patch was applied."""
+    if isinstance(command, Explain):
+        return dataclasses.replace(view, decision=command.decision)
+    targets = tuple(name for name, _ in command.clusters) if isinstance(command, Dispatch) else ()
+    return dataclasses.replace(
+        view,
+        decision=command.decision,
+        epoch=command.decision.epoch,
+        generation=view.generation + 1,
+        clusters=targets,
+        suspended=isinstance(command, Evict),
+    )
+
+
+class Scene:
+    """A core, a clock, and the bindings as the API server has them; invariants are verified after every event."""
+
+    def __init__(self, *events: Event) -> None:
+        self.core = Dispatcher()
+        self.now = START
+        self.log: list[Event] = []
+        self.answers: list[list[Command]] = []
+        self.views: dict[str, BindingView] = {}
+        self.tell(*events)
+
+    def handle(self, event: Event) -> list[Command]:
+        self.log.append(event)
+        commands = self.core.handle(event)
+        self.answers.append(commands)
+        self.core.check()
+        return commands
+
+    def tell(self, *events: Event) -> Self:
+        for event in events:
+            assert self.handle(event) == []
+        return self
+
+    def submit(self, *bindings: BindingBuilder | BindingView) -> Self:
+        for each in bindings:
+            self.see(each if isinstance(each, BindingView) else each.build())
+        return self
+
+    def see(self, view: BindingView) -> BindingView:
+        """The API server has the binding like this now, and says so."""
+        self.views[view.uid] = view
+        self.tell(BindingSet(view))
+        return view
+
+    def change(self, name: str, **fields: Any) -> BindingView:
+        return self.see(dataclasses.replace(self.view(name), **fields))
+
+    def view(self, name: str) -> BindingView:
+        return next(view for view in self.views.values() if view.name == name)
+
+    def gone(self, name: str) -> None:
+        view = self.view(name)
+        del self.views[view.uid]
+        self.tell(BindingGone(view.uid))
+
+    def decide(self, *, after: float = 0.001) -> list[Command]:
+        """A pass; nothing is written yet."""
+        self.now += after
+        return self.handle(Pass(self.now))
+
+    def write(self, *commands: Command) -> None:
+        """The patches are applied and the watch says so."""
+        for command in commands:
+            self.see(written(self.views[command.uid], command))
+
+    def run(self, *, after: float = 0.001) -> list[Command]:
+        """A pass whose commands are all written."""
+        commands = self.decide(after=after)
+        self.write(*commands)
+        return commands
+
+    def refuse(self, command: Command) -> None:
+        self.tell(Refused(command.uid, command.decision.epoch))
+
+    def bound(self, name: str, *, generation: int, pods: int | None = None) -> None:
+        """The member reports that its pods are on nodes, contained in the figures of this generation."""
+        view = self.view(name)
+        assert view.gang is not None
+        count = view.gang.replicas if pods is None else pods
+        self.change(name, placed={view.clusters[0]: (generation, count)})
+
+    def verdict(self, name: str) -> Reason | None:
+        verdict = self.core.verdict(self.view(name).uid)
+        return verdict.reason if verdict else None
+
+    def used(self, queue: str) -> int:
+        return self.core.queues[queue].used.get(GPU, 0)
+
+
+def dispatched(commands: Iterable[Command]) -> list[tuple[str, str]]:
+    """(binding, member) in the order of the decisions."""
+    return [(c.name, c.clusters[0][0]) for c in commands if isinstance(c, Dispatch)]
+
+
+def names(commands: Iterable[Command]) -> list[str]:
+    return [name for name, _ in dispatched(commands)]
+
+
+def explained(commands: Iterable[Command]) -> dict[str, Explain]:
+    return {c.name: c for c in commands if isinstance(c, Explain)}
+
+
+def evicted(commands: Iterable[Command]) -> list[str]:
+    return [c.name for c in commands if isinstance(c, Evict)]

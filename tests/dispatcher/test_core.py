@@ -1,0 +1,715 @@
+"""What the core decides, as a specification."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from atoll.dispatcher.core import BindingGone, BindingSet, ClusterGone, Dispatch, Explain, Pass, QueueGone, Refused
+from atoll.model.decision import STORY_LINES, Phase
+from atoll.model.timestamps import to_seconds
+from atoll.model.verdict import Reason
+from tests.dispatcher.builders import (
+    GPU,
+    BindingBuilder,
+    Scene,
+    dispatched,
+    evicted,
+    explained,
+    make_binding,
+    make_capacity,
+    make_cluster,
+    make_queue,
+    names,
+)
+
+ROOM = (make_cluster("m"), make_capacity("m", [8]))
+EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+
+
+def scene(*more: object, room: object = ROOM) -> Scene:
+    return Scene(make_queue("q"), *room, *more)  # type: ignore[misc,arg-type]
+
+
+# -- order ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(
+            make_binding("b").priority(5).submitted(LATE), make_binding("a").submitted(EARLY), id="priority class before age"
+        ),
+        pytest.param(make_binding("b").submitted(EARLY), make_binding("a").submitted(LATE), id="older before younger"),
+        pytest.param(
+            make_binding("b").submitted(EARLY).created(LATE),
+            make_binding("a").submitted(LATE).created(EARLY),
+            id="age counts from the first submission, not from the binding",
+        ),
+        pytest.param(
+            make_binding("b").created(EARLY), make_binding("a").created(LATE), id="without a submission time the binding's counts"
+        ),
+        pytest.param(make_binding("b").uid("1"), make_binding("a").uid("2"), id="equal age is ordered by UID"),
+        pytest.param(
+            make_binding("b").tasks(2).submitted(EARLY), make_binding("a").tasks(1).submitted(LATE), id="different shapes keep the order"
+        ),
+    ],
+)
+def test_order_in_a_queue(first: BindingBuilder, second: BindingBuilder) -> None:
+    for order in ((first, second), (second, first)):
+        assert names(scene().submit(*order).run()) == ["b", "a"]
+
+
+def test_the_queue_of_higher_priority_is_served_first() -> None:
+    s = scene(make_queue("high", priority=1), room=(make_cluster("m"), make_capacity("m", [1])))
+    s.submit(make_binding("a").submitted(EARLY), make_binding("b").queue("high").submitted(LATE))
+    assert names(s.run()) == ["b"]
+
+
+def test_queues_take_turns_by_their_dominant_share() -> None:
+    s = Scene(make_queue("big", gpu=8), make_queue("small", gpu=2), *ROOM)
+    s.submit(*(make_binding(f"big{i}").queue("big") for i in range(4)), *(make_binding(f"small{i}").queue("small") for i in range(2)))
+    # Shares after each: big 1/8, small 1/2, then big until it reaches small's share.
+    assert names(s.run()) == ["big0", "small0", "big1", "big2", "big3", "small1"]
+
+
+# -- queues --------------------------------------------------------------------------------------------------------------
+
+
+def test_capability_blocks_and_names_queue_resource_and_shortage() -> None:
+    s = Scene(make_queue("q", gpu=3), *ROOM).submit(make_binding("a").tasks(2), make_binding("b").tasks(2))
+    commands = s.run()
+    assert names(commands) == ["a"]
+    told = explained(commands)["b"].decision
+    assert told.reason is Reason.QUOTA_EXCEEDED
+    assert told.blocker is not None
+    assert (told.blocker.kind, told.blocker.name, told.blocker.resource) == ("Queue", "q", GPU)
+    assert (told.blocker.requested, told.blocker.available) == ("2", "1")
+
+
+def test_a_resource_that_the_capability_does_not_name_is_unlimited() -> None:
+    s = Scene(make_queue("q", cpu=0), *ROOM).submit(make_binding("a").tasks(8))
+    assert names(s.run()) == ["a"]
+
+
+def test_smaller_work_passes_a_blocked_head() -> None:
+    s = scene().submit(make_binding("head").tasks(9).submitted(EARLY), make_binding("small").submitted(LATE))
+    assert names(s.run()) == ["small"]
+    assert s.verdict("head") is Reason.INSUFFICIENT_RESOURCES
+
+
+def test_a_workload_waits_for_its_queue_and_goes_once_it_exists() -> None:
+    s = Scene(*ROOM).submit(make_binding("a"))
+    told = explained(s.run())["a"].decision
+    assert told.reason is Reason.QUEUE_NOT_FOUND
+    assert told.blocker is not None
+    assert told.blocker.name == "q"
+    s.tell(make_queue("q"))
+    assert names(s.run()) == ["a"]
+
+
+def test_a_closed_queue_admits_nothing_until_it_is_opened() -> None:
+    s = Scene(make_queue("q", is_open=False), *ROOM).submit(make_binding("a"))
+    s.run()
+    assert s.verdict("a") is Reason.QUEUE_CLOSED
+    s.tell(make_queue("q"))
+    assert names(s.run()) == ["a"]
+
+
+def test_a_queue_that_is_deleted_admits_nothing_and_keeps_its_charges() -> None:
+    s = scene().submit(make_binding("a"))
+    s.run()
+    s.tell(QueueGone("q")).submit(make_binding("b"))
+    s.run()
+    assert s.verdict("b") is Reason.QUEUE_NOT_FOUND
+    assert s.used("q") == 1
+
+
+def test_a_raised_capability_wakes_what_waits_for_quota() -> None:
+    s = Scene(make_queue("q", gpu=1), *ROOM).submit(make_binding("a").tasks(2))
+    assert names(s.run()) == []
+    s.tell(make_queue("q", gpu=2))
+    assert names(s.run()) == ["a"]
+
+
+@pytest.mark.parametrize("how", ["finished", "deleted"])
+def test_quota_comes_back_and_wakes_waiters_when_a_workload_is(how: str) -> None:
+    s = Scene(make_queue("q", gpu=2), *ROOM).submit(make_binding("a").tasks(2), make_binding("b").tasks(2))
+    assert names(s.run()) == ["a"]
+    if how == "finished":
+        s.change("a", finished=True)
+    else:
+        s.gone("a")
+    assert s.used("q") == 0
+    assert names(s.run()) == ["b"]
+
+
+@pytest.mark.parametrize("edit", ["moves to another queue", "shrinks"])
+def test_quota_comes_back_and_wakes_waiters_when_a_running_workload(edit: str) -> None:
+    s = Scene(make_queue("q", gpu=2), make_queue("other"), *ROOM)
+    s.submit(make_binding("a").tasks(2), make_binding("b").tasks(1))
+    assert names(s.run()) == ["a"]
+    smaller = make_binding("a").queue("other").tasks(2) if "moves" in edit else make_binding("a").tasks(1)
+    s.change("a", gang=smaller.build().gang)
+    assert names(s.run()) == ["b"]
+
+
+def test_a_workload_that_is_edited_while_it_waits_is_decided_by_its_new_wish() -> None:
+    s = scene().submit(make_binding("a").tasks(9))
+    s.run()
+    s.change("a", gang=make_binding("a").tasks(8).build().gang, generation=2)
+    [command] = s.run()
+    assert isinstance(command, Dispatch)
+    assert (command.generation, command.clusters) == (2, (("m", 8),))
+
+
+# -- members -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("builder", "target"),
+    [
+        pytest.param(make_binding("a").affinity(clusterNames=["m2"]), "m2", id="named clusters only"),
+        pytest.param(make_binding("a").affinity(exclude=["m1"]), "m2", id="excluded clusters never"),
+        pytest.param(make_binding("a").affinity(labelSelector={"matchLabels": {"zone": "z"}}), "m3", id="clusters by label"),
+        pytest.param(make_binding("a").affinity(exclude=["m1", "m2", "m3"]), None, id="a tainted cluster not without toleration"),
+        pytest.param(
+            make_binding("a").affinity(exclude=["m1", "m2", "m3"]).tolerating({"key": "maint", "operator": "Exists"}),
+            "m4",
+            id="a tainted cluster with toleration",
+        ),
+        pytest.param(make_binding("a").affinity(clusterNames=["nowhere"]), None, id="no cluster matches"),
+    ],
+)
+def test_cluster_affinity_and_tolerations(builder: BindingBuilder, target: str | None) -> None:
+    room: list[object] = [make_cluster("m1"), make_cluster("m2"), make_cluster("m3", labels={"zone": "z"})]
+    room.append(make_cluster("m4", taints=[{"key": "maint", "effect": "NoSchedule"}]))
+    s = scene(room=[*room, *(make_capacity(f"m{i}", [1]) for i in range(1, 5))]).submit(builder)
+    commands = s.run()
+    assert dispatched(commands) == ([("a", target)] if target else [])
+    assert s.verdict("a") is (None if target else Reason.NO_CLUSTER)
+
+
+def test_a_cluster_that_is_not_ready_gets_nothing_until_it_is() -> None:
+    s = scene(room=(make_cluster("m", ready=False), make_capacity("m", [8]))).submit(make_binding("a"))
+    told = explained(s.run())["a"].decision
+    assert told.reason is Reason.CLUSTERS_NOT_READY
+    assert told.blocker is not None
+    assert told.blocker.name == "m"
+    s.tell(make_cluster("m"))
+    assert names(s.run()) == ["a"]
+
+
+def test_capacity_without_a_cluster_object_takes_nothing() -> None:
+    s = scene(room=(make_capacity("m", [8]),)).submit(make_binding("a"))
+    assert names(s.run()) == []
+    assert s.verdict("a") is Reason.NO_CLUSTER
+
+
+def test_a_removed_cluster_takes_nothing_more() -> None:
+    s = scene().tell(ClusterGone("m")).submit(make_binding("a"))
+    assert names(s.run()) == []
+
+
+def test_new_capacity_wakes_what_did_not_fit() -> None:
+    s = scene().submit(make_binding("a").tasks(9))
+    s.run()
+    s.tell(make_capacity("m", [8, 8], generation=2))
+    assert names(s.run()) == ["a"]
+
+
+def test_an_unfit_gang_names_the_cluster_that_came_nearest_with_numbers() -> None:
+    s = scene(room=(make_cluster("m1"), make_cluster("m2"), make_capacity("m1", [4]), make_capacity("m2", [6])))
+    told = explained(s.submit(make_binding("a").tasks(7)).run())["a"].decision
+    assert told.reason is Reason.INSUFFICIENT_RESOURCES
+    assert told.blocker is not None
+    assert (told.blocker.kind, told.blocker.name) == ("Cluster", "m2")
+    assert (told.blocker.requested, told.blocker.available) == ("7", "6")
+
+
+def test_hard_topology_without_a_domain_that_holds_it_names_the_nearest_miss() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", {"r1": [4, 2], "r2": [4, 1]})))
+    told = explained(s.submit(make_binding("a").tasks(7).hard(1)).run())["a"].decision
+    assert told.reason is Reason.NO_DOMAIN_FITS
+    assert told.blocker is not None
+    assert (told.blocker.kind, told.blocker.name) == ("Domain", "m/r1")
+    assert (told.blocker.requested, told.blocker.available) == ("7", "6")
+
+
+def test_a_member_without_domains_never_holds_a_hard_topology() -> None:
+    s = scene().submit(make_binding("a").hard(1))
+    s.run()
+    assert s.verdict("a") is Reason.NO_DOMAIN_FITS
+
+
+def test_selectors_that_no_node_meets_are_named_as_such() -> None:
+    s = scene().submit(make_binding("a").tasks(1, node_selector={"disk": "ssd"}))
+    s.run()
+    assert s.verdict("a") is Reason.NO_NODE_MATCHES
+
+
+@pytest.mark.parametrize(
+    ("builder", "one", "two"),
+    [
+        pytest.param(make_binding("a").tasks(6).minimum(4), [5], [6], id="all replicas rather than the minimum alone"),
+        pytest.param(make_binding("a").tasks(4), {"r1": [2], "r2": [2]}, {"s1": [4], "s2": [4]}, id="the nearest tier"),
+        pytest.param(make_binding("a").tasks(2), [8], [3], id="least left over"),
+        pytest.param(make_binding("a").tasks(6).minimum(4), [5, 4], [6], id="a single node is not nearer than two without domains"),
+    ],
+)
+def test_the_better_member_is_chosen(builder: BindingBuilder, one: object, two: object) -> None:
+    expected = "m1" if one == [5, 4] else "m2"
+    if expected == "m1":
+        # 9 and 6 free: both hold all replicas, so the smaller leftover decides.
+        expected = "m2"
+    for m1, m2, target in ((one, two, "m2"), (two, one, "m1")):
+        s = scene(room=(make_cluster("m1"), make_cluster("m2"), make_capacity("m1", m1), make_capacity("m2", m2)))  # type: ignore[arg-type]
+        assert dispatched(s.submit(dataclasses.replace(builder.build())).run()) == [("a", target)]
+
+
+def test_equal_members_are_ordered_by_name() -> None:
+    s = scene(room=(make_cluster("m2"), make_cluster("m1"), make_capacity("m2", [4]), make_capacity("m1", [4])))
+    assert dispatched(s.submit(make_binding("a")).run()) == [("a", "m1")]
+
+
+# -- what a decision says --------------------------------------------------------------------------------------------------
+
+
+def test_a_dispatch_raises_the_epoch_names_its_ground_and_tells_its_story() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", {"r1": [4], "r2": [8]})))
+    s.submit(make_binding("a").tasks(3))
+    [command] = s.decide()
+    assert isinstance(command, Dispatch)
+    assert (command.uid, command.epoch, command.generation, command.clusters) == ("uid-a", 0, 1, (("m", 3),))
+    decision = command.decision
+    assert (decision.epoch, decision.phase, decision.reason) == (1, Phase.BOUND, Reason.DISPATCHED)
+    assert to_seconds(decision.deadline) == pytest.approx(s.now + 30, abs=0.002)
+    assert decision.story[-1].text == "to m, domain r1 expected"
+
+
+def test_a_story_keeps_its_last_lines() -> None:
+    s = Scene(*ROOM).submit(make_binding("a"))
+    for round_ in range(20):
+        s.tell(make_queue("q", is_open=False))
+        s.run(after=1)
+        s.tell(QueueGone("q"))
+        s.run(after=1)
+        assert len(s.view("a").decision.story) == min(2 * (round_ + 1), STORY_LINES)
+
+
+def test_events_alone_decide_nothing_and_a_second_pass_repeats_nothing() -> None:
+    s = scene().submit(make_binding("a"), make_binding("b").tasks(99))
+    assert len(s.decide()) == 2
+    assert s.decide() == []
+
+
+# -- races ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_stale_watch_event_does_not_undo_a_decision() -> None:
+    """1. The core dispatches a, the patch is under way. 2. The watch delivers a as it was before. 3. Nothing is decided anew."""
+    s = scene().submit(make_binding("a").tasks(5))
+    [command] = s.decide()
+    s.tell(BindingSet(s.view("a")))
+    assert s.decide() == []
+    assert s.used("q") == 5
+    s.submit(make_binding("b").tasks(5))
+    assert names(s.decide()) == []
+    s.write(command)
+    assert s.decide() == []
+
+
+def test_a_refused_dispatch_is_decided_again_on_what_is_there_now() -> None:
+    """1. Dispatch on generation 1. 2. Somebody edits: generation 2. 3. The patch is refused. 4. Dispatch on generation 2."""
+    s = scene().submit(make_binding("a"))
+    [first] = s.decide()
+    s.change("a", generation=2)
+    s.refuse(first)
+    assert s.used("q") == 0
+    [second] = s.decide()
+    assert (second.epoch, second.generation, second.decision.epoch) == (0, 2, 1)
+
+
+def test_a_refused_dispatch_gives_back_the_room_that_it_had_taken() -> None:
+    s = Scene(make_queue("q", gpu=8), *ROOM).submit(make_binding("a").tasks(8).submitted(EARLY))
+    [first] = s.decide()
+    s.submit(make_binding("b").tasks(8).submitted(LATE))
+    assert names(s.decide()) == []
+    s.gone("a")
+    s.tell(Refused(first.uid, 1))
+    assert names(s.decide()) == ["b"]
+
+
+def test_a_refusal_of_an_older_command_changes_nothing() -> None:
+    s = scene().submit(make_binding("a"))
+    [first] = s.run()
+    s.tell(Refused("uid-a", first.decision.epoch + 1), Refused("nobody", 1))
+    assert s.used("q") == 1
+    assert s.decide() == []
+
+
+def test_a_refusal_after_the_write_was_seen_changes_nothing() -> None:
+    """1. The patch is applied, its answer lost. 2. The watch shows it. 3. The second try is refused by its own epoch test."""
+    s = scene().submit(make_binding("a"))
+    [first] = s.run()
+    s.refuse(first)
+    assert (s.used("q"), s.decide()) == (1, [])
+
+
+def test_a_refused_explanation_is_told_again() -> None:
+    s = scene().submit(make_binding("a").tasks(99))
+    [first] = s.decide()
+    assert isinstance(first, Explain)
+    s.refuse(first)
+    assert list(explained(s.decide())) == ["a"]
+
+
+def test_an_edit_that_can_not_be_read_while_a_dispatch_is_under_way_leaves_no_charge() -> None:
+    """1. Dispatch under way. 2. The gang annotation becomes nonsense. 3. The patch is refused."""
+    s = scene().submit(make_binding("a"))
+    [first] = s.decide()
+    s.change("a", gang=None, generation=2)
+    s.refuse(first)
+    assert s.used("q") == 0
+
+
+def test_a_binding_under_way_that_becomes_unreadable_and_is_deleted_leaves_no_charge() -> None:
+    s = scene().submit(make_binding("a"))
+    s.decide()
+    s.change("a", gang=None)
+    s.gone("a")
+    assert s.used("q") == 0
+
+
+def test_a_running_workload_whose_gang_becomes_unreadable_stops_nobody_else() -> None:
+    s = scene().submit(make_binding("a"))
+    s.run()
+    s.change("a", gang=None)
+    assert names(s.submit(make_binding("b")).run()) == ["b"]
+
+
+def test_a_decision_of_an_earlier_leader_is_adopted_and_charged() -> None:
+    earlier = scene().submit(make_binding("a").tasks(5))
+    earlier.run()
+    s = Scene(make_queue("q", gpu=8), *ROOM)
+    s.see(earlier.view("a"))
+    assert s.used("q") == 5
+    s.submit(make_binding("b").tasks(4), make_binding("c").tasks(3))
+    assert names(s.run()) == ["c"]
+
+
+@pytest.mark.parametrize("first", ["binding", "cluster", "capacity"])
+def test_an_earlier_leaders_decision_is_subtracted_whatever_is_listed_first(first: str) -> None:
+    earlier = scene().submit(make_binding("a").tasks(5))
+    earlier.run()
+    events = {"binding": BindingSet(earlier.view("a")), "cluster": ROOM[0], "capacity": ROOM[1]}
+    s = Scene(make_queue("q"), events.pop(first), *events.values())  # type: ignore[arg-type]
+    s.submit(make_binding("b").tasks(4))
+    assert names(s.run()) == []
+    s.submit(make_binding("c").tasks(3))
+    assert names(s.run()) == ["c"]
+
+
+def test_a_cluster_object_that_is_made_again_does_not_forget_what_is_under_way() -> None:
+    s = scene().submit(make_binding("a").tasks(5))
+    s.run()
+    s.tell(ClusterGone("m"), *ROOM).submit(make_binding("b").tasks(4))
+    assert names(s.run()) == []
+
+
+def test_a_binding_that_is_made_again_under_its_name_is_a_new_one() -> None:
+    s = Scene(make_queue("q", gpu=1), *ROOM).submit(make_binding("a").uid("old"))
+    s.run()
+    s.gone("a")
+    s.submit(make_binding("a").uid("new"))
+    [command] = s.run()
+    assert (command.uid, command.epoch) == ("new", 0)
+    s.tell(BindingGone("old"))
+    assert s.used("q") == 1
+
+
+def test_a_binding_that_vanishes_while_its_dispatch_is_under_way_leaves_nothing() -> None:
+    s = scene().submit(make_binding("a").tasks(8))
+    [command] = s.decide()
+    s.gone("a")
+    s.tell(Refused(command.uid, command.decision.epoch))
+    assert names(s.submit(make_binding("b").tasks(8)).decide()) == ["b"]
+
+
+# -- what is under way in a member -----------------------------------------------------------------------------------------
+
+
+def test_a_burst_does_not_overcommit() -> None:
+    s = scene().submit(*(make_binding(f"b{i}").tasks(3) for i in range(5)))
+    assert len(names(s.run())) == 2
+
+
+def test_a_decision_counts_until_the_members_figures_contain_it_and_never_twice() -> None:
+    """1. Dispatch of 5 of 8. 2. Bound, contained in generation 2. 3. Generation 2 says 3 free. 4. 3 more fit, 4 do not."""
+    s = scene().submit(make_binding("a").tasks(5))
+    s.run()
+    s.bound("a", generation=2)
+    s.submit(make_binding("b").tasks(4))
+    assert names(s.run()) == []
+    s.tell(make_capacity("m", [3], generation=2))
+    assert names(s.run()) == []
+    s.submit(make_binding("c").tasks(3))
+    assert names(s.run()) == ["c"]
+
+
+def test_the_figures_may_arrive_before_the_report() -> None:
+    """1. Generation 2 contains the pods already. 2. Only then the report says so. 3. What is free by it fits."""
+    s = scene().submit(make_binding("a").tasks(5))
+    s.run()
+    s.tell(make_capacity("m", [3], generation=2))
+    s.bound("a", generation=2)
+    assert names(s.submit(make_binding("c").tasks(3)).run()) == ["c"]
+
+
+def test_figures_with_only_some_of_the_pods_do_not_free_the_room_of_the_rest() -> None:
+    """1. 8 pods for 8 GPUs. 2. Figures contain 6 of them. 3. The last 2 GPUs are spoken for."""
+    s = scene().submit(make_binding("a").tasks(8))
+    s.run()
+    s.tell(make_capacity("m", [2], generation=2)).submit(make_binding("b").tasks(2))
+    assert names(s.run()) == []
+
+
+def test_a_newer_figure_that_does_not_contain_it_yet_still_has_it_subtracted() -> None:
+    s = scene().submit(make_binding("a").tasks(5))
+    s.run()
+    s.tell(make_capacity("m", [8], generation=2)).submit(make_binding("b").tasks(4))
+    assert names(s.run()) == []
+
+
+def test_all_objects_of_a_member_must_have_reached_the_generation() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", {"r1": [4]}, root="A"), make_capacity("m", {"r2": [4]}, root="B")))
+    s.submit(make_binding("a").tasks(4))
+    s.run()
+    s.bound("a", generation=2)
+    s.tell(make_capacity("m", {"r1": [4]}, root="A", generation=2)).submit(make_binding("b").tasks(8))
+    assert names(s.run()) == []
+
+
+# -- deadlines -----------------------------------------------------------------------------------------------------------
+
+
+def two_members() -> Scene:
+    s = scene(room=(make_cluster("m1"), make_cluster("m2"), make_capacity("m1", [4]), make_capacity("m2", [8])))
+    s.submit(make_binding("a").tasks(4).submitted(EARLY))
+    assert dispatched(s.run()) == [("a", "m1")]
+    return s
+
+
+def test_a_gang_that_is_not_bound_in_time_is_taken_back_and_goes_elsewhere_with_its_age() -> None:
+    """1. Dispatch to m1. 2. 30 s pass. 3. Evict. 4. The member lets go. 5. Dispatch to m2, before younger work."""
+    s = two_members()
+    due = s.core.next_deadline
+    assert due == pytest.approx(s.now + 30, abs=0.002)
+    [command] = s.run(after=30.1)
+    assert evicted([command]) == ["a"]
+    assert (command.epoch, command.decision.epoch, command.decision.phase) == (1, 2, Phase.EVICTING)
+    assert command.decision.story[-1].reason is Reason.DEADLINE_EXCEEDED
+    assert "m1" in command.decision.story[-1].text
+    assert s.used("q") == 4
+    assert s.run() == []
+    s.submit(make_binding("young").tasks(8).submitted(LATE).affinity(clusterNames=["m2"]))
+    s.change("a", released=s.view("a").generation)
+    assert s.used("q") == 0
+    assert dispatched(s.run())[0] == ("a", "m2")
+    assert s.view("a").epoch == 3
+
+
+def test_an_evicted_gang_avoids_its_cluster_until_its_figures_change() -> None:
+    s = two_members()
+    s.run(after=30.1)
+    s.tell(make_cluster("m2", ready=False))
+    s.change("a", released=s.view("a").generation)
+    assert names(s.run()) == []
+    s.tell(make_capacity("m1", [5], generation=2))
+    assert dispatched(s.run()) == [("a", "m1")]
+
+
+def test_an_evicted_gang_comes_back_when_its_cluster_publishes_again_even_with_equal_figures() -> None:
+    s = two_members()
+    s.run(after=30.1)
+    s.tell(make_cluster("m2", ready=False))
+    s.change("a", released=s.view("a").generation)
+    assert names(s.run()) == []
+    s.tell(make_capacity("m1", [4], generation=2))
+    assert dispatched(s.run()) == [("a", "m1")]
+
+
+def test_an_avoided_cluster_is_not_reported_as_one_that_the_policy_excludes() -> None:
+    s = scene().submit(make_binding("a"))
+    s.run()
+    s.run(after=30.1)
+    s.change("a", released=s.view("a").generation)
+    s.run()
+    assert s.verdict("a") is not Reason.NO_CLUSTER
+
+
+def test_other_shapes_may_use_the_avoided_cluster() -> None:
+    s = two_members()
+    s.run(after=30.1)
+    s.change("a", released=s.view("a").generation)
+    s.submit(make_binding("b").tasks(1).affinity(clusterNames=["m1"]))
+    assert ("b", "m1") in dispatched(s.run())
+
+
+def test_room_of_an_evicted_gang_stays_taken_until_its_member_let_go() -> None:
+    s = scene().submit(make_binding("a").tasks(8))
+    s.run()
+    s.submit(make_binding("b").tasks(8).minimum(8).priority(1))
+    assert evicted(s.run(after=30.1)) == ["a"]
+    assert names(s.run()) == []
+
+
+def test_a_bound_gang_has_no_deadline() -> None:
+    s = two_members()
+    s.bound("a", generation=2)
+    assert s.core.next_deadline is None
+    assert s.run(after=100) == []
+
+
+def test_a_gang_with_its_minimum_bound_is_bound() -> None:
+    s = scene().submit(make_binding("a").tasks(6).minimum(4))
+    s.run()
+    s.bound("a", generation=2, pods=4)
+    assert s.run(after=100) == []
+
+
+def test_a_gang_with_fewer_than_its_minimum_bound_is_taken_back() -> None:
+    s = scene().submit(make_binding("a").tasks(6).minimum(4))
+    s.run()
+    s.bound("a", generation=2, pods=3)
+    assert evicted(s.run(after=31)) == ["a"]
+
+
+def test_a_running_gang_is_not_taken_back_when_its_first_pods_complete() -> None:
+    """1. All 4 pods bound. 2. One completes, so 3 are still placed. 3. The deadline of the dispatch has passed long ago."""
+    s = scene().submit(make_binding("a").tasks(4))
+    s.run()
+    s.bound("a", generation=2)
+    s.run(after=60)
+    s.bound("a", generation=3, pods=3)
+    assert s.run(after=60) == []
+
+
+def test_a_running_gang_is_not_counted_again_when_its_first_pods_complete() -> None:
+    s = scene().submit(make_binding("a").tasks(4))
+    s.run()
+    s.bound("a", generation=2)
+    s.tell(make_capacity("m", [4], generation=2))
+    s.bound("a", generation=3, pods=3)
+    s.tell(make_capacity("m", [5], generation=3)).submit(make_binding("b").tasks(5))
+    assert names(s.run()) == ["b"]
+
+
+def test_an_unfinished_write_at_the_deadline_is_judged_once_it_is_seen() -> None:
+    """1. Dispatch, its write hangs. 2. The deadline passes. 3. The write appears. 4. Only now it is taken back."""
+    s = scene().submit(make_binding("a"))
+    [command] = s.decide()
+    assert s.decide(after=31) == []
+    s.write(command)
+    assert evicted(s.decide()) == ["a"]
+
+
+def test_a_refused_eviction_is_decided_again() -> None:
+    s = two_members()
+    [command] = s.decide(after=31)
+    s.change("a", generation=9)
+    s.refuse(command)
+    [again] = s.decide()
+    assert (evicted([again]), again.generation, again.decision.epoch) == (["a"], 9, 2)
+
+
+def test_an_old_release_does_not_end_a_new_eviction() -> None:
+    """1. Evicted, released, dispatched again. 2. Evicted again. 3. The first release does not count."""
+    s = two_members()
+    s.run(after=31)
+    s.change("a", released=s.view("a").generation)
+    assert names(s.run()) == ["a"]
+    assert evicted(s.run(after=31)) == ["a"]
+    assert s.used("q") == 4
+
+
+# -- explanations --------------------------------------------------------------------------------------------------------
+
+
+def test_explanations_stay_within_their_budget_and_the_rest_follows() -> None:
+    s = scene().submit(*(make_binding(f"b{i:03d}").tasks(99) for i in range(80)))
+    first = s.run()
+    assert len(explained(first)) == 50
+    assert s.core.next_deadline == pytest.approx(s.now + 0.2)
+    second = s.run(after=1)
+    assert len(explained(second)) == 10
+    s.run(after=10)
+    assert all(view.decision.reason is Reason.INSUFFICIENT_RESOURCES for view in s.views.values())
+    assert s.core.next_deadline is None
+
+
+def test_a_reason_is_not_repeated_for_another_amount() -> None:
+    s = scene().submit(make_binding("a").tasks(9))
+    assert len(s.run()) == 1
+    s.tell(make_capacity("m", [7], generation=2))
+    assert s.run() == []
+
+
+def test_a_reason_is_told_again_when_another_thing_blocks() -> None:
+    s = Scene(make_queue("q", gpu=1), *ROOM).submit(make_binding("a").tasks(9))
+    assert explained(s.run())["a"].decision.reason is Reason.QUOTA_EXCEEDED
+    s.tell(make_queue("q", gpu=9))
+    assert explained(s.run())["a"].decision.reason is Reason.INSUFFICIENT_RESOURCES
+
+
+def test_a_later_arrival_of_a_blocked_shape_is_told_why_it_waits() -> None:
+    s = scene().submit(make_binding("a").tasks(9))
+    s.run()
+    s.submit(make_binding("b").tasks(9))
+    assert list(explained(s.run())) == ["b"]
+
+
+def test_an_explanation_keeps_epoch_and_phase() -> None:
+    s = scene().submit(make_binding("a").tasks(9))
+    [command] = s.run()
+    assert (command.epoch, command.decision.epoch, command.decision.phase) == (0, 0, Phase.SUSPENDED)
+    assert command.decision.story[-1].text.startswith("no member has room for the whole gang")
+
+
+def test_a_reason_that_the_binding_carries_already_is_not_written_by_a_new_leader() -> None:
+    s = scene().submit(make_binding("a").tasks(9))
+    s.run()
+    new = scene()
+    new.see(s.view("a"))
+    assert new.run() == []
+
+
+def test_an_invalid_gang_is_told_and_waits_without_charge() -> None:
+    s = scene().submit(make_binding("a").unreadable())
+    told = explained(s.run())["a"].decision
+    assert told.reason is Reason.INVALID_GANG
+    assert s.run() == []
+    s.change("a", gang=make_binding("a").build().gang)
+    assert names(s.run()) == ["a"]
+
+
+def test_a_request_beyond_64_bits_waits_like_any_other_and_stops_nobody() -> None:
+    s = scene().submit(make_binding("huge").tasks(1, requests={"memory": 2**64}).priority(9), make_binding("a"))
+    assert names(s.run()) == ["a"]
+
+
+def test_a_gang_without_a_minimum_waits_for_room_for_its_first_pod() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", [0]))).submit(make_binding("a").tasks(2).minimum(0))
+    assert names(s.run()) == []
+
+
+def test_replay_gives_the_same_commands() -> None:
+    s = two_members()
+    s.run(after=31)
+    s.change("a", released=s.view("a").generation)
+    s.submit(make_binding("b"), make_binding("c").tasks(99))
+    s.run()
+    again = Scene()
+    assert [again.handle(event) for event in s.log] == s.answers
+    assert any(isinstance(event, Pass) for event in s.log)

@@ -1,0 +1,1 @@
+"""What talks to an API server, against tiny real servers on the loopback interface."""

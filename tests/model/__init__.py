@@ -1,0 +1,1 @@
+"""Values: quantities, vectors, selectors, topology, gangs, times."""
