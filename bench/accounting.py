@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from atoll.local import audit
@@ -174,18 +173,3 @@ def writes(events: Iterable[audit.Event], times: Times, namespace: str, workload
 def short(account: str) -> str:
     """A service account without what all of them share."""
     return account.removeprefix("system:serviceaccount:").removeprefix(f"{keys.SYSTEM_NAMESPACE}:")
-
-
-def cpu_seconds(pid: int, proc: Path = Path("/proc")) -> float:
-    """User and system time of a process, all its threads.
-
-    Raises:
-        OSError: there is no such process.
-    """
-    # The name in the second field may hold blanks and brackets; what follows the last bracket does not.
-    fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-_TICKS = 100
-"""USER_HZ, the same on every Linux that Python runs on."""

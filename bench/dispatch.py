@@ -35,6 +35,7 @@ from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.timestamps import rfc3339
 from atoll.model.verdict import Reason
+from bench import machine
 from bench.load import Request, clear, creation, namespace, read_log, send, watching, workspace
 from bench.report import Progress, Report, median, progress, rate, run, sizes
 
@@ -75,6 +76,16 @@ class Turn:
     refused: int = 0
     reasons: int = 0
     """Writes that say why a binding waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What one round cost."""
+
+    used: dict[str, float]
+    """Process -> CPU seconds."""
+    others: float
+    """Share of the machine that others used meanwhile."""
 
 
 def account(events: Iterable[audit.Event], namespace: str) -> Turn:
@@ -131,6 +142,7 @@ class _Rounds:
         self._report, self._params, self._api, self._told = report, params, api, told
         self._host, self._directory, self._out = federation.host, federation.directory, out
         self._members = [f"member{number}" for number in range(1, params["members"] + 1)]
+        self._processes = federation.processes.processes
         self._port = 0
 
     async def run(self) -> None:
@@ -140,6 +152,7 @@ class _Rounds:
             ready = [{"type": "Ready", "status": "True", "reason": "Bench", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
             await self._api.merge_patch(CLUSTERS, name, {"status": {"conditions": ready}}, subresource="status")
         bounds: list[float] = []
+        self._efforts: dict[str, list[Effort]] = {"bound": [], "dispatch": []}
         turns: list[tuple[float, Turn]] = []
         for number in range(self._params["repeats"]):
             # Whoever goes second finds a larger database and a warmer server: they take turns at it.
@@ -160,17 +173,38 @@ class _Rounds:
         add(case, "refused_writes", sum(turn.refused for _, turn in turns), "writes")
         add(case, "reason_writes_per_dispatch", sum(turn.reasons for _, turn in turns) / max(dispatched, 1), "1/binding")
         add(case, "bindings_dispatched", dispatched, f"of {count * len(turns)}")
+        self._add_efforts(count)
         if self._params["half_load_s"] > 0:
             self._told("latency at half load")
             await self._half_load(reached / 2, self._params["half_load_s"])
+
+    def _add_efforts(self, count: int) -> None:
+        """CPU is hardly changed by who else is on the machine, rates are."""
+        for name in ("host-apiserver", "etcd", "atoll-dispatcher"):
+            bound, spent = (median(each.used.get(name, 0.0) for each in self._efforts[kind]) for kind in ("bound", "dispatch"))
+            self._report.add("CPU per binding (bound: the same process while the bound ran)", name, spent * 1000 / count, "ms", bound * 1000 / count or None)
+        client = median(each.used.get("bench", 0.0) for each in self._efforts["bound"])
+        self._report.add("CPU per binding, bare client and its watch", "bench", client * 1000 / count, "ms")
+        for kind, efforts in self._efforts.items():
+            worst = max(each.others for each in efforts)
+            self._report.add("the machine", f"used_by_others_during_{kind}", worst, "share")
+            if worst > machine.QUIET:
+                self._report.remarks.append(f"DISTURBED: others used up to {worst:.0%} of the machine during {kind}; rates and ratio mean little")
+
+    def _sample(self, dispatcher: Process | None = None) -> machine.Sample:
+        pids = {process.spec.name: process.pid for process in self._processes}
+        return machine.sample({**pids, "atoll-dispatcher": dispatcher.pid if dispatcher else None})
 
     async def _bound(self, where: str) -> float:
         """Patches per second by the bare client."""
         made = await self._make_bindings(where, self._params["bindings"])
         requests = [resumption(obj, self._members[number % len(self._members)]) for number, obj in enumerate(made)]
         async with watching(self._api, BINDINGS, where, _RESUMED) as seen:
+            before = self._sample()
             await send(self._host, requests)
             await seen.reach(len(requests), _STALL_S)
+            after = self._sample()
+        self._efforts["bound"].append(Effort(machine.used(before, after), machine.others(before, after)))
 
         def mine(events: list[audit.Event]) -> list[audit.Event]:
             return [each for each in events if each.wrote(BINDINGS.plural, "patch") and each.object_ref.namespace == where]
@@ -188,9 +222,12 @@ class _Rounds:
         try:
             await self._pending(count)
             async with watching(self._api, BINDINGS, where, _RESUMED) as seen:
+                before = self._sample(dispatcher)
                 began = await self._offer(count)
                 if not await seen.reach(count, _STALL_S):
                     self._report.remarks.append(f"{where}: only {seen.count} of {count} bindings were resumed")
+                after = self._sample(dispatcher)
+                self._efforts["dispatch"].append(Effort(machine.used(before, after), machine.others(before, after)))
         finally:
             await dispatcher.stop()
         events = await read_log(self._host.audit_log, lambda all_: len(account(all_, where).resumed) >= seen.count)

@@ -20,7 +20,7 @@ from atoll.local.atoll_federation import AtollFederation
 from atoll.local.layout import FederationConfig, Member, NodeGroup, Tier, Topology
 from atoll.model import keys
 from atoll.model.apiresource import JOBS
-from bench import accounting
+from bench import accounting, machine
 from bench.accounting import STAGES, Times, Writes
 from bench.load import clear, creation, namespace, read_log, send, watching, workspace
 from bench.report import Progress, Report, percentile, progress, rate, run, sizes
@@ -124,13 +124,13 @@ async def _alone(report: Report, federation: AtollFederation, api: ApiServer, co
 async def _load(report: Report, federation: AtollFederation, api: ApiServer, params: dict[str, Any], bound: float) -> None:
     count = params["jobs"]
     requests = [creation(JOBS, job_object("load", f"load-{number:06}", params["run_time"])) for number in range(count)]
-    before = _cpu(federation)
+    before = machine.sample(_pids(federation))
     async with watching(api, JOBS, "load", _COMPLETED) as done:
         await send(federation.host, requests)
         if not await done.reach(count, _STALL_S):
             report.remarks.append(f"STUCK: only {done.count} of {count} jobs are Completed; nothing moved for {_STALL_S:.0f} s")
     await asyncio.sleep(_SETTLE_S)
-    after = _cpu(federation)
+    after = machine.sample(_pids(federation))
     times, host = await _times(federation, "load", done.count)
     names = set(times["created"])
     began = min(
@@ -148,7 +148,12 @@ async def _load(report: Report, federation: AtollFederation, api: ApiServer, par
             report.add_latency(f"{earlier} -> {later}", accounting.latencies(times, earlier, later))
     report.add_latency("created -> pod bound", accounting.latencies(times, "created", "pod bound"))
     _add_writes(report, accounting.writes(host, times, "load", names), len(names))
-    _add_cpu(report, {name: after[name] - before[name] for name in before if name in after}, len(names))
+    _add_cpu(report, machine.used(before, after), len(names))
+    others = machine.others(before, after)
+    add("the machine", "used_by_others", others, "share")
+    if others > machine.QUIET:
+        report.remarks.append(f"DISTURBED: others used {others:.0%} of the machine during the load; the rates are too low")
+    report.remarks.append(f"to compare with: {REFERENCE}")
 
 
 def _per_second(times: dict[str, float], began: float) -> float:
@@ -197,11 +202,10 @@ def _merged(by_kind: Counter[tuple[str, str, str]]) -> Counter[tuple[str, str, s
     return merged
 
 
-def _cpu(federation: AtollFederation) -> dict[str, float]:
-    """Process -> CPU seconds so far."""
+def _pids(federation: AtollFederation) -> dict[str, int | None]:
+    """Every process of the federation."""
     found = {process.spec.name: process.pid for process in federation.federation.processes.processes}
-    found |= {name: process.pid for name, process in federation.processes.items()}
-    return {name: accounting.cpu_seconds(pid) for name, pid in found.items() if pid is not None}
+    return found | {name: process.pid for name, process in federation.processes.items()}
 
 
 def _add_cpu(report: Report, used: dict[str, float], count: int) -> None:
@@ -210,7 +214,7 @@ def _add_cpu(report: Report, used: dict[str, float], count: int) -> None:
     case = "CPU per workload"
     report.add(case, "host_side", host * 1000 / max(count, 1), "ms")
     report.add(case, "agents", agents * 1000 / max(count, 1), "ms")
-    report.add(case, "all_processes", sum(used.values()) * 1000 / max(count, 1), "ms")
+    report.add(case, "all_processes", (sum(used.values()) - used.get("bench", 0.0)) * 1000 / max(count, 1), "ms")
     for name, value in sorted(used.items(), key=lambda item: -item[1]):
         report.add("CPU by process", name, value, "s")
 

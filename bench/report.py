@@ -101,6 +101,13 @@ class Report:
 
 
 Progress = Callable[[str], None]
+_WIDTH = 150
+"""Columns where the output is no terminal: tables in files are read wide."""
+
+
+def console() -> Console:
+    """Where tables go."""
+    return Console() if sys.stdout.isatty() else Console(width=_WIDTH)
 
 
 def progress(line: str) -> None:
@@ -176,7 +183,7 @@ def run(
         sys.stdout.buffer.write(report.json())
         sys.stdout.flush()
     else:
-        report.show(Console())
+        report.show(console())
 
 
 def parser_of(

@@ -80,9 +80,9 @@ def show(console: Console, record: Record, places: Places) -> None:
     """Print both tables and who waited."""
     console.print(_by_queue(record))
     console.print(
-        "moved: 16-GPU jobs of the trace, moved into the window; synthetic: made up, 32 to 64 GPUs.\n"
-        "wait: created on the host until minAvailable pods are bound in the member; dispatch: created until the "
-        "decision, of jobs with nothing in their way.",
+        "moved: 16-GPU jobs of the trace put into the window; synth.: made-up gangs\n"
+        "wait: created on the host until minAvailable pods are bound in the member\n"
+        "disp.: created until the decision, of jobs with nothing in their way\n",
         style="dim",
         highlight=False,
     )
@@ -98,8 +98,15 @@ def _by_queue(record: Record) -> Table:
     for text in ("queue", "cluster"):
         table.add_column(text, no_wrap=True)
     heads = (
-        "jobs", "moved", "syn-\nthetic", "gangs", "mean\nwait s", "P95\nwait s", "P50 dis-\npatch ms", "P95 dis-\npatch ms", "GPU-s",
-    )  # fmt: skip
+        "jobs",
+        "moved/\nsynth.",
+        "gangs",
+        "wait\nmean s",
+        "wait\nP95 s",
+        "disp.\nP50 ms",
+        "disp.\nP95 ms",
+        "GPU-s",
+    )
     for text in heads:
         table.add_column(text, justify="right")
     for (queue, cluster), row in rows(record).items():
@@ -109,8 +116,7 @@ def _by_queue(record: Record) -> Table:
             queue,
             cluster,
             str(row.jobs),
-            str(row.origins[Origin.MOVED] or ""),
-            str(row.origins[Origin.SYNTHETIC] or ""),
+            _marked(row.origins),
             str(row.gangs),
             _number(float(np.mean(row.waits)) if row.waits else None, 2),
             _number(_percentile(row.waits, 95), 2),
@@ -160,6 +166,11 @@ def _table(title: str) -> Table:
 
 def _percentile(values: Sequence[float], percent: float) -> float | None:
     return float(np.percentile(values, percent)) if values else None
+
+
+def _marked(origins: Counter[Origin]) -> str:
+    moved, synthetic = origins[Origin.MOVED], origins[Origin.SYNTHETIC]
+    return f"{moved}/{synthetic}" if moved or synthetic else ""
 
 
 def _number(value: float | None, digits: int, factor: float = 1.0) -> str:

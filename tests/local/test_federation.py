@@ -171,7 +171,7 @@ async def test_a_federation_runs_pods_and_leaves_nothing(
             await gone(api, PODS, "endless")
             await owned_objects_go_with_their_owner(api)
 
-        audit = [json.loads(line) for line in federation.members["alpha"].audit_log.open()]
+        audit = [json.loads(line) for line in federation.members["alpha"].audit_log.read_text().splitlines()]
         assert {event["level"] for event in audit if event["verb"] == "list"} == {"Metadata"}
         reports = [
             event

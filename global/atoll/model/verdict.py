@@ -63,7 +63,9 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         if block is None:
             return _SENTENCES[self.reason]
         text = f"{_SENTENCES[self.reason]}: {block.kind.lower()} {block.name}"
-        if block.resource:
+        if block.resource == "pods":
+            text += f" holds {block.available} of the {block.requested} pods that must start together"
+        elif block.resource:
             text += f" has {block.available} {block.resource} free for it, {block.requested} needed"
         return text
 

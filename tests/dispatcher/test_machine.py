@@ -1,0 +1,265 @@
+"""Random histories of queues, members and workloads against the core, judged by a model that knows the truth.
+
+The model is the API server and the members: it applies or refuses patches, binds pods on real nodes, and tells the core with
+delay. What the core may know is what it was told; what must hold is judged on what is true.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from atoll.dispatcher.core import (
+    BindingGone,
+    BindingSet,
+    BindingView,
+    Command,
+    Dispatch,
+    Dispatcher,
+    Event,
+    Evict,
+    Explain,
+    Pass,
+    Refused,
+)
+from atoll.fit import Placement, place
+from tests.dispatcher.builders import GPU, START, make_binding, make_capacity, make_cluster, make_queue, written
+
+NODES = {"m1": (4, 4), "m2": (2, 6), "m3": (8,)}
+QUEUES = ("q1", "q2", "q3")
+PODS = st.tuples(st.integers(1, 4), st.sampled_from([1, 2, 4]))
+pick = st.integers(0, 10**6)
+
+
+class Federation(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.core = Dispatcher()
+        self.log: list[Event] = []
+        self.answers: list[list[Command]] = []
+        self.now = START
+        self.serial = 0
+        #: as the API server has them
+        self.views: dict[str, BindingView] = {}
+        self.pending: list[Command] = []
+        self.limits: dict[str, tuple[int | None, bool]] = {}
+        self.ready: dict[str, bool] = {}
+        #: member -> binding UID -> pods per node: what really runs
+        self.pods: dict[str, dict[str, Counter[int]]] = {name: {} for name in NODES}
+        #: member -> newest generation whose figures were computed
+        self.generation = dict.fromkeys(NODES, 0)
+        #: binding UID -> generation that contains its placement
+        self.contained: dict[str, int] = {}
+        #: pairs that were taken back: the core may avoid them
+        self.avoided: set[tuple[str, str]] = set()
+
+    # -- telling -----------------------------------------------------------------------------------------------------
+
+    def tell(self, event: Event) -> list[Command]:
+        self.log.append(event)
+        commands = self.core.handle(event)
+        self.answers.append(commands)
+        self.core.check()
+        return commands
+
+    def see(self, view: BindingView) -> None:
+        self.views[view.uid] = view
+        self.tell(BindingSet(view))
+
+    def live(self) -> list[BindingView]:
+        """Decided, written, and not over."""
+        return [v for v in self.views.values() if not v.suspended and not v.finished]
+
+    def evicting(self) -> list[BindingView]:
+        return [v for v in self.views.values() if v.suspended and v.decision.phase == "Evicting" and v.released < v.generation]
+
+    def under_way(self, kind: type[Command]) -> dict[str, Command]:
+        return {c.uid: c for c in self.pending if isinstance(c, kind) and c.uid in self.views and not self.stale(c)}
+
+    def stale(self, command: Command) -> bool:
+        view = self.views[command.uid]
+        guard = isinstance(command, Explain) or command.generation == view.generation
+        return not (command.epoch == view.epoch and guard)
+
+    def charged(self, queue: str) -> int:
+        """What the queue pays for in truth: written decisions and those that will be."""
+        uids = {v.uid for v in [*self.live(), *self.evicting()]} | set(self.under_way(Dispatch))
+        return sum(_gang(self.views[uid]).total()[GPU] for uid in uids if _gang(self.views[uid]).queue == queue)
+
+    def spoken_for(self, member: str) -> int:
+        """GPUs of the member that decisions have promised or pods hold."""
+        uids = {v.uid for v in self.live() if v.clusters == (member,)}
+        uids |= {uid for uid, c in self.under_way(Dispatch).items() if isinstance(c, Dispatch) and c.clusters[0][0] == member}
+        uids |= set(self.pods[member]) & set(self.views)
+        return sum(_gang(self.views[uid]).total()[GPU] for uid in uids)
+
+    def free(self, member: str) -> list[int]:
+        free = list(NODES[member])
+        for uid, nodes in self.pods[member].items():
+            for node, gpus in nodes.items():
+                assert uid
+                free[node] -= gpus
+        return free
+
+    # -- what people and members do ----------------------------------------------------------------------------------
+
+    @rule(name=st.sampled_from(QUEUES), limit=st.sampled_from([None, 2, 4, 8, 12]), priority=st.integers(0, 1), is_open=st.integers(0, 4))
+    def set_queue(self, name: str, limit: int | None, priority: int, is_open: int) -> None:
+        self.limits[name] = (limit, is_open > 0)
+        self.tell(make_queue(name, priority=priority, is_open=is_open > 0, **({} if limit is None else {"gpu": limit})))
+
+    @rule(name=st.sampled_from(sorted(NODES)), ready=st.integers(0, 3))
+    def set_cluster(self, name: str, ready: int) -> None:
+        self.ready[name] = ready > 0
+        self.tell(make_cluster(name, ready=ready > 0))
+
+    @rule(name=st.sampled_from(sorted(NODES)))
+    def publish(self, name: str) -> None:
+        self.generation[name] += 1
+        self.tell(make_capacity(name, self.free(name), generation=self.generation[name]))
+
+    @rule(queue=st.sampled_from(QUEUES), pods=PODS, priority=st.integers(0, 2))
+    def submit(self, queue: str, pods: tuple[int, int], priority: int) -> None:
+        self.serial += 1
+        builder = make_binding(f"b{self.serial}").queue(queue).tasks(pods[0], gpu=pods[1]).priority(priority)
+        self.see(builder.submitted(f"2026-01-01T00:{self.serial // 60:02d}:{self.serial % 60:02d}Z").build())
+
+    @precondition(lambda self: self.views)
+    @rule(which=pick, pods=PODS)
+    def edit(self, which: int, pods: tuple[int, int]) -> None:
+        """A user scales a workload that waits, perhaps while its dispatch is under way."""
+        waiting = [v for v in self.views.values() if v.suspended and not v.finished and v not in self.evicting()]
+        if waiting:
+            view = waiting[which % len(waiting)]
+            gang = make_binding(view.name).queue(_gang(view).queue).tasks(pods[0], gpu=pods[1]).build().gang
+            assert gang is not None
+            gang = type(gang)(gang.queue, gang.tasks, gang.min_available, _gang(view).priority, _gang(view).submitted)
+            self.see(dataclasses.replace(view, gang=gang, generation=view.generation + 1, released=view.released and view.generation + 1))
+
+    @precondition(lambda self: self.pending)
+    @rule(refused=st.integers(0, 5))
+    def write(self, refused: int) -> None:
+        """The oldest patch arrives at the API server."""
+        command = self.pending.pop(0)
+        view = self.views.get(command.uid)
+        if view is None or self.stale(command) or refused == 0:
+            self.tell(Refused(command.uid, command.decision.epoch))
+        else:
+            if isinstance(command, Evict):
+                self.avoided.add((command.uid, view.clusters[0]))
+            self.see(written(view, command))
+
+    @precondition(lambda self: self.live())
+    @rule(which=pick)
+    def bind(self, which: int) -> None:
+        """A member puts the whole gang on its nodes, if it finds room."""
+        view = self.live()[which % len(self.live())]
+        member = view.clusters[0]
+        if view.uid in self.pods[member]:
+            return
+        free, nodes, task = self.free(member), Counter[int](), _gang(view).tasks[0]
+        for _ in range(task.replicas):
+            node = max(range(len(free)), key=lambda n: (free[n] >= task.requests[GPU], -free[n]))
+            if free[node] < task.requests[GPU]:
+                return
+            free[node] -= task.requests[GPU]
+            nodes[node] += task.requests[GPU]
+        self.pods[member][view.uid] = nodes
+        self.contained[view.uid] = self.generation[member] + 1
+
+    @precondition(lambda self: self.live())
+    @rule(which=pick)
+    def report(self, which: int) -> None:
+        view = self.live()[which % len(self.live())]
+        member = view.clusters[0]
+        if view.uid in self.pods[member]:
+            self.see(dataclasses.replace(view, placed={member: (self.contained[view.uid], _gang(view).replicas)}))
+
+    @precondition(lambda self: self.live())
+    @rule(which=pick)
+    def finish(self, which: int) -> None:
+        view = self.live()[which % len(self.live())]
+        self.pods[view.clusters[0]].pop(view.uid, None)
+        self.see(dataclasses.replace(view, finished=True))
+
+    @precondition(lambda self: self.evicting())
+    @rule(which=pick)
+    def let_go(self, which: int) -> None:
+        view = self.evicting()[which % len(self.evicting())]
+        for pods in self.pods.values():
+            pods.pop(view.uid, None)
+        self.see(dataclasses.replace(view, released=view.generation, placed={}))
+
+    @precondition(lambda self: self.views)
+    @rule(which=pick)
+    def delete(self, which: int) -> None:
+        view = list(self.views.values())[which % len(self.views)]
+        for pods in self.pods.values():
+            pods.pop(view.uid, None)
+        del self.views[view.uid]
+        self.tell(BindingGone(view.uid))
+
+    @precondition(lambda self: self.views)
+    @rule(which=pick)
+    def repeat_what_is_known(self, which: int) -> None:
+        """A watch event that carries nothing new, perhaps behind a decision."""
+        self.see(list(self.views.values())[which % len(self.views)])
+
+    # -- deciding ----------------------------------------------------------------------------------------------------
+
+    @rule(after=st.sampled_from([0.01, 0.01, 1.0, 31.0]))
+    def decide(self, after: float) -> None:
+        self.now += after
+        commands = self.tell(Pass(self.now))
+        self.pending.extend(commands)
+        for command in commands:
+            if isinstance(command, Dispatch):
+                self.judge(command)
+        self.work_is_conserved()
+
+    def judge(self, command: Dispatch) -> None:
+        """A decision breaks no limit, whatever is still under way."""
+        [(member, pods)] = command.clusters
+        gang = _gang(self.views[command.uid])
+        limit, is_open = self.limits[gang.queue]
+        assert is_open, f"{gang.queue} is closed"
+        assert limit is None or self.charged(gang.queue) <= limit, f"{gang.queue} is above its capability"
+        assert self.ready[member], f"{member} is not ready"
+        assert pods == gang.replicas
+        assert self.spoken_for(member) <= sum(NODES[member]), f"{member} is above its capacity"
+
+    def work_is_conserved(self) -> None:
+        """Nothing waits that its queue admits and some member has room for, by the core's own figures."""
+        for uid, binding in self.core.bindings.items():
+            gang = binding.view.gang
+            if binding.phase != "Suspended" or gang is None:
+                continue
+            if self.core.queues[gang.queue].admits(gang.total()) is not None:
+                continue
+            for name, member in self.core.members.items():
+                if member.ready and not any(avoided == name for _, avoided in self.avoided):
+                    assert not isinstance(place(member.nodes, gang), Placement), f"{uid} waits though {name} has room"
+
+    @invariant()
+    def nobody_is_counted_below_nothing(self) -> None:
+        for member in self.core.members.values():
+            assert (member.nodes.free >= 0).all(), f"{member.name}: more is subtracted than there is"
+
+    def teardown(self) -> None:
+        again = Dispatcher()
+        assert [again.handle(event) for event in self.log] == self.answers
+
+
+def _gang(view: BindingView):
+    assert view.gang is not None
+    return view.gang
+
+
+TestFederation = Federation.TestCase
+TestFederation.settings = settings(
+    max_examples=60, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+)
