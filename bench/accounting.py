@@ -119,8 +119,19 @@ def workload_of_pod(name: str) -> str | None:
     return job if mark and index.isdigit() else None
 
 
+def spread(members: Mapping[str, Iterable[audit.Event]], namespace: str) -> dict[str, int]:
+    """Member -> Jobs of the namespace that were created there."""
+    return {
+        name: sum(
+            each.wrote(JOBS.plural, "create", group=JOBS.group) and each.object_ref.namespace == namespace
+            for each in log
+        )
+        for name, log in members.items()
+    }
+
+
 def latencies(times: Times, begin: str, end: str) -> list[float]:
-    """Seconds between two stages, of every workload that reached both; negative ones are two clocks' ticks and count as 0."""
+    """Seconds between two stages, of every workload that reached both; 0 where answers came in the other order."""
     return [max(at - times[begin][name], 0.0) for name, at in times[end].items() if name in times[begin]]
 
 

@@ -1,7 +1,8 @@
 """Suspended bindings resumed per second by the production dispatcher through a real API server.
 
-The bound is what that server takes of the very same patches from a bare client. Both run on the same server, in turns, on as many bindings,
-beside the same open watch; times are those of the server's audit log. Nothing else of Atoll runs: members are objects.
+The bound is what that server takes of the very same patches from a bare client. Both run on the same server, in turns,
+on as many bindings, beside the same open watch; times are those of the server's audit log. Nothing else of Atoll runs:
+members are objects.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ import aiohttp
 import orjson
 
 from atoll.control import install
-from atoll.dispatcher.core import Dispatch
-from atoll.dispatcher.shell import patch_of
 from atoll.kube.transport import JSON_PATCH, ApiServer
 from atoll.local import audit
 from atoll.local.binaries import ensure
@@ -32,9 +31,6 @@ from atoll.local.layout import FederationConfig
 from atoll.local.processes import Process, ProcessSpec
 from atoll.model import gang, keys
 from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS
-from atoll.model.decision import Decision, Line, Phase
-from atoll.model.timestamps import rfc3339
-from atoll.model.verdict import Reason
 from bench import machine
 from bench.load import Request, clear, creation, namespace, read_log, send, watching, workspace
 from bench.report import Progress, Report, median, progress, rate, run, sizes
@@ -42,7 +38,7 @@ from bench.report import Progress, Report, median, progress, rate, run, sizes
 NAME = "dispatch"
 DESCRIPTION = "Bindings resumed per second by the production dispatcher through a real API server."
 BOUND = (
-    "the same JSON patches (tests, epoch, decision, clusters, suspension) on as many other bindings of the same API server by a bare aiohttp "
+    "the dispatcher's own JSON patch, repeated on as many other bindings of the same API server by a bare aiohttp "
     "client with 32 connections, an open watch beside it, in alternating order in the same run; medians"
 )
 FULL: dict[str, Any] = {"members": 3, "bindings": 2000, "repeats": 3, "half_load_s": 5.0}
@@ -52,8 +48,9 @@ _RESUMED = b'"suspension":{"scheduling":false}'
 _GPU = "nvidia.com/gpu"
 _NODE = {"cpu": 64_000, "memory": 512 << 30, _GPU: 8, "pods": 110}
 _SHAPES = 8
+_MANAGER = "?fieldManager=atoll-dispatcher"
 _STALL_S = 20.0
-_PENDING = re.compile(r'^atoll_queue_pending\{[^}]*\} ([0-9.e+]+)$', re.MULTILINE)
+_PENDING = re.compile(r"^atoll_queue_pending\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +58,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--members", type=int, help="members, which are objects only")
     parser.add_argument("--bindings", type=int, help="bindings per repeat, and as many for the bound")
     parser.add_argument("--repeats", type=int, help="turns of bound and dispatch")
-    parser.add_argument("--half-load-s", type=float, help="seconds of the latency measurement at half of the rate; 0 leaves it out")
+    parser.add_argument(
+        "--half-load-s", type=float, help="seconds of the latency measurement at half of the rate; 0 leaves it out"
+    )
     parser.add_argument("--directory", type=Path, help="keep data and logs here (default: a folder that is removed)")
 
 
@@ -74,8 +73,19 @@ class Turn:
     patches: int = 0
     """Writes of decisions by the dispatcher, refused ones included."""
     refused: int = 0
+    bodies: list[bytes] = field(default_factory=list)
+    """Of the decisions that were carried out."""
     reasons: int = 0
     """Writes that say why a binding waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A decision that the dispatcher wrote, as the audit log has it: the bound repeats it on other bindings."""
+
+    uid: str
+    """Of the binding that it was written to."""
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +115,7 @@ def account(events: Iterable[audit.Event], namespace: str) -> Turn:
         turn.patches += 1
         if event.ok:
             turn.resumed[ref.key] = event.at
+            turn.bodies.append(orjson.dumps(body))
         else:
             turn.refused += 1
     return turn
@@ -123,14 +134,18 @@ async def _measure(report: Report, params: dict[str, Any], directory: Path, told
     binaries = await asyncio.to_thread(ensure, report=lambda _: None)
     # A host alone: the model of the configuration asks for a member, the federation does not.
     config = FederationConfig.model_construct(members=[])
-    async with Federation(config, directory=directory, binaries=binaries, crds=install.host_crds(), on_progress=told) as federation:
-        async with await federation.host.connect() as api:
-            out = directory / "credentials"
-            await install.init(
-                api, await install.endpoint(federation.host.kubeconfig), out=out,
-                webhook_client_config={"url": "https://127.0.0.1:1"},
-            )  # fmt: skip
-            await _Rounds(report, params, federation, api, out, told).run()
+    async with (
+        Federation(
+            config, directory=directory, binaries=binaries, crds=install.host_crds(), on_progress=told
+        ) as federation,
+        await federation.host.connect() as api,
+    ):
+        out = directory / "credentials"
+        await install.init(
+            api, await install.endpoint(federation.host.kubeconfig), out=out,
+            webhook_client_config={"url": "https://127.0.0.1:1"},
+        )  # fmt: skip
+        await _Rounds(report, params, federation, api, out, told).run()
 
 
 class _Rounds:
@@ -144,25 +159,35 @@ class _Rounds:
         self._members = [f"member{number}" for number in range(1, params["members"] + 1)]
         self._processes = federation.processes.processes
         self._port = 0
+        self._efforts: dict[str, list[Effort]] = {"bound": [], "dispatch": []}
 
     async def run(self) -> None:
         for name in self._members:
             await namespace(self._api, keys.execution_namespace(name))
             await self._api.create(CLUSTERS, cluster_object(name))
-            ready = [{"type": "Ready", "status": "True", "reason": "Bench", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+            ready = [
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "reason": "Bench",
+                    "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }
+            ]
             await self._api.merge_patch(CLUSTERS, name, {"status": {"conditions": ready}}, subresource="status")
+        count = self._params["bindings"]
+        self._told("one binding, to see what the dispatcher writes")
+        example = await self._example()
         bounds: list[float] = []
-        self._efforts: dict[str, list[Effort]] = {"bound": [], "dispatch": []}
         turns: list[tuple[float, Turn]] = []
         for number in range(self._params["repeats"]):
             # Whoever goes second finds a larger database and a warmer server: they take turns at it.
             for kind in ("bound", "dispatch") if number % 2 == 0 else ("dispatch", "bound"):
                 self._told(f"{kind}, repeat {number + 1} of {self._params['repeats']}")
                 if kind == "bound":
-                    bounds.append(await self._bound(f"bound-{number}"))
+                    bounds.append(await self._bound(f"bound-{number}", example))
                 else:
-                    turns.append(await self._dispatch(f"dispatch-{number}"))
-        count = self._params["bindings"]
+                    turns.append(await self._dispatch(f"dispatch-{number}", count))
         bound, reached = median(bounds), median(found for found, _ in turns)
         add, case = self._report.add, f"{count} one-pod bindings to {len(self._members)} members"
         add(case, "decisions_per_s", reached, "1/s", bound)
@@ -171,34 +196,53 @@ class _Rounds:
         dispatched = sum(len(turn.resumed) for _, turn in turns)
         add(case, "writes_per_dispatch", sum(turn.patches for _, turn in turns) / max(dispatched, 1), "1/binding")
         add(case, "refused_writes", sum(turn.refused for _, turn in turns), "writes")
-        add(case, "reason_writes_per_dispatch", sum(turn.reasons for _, turn in turns) / max(dispatched, 1), "1/binding")
+        add(
+            case, "reason_writes_per_dispatch", sum(turn.reasons for _, turn in turns) / max(dispatched, 1), "1/binding"
+        )
         add(case, "bindings_dispatched", dispatched, f"of {count * len(turns)}")
         self._add_efforts(count)
-        if self._params["half_load_s"] > 0:
+        if self._params["half_load_s"] > 0 and reached > 0:
             self._told("latency at half load")
             await self._half_load(reached / 2, self._params["half_load_s"])
 
     def _add_efforts(self, count: int) -> None:
         """CPU is hardly changed by who else is on the machine, rates are."""
         for name in ("host-apiserver", "etcd", "atoll-dispatcher"):
-            bound, spent = (median(each.used.get(name, 0.0) for each in self._efforts[kind]) for kind in ("bound", "dispatch"))
-            self._report.add("CPU per binding (bound: the same process while the bound ran)", name, spent * 1000 / count, "ms", bound * 1000 / count or None)
+            bound, spent = (
+                median(each.used.get(name, 0.0) for each in self._efforts[kind]) for kind in ("bound", "dispatch")
+            )
+            self._report.add(
+                "CPU per binding (bound: the same process while the bound ran)",
+                name,
+                spent * 1000 / count,
+                "ms",
+                bound * 1000 / count or None,
+            )
         client = median(each.used.get("bench", 0.0) for each in self._efforts["bound"])
         self._report.add("CPU per binding, bare client and its watch", "bench", client * 1000 / count, "ms")
         for kind, efforts in self._efforts.items():
             worst = max(each.others for each in efforts)
             self._report.add("the machine", f"used_by_others_during_{kind}", worst, "share")
             if worst > machine.QUIET:
-                self._report.remarks.append(f"DISTURBED: others used up to {worst:.0%} of the machine during {kind}; rates and ratio mean little")
+                self._report.remarks.append(
+                    f"DISTURBED: others used up to {worst:.0%} of the machine during {kind}; rates mean little"
+                )
 
     def _sample(self, dispatcher: Process | None = None) -> machine.Sample:
         pids = {process.spec.name: process.pid for process in self._processes}
         return machine.sample({**pids, "atoll-dispatcher": dispatcher.pid if dispatcher else None})
 
-    async def _bound(self, where: str) -> float:
+    async def _example(self) -> Example:
+        (made,) = await self._make_bindings("example", 1)
+        _, turn = await self._dispatch("example", 1, made=True)
+        self._efforts["dispatch"].clear()
+        (body,) = turn.bodies
+        return Example(made["metadata"]["uid"], body)
+
+    async def _bound(self, where: str, example: Example) -> float:
         """Patches per second by the bare client."""
         made = await self._make_bindings(where, self._params["bindings"])
-        requests = [resumption(obj, self._members[number % len(self._members)]) for number, obj in enumerate(made)]
+        requests = [resumption(obj, example) for obj in made]
         async with watching(self._api, BINDINGS, where, _RESUMED) as seen:
             before = self._sample()
             await send(self._host, requests)
@@ -207,17 +251,19 @@ class _Rounds:
         self._efforts["bound"].append(Effort(machine.used(before, after), machine.others(before, after)))
 
         def mine(events: list[audit.Event]) -> list[audit.Event]:
-            return [each for each in events if each.wrote(BINDINGS.plural, "patch") and each.object_ref.namespace == where]
+            return [
+                each for each in events if each.wrote(BINDINGS.plural, "patch") and each.object_ref.namespace == where
+            ]
 
         events = mine(await read_log(self._host.audit_log, lambda all_: len(mine(all_)) >= len(requests)))
         await clear(self._api, BINDINGS, where)
         began = min(each.request_received_timestamp for each in events).timestamp()
         return rate(len(events), max(each.at for each in events) - began)
 
-    async def _dispatch(self, where: str) -> tuple[float, Turn]:
+    async def _dispatch(self, where: str, count: int, *, made: bool = False) -> tuple[float, Turn]:
         """Bindings resumed per second, from the moment at which the first capacity is there."""
-        count = self._params["bindings"]
-        await self._make_bindings(where, count)
+        if not made:
+            await self._make_bindings(where, count)
         dispatcher = await self._start_dispatcher()
         try:
             await self._pending(count)
@@ -225,6 +271,8 @@ class _Rounds:
                 before = self._sample(dispatcher)
                 began = await self._offer(count)
                 if not await seen.reach(count, _STALL_S):
+                    if not dispatcher.running:
+                        raise dispatcher.failure()
                     self._report.remarks.append(f"{where}: only {seen.count} of {count} bindings were resumed")
                 after = self._sample(dispatcher)
                 self._efforts["dispatch"].append(Effort(machine.used(before, after), machine.others(before, after)))
@@ -236,7 +284,7 @@ class _Rounds:
         return rate(len(turn.resumed), max(turn.resumed.values(), default=began) - began), turn
 
     async def _half_load(self, per_second: float, seconds: float) -> None:
-        """Latency of bindings that arrive at an even pace while there is room: from their creation to their resumption."""
+        """Latency of bindings that arrive at an even pace while there is room: from creation to resumption."""
         where, count = "half-load", max(int(per_second * seconds), 1)
         await namespace(self._api, where)
         requests = [creation(BINDINGS, binding_object(where, number)) for number in range(count)]
@@ -271,10 +319,11 @@ class _Rounds:
 
     async def _start_dispatcher(self) -> Process:
         (self._port,) = free_ports(1)
-        search = os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
         kubeconfig = install.kubeconfig_of(self._out, "dispatcher")
         argv = [sys.executable, "-m", "atoll.dispatcher", f"--kubeconfig={kubeconfig}", f"--health-port={self._port}"]
-        spec = ProcessSpec("atoll-dispatcher", argv, {"PYTHONPATH": search}, f"http://127.0.0.1:{self._port}/readyz")
+        spec = ProcessSpec(
+            "atoll-dispatcher", argv, {"PYTHONPATH": _search_path()}, f"http://127.0.0.1:{self._port}/readyz"
+        )
         process = Process(spec, self._directory / "logs" / "atoll-dispatcher.log")
         await process.start()
         try:
@@ -310,6 +359,11 @@ class _Rounds:
         await clear(self._api, BINDINGS, where)
 
 
+def _search_path() -> str:
+    """This process may run from source folders that only its own sys.path knows."""
+    return os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
+
+
 # -- objects -----------------------------------------------------------------------------------------------------------
 
 
@@ -336,15 +390,11 @@ def binding_object(namespace: str, number: int) -> dict[str, Any]:
     }
 
 
-def resumption(binding: dict[str, Any], member: str) -> Request:
-    """The dispatcher's own patch of this binding."""
-    now = rfc3339(time.time())
-    line = Line(now, Phase.BOUND, Reason.DISPATCHED, f"to {member}, tier 1, on 1 node")
+def resumption(binding: dict[str, Any], example: Example) -> Request:
+    """The patch that the dispatcher would write to this binding."""
     meta = binding["metadata"]
-    told = Decision(1, Phase.BOUND, Reason.DISPATCHED, deadline=now, story=[line])
-    command = Dispatch(meta["uid"], meta["namespace"], meta["name"], meta["generation"], 0, told, ((member, 1),))
-    path = BINDINGS.path(meta["namespace"], meta["name"]) + "?fieldManager=atoll-dispatcher"
-    return Request("PATCH", path, orjson.dumps(patch_of(command)), JSON_PATCH)
+    body = example.body.replace(example.uid.encode(), meta["uid"].encode())
+    return Request("PATCH", BINDINGS.path(meta["namespace"], meta["name"]) + _MANAGER, body, JSON_PATCH)
 
 
 def cluster_object(name: str) -> dict[str, Any]:
@@ -378,7 +428,9 @@ def capacity_object(cluster: str, nodes: int) -> dict[str, Any]:
             "objects": 1,
             "domains": domains,
             "profiles": [{"labels": {}, "taints": [], "allocatable": allocatable}],
-            "classes": [{"domain": f"rack-{n}", "profile": 0, "nodes": size, "free": _NODE} for n, size in enumerate(racks)],
+            "classes": [
+                {"domain": f"rack-{n}", "profile": 0, "nodes": size, "free": _NODE} for n, size in enumerate(racks)
+            ],
         },
     }
 

@@ -1,6 +1,6 @@
 """Volcano Jobs through the whole federation: how many per second, how long each stage takes, what each costs the host.
 
-Every figure but CPU time comes from audit logs. The bound is what the same host takes of plain objects of the same size.
+Every figure but CPU time comes from audit logs. The bound is what the same host takes of plain objects of that size.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import argparse
 import asyncio
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,12 @@ from bench.report import Progress, Report, percentile, progress, rate, run, size
 NAME = "endtoend"
 DESCRIPTION = "One-pod Volcano Jobs from the host to a node of a member and back."
 BOUND = (
-    "creation of 1 kB custom objects (padded Volcano Jobs in a namespace that is not opted in, so without webhook and followers) on the same "
-    "host by the same bare client with 32 connections, in the same run, before the workloads"
+    "creation of 1 kB custom objects (padded Volcano Jobs in a namespace that is not opted in, so without webhook and "
+    "followers) on the same host by the same bare client with 32 connections, in the same run, before the workloads"
 )
 REFERENCE = (
-    "volcano-global on Karmada, unthrottled, on such a machine: 10.8 workloads/s in the member, 26 host calls and 172 ms of CPU per workload, "
-    "0.62 s for one alone"
+    "volcano-global on Karmada, unthrottled, on such a machine: 10.8 workloads/s in the member, 26 host calls and "
+    "172 ms of CPU per workload, 0.62 s for one alone"
 )
 FULL: dict[str, Any] = {"members": 3, "nodes": 200, "jobs": 500, "alone": 20, "run_time": 2.0}
 QUICK: dict[str, Any] = {"members": 1, "nodes": 16, "jobs": 30, "alone": 2, "run_time": 0.5}
@@ -68,16 +69,18 @@ def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
 
 
 async def _measure(report: Report, params: dict[str, Any], directory: Path, told: Progress) -> None:
-    async with AtollFederation(config(params["members"], params["nodes"]), directory, on_progress=told) as federation:
-        async with await federation.host.connect() as api:
-            for name in ("alone", "load"):
-                await namespace(api, name, {keys.ENABLED: "true"})
-            told("the bound")
-            bound = await _bound(federation, api, max(params["jobs"], _BOUND_OBJECTS if params["jobs"] >= 100 else 0))
-            told(f"{params['alone']} jobs, one at a time")
-            await _alone(report, federation, api, params["alone"])
-            told(f"{params['jobs']} jobs at once")
-            await _load(report, federation, api, params, bound)
+    federation = AtollFederation(config(params["members"], params["nodes"]), directory, on_progress=told)
+    async with federation, await federation.host.connect() as api:
+        for name in ("alone", "load"):
+            await namespace(api, name, {keys.ENABLED: "true"})
+        told("the bound")
+        bound = await _bound(
+            report, federation, api, max(params["jobs"], _BOUND_OBJECTS if params["jobs"] >= 100 else 0)
+        )
+        told(f"{params['alone']} jobs, one at a time")
+        await _alone(report, federation, api, params["alone"])
+        told(f"{params['jobs']} jobs at once")
+        await _load(report, federation, api, params, bound)
 
 
 def config(members: int, nodes: int) -> FederationConfig:
@@ -91,13 +94,18 @@ def config(members: int, nodes: int) -> FederationConfig:
     )
 
 
-async def _bound(federation: AtollFederation, api: ApiServer, count: int) -> float:
+async def _bound(report: Report, federation: AtollFederation, api: ApiServer, count: int) -> float:
     """Plain objects created per second."""
     await namespace(api, "plain")
     objects = [job_object("plain", f"plain-{number:06}", 1.0) for number in range(count)]
     for obj in objects:
         obj["metadata"]["annotations"] = {"bench/padding": "x" * max(_KILOBYTE - len(orjson.dumps(obj)), 0)}
+    before = machine.sample(_pids(federation))
     await send(federation.host, [creation(JOBS, obj) for obj in objects])
+    after = machine.sample(_pids(federation))
+    spent = machine.used(before, after).get("host-apiserver", 0.0)
+    report.add("the bound: plain objects", "host_apiserver_cpu", spent * 1000 / count, "ms")
+    report.add("the bound: plain objects", "used_by_others", machine.others(before, after), "share")
 
     def made(events: Iterable[audit.Event]) -> list[audit.Event]:
         return [each for each in events if each.wrote(JOBS.plural, "create") and each.object_ref.namespace == "plain"]
@@ -116,34 +124,40 @@ async def _alone(report: Report, federation: AtollFederation, api: ApiServer, co
             if not await done.reach(1, _STALL_S):
                 report.remarks.append(f"STUCK: job alone-{number:03} is not Completed after {_STALL_S:.0f} s")
                 return
-    times, _ = await _times(federation, "alone", count)
+    times, *_ = await _times(federation, "alone", count)
     report.add_latency("one job alone: created -> pod bound", accounting.latencies(times, "created", "pod bound"))
-    report.add_latency("one job alone: created -> running on the host", accounting.latencies(times, "created", "running on the host"))
+    report.add_latency(
+        "one job alone: created -> running on the host", accounting.latencies(times, "created", "running on the host")
+    )
 
 
-async def _load(report: Report, federation: AtollFederation, api: ApiServer, params: dict[str, Any], bound: float) -> None:
+async def _load(
+    report: Report, federation: AtollFederation, api: ApiServer, params: dict[str, Any], bound: float
+) -> None:
     count = params["jobs"]
     requests = [creation(JOBS, job_object("load", f"load-{number:06}", params["run_time"])) for number in range(count)]
     before = machine.sample(_pids(federation))
     async with watching(api, JOBS, "load", _COMPLETED) as done:
         await send(federation.host, requests)
         if not await done.reach(count, _STALL_S):
-            report.remarks.append(f"STUCK: only {done.count} of {count} jobs are Completed; nothing moved for {_STALL_S:.0f} s")
+            report.remarks.append(
+                f"STUCK: only {done.count} of {count} jobs are Completed; nothing moved for {_STALL_S:.0f} s"
+            )
     await asyncio.sleep(_SETTLE_S)
     after = machine.sample(_pids(federation))
-    times, host = await _times(federation, "load", done.count)
+    times, host, members = await _times(federation, "load", done.count)
     names = set(times["created"])
-    began = min(
-        (each.request_received_timestamp.timestamp() for each in host if each.wrote(JOBS.plural, "create") and each.object_ref.name in names),
-        default=0.0,
-    )  # fmt: skip
+    creations = [each for each in host if each.wrote(JOBS.plural, "create") and each.object_ref.name in names]
+    began = min((each.request_received_timestamp.timestamp() for each in creations), default=0.0)
     case = f"{count} jobs at once"
     add = report.add
     add(case, "created_per_s", _per_second(times["created"], began), "1/s", bound)
     add(case, "in_member_per_s", _per_second(times["in the member"], began), "1/s", bound)
     add(case, "bound_per_s", _per_second(times["pod bound"], began), "1/s", bound)
     add(case, "completed_per_s", _per_second(times["completed on the host"], began), "1/s", bound)
-    for earlier, later in zip(STAGES[:-1], STAGES[1:], strict=True):
+    for name, jobs in accounting.spread(members, "load").items():
+        add(case, f"jobs in {name}", jobs, "jobs")
+    for earlier, later in pairwise(STAGES):
         if later != "completed on the host":
             report.add_latency(f"{earlier} -> {later}", accounting.latencies(times, earlier, later))
     report.add_latency("created -> pod bound", accounting.latencies(times, "created", "pod bound"))
@@ -152,7 +166,9 @@ async def _load(report: Report, federation: AtollFederation, api: ApiServer, par
     others = machine.others(before, after)
     add("the machine", "used_by_others", others, "share")
     if others > machine.QUIET:
-        report.remarks.append(f"DISTURBED: others used {others:.0%} of the machine during the load; the rates are too low")
+        report.remarks.append(
+            f"DISTURBED: others used {others:.0%} of the machine during the load; the rates are too low"
+        )
     report.remarks.append(f"to compare with: {REFERENCE}")
 
 
@@ -160,15 +176,17 @@ def _per_second(times: dict[str, float], began: float) -> float:
     return rate(len(times), max(times.values(), default=began) - began)
 
 
-async def _times(federation: AtollFederation, where: str, count: int) -> tuple[Times, list[audit.Event]]:
-    """Stage times of a namespace, and the host's log."""
+async def _times(
+    federation: AtollFederation, where: str, count: int
+) -> tuple[Times, list[audit.Event], dict[str, list[audit.Event]]]:
+    """Stage times of a namespace, the host's log and the members' logs."""
 
     def complete(events: list[audit.Event]) -> bool:
         return len(accounting.stages(events, {}, where)["completed on the host"]) >= count
 
     host = await read_log(federation.host.audit_log, complete)
     members = {name: await read_log(handle.audit_log, lambda _: True) for name, handle in federation.members.items()}
-    return accounting.stages(host, members, where), host
+    return accounting.stages(host, members, where), host, members
 
 
 def _add_writes(report: Report, found: Writes, count: int) -> None:
@@ -185,7 +203,9 @@ def _add_writes(report: Report, found: Writes, count: int) -> None:
         report.add(case, f"{metric}_p99", percentile(list(counts.values()), 99), "1/workload")
         if target is not None:
             verdict = "met" if mean <= target else "MISSED"
-            report.remarks.append(f"target {metric.replace('_', ' ')}: at most {target} host writes per workload: {verdict} with {mean:.2f}")
+            report.remarks.append(
+                f"target {metric}: at most {target} host writes per workload: {verdict} with {mean:.2f}"
+            )
     report.add(case, "refused", found.refused / max(count, 1), "1/workload")
     report.add(case, "of_no_workload", found.unowned / max(count, 1), "1/workload")
     for (account, verb, resource), number in _merged(found.by_kind).most_common():

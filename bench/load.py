@@ -1,4 +1,4 @@
-"""Load on one API server by a bare client, and the watch beside it: what the server can do when nothing of Atoll is in the way."""
+"""Load on one API server by a bare client, and the watch beside it: what the server can do without Atoll."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ async def send(cluster: ClusterHandle, requests: Sequence[Request], connections:
                 ) as response:
                     answers[number] = await response.read()
                     if response.status >= 300:
-                        raise RuntimeError(f"{request.method} {request.path}: {response.status} {answers[number][:400]!r}")
+                        raise RuntimeError(
+                            f"{request.method} {request.path}: {response.status} {answers[number][:400]!r}"
+                        )
 
         async with asyncio.TaskGroup() as group:
             for _ in range(connections):

@@ -28,8 +28,8 @@ from bench.report import Progress, Report, median, progress, rate, run, sizes
 NAME = "place"
 DESCRIPTION = "Gang placements per second in process, on a tree of three tiers."
 BOUND = (
-    "the same number of naive answers, measured beside it: per task one numpy capacity vector (the least free // request over the resources) "
-    "and per tier one bincount of it over the domains, taking the first domain with enough"
+    "naive answers to the same question, measured beside it: per task one numpy capacity vector (the least free // "
+    "request over the resources) and per tier one bincount of it over the domains, taking the first with enough"
 )
 FULL: dict[str, Any] = {"nodes": [1000, 5000, 20000], "gangs": 200, "repeats": 3, "seconds": 1.0}
 QUICK: dict[str, Any] = {"nodes": [500], "gangs": 20, "repeats": 1, "seconds": 0.1}
@@ -68,7 +68,11 @@ def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
 
 def member(count: int) -> layout.Member:
     """Racks of 16 nodes, blocks of 16 racks, one root."""
-    tiers = [layout.Tier(name="rack", size=_RACK), layout.Tier(name="block", size=_BLOCK), layout.Tier(name="root", size=1)]
+    tiers = [
+        layout.Tier(name="rack", size=_RACK),
+        layout.Tier(name="block", size=_BLOCK),
+        layout.Tier(name="root", size=1),
+    ]
     return layout.Member(name="m", nodes=[layout.NodeGroup(count=count)], topology=layout.Topology(tiers=tiers))
 
 
@@ -77,9 +81,7 @@ def make_nodes(count: int) -> Nodes:
     shape = member(count)
     names = shape.node_names()
     tree, lowest = topology.build(layout.hypernode_objects(shape), {name: {} for name in names})
-    free = []
-    for used in gpus_in_use(count):
-        free.append({name: amount - _REQUEST[name] * used for name, amount in _OFFER.items()})
+    free = [{name: amount - _REQUEST[name] * used for name, amount in _OFFER.items()} for used in gpus_in_use(count)]
     return Nodes(tree, [lowest[name] for name in names], names, [Profile()], [0] * count, free)
 
 

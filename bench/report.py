@@ -27,7 +27,7 @@ class Result:
     value: float
     unit: str
     bound: float | None = None
-    """What the machine could do at best, in the same unit, measured in the same run; None where there is no such thing."""
+    """What the machine could do at best, in the same unit, measured in the same run; None where that has no meaning."""
     ratio: float | None = None
     """value / bound."""
 
@@ -78,7 +78,9 @@ class Report:
 
     def show(self, console: Console) -> None:
         """Print the table and the remarks."""
-        sizes = ", ".join(f"{name} {value}" for name, value in self.params.items() if name not in ("bound", "reference"))
+        sizes = ", ".join(
+            f"{name} {value}" for name, value in self.params.items() if name not in ("bound", "reference")
+        )
         table = Table(title=f"{self.bench}: {sizes}", title_justify="left", box=None, pad_edge=False)
         for column in ("case", "metric"):
             table.add_column(column, overflow="fold")
@@ -193,7 +195,9 @@ def parser_of(
     parser = argparse.ArgumentParser(
         prog=f"python -m bench.{name}", description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works; the figures mean little")
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes, to see that it works; the figures mean little"
+    )
     options(parser)
     return parser
 
@@ -202,5 +206,6 @@ def sizes(chosen: argparse.Namespace, quick: dict[str, Any], full: dict[str, Any
     """Every size: as asked for, else that of the mode. An option that was not given is None."""
     defaults = quick if chosen.quick else full
     return {
-        name: default if getattr(chosen, name, None) is None else getattr(chosen, name) for name, default in defaults.items()
+        name: default if getattr(chosen, name, None) is None else getattr(chosen, name)
+        for name, default in defaults.items()
     }

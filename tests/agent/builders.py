@@ -47,6 +47,11 @@ def make_pod(
     uid: str = "",
     deleted: bool = False,
     spec: dict[str, Any] | None = None,
+    reason: str = "",
+    codes: list[int] | None = None,
+    ended: str = "",
+    restarts: int = 0,
+    retry: int = 0,
 ) -> Pod:
     """A pod of one container."""
     annotations = {"volcano.sh/task-spec": task}
@@ -65,6 +70,14 @@ def make_pod(
     }
     if deleted:
         meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    if retry:
+        annotations["volcano.sh/job-retry-count"] = str(retry)
+    status: dict[str, Any] = {"phase": phase, **({"reason": reason} if reason else {})}
+    if codes or ended:
+        ends = [{"exitCode": code, **({"finishedAt": ended} if ended else {})} for code in codes or [1]]
+        status["containerStatuses"] = [{"state": {"terminated": end}} for end in ends]
+    elif restarts:
+        status["containerStatuses"] = [{"restartCount": restarts}]
     body = {
         "metadata": meta,
         "spec": {
@@ -74,7 +87,7 @@ def make_pod(
             "containers": [{"resources": {"requests": requests}}],
             **(spec or {}),
         },
-        "status": {"phase": phase},
+        "status": status,
     }
     return decode_pod(orjson.dumps(body))
 

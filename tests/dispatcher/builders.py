@@ -15,6 +15,7 @@ from atoll.dispatcher.core import (
     ClusterSet,
     ClusterView,
     Command,
+    Commit,
     Dispatch,
     Dispatcher,
     Event,
@@ -104,7 +105,9 @@ class BindingBuilder:
             self.tasks(1)
         tasks = self._gang["tasks"]
         minimum = self._gang["min_available"]
-        gang = Gang(**{**self._gang, "min_available": sum(t.min_available for t in tasks) if minimum is None else minimum})
+        gang = Gang(
+            **{**self._gang, "min_available": sum(t.min_available for t in tasks) if minimum is None else minimum}
+        )
         return BindingView(gang=gang if self._readable else None, **self._view)
 
 
@@ -118,7 +121,9 @@ def make_queue(name: str, *, priority: int = 0, is_open: bool = True, **capabili
     return QueueSet(QueueView(name, limits, priority, is_open))
 
 
-def make_cluster(name: str, *, ready: bool = True, labels: Mapping[str, str] | None = None, taints: Any = ()) -> ClusterSet:
+def make_cluster(
+    name: str, *, ready: bool = True, labels: Mapping[str, str] | None = None, taints: Any = ()
+) -> ClusterSet:
     return ClusterSet(ClusterView(name, ready, labels or {}, tuple(taints)))
 
 
@@ -135,9 +140,11 @@ def make_capacity(
     racks = dict(free) if isinstance(free, Mapping) else {"": free}
     names = [name for name in racks if name]
     spine = f"{cluster}-spine"
-    domains = (((spine, 2, "spine", ""), *((name, 1, "rack", spine) for name in names)) if names else ())
+    domains = ((spine, 2, "spine", ""), *((name, 1, "rack", spine) for name in names)) if names else ()
     classes = tuple(
-        NodeClass(rack, labels or {}, tuple(taints), 1, {GPU: gpus, "pods": 100}) for rack, nodes in racks.items() for gpus in nodes
+        NodeClass(rack, labels or {}, tuple(taints), 1, {GPU: gpus, "pods": 100})
+        for rack, nodes in racks.items()
+        for gpus in nodes
     )
     return CapacitySet(CapacityView(cluster, root or (spine if names else ""), generation, domains, classes))
 
@@ -146,13 +153,17 @@ def written(view: BindingView, command: Command) -> BindingView:
     """The binding as the API server has it once the command's patch was applied."""
     if isinstance(command, Explain):
         return dataclasses.replace(view, decision=command.decision)
-    targets = tuple(name for name, _ in command.clusters) if isinstance(command, Dispatch) else ()
+    parts: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    if isinstance(command, Commit):
+        parts = view.parts
+    elif isinstance(command, Dispatch):
+        parts = tuple((part.cluster, tuple(count for _, count in part.tasks)) for part in command.parts)
     return dataclasses.replace(
         view,
         decision=command.decision,
         epoch=command.decision.epoch,
         generation=view.generation + 1,
-        clusters=targets,
+        parts=parts,
         suspended=isinstance(command, Evict),
     )
 
@@ -226,7 +237,7 @@ class Scene:
         view = self.view(name)
         assert view.gang is not None
         count = view.gang.replicas if pods is None else pods
-        self.change(name, placed={view.clusters[0]: (generation, count)})
+        self.change(name, placed={view.parts[0][0]: (generation, count)})
 
     def verdict(self, name: str) -> Reason | None:
         verdict = self.core.verdict(self.view(name).uid)
@@ -238,7 +249,7 @@ class Scene:
 
 def dispatched(commands: Iterable[Command]) -> list[tuple[str, str]]:
     """(binding, member) in the order of the decisions."""
-    return [(c.name, c.clusters[0][0]) for c in commands if isinstance(c, Dispatch)]
+    return [(c.name, c.parts[0].cluster) for c in commands if isinstance(c, Dispatch)]
 
 
 def names(commands: Iterable[Command]) -> list[str]:

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from atoll.dispatcher.core import BindingGone, BindingSet, ClusterGone, Dispatch, Explain, Pass, QueueGone, Refused
+from atoll.dispatcher.core import (
+    BindingGone,
+    BindingSet,
+    ClusterGone,
+    Dispatch,
+    Explain,
+    Part,
+    Pass,
+    QueueGone,
+    Refused,
+)
 from atoll.model.decision import STORY_LINES, Phase
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason
@@ -39,7 +49,9 @@ def scene(*more: object, room: object = ROOM) -> Scene:
     ("first", "second"),
     [
         pytest.param(
-            make_binding("b").priority(5).submitted(LATE), make_binding("a").submitted(EARLY), id="priority class before age"
+            make_binding("b").priority(5).submitted(LATE),
+            make_binding("a").submitted(EARLY),
+            id="priority class before age",
         ),
         pytest.param(make_binding("b").submitted(EARLY), make_binding("a").submitted(LATE), id="older before younger"),
         pytest.param(
@@ -48,11 +60,15 @@ def scene(*more: object, room: object = ROOM) -> Scene:
             id="age counts from the first submission, not from the binding",
         ),
         pytest.param(
-            make_binding("b").created(EARLY), make_binding("a").created(LATE), id="without a submission time the binding's counts"
+            make_binding("b").created(EARLY),
+            make_binding("a").created(LATE),
+            id="without a submission time the binding's counts",
         ),
         pytest.param(make_binding("b").uid("1"), make_binding("a").uid("2"), id="equal age is ordered by UID"),
         pytest.param(
-            make_binding("b").tasks(2).submitted(EARLY), make_binding("a").tasks(1).submitted(LATE), id="different shapes keep the order"
+            make_binding("b").tasks(2).submitted(EARLY),
+            make_binding("a").tasks(1).submitted(LATE),
+            id="different shapes keep the order",
         ),
     ],
 )
@@ -69,7 +85,10 @@ def test_the_queue_of_higher_priority_is_served_first() -> None:
 
 def test_queues_take_turns_by_their_dominant_share() -> None:
     s = Scene(make_queue("big", gpu=8), make_queue("small", gpu=2), *ROOM)
-    s.submit(*(make_binding(f"big{i}").queue("big") for i in range(4)), *(make_binding(f"small{i}").queue("small") for i in range(2)))
+    s.submit(
+        *(make_binding(f"big{i}").queue("big") for i in range(4)),
+        *(make_binding(f"small{i}").queue("small") for i in range(2)),
+    )
     # Shares after each: big 1/8, small 1/2, then big until it reaches small's share.
     assert names(s.run()) == ["big0", "small0", "big1", "big2", "big3", "small1"]
 
@@ -167,7 +186,7 @@ def test_a_workload_that_is_edited_while_it_waits_is_decided_by_its_new_wish() -
     s.change("a", gang=make_binding("a").tasks(8).build().gang, generation=2)
     [command] = s.run()
     assert isinstance(command, Dispatch)
-    assert (command.generation, command.clusters) == (2, (("m", 8),))
+    assert (command.generation, [(p.cluster, p.pods) for p in command.parts]) == (2, [("m", 8)])
 
 
 # -- members -------------------------------------------------------------------------------------------------------------
@@ -178,8 +197,12 @@ def test_a_workload_that_is_edited_while_it_waits_is_decided_by_its_new_wish() -
     [
         pytest.param(make_binding("a").affinity(clusterNames=["m2"]), "m2", id="named clusters only"),
         pytest.param(make_binding("a").affinity(exclude=["m1"]), "m2", id="excluded clusters never"),
-        pytest.param(make_binding("a").affinity(labelSelector={"matchLabels": {"zone": "z"}}), "m3", id="clusters by label"),
-        pytest.param(make_binding("a").affinity(exclude=["m1", "m2", "m3"]), None, id="a tainted cluster not without toleration"),
+        pytest.param(
+            make_binding("a").affinity(labelSelector={"matchLabels": {"zone": "z"}}), "m3", id="clusters by label"
+        ),
+        pytest.param(
+            make_binding("a").affinity(exclude=["m1", "m2", "m3"]), None, id="a tainted cluster not without toleration"
+        ),
         pytest.param(
             make_binding("a").affinity(exclude=["m1", "m2", "m3"]).tolerating({"key": "maint", "operator": "Exists"}),
             "m4",
@@ -270,7 +293,11 @@ def test_selectors_that_no_node_meets_are_named_as_such() -> None:
 )
 def test_the_better_member_is_chosen(builder: BindingBuilder, worse: Any, better: Any) -> None:
     for target, capacities in (("m2", (worse, better)), ("m1", (better, worse))):
-        room = [event for n, free in enumerate(capacities, 1) for event in (make_cluster(f"m{n}"), make_capacity(f"m{n}", free))]
+        room = [
+            event
+            for n, free in enumerate(capacities, 1)
+            for event in (make_cluster(f"m{n}"), make_capacity(f"m{n}", free))
+        ]
         assert dispatched(scene(room=room).submit(builder).run()) == [("a", target)]
 
 
@@ -287,7 +314,12 @@ def test_a_dispatch_raises_the_epoch_names_its_ground_and_tells_its_story() -> N
     s.submit(make_binding("a").tasks(3))
     [command] = s.decide()
     assert isinstance(command, Dispatch)
-    assert (command.uid, command.epoch, command.generation, command.clusters) == ("uid-a", 0, 1, (("m", 3),))
+    assert (command.uid, command.epoch, command.generation, command.parts) == (
+        "uid-a",
+        0,
+        1,
+        (Part("m", (("t0", 3),)),),
+    )
     decision = command.decision
     assert (decision.epoch, decision.phase, decision.reason) == (1, Phase.BOUND, Reason.DISPATCHED)
     assert to_seconds(decision.deadline) == pytest.approx(s.now + 30, abs=0.002)
@@ -489,7 +521,9 @@ def test_a_newer_figure_that_does_not_contain_it_yet_still_has_it_subtracted() -
 
 
 def test_all_objects_of_a_member_must_have_reached_the_generation() -> None:
-    s = scene(room=(make_cluster("m"), make_capacity("m", {"r1": [4]}, root="A"), make_capacity("m", {"r2": [4]}, root="B")))
+    s = scene(
+        room=(make_cluster("m"), make_capacity("m", {"r1": [4]}, root="A"), make_capacity("m", {"r2": [4]}, root="B"))
+    )
     s.submit(make_binding("a").tasks(4))
     s.run()
     s.bound("a", generation=2)
@@ -568,7 +602,7 @@ def test_other_shapes_may_use_the_avoided_cluster() -> None:
 def test_room_of_an_evicted_gang_stays_taken_until_its_member_let_go() -> None:
     s = scene().submit(make_binding("a").tasks(8))
     s.run()
-    s.submit(make_binding("b").tasks(8).minimum(8).priority(1))
+    s.submit(make_binding("b").tasks(4, gpu=2).priority(1))
     commands = s.run(after=30.1)
     assert evicted(commands) == ["a"]
     assert names(commands) == []

@@ -11,7 +11,7 @@ from collections import Counter
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from atoll.dispatcher.core import (
     BindingGone,
@@ -75,7 +75,11 @@ class Federation(RuleBasedStateMachine):
         return [v for v in self.views.values() if not v.suspended and not v.finished]
 
     def evicting(self) -> list[BindingView]:
-        return [v for v in self.views.values() if v.suspended and v.decision.phase == "Evicting" and v.released < v.generation]
+        return [
+            v
+            for v in self.views.values()
+            if v.suspended and v.decision.phase == "Evicting" and v.released < v.generation
+        ]
 
     def under_way(self, kind: type[Command]) -> dict[str, Command]:
         return {c.uid: c for c in self.pending if isinstance(c, kind) and c.uid in self.views and not self.stale(c)}
@@ -92,8 +96,12 @@ class Federation(RuleBasedStateMachine):
 
     def spoken_for(self, member: str) -> int:
         """GPUs of the member that decisions have promised or pods hold."""
-        uids = {v.uid for v in self.live() if v.clusters == (member,)}
-        uids |= {uid for uid, c in self.under_way(Dispatch).items() if isinstance(c, Dispatch) and c.clusters[0][0] == member}
+        uids = {v.uid for v in self.live() if [name for name, _ in v.parts] == [member]}
+        uids |= {
+            uid
+            for uid, c in self.under_way(Dispatch).items()
+            if isinstance(c, Dispatch) and c.parts[0].cluster == member
+        }
         uids |= set(self.pods[member]) & set(self.views)
         return sum(_gang(self.views[uid]).total()[GPU] for uid in uids)
 
@@ -105,9 +113,22 @@ class Federation(RuleBasedStateMachine):
                 free[node] -= gpus
         return free
 
+    @initialize(limits=st.tuples(*[st.sampled_from([None, 4, 8, 12])] * len(QUEUES)))
+    def begin(self, limits: tuple[int | None, ...]) -> None:
+        for name, limit in zip(QUEUES, limits, strict=True):
+            self.set_queue(name, limit, 0, 1)
+        for name in NODES:
+            self.set_cluster(name, 1)
+            self.publish(name)
+
     # -- what people and members do ----------------------------------------------------------------------------------
 
-    @rule(name=st.sampled_from(QUEUES), limit=st.sampled_from([None, 2, 4, 8, 12]), priority=st.integers(0, 1), is_open=st.integers(0, 4))
+    @rule(
+        name=st.sampled_from(QUEUES),
+        limit=st.sampled_from([None, 2, 4, 8, 12]),
+        priority=st.integers(0, 1),
+        is_open=st.integers(0, 4),
+    )
     def set_queue(self, name: str, limit: int | None, priority: int, is_open: int) -> None:
         self.limits[name] = (limit, is_open > 0)
         self.tell(make_queue(name, priority=priority, is_open=is_open > 0, **({} if limit is None else {"gpu": limit})))
@@ -138,7 +159,17 @@ class Federation(RuleBasedStateMachine):
             gang = make_binding(view.name).queue(_gang(view).queue).tasks(pods[0], gpu=pods[1]).build().gang
             assert gang is not None
             gang = type(gang)(gang.queue, gang.tasks, gang.min_available, _gang(view).priority, _gang(view).submitted)
-            self.see(dataclasses.replace(view, gang=gang, generation=view.generation + 1, released=view.released and view.generation + 1))
+            self.see(
+                dataclasses.replace(
+                    view, gang=gang, generation=view.generation + 1, released=view.released and view.generation + 1
+                )
+            )
+
+    @precondition(lambda self: self.pending)
+    @rule()
+    def write_all(self) -> None:
+        while self.pending:
+            self.write(1)
 
     @precondition(lambda self: self.pending)
     @rule(refused=st.integers(0, 5))
@@ -150,7 +181,7 @@ class Federation(RuleBasedStateMachine):
             self.tell(Refused(command.uid, command.decision.epoch))
         else:
             if isinstance(command, Evict):
-                self.avoided.add((command.uid, view.clusters[0]))
+                self.avoided.add((command.uid, view.parts[0][0]))
             self.see(written(view, command))
 
     @precondition(lambda self: self.live())
@@ -158,7 +189,7 @@ class Federation(RuleBasedStateMachine):
     def bind(self, which: int) -> None:
         """A member puts the whole gang on its nodes, if it finds room."""
         view = self.live()[which % len(self.live())]
-        member = view.clusters[0]
+        member = view.parts[0][0]
         if view.uid in self.pods[member]:
             return
         free, nodes, task = self.free(member), Counter[int](), _gang(view).tasks[0]
@@ -175,7 +206,7 @@ class Federation(RuleBasedStateMachine):
     @rule(which=pick)
     def report(self, which: int) -> None:
         view = self.live()[which % len(self.live())]
-        member = view.clusters[0]
+        member = view.parts[0][0]
         if view.uid in self.pods[member]:
             self.see(dataclasses.replace(view, placed={member: (self.contained[view.uid], _gang(view).replicas)}))
 
@@ -183,7 +214,7 @@ class Federation(RuleBasedStateMachine):
     @rule(which=pick)
     def finish(self, which: int) -> None:
         view = self.live()[which % len(self.live())]
-        self.pods[view.clusters[0]].pop(view.uid, None)
+        self.pods[view.parts[0][0]].pop(view.uid, None)
         self.see(dataclasses.replace(view, finished=True))
 
     @precondition(lambda self: self.evicting())
@@ -223,7 +254,8 @@ class Federation(RuleBasedStateMachine):
 
     def judge(self, command: Dispatch) -> None:
         """A decision breaks no limit, whatever is still under way."""
-        [(member, pods)] = command.clusters
+        [part] = command.parts
+        member, pods = part.cluster, part.pods
         gang = _gang(self.views[command.uid])
         limit, is_open = self.limits[gang.queue]
         assert is_open, f"{gang.queue} is closed"

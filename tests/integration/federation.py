@@ -16,7 +16,7 @@ from atoll.local.atoll_federation import AtollFederation
 from atoll.local.binaries import ensure
 from atoll.local.layout import Member, NodeGroup, Tier, Topology
 from atoll.model import keys
-from atoll.model.apiresource import BINDINGS, JOBS, NAMESPACES, PODS, QUEUES, ApiResource
+from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS, NAMESPACES, PODS, QUEUES, ApiResource
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -67,6 +67,21 @@ def job(name: str, *, replicas: int = 1, cpu: str = "100m", seconds: float | Non
     }
 
 
+def batch_job(
+    name: str, *, parallelism: int = 1, cpu: str = "100m", seconds: float | None = 1.0, **fields: Any
+) -> Json:
+    """A batch/v1 Job; `seconds` None runs until deleted, `metadata` adds to its own, the rest is its spec."""
+    annotations = {} if seconds is None else {keys.RUN_TIME: f"{int(seconds * 1000)}ms"}
+    container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": cpu, "memory": "16Mi"}}}
+    template = {
+        "metadata": {"annotations": annotations},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
+    metadata = {"name": name, **fields.pop("metadata", {})}
+    spec = {"parallelism": parallelism, "completions": parallelism, "template": template, **fields}
+    return {"apiVersion": BATCH_JOBS.api_version, "kind": BATCH_JOBS.kind, "metadata": metadata, "spec": spec}
+
+
 class Site:
     """One test's view of the federation."""
 
@@ -82,8 +97,9 @@ class Site:
 
     async def close(self) -> None:
         """Delete the jobs of this test and wait until their pods are gone, so that the next test finds room."""
-        for each in await self.host.list(JOBS, self.namespace):
-            await self.host.delete(JOBS, each["metadata"]["name"], self.namespace)
+        for resource in (JOBS, BATCH_JOBS):
+            for each in await self.host.list(resource, self.namespace):
+                await self.host.delete(resource, each["metadata"]["name"], self.namespace)
         await until(self._empty, what=f"the pods of {self.namespace} are gone")
         await self.host.delete(NAMESPACES, self.namespace)
         for queue in self._queues:
@@ -99,7 +115,8 @@ class Site:
     async def submit(self, obj: Json, namespace: str | None = None) -> Json:
         """Create a workload in the test's namespace."""
         metadata = {**obj["metadata"], "namespace": namespace or self.namespace}
-        return await self.host.create(JOBS, {**obj, "metadata": metadata})
+        resource = BATCH_JOBS if obj["apiVersion"] == BATCH_JOBS.api_version else JOBS
+        return await self.host.create(resource, {**obj, "metadata": metadata})
 
     async def queue(self, name: str = "q", **spec: Any) -> str:
         """Create a queue with a name of the test's own."""

@@ -19,7 +19,7 @@ from atoll.agent.objects import (
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import HYPER_NODES, JOBS, NODES, POD_GROUPS, PODS, ApiResource
+from atoll.model.apiresource import BATCH_JOBS, HYPER_NODES, JOBS, NODES, POD_GROUPS, PODS, ApiResource
 from atoll.model.objects import Full, decode_full
 
 
@@ -33,6 +33,7 @@ class MemberCache:
         self.pod_groups: Reflector[PodGroup] = Reflector(api, POD_GROUPS, decode_group)
         self.hyper_nodes: Reflector[HyperNode] = Reflector(api, HYPER_NODES, decode_hyper_node)
         self.jobs: Reflector[Full] = Reflector(api, JOBS, decode_full)
+        self.batch_jobs: Reflector[Full] = Reflector(api, BATCH_JOBS, decode_full)
         self.pods.add_index("owner", lambda pod: _present(pod.metadata.controller_uid))
         self.pods.add_index("group", lambda pod: _present(pod.group))
         self.pods.add_index("binding", lambda pod: _present(pod.binding_uid))
@@ -43,11 +44,11 @@ class MemberCache:
     @property
     def workloads(self) -> dict[ApiResource, Reflector[Full]]:
         """Kinds that Works deliver and that are cached whole."""
-        return {JOBS: self.jobs}
+        return {JOBS: self.jobs, BATCH_JOBS: self.batch_jobs}
 
     @property
     def _reflectors(self) -> tuple[Reflector[Any], ...]:
-        return (self.pods, self.nodes, self.pod_groups, self.hyper_nodes, self.jobs)
+        return (self.pods, self.nodes, self.pod_groups, self.hyper_nodes, self.jobs, self.batch_jobs)
 
     @property
     def synced(self) -> bool:

@@ -13,6 +13,7 @@ from atoll.agent.jobs.controller import JobController
 from atoll.agent.placements import Placements
 from atoll.agent.publisher import Publisher
 from atoll.agent.scheduler.loop import Scheduler
+from atoll.agent.scheduler.reservations import Reservations
 from atoll.agent.scheduler.room import unique_labels
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
@@ -35,8 +36,8 @@ class MemberAgent:
         self.cluster = cluster
         self.cache = MemberCache(member)
         self.recorder = Recorder(member, "agent")
-        self.scheduler = Scheduler(member, self.cache, self.recorder)
         self.publisher = Publisher(host, cluster, self._summary)
+        self.scheduler = Scheduler(member, self.cache, self.recorder, promise=self.publisher.promise)
         self.placements = Placements(self.cache, self.scheduler, self.publisher)
         self.heartbeat = Heartbeat(host, member, cluster, identity)
         self.jobs = JobController(member, self.cache, self.recorder) if jobs else None
@@ -47,6 +48,11 @@ class MemberAgent:
     def ready(self) -> bool:
         """Whether the member's objects are known."""
         return self.cache.synced
+
+    @property
+    def reservations(self) -> Reservations:
+        """For delivery: keeps nodes for parts that are not applied yet."""
+        return self.scheduler.reservations
 
     def placement(self, binding_uid: str) -> dict[str, Any] | None:
         """See `Placements.get`."""

@@ -38,8 +38,33 @@ class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     tolerations: list[dict[str, Any]] = []
 
 
-class _PodStatus(msgspec.Struct, frozen=True):
+class _Terminated(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    exit_code: int = 0
+    finished_at: str | None = None
+
+
+class _State(msgspec.Struct, frozen=True, gc=False):
+    terminated: _Terminated | None = None
+
+
+class _ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
+    restart_count: int = 0
+    state: _State | None = None
+    last_state: _State | None = None
+
+
+class _PodCondition(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+
+
+class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     phase: str = "Pending"
+    reason: str | None = None
+    conditions: list[_PodCondition] = []
+    container_statuses: list[_ContainerStatus] = []
+    init_container_statuses: list[_ContainerStatus] = []
 
 
 class _RawPod(Slim, frozen=True):
@@ -62,6 +87,14 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     node_selector: dict[str, str] = {}
     node_terms: list[dict[str, Any]] = []
     tolerations: list[dict[str, Any]] = []
+    reason: str = ""
+    """Why it is in this phase, where the kubelet says so (`Evicted`, `NodeLost`)."""
+    exit_codes: tuple[int, ...] = ()
+    """Of the containers that ended badly, in their order, init containers last; never 0."""
+    restarts: int = 0
+    """Of all its containers."""
+    since: str = ""
+    """When it got into this phase or was restarted last (RFC 3339), as far as the status tells; else empty."""
 
     @property
     def finished(self) -> bool:
@@ -117,7 +150,26 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         spec.node_selector,
         [dict(term) for term in selectors.required_node_terms({"affinity": spec.affinity})],
         spec.tolerations,
+        pod.status.reason or "",
+        *_ends(pod.status),
     )
+
+
+def _ends(status: _PodStatus) -> tuple[tuple[int, ...], int, str]:
+    """(exit codes other than 0, restarts, since when) of a pod's containers."""
+    containers = (*status.container_statuses, *status.init_container_statuses)
+    if status.phase == "Pending":
+        return (), 0, ""
+    ended = [c.state.terminated for c in containers if c.state is not None and c.state.terminated is not None]
+    moments = [end.finished_at for end in ended if end.finished_at]
+    if status.phase not in FINISHED:
+        before = [c.last_state.terminated for c in containers if c.last_state is not None]
+        moments = [end.finished_at for end in before if end is not None and end.finished_at]
+    if not moments:
+        moments = [c.last_transition_time for c in status.conditions if c.type == "Ready" and c.last_transition_time]
+    codes = tuple(end.exit_code for end in ended if end.exit_code)
+    # All in UTC with whole seconds, so that the text sorts as the time does.
+    return codes, sum(c.restart_count for c in containers), max(moments, default="")
 
 
 class _Condition(msgspec.Struct, frozen=True, gc=False):

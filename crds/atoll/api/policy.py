@@ -1,4 +1,4 @@
-"""policy.karmada.io/v1alpha1: PropagationPolicy, and the placement it shares with bindings."""
+"""policy.karmada.io/v1alpha1: propagation policies, and the placement they share with bindings."""
 
 from __future__ import annotations
 
@@ -277,6 +277,29 @@ class PropagationSpec(ApiModel):
 )
 class PropagationPolicy(ApiObject):
     """Says to which clusters some workloads of a namespace go."""
+
+    spec: PropagationSpec
+    """Which workloads go where."""
+
+
+@served(
+    Resource(
+        group=GROUP,
+        version="v1alpha1",
+        kind="ClusterPropagationPolicy",
+        plural="clusterpropagationpolicies",
+        namespaced=False,
+        short_names=("cpp",),
+        categories=("atoll", "karmada-io"),
+        columns=(
+            Column("CONFLICT-RESOLUTION", ".spec.conflictResolution"),
+            Column("PRIORITY", ".spec.priority", "integer"),
+            Column("AGE", ".metadata.creationTimestamp", "date"),
+        ),
+    )
+)
+class ClusterPropagationPolicy(ApiObject):
+    """Says to which clusters some workloads of any namespace go; a PropagationPolicy for the same workload wins."""
 
     spec: PropagationSpec
     """Which workloads go where."""

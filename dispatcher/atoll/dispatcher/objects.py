@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from atoll.dispatcher.core import BindingView, CapacityView, ClusterView, QueueView
+from atoll.dispatcher.core import BindingView, CapacityView, ClusterView, QueueView, Reservation
 from atoll.dispatcher.core.events import NodeClass
 from atoll.model import decision, gang, keys, quantity
 from atoll.model.objects import Slim
@@ -26,13 +26,22 @@ class Suspension(Part, frozen=True, rename="camel"):
     scheduling: bool = False
 
 
+class Component(Part, frozen=True, rename="camel"):
+    name: str
+    replicas: int = 0
+
+
 class Target(Part, frozen=True, rename="camel"):
     name: str
+    replicas: int = 0
+    components: list[Component] = []
 
 
 class BindingPlacement(Part, frozen=True, rename="camel"):
     cluster_affinity: dict[str, Any] = {}
     cluster_tolerations: list[dict[str, Any]] = []
+    replica_scheduling: dict[str, Any] | None = None
+    spread_constraints: list[dict[str, Any]] = []
 
 
 class BindingSpec(Part, frozen=True, rename="camel"):
@@ -52,8 +61,17 @@ class Placed(Part, frozen=True, rename="camel"):
     nodes: dict[str, int] = {}
 
 
+class Hold(Part, frozen=True, rename="camel"):
+    epoch: int = -1
+    state: str = ""
+    generation: int = 0
+    requested: int = 0
+    available: int = 0
+
+
 class MemberStatus(Part, frozen=True, rename="camel"):
     placement: Placed | None = None
+    reservation: Hold | None = None
 
 
 class Aggregated(Part, frozen=True, rename="camel"):
@@ -160,19 +178,25 @@ def binding_view(obj: BindingObject) -> BindingView | None:
     conditions = {condition.type: condition for condition in obj.status.conditions}
     released = conditions.get("Released")
     placement = obj.spec.placement or BindingPlacement()
+    at = int(epoch) if epoch.isdigit() else 0
+    least, most = _spread(placement)
     return BindingView(
         uid=obj.metadata.uid,
         namespace=obj.metadata.namespace,
         name=obj.metadata.name,
         generation=obj.metadata.generation,
-        epoch=int(epoch) if epoch.isdigit() else 0,
+        epoch=at,
         gang=read,
         decision=told,
         created=obj.metadata.creation_timestamp,
         suspended=obj.spec.suspension is not None and obj.spec.suspension.scheduling,
-        clusters=tuple(target.name for target in obj.spec.clusters),
+        parts=tuple((target.name, _counts(read, target)) for target in obj.spec.clusters),
         affinity=placement.cluster_affinity,
         tolerations=tuple(placement.cluster_tolerations),
+        divided=_divided(placement) and (most is None or most > 1),
+        least_clusters=least,
+        most_clusters=most,
+        bound="Bound" in conditions and conditions["Bound"].status == "True",
         finished="Finished" in conditions and conditions["Finished"].status == "True",
         released=released.observed_generation if released is not None and released.status == "True" else 0,
         placed={
@@ -180,7 +204,36 @@ def binding_view(obj: BindingObject) -> BindingView | None:
             for item in obj.status.aggregated_status
             if item.status is not None and item.status.placement is not None
         },
+        reserved={
+            item.cluster_name: Reservation(hold.state == "Reserved", hold.generation, hold.requested, hold.available)
+            for item in obj.status.aggregated_status
+            if item.status is not None and (hold := item.status.reservation) is not None and hold.epoch == at
+        },
     )
+
+
+def _counts(read: gang.Gang | None, target: Target) -> tuple[int, ...]:
+    """Pods per task of a part; all of them where the binding does not say."""
+    if read is None:
+        return ()
+    told = {component.name: component.replicas for component in target.components}
+    return tuple(told.get(gang.component_name(task.name), 0) if told else task.replicas for task in read.tasks)
+
+
+def _divided(placement: BindingPlacement) -> bool:
+    """Whether the policy divides replicas: `Divided`, and an empty `replicaScheduling` as in Karmada."""
+    scheduling = placement.replica_scheduling
+    return scheduling is not None and scheduling.get("replicaSchedulingType", "Divided") == "Divided"
+
+
+def _spread(placement: BindingPlacement) -> tuple[int, int | None]:
+    """(least, most) clusters by the spread constraint on clusters."""
+    for constraint in placement.spread_constraints:
+        if constraint.get("spreadByField") == "cluster":
+            most = constraint.get("maxGroups") or None
+            least = max(int(constraint.get("minGroups") or 1), 1)
+            return least, None if most is None else max(int(most), least)
+    return 1, None
 
 
 def queue_view(obj: QueueObject) -> QueueView:

@@ -23,11 +23,13 @@ from atoll.dispatcher.core import (
     ClusterGone,
     ClusterSet,
     Command,
+    Commit,
     Dispatch,
     Dispatcher,
     Event,
     Evict,
     Explain,
+    Part,
     Pass,
     QueueGone,
     QueueSet,
@@ -38,6 +40,7 @@ from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
 from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, QUEUES
+from atoll.model.gang import component_name
 from atoll.model.objects import HasMeta
 
 T = TypeVar("T", bound=HasMeta)
@@ -183,14 +186,26 @@ def patch_of(command: Command) -> list[dict[str, Any]]:
     if isinstance(command, Explain):
         return [*tests, text]
     tests.append({"op": "test", "path": "/metadata/generation", "value": command.generation})
-    targets = command.clusters if isinstance(command, Dispatch) else ()
-    return [
+    if isinstance(command, Commit):
+        return [*tests, text, {"op": "add", "path": "/spec/suspension/dispatching", "value": False}]
+    parts = command.parts if isinstance(command, Dispatch) else ()
+    operations = [
         *tests,
         {"op": "replace", "path": _EPOCH, "value": str(command.decision.epoch)},
         text,
-        {"op": "add", "path": "/spec/clusters", "value": [{"name": name, "replicas": pods} for name, pods in targets]},
+        {"op": "add", "path": "/spec/clusters", "value": [_target(part, divided=len(parts) > 1) for part in parts]},
         {"op": "add", "path": "/spec/suspension/scheduling", "value": isinstance(command, Evict)},
     ]
+    if len(parts) > 1:
+        operations.append({"op": "add", "path": "/spec/suspension/dispatching", "value": True})
+    return operations
+
+
+def _target(part: Part, *, divided: bool) -> dict[str, Any]:
+    target: dict[str, Any] = {"name": part.cluster, "replicas": part.pods}
+    if divided:
+        target["components"] = [{"name": component_name(task), "replicas": pods} for task, pods in part.tasks]
+    return target
 
 
 class Metrics:

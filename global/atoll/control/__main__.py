@@ -8,6 +8,7 @@ import asyncio
 from atoll.control.caches import Caches
 from atoll.control.clusters import Clusters
 from atoll.control.detector import Detector
+from atoll.control.holds import Holds
 from atoll.control.queues import Queues
 from atoll.control.status import Status
 from atoll.control.works import Works
@@ -34,11 +35,11 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
         nonlocal caches
         caches = Caches(host)
         detector, works, status = Detector(host, caches), Works(host, caches), Status(host, caches)
-        clusters, queues = Clusters(host, caches), Queues(host, caches)
+        clusters, queues, holds = Clusters(host, caches), Queues(host, caches), Holds(host, caches)
         async with asyncio.TaskGroup() as group:
             group.create_task(caches.run())
             await caches.wait()
-            for controller in (detector, works, status, clusters, queues):
+            for controller in (detector, works, status, holds, clusters, queues):
                 group.create_task(controller.run())
             group.create_task(queues.run_counts())
 

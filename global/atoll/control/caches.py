@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from atoll.control import objects
@@ -15,6 +16,7 @@ from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import (
     BINDINGS,
+    CLUSTER_POLICIES,
     CLUSTERS,
     COMMANDS,
     LEASES,
@@ -37,6 +39,7 @@ class Caches:
         }
         self.namespaces = Reflector(host, NAMESPACES, decode_meta)
         self.policies = Reflector(host, POLICIES, objects.decode_policy)
+        self.cluster_policies = Reflector(host, CLUSTER_POLICIES, objects.decode_policy)
         self.priority_classes = Reflector(host, PRIORITY_CLASSES, objects.decode_priority_class)
         self.bindings = Reflector(host, BINDINGS, objects.decode_binding)
         self.works = Reflector(host, WORKS, decode_work)
@@ -45,8 +48,8 @@ class Caches:
         self.clusters = Reflector(host, CLUSTERS, objects.decode_cluster)
         self.leases = Reflector(host, LEASES, objects.decode_lease, field_selector="metadata.name=atoll-agent")
         self._all: tuple[Reflector[Any], ...] = (
-            self.namespaces, self.priority_classes, self.policies, self.queues, self.clusters, self.leases,
-            self.works, self.bindings, self.commands, *self.workloads.values(),
+            self.namespaces, self.priority_classes, self.policies, self.cluster_policies, self.queues,
+            self.clusters, self.leases, self.works, self.bindings, self.commands, *self.workloads.values(),
         )  # fmt: skip
         self.bindings.add_index("workload", lambda binding: [binding.spec.resource.uid])
         self.bindings.add_index("queue", lambda binding: [g.queue] if (g := binding.gang) else [])
@@ -94,6 +97,20 @@ class Caches:
     def works_of(self, binding_uid: str) -> list[WorkObject]:
         """The Works of a binding, in order of their members."""
         return self.works.by_index("binding", binding_uid)
+
+    def carried(self, binding: objects.BindingObject, kind: Kind, obj: Full) -> Mapping[str, int]:
+        """Counts of a workload's earlier dispatches: fixed by the first Work of the present one, else what its status
+        says now.
+        """
+        for work in self.works_of(binding.metadata.uid):
+            if str(work.epoch) == binding.epoch:
+                return work.carried
+        return kind.carried(obj.body.get("status") or {})
+
+    def default_queue(self, namespace: str) -> str:
+        """The queue of workloads in this namespace that name none."""
+        found = self.namespaces.get(namespace)
+        return (found.metadata.annotations.get(keys.QUEUE_ANNOTATION) if found else None) or keys.DEFAULT_QUEUE
 
     def enabled(self, namespace: str) -> bool:
         """Whether the namespace has opted in."""

@@ -11,13 +11,15 @@ from typing import Any
 
 import structlog
 
+from atoll.control import policies
 from atoll.control.caches import Caches
-from atoll.control.objects import BindingObject, PolicyObject
+from atoll.control.objects import BindingObject, QueueObject
+from atoll.delivery.work import WorkObject
 from atoll.kinds import KINDS, Kind
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model import gang, keys, quantity, selectors
+from atoll.model import gang, keys, quantity
 from atoll.model.apiresource import BINDINGS, ApiResource
 from atoll.model.objects import Full
 
@@ -25,7 +27,6 @@ Json = dict[str, Any]
 Key = tuple[ApiResource, str]
 
 WORKERS = 16
-COMPONENT_NAME = 32
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +42,10 @@ class Detector:
         caches.bindings.on_change(self._binding_changed)
         caches.namespaces.on_change(lambda old, new: self._namespace_changed(new.metadata.name) if new else None)
         caches.policies.on_change(lambda old, new: self._namespace_changed((new or old).metadata.namespace))  # type: ignore[union-attr]
+        caches.cluster_policies.on_change(lambda old, new: self._all_changed())
+        caches.queues.on_change(self._queue_changed)
         caches.priority_classes.on_change(lambda old, new: self._all_changed())
+        caches.works.on_change(self._work_changed)
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
@@ -51,20 +55,9 @@ class Detector:
 
     def _follow(self, kind: Kind) -> None:
         def changed(old: Full | None, new: Full | None) -> None:
-            if old is not None and new is not None and old.metadata.uid == new.metadata.uid:
-                same = (
-                    old.metadata.generation,
-                    old.metadata.labels,
-                    old.metadata.annotations,
-                    old.metadata.deletion_timestamp,
-                )
-                if same == (
-                    new.metadata.generation,
-                    new.metadata.labels,
-                    new.metadata.annotations,
-                    new.metadata.deletion_timestamp,
-                ):
-                    return
+            same = old is not None and new is not None and old.metadata.uid == new.metadata.uid
+            if same and old and new and _said(kind, old) == _said(kind, new):
+                return
             found = new or old
             if found is not None:
                 self._queue.add((kind.resource, found.metadata.key))
@@ -75,6 +68,22 @@ class Detector:
         binding = new or old
         if binding is None or (old is not None and new is not None and _owned(old) == _owned(new)):
             return
+        self._look_at_workload_of(binding)
+
+    def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
+        """The last dispatch is over: what it has done need not be done again."""
+        if old is not None and new is None:
+            annotations = old.metadata.annotations
+            key = f"{annotations.get(keys.BINDING_NAMESPACE)}/{annotations.get(keys.BINDING_NAME)}"
+            if (binding := self._caches.bindings.get(key)) is not None:
+                self._look_at_workload_of(binding)
+
+    def _queue_changed(self, old: QueueObject | None, new: QueueObject | None) -> None:
+        before, after = (each.metadata.annotations.get(keys.DEFAULT_POLICY) if each else None for each in (old, new))
+        if before != after:
+            self._all_changed()
+
+    def _look_at_workload_of(self, binding: BindingObject) -> None:
         reference = binding.spec.resource
         for kind in KINDS:
             if (kind.resource.api_version, kind.resource.kind) == (reference.api_version, reference.kind):
@@ -104,7 +113,7 @@ class Detector:
                 await self._host.delete(
                     BINDINGS, binding.metadata.name, binding.metadata.namespace, uid=binding.metadata.uid
                 )
-        if gone or obj is None or not self._caches.enabled(obj.metadata.namespace):
+        if gone or obj is None or not kind.takes(obj.body) or not self._caches.enabled(obj.metadata.namespace):
             return
         current = next((b for b in mine if b.spec.resource.uid == obj.metadata.uid), None)
         if current is not None and _deleting(current):
@@ -115,7 +124,7 @@ class Detector:
         if current is None and kind.finished(obj.body.get("status") or {}) is not None:
             return
         try:
-            wanted = self._wanted(kind, obj)
+            wanted = self._wanted(kind, obj, current)
         except (ValueError, KeyError, TypeError) as error:
             log.warning("workload can't be read", kind=resource.kind, workload=name, error=str(error))
             return
@@ -173,10 +182,16 @@ class Detector:
         except errors.AlreadyExists:
             log.debug("binding is there already", binding=name)
 
-    def _wanted(self, kind: Kind, obj: Full) -> Json:
+    def _wanted(self, kind: Kind, obj: Full, current: BindingObject | None) -> Json:
         """The detector's own fields of the binding."""
-        wish = kind.gang(obj.body, priority=self._priority(kind.priority_class_of(obj.body)))
-        policy = self._policy_for(kind.resource, obj)
+        status = obj.body.get("status") or {}
+        wish = kind.gang(
+            obj.body,
+            priority=self._priority(kind.priority_class_of(obj.body)),
+            default_queue=self._caches.default_queue(obj.metadata.namespace),
+            carried=self._caches.carried(current, kind, obj) if current is not None else kind.carried(status),
+        )
+        policy = policies.choose(self._caches, kind.resource, obj, wish.queue)
         spec: Json = {
             "resource": {
                 "apiVersion": kind.resource.api_version,
@@ -188,7 +203,7 @@ class Detector:
             "replicas": wish.replicas,
             "components": [
                 {
-                    "name": component_name(task.name),
+                    "name": gang.component_name(task.name),
                     "replicas": task.replicas,
                     "replicaRequirements": {
                         "resourceRequest": {
@@ -211,27 +226,6 @@ class Detector:
             return found.value
         return next((each.value for each in self._caches.priority_classes if each.global_default), 0)
 
-    def _policy_for(self, resource: ApiResource, obj: Full) -> PolicyObject | None:
-        """The matching policy of the highest priority; then the one that names the workload; then by name."""
-        best: tuple[int, int, str] | None = None
-        result = None
-        for policy in self._caches.policies:
-            if policy.metadata.namespace != obj.metadata.namespace:
-                continue
-            rank = max((_match(selector, resource, obj) for selector in policy.spec.resource_selectors), default=0)
-            if rank:
-                order = (-policy.spec.priority, -rank, policy.metadata.name)
-                if best is None or order < best:
-                    best, result = order, policy
-        return result
-
-
-def component_name(task: str) -> str:
-    """A task's name in at most 32 characters: longer ones keep 23 and get a hash, so that they stay distinct."""
-    if len(task) <= COMPONENT_NAME:
-        return task
-    return f"{task[:23]}-{hashlib.sha256(task.encode()).hexdigest()[:8]}"
-
 
 def _names(resource: ApiResource, name: str) -> tuple[str, str]:
     """The binding's name, and the one to use when another kind of that name has it."""
@@ -239,17 +233,16 @@ def _names(resource: ApiResource, name: str) -> tuple[str, str]:
     return plain, f"{plain}-{hashlib.sha256(resource.group.encode()).hexdigest()[:8]}"
 
 
-def _match(selector: Json, resource: ApiResource, obj: Full) -> int:
-    """How exactly a resource selector matches: 3 by name, 2 by labels, 1 by kind, 0 not at all."""
-    if (selector.get("apiVersion"), selector.get("kind")) != (resource.api_version, resource.kind):
-        return 0
-    if (selector.get("namespace") or obj.metadata.namespace) != obj.metadata.namespace:
-        return 0
-    if selector.get("name"):
-        return 3 if selector["name"] == obj.metadata.name else 0
-    if selector.get("labelSelector"):
-        return 2 if selectors.label_selector_matches(selector["labelSelector"], obj.metadata.labels) else 0
-    return 1
+def _said(kind: Kind, obj: Full) -> tuple[object, ...]:
+    """What of a workload its binding depends on."""
+    metadata = obj.metadata
+    return (
+        metadata.generation,
+        metadata.labels,
+        metadata.annotations,
+        metadata.deletion_timestamp,
+        kind.carried(obj.body.get("status") or {}),
+    )
 
 
 def _owned(binding: BindingObject) -> tuple[str, Json]:

@@ -29,6 +29,7 @@ class Target(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
     name: str
     replicas: int = 0
+    components: list[Json] = []
 
 
 class BindingSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -51,6 +52,11 @@ class BindingObject(Slim, frozen=True, rename="camel"):
     @property
     def suspended(self) -> bool:
         return bool((self.spec.suspension or {}).get("scheduling"))
+
+    @property
+    def reserving(self) -> bool:
+        """Whether members are to reserve only."""
+        return bool((self.spec.suspension or {}).get("dispatching"))
 
     @property
     def epoch(self) -> str:

@@ -47,6 +47,8 @@ class Status:
         self._queue: WorkQueue[str] = WorkQueue("status")
         caches.bindings.on_change(self._binding_changed)
         caches.works.on_change(self._work_changed)
+        for reflector in caches.workloads.values():
+            reflector.on_change(self._workload_changed)
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
@@ -65,6 +67,12 @@ class Status:
         if old is not None and (new is None or new.status != old.status):
             self._queue.add(binding_key(old), after=REPORTED)
 
+    def _workload_changed(self, old: Full | None, new: Full | None) -> None:
+        """Its status depends on its suspension."""
+        if old is not None and new is not None and old.metadata.generation != new.metadata.generation:
+            for binding in self._caches.bindings.by_index("workload", new.metadata.uid):
+                self._queue.add(binding.metadata.key)
+
     async def _reconcile(self, key: str) -> None:
         binding = self._caches.bindings.get(key)
         if binding is None or binding.metadata.deletion_timestamp is not None:
@@ -80,7 +88,7 @@ class Status:
         await self._workload_status(kind, obj, binding, works)
 
     async def _workload_status(self, kind: Kind, obj: Full, binding: BindingObject, works: list[WorkObject]) -> None:
-        reports = [Report(work.metadata.namespace, work.reported) for work in works if work.reported]
+        reports = [Report(work.metadata.namespace, work.reported, work.carried) for work in works if work.reported]
         waiting = ("", "")
         if not reports:
             if kind.finished(obj.body.get("status") or {}) is not None:
@@ -108,7 +116,7 @@ class Status:
     async def _binding_status(self, kind: Kind, binding: BindingObject, works: list[WorkObject]) -> Json:
         old = binding.status
         status = {key: value for key, value in old.items() if key not in ("aggregatedStatus", "conditions")}
-        status["aggregatedStatus"] = [_item(work) for work in works if work.applied is not None]
+        status["aggregatedStatus"] = [_item(work) for work in works if work.applied is not None or work.reported]
         now, generation = time.time(), binding.metadata.generation
         conditions = list(old.get("conditions") or ())
 

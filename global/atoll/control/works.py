@@ -6,8 +6,11 @@ binding's finalizer stays until all of its Works are gone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+import orjson
 import structlog
 
 from atoll.control.caches import Caches
@@ -20,6 +23,7 @@ from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, WORKS
+from atoll.model.gang import Gang, component_name, divide
 from atoll.model.objects import Full
 
 Json = dict[str, Any]
@@ -86,10 +90,16 @@ class Works:
                     await self._host.create(WORKS, manifest, field_manager="atoll-control")
                 except errors.AlreadyExists:
                     log.debug("work is there already", work=manifest["metadata"]["name"])
-            elif existing.spec.workload.manifests != manifest["spec"]["workload"]["manifests"]:
-                patch = {"spec": {"workload": manifest["spec"]["workload"]}}
+            elif (existing.spec.workload.manifests, existing.spec.suspend_dispatching) != (
+                manifest["spec"]["workload"]["manifests"],
+                binding.reserving,
+            ):
                 await self._host.merge_patch(
-                    WORKS, existing.metadata.name, patch, namespace, field_manager="atoll-control"
+                    WORKS,
+                    existing.metadata.name,
+                    {"spec": manifest["spec"]},
+                    namespace,
+                    field_manager="atoll-control",
                 )
 
     def _wanted(self, binding: BindingObject) -> dict[str, Json]:
@@ -101,18 +111,18 @@ class Works:
         if found is None or gang is None:
             return {}
         kind, obj = found
-        counts = {task.name: task.replicas for task in gang.tasks}
+        identity = {keys.BINDING_UID: binding.metadata.uid, keys.EPOCH: binding.epoch}
+        carried = self._caches.carried(binding, kind, obj)
         return {
-            keys.execution_namespace(target.name): self._work(
-                binding, kind, obj, Part(target.name, counts, gang.min_available)
+            keys.execution_namespace(part.cluster): self._work(
+                binding, kind, obj, replace(part, identity=identity, carried=carried)
             )
-            for target in binding.spec.clusters
+            for part in _parts(binding, gang)
         }
 
     def _work(self, binding: BindingObject, kind: Kind, obj: Full, part: Part) -> Json:
-        identity = {keys.BINDING_UID: binding.metadata.uid, keys.EPOCH: binding.epoch}
         manifest = kind.rewrite(obj.body, part)
-        manifest["metadata"]["annotations"].update(identity)
+        manifest["metadata"]["annotations"].update(part.identity)
         metadata = obj.metadata
         return {
             "apiVersion": WORKS.api_version,
@@ -121,13 +131,17 @@ class Works:
                 "name": work_name(metadata.namespace, metadata.name, kind.resource.kind, kind.resource.group),
                 "namespace": keys.execution_namespace(part.cluster),
                 "annotations": {
-                    **identity,
+                    **part.identity,
+                    **_carrying(part.carried),
                     keys.BINDING_NAME: binding.metadata.name,
                     keys.BINDING_NAMESPACE: binding.metadata.namespace,
                 },
                 "finalizers": [keys.WORK_FINALIZER],
             },
-            "spec": {"workload": {"manifests": [*self._needs(kind, obj), manifest]}},
+            "spec": {
+                "workload": {"manifests": [*self._needs(kind, obj), manifest]},
+                "suspendDispatching": binding.reserving,
+            },
         }
 
     def _needs(self, kind: Kind, obj: Full) -> list[Json]:
@@ -167,6 +181,32 @@ class Works:
             return
 
 
+def _parts(binding: BindingObject, gang: Gang) -> list[Part]:
+    """What each member gets: all of the gang, or the components that the binding names for it."""
+    targets = binding.spec.clusters
+    counts = [
+        {each["name"]: int(each.get("replicas") or 0) for each in target.components}
+        or {component_name(task.name): task.replicas for task in gang.tasks}
+        for target in targets
+    ]
+    shares = [[count.get(component_name(task.name), 0) for task in gang.tasks] for count in counts]
+    gangs = divide(gang, shares) if len(targets) > 1 else [gang]
+    return [
+        Part(
+            target.name,
+            {task.name: task.replicas for task in part.tasks},
+            part.min_available,
+            {task.name: task.min_available for task in part.tasks},
+            len(targets),
+        )
+        for target, part in zip(targets, gangs, strict=True)
+    ]
+
+
+def _carrying(counts: Mapping[str, int]) -> dict[str, str]:
+    return {keys.CARRIED: orjson.dumps(dict(counts), option=orjson.OPT_SORT_KEYS).decode()} if counts else {}
+
+
 def binding_key(work: WorkObject) -> str:
     """`namespace/name` of the binding that a Work is a part of."""
     annotations = work.metadata.annotations
@@ -179,6 +219,8 @@ def _relevant(binding: BindingObject) -> tuple[Any, ...]:
         binding.metadata.uid,
         binding.spec.clusters,
         binding.suspended,
+        binding.reserving,
+        binding.condition("Finished"),
         binding.epoch,
         binding.metadata.deletion_timestamp,
         binding.metadata.annotations.get(keys.GANG),

@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from atoll.delivery.reservations import Reservations
 from atoll.delivery.work import WorkObject, decode_work
 from atoll.kinds import BY_GVK, Kind
 from atoll.kube import errors
@@ -38,6 +39,8 @@ SETTLE = 0.1
 """Seconds that a change of status may wait for the next one; a final status never waits."""
 QUIET = 0.25
 """Least seconds between two status writes for one Work that are not final."""
+RENEW = 20.0
+"""Seconds between two renewals of a hold."""
 PATIENCE = 1.0
 """Seconds that "applied, nothing bound yet" may wait to be told together with what comes next."""
 
@@ -55,6 +58,7 @@ class Delivery:
         *,
         objects: Mapping[ApiResource, Reflector[Full]],
         placement: PlacementOf,
+        reservations: Reservations | None = None,
     ) -> None:
         """No I/O happens here.
 
@@ -64,10 +68,14 @@ class Delivery:
             cluster: its name.
             objects: caches of the workload kinds in the member; run by the caller.
             placement: where the pods of a binding are.
+            reservations: holds room for parts that must start together with others; None where nothing can.
         """
         self._host, self._member, self._cluster = host, member, cluster
         self._objects = objects
         self._placement = placement
+        self._reservations = reservations
+        if reservations is not None:
+            reservations.on_change(self.touch)
         self._works = Reflector(host, WORKS, decode_work, namespace=keys.execution_namespace(cluster))
         self._queue: WorkQueue[str] = WorkQueue("delivery")
         self._works.add_index("binding", lambda work: [work.binding_uid])
@@ -135,7 +143,10 @@ class Delivery:
         if work.metadata.deletion_timestamp is not None:
             await self._withdraw(work, kind, found)
             return
-        if work.spec.suspend_dispatching or work.epoch < self._newest.get(work.binding_uid, 0):
+        if work.epoch < self._newest.get(work.binding_uid, 0):
+            return
+        if work.spec.suspend_dispatching:
+            await self._reserve(work, kind)
             return
         if found is None:
             await self._deliver(work, kind)
@@ -193,6 +204,8 @@ class Delivery:
         if found is not None and found.metadata.annotations.get(keys.BINDING_UID) == work.binding_uid:
             await self._remove(kind, found)
             return
+        if self._reservations is not None:
+            self._reservations.release(work.binding_uid)
         rest = [name for name in work.metadata.finalizers if name != keys.WORK_FINALIZER]
         if len(rest) != len(work.metadata.finalizers):
             patch = {"metadata": {"finalizers": rest, "resourceVersion": work.metadata.resource_version}}
@@ -200,6 +213,22 @@ class Delivery:
                 await self._host.merge_patch(WORKS, work.metadata.name, patch, work.metadata.namespace)
             except errors.NotFound:
                 return
+
+    async def _reserve(self, work: WorkObject, kind: Kind) -> None:
+        """Hold room for a part that is not to start yet, and tell what became of it."""
+        if self._reservations is None:
+            await self._write_status(work, kind, "this agent makes no reservations")
+            return
+        metadata = work.manifest["metadata"]
+        gang = kind.gang(work.manifest, priority=0)
+        self._reservations.hold(work.binding_uid, work.epoch, gang, metadata["name"], metadata["namespace"])
+        state = self._reservations.state(work.binding_uid)
+        if state is not None:
+            item = {"identifier": _identifier(work, kind), "status": {"reservation": state}, "health": "Unknown"}
+            status = {"conditions": list(work.status.get("conditions") or ()), "manifestStatuses": [item]}
+            if status != work.status:
+                await self._put_status(work, status)
+        self._queue.add(work.metadata.key, after=RENEW)
 
     async def _remove(self, kind: Kind, found: Full) -> None:
         """Delete an object; in the foreground, so that it stays until its pods are gone."""
@@ -220,6 +249,9 @@ class Delivery:
         placement = self._placement(work.binding_uid)
         if placement is not None:
             reported["placement"] = placement
+        hold = self._reservations.state(work.binding_uid) if self._reservations is not None else None
+        if hold is not None:
+            reported["reservation"] = hold
         wanted = _status(work, kind, reported, None)
         key = work.metadata.key
         if wanted == work.status:
@@ -268,22 +300,22 @@ def _status(work: WorkObject, kind: Kind | None, reported: Json, problem: str | 
     )
     if kind is None:
         return {"conditions": conditions}
-    resource, metadata = kind.resource, work.manifest["metadata"]
-    healthy = kind.healthy(reported)
-    item: Json = {
-        "identifier": {
-            "ordinal": len(work.spec.workload.manifests) - 1,
-            "group": resource.group,
-            "version": resource.version,
-            "kind": resource.kind,
-            "resource": resource.plural,
-            "namespace": metadata["namespace"],
-            "name": metadata["name"],
-        },
-        "status": reported,
-        "health": {True: "Healthy", False: "Unhealthy", None: "Unknown"}[healthy],
-    }
+    health = {True: "Healthy", False: "Unhealthy", None: "Unknown"}[kind.healthy(reported)]
+    item: Json = {"identifier": _identifier(work, kind), "status": reported, "health": health}
     return {"conditions": conditions, "manifestStatuses": [item]}
+
+
+def _identifier(work: WorkObject, kind: Kind) -> Json:
+    resource, metadata = kind.resource, work.manifest["metadata"]
+    return {
+        "ordinal": len(work.spec.workload.manifests) - 1,
+        "group": resource.group,
+        "version": resource.version,
+        "kind": resource.kind,
+        "resource": resource.plural,
+        "namespace": metadata["namespace"],
+        "name": metadata["name"],
+    }
 
 
 def _contains(have: Any, want: Any) -> bool:

@@ -46,6 +46,14 @@ class WorkObject(Slim, frozen=True, rename="camel"):
         return int(text) if text.isdigit() else 0
 
     @property
+    def carried(self) -> dict[str, int]:
+        """Counts of the workload's earlier dispatches, which what is reported adds to."""
+        try:
+            return _decode_counts(self.metadata.annotations.get(keys.CARRIED, "{}"))
+        except msgspec.MsgspecError:
+            return {}
+
+    @property
     def manifest(self) -> Json:
         """The workload itself."""
         return self.spec.workload.manifests[-1]
@@ -80,6 +88,7 @@ class WorkObject(Slim, frozen=True, rename="camel"):
         return "Unknown"
 
 
+_decode_counts = msgspec.json.Decoder(dict[str, int]).decode
 decode_work = msgspec.json.Decoder(WorkObject).decode
 
 

@@ -6,6 +6,6 @@ It may import `atoll.api` and `atoll.model`. Integers only; every order is total
 from __future__ import annotations
 
 from atoll.fit.nodes import Nodes, Profile
-from atoll.fit.place import Miss, Placement, place
+from atoll.fit.place import Miss, Placement, fill, place
 
-__all__ = ["Miss", "Nodes", "Placement", "Profile", "place"]
+__all__ = ["Miss", "Nodes", "Placement", "Profile", "fill", "place"]

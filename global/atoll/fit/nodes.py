@@ -111,7 +111,7 @@ class Nodes:
         for name, amount in requests.items():
             if amount > 0:
                 row = self._row.get(name)
-                if row is None:
+                if row is None or amount > UNBOUNDED:
                     return np.zeros(len(self.names), np.int64)
                 np.minimum(room, self.free[row] // amount, out=room)
         return np.maximum(room, 0, out=room)

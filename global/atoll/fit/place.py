@@ -94,6 +94,15 @@ def place(nodes: Nodes, gang: Gang, *, within: int | None = None) -> Placement |
     return _nearest_miss(nodes, gang, room, floor, domains)
 
 
+def fill(nodes: Nodes, gang: Gang) -> Placement:
+    """As many pods of a gang as there is room for, wherever it is: what it would take at most."""
+    full = [task.replicas for task in gang.tasks]
+    room = [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
+    placement = _try(nodes, gang, room, [0] * len(full), full, ALL)
+    assert placement is not None, "nothing is wanted at least, so something is always placed"
+    return placement
+
+
 def _candidates(nodes: Nodes, gang: Gang) -> list[list[int]]:
     """Domains to try, tier by tier from the nearest; [[ALL]] last where the gang may be anywhere."""
     wish = gang.network_topology
@@ -130,11 +139,21 @@ def _sums(nodes: Nodes, domains: Sequence[int], room: Ints) -> list[int]:
 
 
 def _by_tightness(nodes: Nodes, domains: Sequence[int], room: Sequence[Ints], want: Sequence[int]) -> list[int]:
-    """The domains that may hold the wanted pods (each task by itself does), the tightest first, then by name."""
+    """The domains that may hold the wanted pods (each task by itself does), the tightest first.
+
+    Of equally tight ones first that with less room above it, so that what is broken up already is used up first; then
+    by name.
+    """
     sums = [_sums(nodes, domains, each) for each in room]
     fitting = [i for i in range(len(domains)) if all(sums[t][i] >= want[t] for t in range(len(want)))]
-    names = [nodes.tree.domains[domain].name if domain != ALL else "" for domain in domains]
-    fitting.sort(key=lambda i: (sum(s[i] for s in sums), names[i]))
+    if len(fitting) > 1:
+        tree = nodes.tree
+        held = np.zeros(len(tree.domains) + 1, np.int64)
+        for level in range(len(tree.tiers)):
+            np.add.at(held, nodes.domain[level], np.sum(room, axis=0))
+        fitting.sort(
+            key=lambda i: ([int(held[each]) for each in tree.ancestors(domains[i])], tree.domains[domains[i]].name)
+        )
     return [domains[i] for i in fitting]
 
 

@@ -8,11 +8,11 @@ all members become the status on the host. Nothing outside this package knows a 
 
 from __future__ import annotations
 
-from atoll.kinds import volcano_job
+from atoll.kinds import batch_job, volcano_job
 from atoll.kinds.interface import Kind, Outcome, Part, Report
 from atoll.model.apiresource import ApiResource
 
-KINDS: tuple[Kind, ...] = (volcano_job.KIND,)
+KINDS: tuple[Kind, ...] = (volcano_job.KIND, batch_job.KIND)
 """Every workload kind that Atoll takes."""
 
 BY_RESOURCE: dict[ApiResource, Kind] = {kind.resource: kind for kind in KINDS}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, Final, Protocol
 
+from atoll.model import keys
 from atoll.model.apiresource import ApiResource
 from atoll.model.gang import Gang
 
 Json = dict[str, Any]
+NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Outcome(StrEnum):
@@ -28,6 +31,14 @@ class Part:
     counts: Mapping[str, int]
     """Task name to pods."""
     min_available: int
+    minimums: Mapping[str, int] = field(default_factory=dict)
+    """Task name to the least of its pods; a task that is not named needs all."""
+    parts: int = 1
+    """How many members the workload runs in at once."""
+    identity: Mapping[str, str] = field(default_factory=dict)
+    """Annotations that say which dispatch this is; for objects and pods."""
+    carried: Mapping[str, int] = NOTHING
+    """Counts of the workload's earlier dispatches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +47,8 @@ class Report:
 
     cluster: str
     status: Mapping[str, Any]
+    carried: Mapping[str, int] = NOTHING
+    """Counts of earlier dispatches, the same for all parts."""
 
 
 class Kind(Protocol):
@@ -43,14 +56,30 @@ class Kind(Protocol):
 
     resource: ApiResource
 
-    def queue_of(self, obj: Mapping[str, Any]) -> str:
-        """The queue by the order of the design; `default` when nothing names one."""
+    def takes(self, obj: Mapping[str, Any]) -> bool:
+        """Whether this object is Atoll's to run."""
+
+    def queue_of(self, obj: Mapping[str, Any], *, default: str = keys.DEFAULT_QUEUE) -> str:
+        """The queue by the order of the design; `default`, the namespace's, when the object names none."""
 
     def priority_class_of(self, obj: Mapping[str, Any]) -> str:
         """Name of the PriorityClass, or empty."""
 
-    def gang(self, obj: Mapping[str, Any], *, priority: int) -> Gang:
+    def gang(
+        self,
+        obj: Mapping[str, Any],
+        *,
+        priority: int,
+        default_queue: str = keys.DEFAULT_QUEUE,
+        carried: Mapping[str, int] = NOTHING,
+    ) -> Gang:
         """What it needs.
+
+        Args:
+            obj: the object, on the host or as it was rewritten for a member.
+            priority: the value of its PriorityClass.
+            default_queue: the namespace's.
+            carried: counts of its earlier dispatches.
 
         Raises:
             ValueError: a field can't be read; the message names it.
@@ -61,6 +90,12 @@ class Kind(Protocol):
 
     def rewrite(self, obj: Mapping[str, Any], part: Part) -> Json:
         """The manifest for a member: spec for this part, user metadata, no server fields."""
+
+    def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Json | None:
+        """What to merge into the spec on the host so that it says this; None when it does, or has no such field."""
+
+    def carried(self, status: Mapping[str, Any]) -> dict[str, int]:
+        """What of the host's status the next dispatch must add to."""
 
     def finished(self, status: Mapping[str, Any]) -> Outcome | None:
         """How the object of this status ended; None while it has not."""

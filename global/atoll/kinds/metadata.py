@@ -22,6 +22,11 @@ def for_member(obj: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def held(obj: Mapping[str, Any]) -> bool:
+    """Whether its user does not want it to run now."""
+    return ((obj.get("metadata") or {}).get("annotations") or {}).get(keys.HOLD) == "true"
+
+
 def queue_by_metadata(obj: Mapping[str, Any], template: Mapping[str, Any] | None = None) -> str | None:
     """The queue that labels or annotations name: Kueue's label, Volcano's label, Volcano's annotation; then the pod
     template's annotation.

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from atoll.kinds import metadata
-from atoll.kinds.interface import Json, Outcome, Part, Report
+from atoll.kinds.interface import NOTHING, Json, Outcome, Part, Report
 from atoll.model import keys, selectors
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task, TopologyWish
@@ -31,12 +31,14 @@ class VolcanoJob:
 
     resource = JOBS
 
-    def queue_of(self, obj: Mapping[str, Any]) -> str:
+    def takes(self, obj: Mapping[str, Any]) -> bool:
+        """All: nothing else runs them on the host."""
+        return True
+
+    def queue_of(self, obj: Mapping[str, Any], *, default: str = keys.DEFAULT_QUEUE) -> str:
         """spec.queue first, then labels and annotations."""
         tasks = obj["spec"].get("tasks") or [{}]
-        return (
-            obj["spec"].get("queue") or metadata.queue_by_metadata(obj, tasks[0].get("template")) or keys.DEFAULT_QUEUE
-        )
+        return obj["spec"].get("queue") or metadata.queue_by_metadata(obj, tasks[0].get("template")) or default
 
     def priority_class_of(self, obj: Mapping[str, Any]) -> str:
         """spec.priorityClassName, else that of the first task's pods."""
@@ -45,20 +47,28 @@ class VolcanoJob:
             return str(name)
         return next((_pod_spec(task).get("priorityClassName") or "" for task in spec.get("tasks") or ()), "")
 
-    def gang(self, obj: Mapping[str, Any], *, priority: int) -> Gang:
+    def gang(
+        self,
+        obj: Mapping[str, Any],
+        *,
+        priority: int,
+        default_queue: str = keys.DEFAULT_QUEUE,
+        carried: Mapping[str, int] = NOTHING,
+    ) -> Gang:
         """Tasks as they are; the webhook has filled in the defaults."""
         spec = obj["spec"]
         tasks = [_task(number, task) for number, task in enumerate(spec.get("tasks") or ())]
         minimum = spec.get("minAvailable")
         wish = spec.get("networkTopology")
         return Gang(
-            queue=self.queue_of(obj),
+            queue=self.queue_of(obj, default=default_queue),
             tasks=tasks,
             min_available=sum(task.min_available for task in tasks) if minimum is None else int(minimum),
             priority=priority,
             submitted=obj["metadata"].get("creationTimestamp") or "",
             network_topology=msgspec.convert(wish, TopologyWish) if wish else None,
             running_estimate=_go_duration(spec.get("runningEstimate")),
+            hold=metadata.held(obj),
         )
 
     def namespaced_needs(self, obj: Mapping[str, Any]) -> Sequence[tuple[ApiResource, str]]:
@@ -79,9 +89,10 @@ class VolcanoJob:
         spec = {key: value for key, value in obj["spec"].items() if key != "ttlSecondsAfterFinished"}
         tasks = []
         for number, task in enumerate(spec.get("tasks") or ()):
-            count = part.counts.get(_task_name(number, task), 0)
+            name = _task_name(number, task)
+            count = part.counts.get(name, 0)
             if count:
-                minimum = min(int(task.get("minAvailable", count)), count)
+                minimum = part.minimums.get(name, count)
                 tasks.append({**task, "replicas": count, "minAvailable": minimum})
         spec.update(tasks=tasks, minAvailable=part.min_available)
         return {
@@ -90,6 +101,14 @@ class VolcanoJob:
             "metadata": metadata.for_member(obj),
             "spec": spec,
         }
+
+    def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Json | None:
+        """None: its binding is what is suspended."""
+        return None
+
+    def carried(self, status: Mapping[str, Any]) -> dict[str, int]:
+        """Nothing: every dispatch starts from the beginning."""
+        return {}
 
     def finished(self, status: Mapping[str, Any]) -> Outcome | None:
         """Completed, Failed and Terminated are final; an aborted job can be resumed."""

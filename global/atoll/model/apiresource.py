@@ -62,6 +62,7 @@ VALIDATING_WEBHOOKS: Final = ApiResource(
 )
 
 JOBS: Final = ApiResource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
+BATCH_JOBS: Final = ApiResource("batch", "v1", "jobs", "Job")
 QUEUES: Final = ApiResource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
 POD_GROUPS: Final = ApiResource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 HYPER_NODES: Final = ApiResource("topology.volcano.sh", "v1alpha1", "hypernodes", "HyperNode", namespaced=False)
@@ -70,4 +71,7 @@ BINDINGS: Final = ApiResource("work.karmada.io", "v1alpha2", "resourcebindings",
 WORKS: Final = ApiResource("work.karmada.io", "v1alpha1", "works", "Work")
 CLUSTERS: Final = ApiResource("cluster.karmada.io", "v1alpha1", "clusters", "Cluster", namespaced=False)
 POLICIES: Final = ApiResource("policy.karmada.io", "v1alpha1", "propagationpolicies", "PropagationPolicy")
+CLUSTER_POLICIES: Final = ApiResource(
+    "policy.karmada.io", "v1alpha1", "clusterpropagationpolicies", "ClusterPropagationPolicy", namespaced=False
+)
 CAPACITIES: Final = ApiResource("atoll.sh", "v1alpha1", "clustercapacities", "ClusterCapacity")

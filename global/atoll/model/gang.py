@@ -6,6 +6,8 @@ they know no workload kinds.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -53,6 +55,8 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     network_topology: TopologyWish | None = None
     running_estimate: float | None = None
     """Seconds that the user expects it to run."""
+    hold: bool = False
+    """The user's wish that it does not run."""
 
     @property
     def replicas(self) -> int:
@@ -77,6 +81,57 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
             floor[index] += extra
             missing -= extra
         return floor
+
+
+COMPONENT_NAME = 32
+
+
+def component_name(task: str) -> str:
+    """A task's name as a binding's component: at most 32 characters; longer ones keep 23 and get a hash, so that they
+    stay distinct.
+    """
+    if len(task) <= COMPONENT_NAME:
+        return task
+    return f"{task[:23]}-{hashlib.sha256(task.encode()).hexdigest()[:8]}"
+
+
+def divide(gang: Gang, parts: Sequence[Sequence[int]]) -> list[Gang]:
+    """The gang of each part, their minimums adding up to the whole's.
+
+    Minimums follow the parts' sizes, rounded down; what is left over goes to the earliest parts that can take it.
+
+    Args:
+        gang: the whole.
+        parts: pods per task for each part; their sums are the gang's replicas.
+    """
+    minimums = [[0] * len(gang.tasks) for _ in parts]
+    for index, task in enumerate(gang.tasks):
+        for part, share in enumerate(_shares(task.min_available, [counts[index] for counts in parts])):
+            minimums[part][index] = share
+    totals = _shares(gang.min_available, [sum(counts) for counts in parts])
+    return [
+        msgspec.structs.replace(
+            gang,
+            tasks=[
+                msgspec.structs.replace(task, replicas=counts[index], min_available=minimum[index])
+                for index, task in enumerate(gang.tasks)
+            ],
+            min_available=total,
+        )
+        for counts, minimum, total in zip(parts, minimums, totals, strict=True)
+    ]
+
+
+def _shares(amount: int, sizes: Sequence[int]) -> list[int]:
+    """`amount` over parts of these sizes in proportion, none above its size."""
+    whole = max(sum(sizes), 1)
+    shares = [amount * size // whole for size in sizes]
+    left = amount - sum(shares)
+    for index, size in enumerate(sizes):
+        extra = min(left, size - shares[index], 1)
+        shares[index] += extra
+        left -= extra
+    return shares
 
 
 def encode(gang: Gang) -> str:

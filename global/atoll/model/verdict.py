@@ -23,6 +23,10 @@ class Reason(StrEnum):
     INSUFFICIENT_RESOURCES = "InsufficientResources"
     NO_DOMAIN_FITS = "NoDomainFits"
     INVALID_GANG = "InvalidGang"
+    RESERVING = "Reserving"
+    PART_REFUSED = "PartRefused"
+    AVOIDED = "ClustersAvoided"
+    HELD = "Held"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     EVICTED = "Evicted"
 
@@ -82,6 +86,10 @@ _SENTENCES: dict[Reason, str] = {
     Reason.INSUFFICIENT_RESOURCES: "no member has room for the whole gang",
     Reason.NO_DOMAIN_FITS: "no topology domain of an allowed tier has room for the whole gang",
     Reason.INVALID_GANG: "the gang annotation of its binding can't be read",
+    Reason.RESERVING: "its parts are being reserved",
+    Reason.PART_REFUSED: "a member could not reserve its part",
+    Reason.AVOIDED: "the members that match did not start it in time and are avoided until their capacity changes",
+    Reason.HELD: "it is held by its user",
     Reason.DEADLINE_EXCEEDED: "its pods were not bound in time",
     Reason.EVICTED: "it was taken back from its cluster",
 }

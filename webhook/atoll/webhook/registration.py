@@ -15,6 +15,7 @@ import orjson
 
 from atoll.model import keys
 from atoll.model.apiresource import (
+    BATCH_JOBS,
     BINDINGS,
     JOBS,
     MUTATING_WEBHOOKS,
@@ -39,6 +40,10 @@ _NOT_LEAVING = {
     "name": "not-being-deleted",
     "expression": 'request.operation == "DELETE" || !has(object.metadata.deletionTimestamp)',
 }
+_NOT_ANOTHERS = {
+    "name": "not-managed-by-somebody-else",
+    "expression": f'!has(object.spec.managedBy) || object.spec.managedBy == "{keys.CONTROLLER}"',
+}
 _NOT_SUSPENDED = {
     "name": "not-suspended-yet",
     "expression": (
@@ -57,9 +62,9 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
 
     def webhook(act: str, resource: ApiResource, operations: list[str], conditions: list[Json], opt_in: bool) -> Json:
         return {
-            "name": f"{act}.{resource.plural}.atoll.sh",
+            "name": f"{act}.{_ROUTES[resource]}.atoll.sh",
             "clientConfig": {
-                **_with_path(client_config, f"/{act}/{_ROUTES[resource.plural]}"),
+                **_with_path(client_config, f"/{act}/{_ROUTES[resource]}"),
                 "caBundle": ca_bundle,
             },
             "rules": [
@@ -86,11 +91,13 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
         # Updates too: a manifest applied again brings its tasks without the names and counts that
         # were filled in.
         webhook("mutate", JOBS, both, [_NOT_SYSTEM, _NOT_LEAVING], True),
+        webhook("mutate", BATCH_JOBS, both, [_NOT_SYSTEM, _NOT_LEAVING, _NOT_ANOTHERS], True),
         webhook("mutate", QUEUES, both, [_NOT_LEAVING], False),
         webhook("mutate", BINDINGS, ["CREATE"], [_NOT_SYSTEM, _NOT_SUSPENDED], False),
     ]
     validating = [
         webhook("validate", JOBS, both, [_NOT_SYSTEM, _NOT_LEAVING], True),
+        webhook("validate", BATCH_JOBS, both, [_NOT_SYSTEM, _NOT_LEAVING, _NOT_ANOTHERS], True),
         webhook("validate", QUEUES, [*both, "DELETE"], [_NOT_LEAVING], False),
     ]
     for entry in mutating:
@@ -129,7 +136,7 @@ def trusts(configuration: Json, ca_bundle: str) -> bool:
     return bool(webhooks) and all(entry["clientConfig"].get("caBundle") == ca_bundle for entry in webhooks)
 
 
-_ROUTES = {JOBS.plural: "jobs", QUEUES.plural: "queues", BINDINGS.plural: "bindings"}
+_ROUTES = {JOBS: "jobs", BATCH_JOBS: "batch-jobs", QUEUES: "queues", BINDINGS: "bindings"}
 
 
 def _with_path(client_config: Json, path: str) -> Json:

@@ -17,13 +17,19 @@ import orjson
 from atoll.kube.reflector import Reflector
 from atoll.model import keys
 from atoll.model.objects import Slim
-from atoll.webhook import bindings, jobs, jsonpatch, queues
+from atoll.webhook import batch_jobs, bindings, jobs, jsonpatch, queues
 from atoll.webhook.problems import Json, Problem, report
 
 API_VERSION: Final = "admission.k8s.io/v1"
 CHILDREN: Final = "children"
 _SETTLE = 0.5
 """Seconds that a refusal waits for the cache: a queue may come right after its parent."""
+
+
+class User(msgspec.Struct, frozen=True):
+    """Who asks."""
+
+    username: str = ""
 
 
 class Request(msgspec.Struct, frozen=True, rename="camel"):
@@ -35,6 +41,7 @@ class Request(msgspec.Struct, frozen=True, rename="camel"):
     namespace: str = ""
     object: dict[str, Any] | None = None
     old_object: dict[str, Any] | None = None
+    user_info: User = User()
 
 
 class Review(msgspec.Struct, frozen=True, rename="camel"):
@@ -108,33 +115,56 @@ class Reviews:
         #: path -> kind, for messages, and handler
         self.mutations: dict[str, Callable[[Request], list[jsonpatch.Operation]]] = {
             "/mutate/jobs": self._default_job,
+            "/mutate/batch-jobs": self._default_batch_job,
             "/mutate/queues": lambda request: queues.default_queue(request.object or {}),
             "/mutate/bindings": lambda request: bindings.suspend_binding(request.object or {}),
         }
         self.validations: dict[str, tuple[str, Callable[[Request], Awaitable[list[Problem]]]]] = {
             "/validate/jobs": ("Job", self._validate_job),
+            "/validate/batch-jobs": ("Job", self._validate_batch_job),
             "/validate/queues": ("Queue", self._validate_queue),
         }
 
     def _default_job(self, request: Request) -> list[jsonpatch.Operation]:
-        namespace = self._namespaces.get(request.namespace)
-        return jobs.default_job(request.object or {}, namespace.metadata.annotations if namespace else None)
+        return jobs.default_job(request.object or {}, self._annotations(request.namespace))
 
     async def _validate_job(self, request: Request) -> list[Problem]:
         job = request.object or {}
         if request.operation == "UPDATE" and request.old_object is not None:
             return jobs.validate_job_update(request.old_object, job)
-        problems = jobs.validate_job(job)
-        namespace = self._namespaces.get(request.namespace)
-        name = jobs.queue_of(job, namespace.metadata.annotations if namespace else None)
-        closed = queues.queue_problem(
-            name,
-            self._queues.get(name),
-            self._children(name),
-            request.namespace,
-            namespace.metadata.labels if namespace else None,
-        )
-        return [*problems, closed] if closed else problems
+        name = jobs.queue_of(job, self._annotations(request.namespace))
+        return [*jobs.validate_job(job), *self._queue_problems(name, request.namespace)]
+
+    def _default_batch_job(self, request: Request) -> list[jsonpatch.Operation]:
+        job = request.object or {}
+        if request.operation == "UPDATE" and request.old_object is not None:
+            return batch_jobs.hold_if_suspended(request.old_object, job, request.user_info.username)
+        return batch_jobs.default_job(job, self._annotations(request.namespace))
+
+    async def _validate_batch_job(self, request: Request) -> list[Problem]:
+        job, old = request.object or {}, request.old_object
+        if not batch_jobs.is_ours(job):
+            return []
+        annotations = self._annotations(request.namespace)
+        name = batch_jobs.queue_of(job, annotations)
+        if request.operation == "UPDATE" and old is not None:
+            problems = batch_jobs.validate_job_update(old, job, request.user_info.username)
+            if name == batch_jobs.queue_of(old, annotations):
+                return problems
+        else:
+            problems = batch_jobs.validate_job(job)
+        return [*problems, *self._queue_problems(name, request.namespace)]
+
+    def _annotations(self, namespace: str) -> dict[str, str]:
+        found = self._namespaces.get(namespace)
+        return found.metadata.annotations if found is not None else {}
+
+    def _queue_problems(self, name: str, namespace: str) -> list[Problem]:
+        """Why a workload of this namespace can't go to this queue."""
+        found = self._namespaces.get(namespace)
+        labels = found.metadata.labels if found is not None else None
+        problem = queues.queue_problem(name, self._queues.get(name), self._children(name), namespace, labels)
+        return [problem] if problem else []
 
     async def _validate_queue(self, request: Request) -> list[Problem]:
         if request.operation == "DELETE":

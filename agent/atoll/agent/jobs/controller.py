@@ -10,13 +10,14 @@ import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.jobs import pods as made
-from atoll.agent.jobs import state
+from atoll.agent.jobs import policies, state
 from atoll.agent.objects import Pod
 from atoll.kube import errors
 from atoll.kube.events import Recorder
@@ -24,6 +25,7 @@ from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import JOBS, POD_GROUPS, PODS, ApiResource
 from atoll.model.objects import Full
+from atoll.model.timestamps import rfc3339_seconds, to_seconds
 
 _CLAIMS = ApiResource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 _COALESCE = 0.03
@@ -53,6 +55,12 @@ class JobController:
         self._ahead: dict[str, tuple[dict[str, Any], int]] = {}
         #: job UIDs whose PodGroup and claims were made or seen
         self._grouped: set[str] = set()
+        #: UIDs of pods that we deleted and that the cache still has
+        self._removed: set[str] = set()
+        #: job UID -> name -> pod that somebody else removed before it had ended; until the next look at the Job
+        self._lost: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
+        #: job UIDs that this process has looked at
+        self._known_jobs: set[str] = set()
         cache.jobs.on_change(self._job_changed)
         cache.pods.on_change(self._pod_changed)
         cache.pod_groups.on_change(lambda old, new: self._group_gone(old) if new is None and old else None)
@@ -63,6 +71,8 @@ class JobController:
             self._written_at.pop(gone.metadata.uid, None)
             self._ahead.pop(gone.metadata.uid, None)
             self._grouped.discard(gone.metadata.uid)
+            self._lost.pop(gone.metadata.uid, None)
+            self._known_jobs.discard(gone.metadata.uid)
         if new is not None and (ahead := self._ahead.get(new.metadata.uid)) and _version(new) >= ahead[1]:
             del self._ahead[new.metadata.uid]
         if new is not None and (old is None or old.body.get("spec") != new.body.get("spec")):
@@ -74,10 +84,16 @@ class JobController:
         pod = new or old
         assert pod is not None
         owner = next((o for o in pod.metadata.owner_references if o.controller and o.kind == "Job"), None)
+        replaced = old is not None and (new is None or new.metadata.uid != old.metadata.uid)
+        ours = replaced and old is not None and old.metadata.uid in self._removed
+        if ours and old is not None:
+            self._removed.discard(old.metadata.uid)
         if owner is None or f"{pod.metadata.namespace}/{owner.name}" not in self._cache.jobs.store:
             return
+        if replaced and old is not None and not ours and not old.finished:
+            self._lost[owner.uid][old.metadata.name] = old
         self._unseen[owner.uid].discard(pod.metadata.name)
-        if old is None or new is None or (old.phase, old.terminating) != (new.phase, new.terminating):
+        if old is None or new is None or _told(old) != _told(new):
             self._queue.add(f"{pod.metadata.namespace}/{owner.name}", after=_COALESCE)
 
     def _group_gone(self, group: Any) -> None:
@@ -96,32 +112,94 @@ class JobController:
         cached = self._cache.jobs.get(key)
         if cached is None or cached.metadata.deletion_timestamp is not None:
             return
-        job, uid = cached.body, cached.metadata.uid
-        pods = self._cache.pods.by_index("owner", uid)
-        if state.phase_of(self._known(job, uid)) in state.FINAL:
-            await self._remove([pod for pod in pods if not pod.finished and not pod.terminating])
-            await self._write_status(job, uid, state.Census(pods))
-            return
-        present = {pod.metadata.name for pod in pods} | self._unseen[uid]
-        missing = {name: at for name, at in made.names(job).items() if name not in present}
-        # Pods just made count as pending at once, so a new Job costs one write of its status, not one per pod event.
-        seen = {pod.metadata.name for pod in pods}
-        made_now = made.names(job).keys() - seen if missing or self._unseen[uid] else set()
-        census = state.Census(pods, _by_task(job, made_now))
+        uid = cached.metadata.uid
+        job, pods = self._known(cached.body, uid), self._cache.pods.by_index("owner", uid)
+        # 1. What the host or a policy wants is written down first, so that it can't be half done.
+        intent = self._intent(job, uid, pods)
+        if intent.changes:
+            await self._patch_status(job, uid, intent.changes)
+            job = self._known(job, uid)
+            if "state" in intent.changes:
+                phase = state.phase_of(job)
+                self._recorder.record(_reference(job), phase, intent.message, warning=phase != "Completing")
+        # 2. What has to go, goes.
+        doomed = state.doomed(job, pods)
+        leaving = {pod.metadata.uid for pod in doomed}
+        staying = [pod for pod in pods if pod.metadata.uid not in leaving]
         # Surplus goes before the gang's minimum shrinks, or it would be bound in between.
-        await self._remove(made.surplus(job, pods))
-        writes = (self._make(job, missing), self._write_status(job, uid, census))
-        for outcome in await asyncio.gather(*writes, return_exceptions=True):
+        await self._remove(job, [*doomed, *made.surplus(job, staying)])
+        # 3. What is missing is made, and the status tells both.
+        missing, made_now = {}, set[str]()
+        if (state.phase_of(job) or "Pending") in state.MAKING:
+            wanted, seen = made.names(job), {pod.metadata.name for pod in pods}
+            missing = {name: at for name, at in wanted.items() if name not in seen | self._unseen[uid]}
+            # Pods just made count as pending at once, so a new Job costs one write of its status, not one per pod.
+            made_now = wanted.keys() - seen if missing or self._unseen[uid] else set()
+        census = state.Census(pods, _by_task(job, made_now), leaving=leaving)
+        status = self._write_status(job, uid, census, intent)
+        for outcome in await asyncio.gather(self._make(job, missing), status, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
-        if state.phase_of(self._known(job, uid)) in state.FINAL:
-            await self._remove([pod for pod in pods if not pod.finished and not pod.terminating])
+        # 4. What is left of a Job that has just ended.
+        await self._remove(job, state.doomed(self._known(job, uid), pods))
+
+    # -- policies and commands ---------------------------------------------------------------------------------------
+
+    def _intent(self, job: dict[str, Any], uid: str, pods: list[Pod]) -> _Intent:
+        lost = self._take_lost(job, uid, pods)
+        now = time.time()
+        if (command := policies.commanded(job)) is not None:
+            action, text = command
+            message = f"{action} was asked for on the host"
+            changes = state.act(job, action, reason="CommandIssued", message=message, now=now, command=text)
+            return _Intent(changes or {"lastAction": text}, message)
+        phase = state.phase_of(job) or "Pending"
+        if phase not in state.MAKING and phase != "Restarting":
+            return _Intent()
+        kept = {name: rfc3339_seconds(at) for name, at in lost.items()}
+        changes = {"evicted": kept} if kept != ((job.get("status") or {}).get("evicted") or {}) else {}
+        wishes = policies.wishes(job, pods, lost)
+        if not wishes:
+            return _Intent(changes)
+        due = [wish for wish in wishes if wish.due <= now]
+        if not due:
+            self._queue.add(f"{job['metadata']['namespace']}/{job['metadata']['name']}", after=wishes[0].due - now)
+            return _Intent(changes, hold=True)
+        first = next((wish for wish in due if wish.action in policies.WHOLE), due[0])
+        if first.action in policies.WHOLE and policies.is_divided(job):
+            return _Intent(changes, first.message, hold=True, required=True)
+        # Restarts of parts that are due together are one restart.
+        targets = sorted({wish.target for wish in due if wish.target})
+        acted = state.act(job, first.action, targets, reason=first.event, message=first.message, now=now)
+        if acted is None:
+            return _Intent(changes)
+        over = set(lost) if first.action in policies.WHOLE else {wish.pod for wish in due}
+        left = {name: at for name, at in kept.items() if name not in over}
+        return _Intent({**acted, **({"evicted": left} if kept else {})}, first.message)
+
+    def _take_lost(self, job: dict[str, Any], uid: str, pods: list[Pod]) -> dict[str, float]:
+        """Name -> when a pod was evicted, of those that a policy may still ask about."""
+        now, fresh = time.time(), self._lost.pop(uid, {})
+        first_look = uid not in self._known_jobs
+        self._known_jobs.add(uid)
+        if not policies.watches_evictions(job):
+            return {}
+        known = (job.get("status") or {}).get("evicted") or {}
+        lost = {name: to_seconds(at) for name, at in known.items()}
+        lost |= {name: now for name, pod in fresh.items() if not state.outdated(job, pod)}
+        if first_look and state.phase_of(job) == "Running":
+            lost |= dict.fromkeys(made.vanished(job, pods), now)
+        # What runs again, or was asked for no longer, is forgiven.
+        back = {pod.metadata.name for pod in pods if pod.phase != "Pending"}
+        return {name: at for name, at in lost.items() if name not in back and name in made.names(job)}
 
     # -- objects -----------------------------------------------------------------------------------------------------
 
     async def _make(self, job: dict[str, Any], missing: dict[str, tuple[int, int]]) -> None:
         uid = job["metadata"]["uid"]
         namespace = job["metadata"]["namespace"]
+        if (state.phase_of(job) or "Pending") not in state.MAKING:
+            return
         group = self._cache.pod_groups.get(f"{namespace}/{made.group_name(job)}")
         if group is not None:
             present = {
@@ -166,12 +244,24 @@ class JobController:
                     self._recorder.record(_reference(job), "FailedCreate", error.message, warning=True)
                 raise
 
-    async def _remove(self, pods: Iterable[Pod]) -> None:
+    async def _remove(self, job: dict[str, Any], pods: Iterable[Pod]) -> None:
         async def remove(pod: Pod) -> None:
             async with self._writes:
-                await self._api.delete(PODS, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
+                # Before the request: the watch may tell of it before the answer does.
+                self._removed.add(pod.metadata.uid)
+                try:
+                    await self._api.delete(PODS, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
+                except errors.Conflict:
+                    log.debug("pod was replaced meanwhile", pod=pod.metadata.key, job=job["metadata"]["name"])
 
-        await asyncio.gather(*(remove(pod) for pod in pods))
+        going = [pod for pod in pods if not pod.terminating and pod.metadata.uid not in self._removed]
+        outcomes = await asyncio.gather(*(remove(pod) for pod in going), return_exceptions=True)
+        for pod, outcome in zip(going, outcomes, strict=True):
+            if isinstance(outcome, BaseException):
+                self._removed.discard(pod.metadata.uid)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     # -- status ------------------------------------------------------------------------------------------------------
 
@@ -180,41 +270,58 @@ class JobController:
         ahead = self._ahead.get(uid)
         return job if ahead is None else {**job, "status": {**(job.get("status") or {}), **ahead[0]}}
 
-    async def _write_status(self, job: dict[str, Any], uid: str, census: state.Census) -> None:
+    async def _write_status(self, job: dict[str, Any], uid: str, census: state.Census, intent: _Intent) -> None:
         known = self._known(job, uid)
-        now, clock = time.time(), asyncio.get_running_loop().time()
-        wanted = state.desired_status(known, census, now)
+        required = intent.message if intent.required else ""
+        wanted = state.desired_status(known, census, time.time(), hold=intent.hold, required=required)
         present = {key: value for key, value in (known.get("status") or {}).items() if key in wanted}
         patch = state.difference(present, wanted)
         if not patch:
             return
+        clock = asyncio.get_running_loop().time()
         if "state" not in patch and uid in self._written_at:
             wait = self._written_at[uid] + _COUNTS_AFTER - clock
             if wait > 0:
                 self._queue.add(f"{job['metadata']['namespace']}/{job['metadata']['name']}", after=wait)
                 return
-        meta = job["metadata"]
+        await self._patch_status(known, uid, wanted)
+
+    async def _patch_status(self, job: dict[str, Any], uid: str, wanted: dict[str, Any]) -> None:
+        """Write these fields of the status."""
+        meta, status = job["metadata"], job.get("status") or {}
+        patch = state.difference({key: value for key, value in status.items() if key in wanted}, wanted)
+        body = {"metadata": {"uid": uid}, "status": patch}
         try:
-            answer = await self._api.merge_patch(
-                JOBS,
-                meta["name"],
-                {"metadata": {"uid": uid}, "status": patch},
-                meta["namespace"],
-                subresource="status",
-            )
-        except errors.NotFound:
-            return
-        self._written_at[uid] = clock
+            answer = await self._api.merge_patch(JOBS, meta["name"], body, meta["namespace"], subresource="status")
+        except errors.NotFound as error:
+            # Nothing may follow on what was not written.
+            raise errors.Retry(1.0, f"job {meta['namespace']}/{meta['name']} is gone") from error
+        self._written_at[uid] = asyncio.get_running_loop().time()
         version = int(answer["metadata"]["resourceVersion"])
         cached = self._cache.jobs.get(f"{meta['namespace']}/{meta['name']}")
         if cached is not None and _version(cached) < version:
-            self._ahead[uid] = (wanted, version)
-        if state.phase_of(known) != wanted["state"]["phase"]:
-            log.info(
-                "job phase",
-                job=f"{meta['namespace']}/{meta['name']}",
-                phase=wanted["state"]["phase"],
-            )
+            self._ahead[uid] = ({**status, **wanted}, version)
+        phase = (wanted.get("state") or {}).get("phase")
+        if phase and state.phase_of(job) != phase:
+            log.info("job phase", job=f"{meta['namespace']}/{meta['name']}", phase=phase)
+
+
+@dataclass(frozen=True)
+class _Intent:
+    """What commands and policies make of a Job at one look."""
+
+    changes: dict[str, Any] = field(default_factory=dict)
+    """Of the status, to be written before anything is done."""
+    message: str = ""
+    hold: bool = False
+    """An action is still to come."""
+    required: bool = False
+    """The action is the host's to decide."""
+
+
+def _told(pod: Pod) -> tuple[object, ...]:
+    """What of a pod the Job's phase, counts or policies depend on."""
+    return pod.phase, pod.terminating, pod.restarts, pod.exit_codes, pod.reason, pod.metadata.uid
 
 
 def _by_task(job: dict[str, Any], names: Iterable[str]) -> Counter[str]:

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from atoll.agent.jobs.state import min_available, task_minimum, task_name
+from atoll.agent.jobs.state import RETRY_COUNT, index_of, min_available, task_minimum, task_name
 from atoll.agent.objects import Pod
 from atoll.model import keys, quantity, vector
 from atoll.model.vector import Vector
@@ -17,7 +17,6 @@ from atoll.model.vector import Vector
 Json = dict[str, Any]
 
 _TEMPLATE_UID = "volcano.sh/template-uid"
-_RETRY_COUNT = "volcano.sh/job-retry-count"
 
 
 def queue_of(job: Mapping[str, Any]) -> str:
@@ -135,12 +134,21 @@ def surplus(job: Mapping[str, Any], pods: Iterable[Pod]) -> list[Pod]:
     """Pods that the Job no longer asks for, highest index first."""
     wanted = names(job)
     extra = [pod for pod in pods if pod.metadata.name not in wanted and not pod.terminating]
-    return sorted(extra, key=lambda pod: (pod.task, -_index_of(pod), pod.metadata.name))
+    return sorted(extra, key=lambda pod: (pod.task, -index_of(pod.metadata.name), pod.metadata.name))
 
 
-def _index_of(pod: Pod) -> int:
-    text = pod.metadata.labels.get(keys.TASK_INDEX) or pod.metadata.name.rpartition("-")[2]
-    return int(text) if text.isdigit() else 0
+def vanished(job: Mapping[str, Any], pods: Iterable[Pod]) -> list[str]:
+    """Names of pods that the Job's status still counts and that are gone, so far as the counts tell."""
+    counted = (job.get("status") or {}).get("taskStatusCount") or {}
+    present = {pod.metadata.name for pod in pods}
+    missing = [(name, at[0]) for name, at in names(job).items() if name not in present]
+    tasks, found = job["spec"].get("tasks") or (), []
+    for position, task in enumerate(tasks):
+        phases = (counted.get(task_name(task, position)) or {}).get("phase") or {}
+        gone = [name for name, at in missing if at == position]
+        there = int(task.get("replicas") or 0) - len(gone)
+        found += gone[: max(0, sum(phases.values()) - there)]
+    return found
 
 
 def pod(job: Mapping[str, Any], position: int, index: int) -> Json:
@@ -170,7 +178,7 @@ def pod(job: Mapping[str, Any], position: int, index: int) -> Json:
         **identity(job),
         keys.GROUP_NAME: group_name(job),
         keys.JOB_VERSION: str(status.get("version") or 0),
-        _RETRY_COUNT: str(status.get("retryCount") or 0),
+        RETRY_COUNT: str(status.get("retryCount") or 0),
         _TEMPLATE_UID: f"{meta['name']}-{name}",
     }
     body = copy.deepcopy(template.get("spec") or {})

@@ -1,22 +1,37 @@
 """What a Volcano Job's status should say, given its pods: the state machine without its I/O.
 
-Phases and the rules between them follow Volcano's job controller (synchronisation only; lifecycle policies add their
-actions in front of `next_phase`).
+Phases and the rules between them follow Volcano's job controller: `act` does what a policy or a command asks for,
+`next_phase` what the pods' own progress asks for. A restart is written down before any pod is deleted: `version` counts
+restarts and stops of the whole Job, `restarts` says at which `retryCount` a task, partition or pod was restarted, and
+pods carry both numbers of the moment when they were made, so every later look knows which of them are to go.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from atoll.agent.objects import Pod
+from atoll.model import keys
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
 
 Json = dict[str, Any]
 
 FINAL = ("Completed", "Failed", "Aborted", "Terminated")
 """Phases in which nothing of the Job is made any more."""
+KILLING = {"Aborting": "Aborted", "Completing": "Completed", "Terminating": "Terminated"}
+"""Phases in which pods are stopped -> the phase after the last one."""
+MAKING = ("Pending", "Running")
+"""Phases in which what is missing is made."""
+RETRY_COUNT = "volcano.sh/job-retry-count"
+ACTION_REQUIRED = "ActionRequired"
+"""Reason in status.state: a policy asks for what only the host may decide."""
+_STOPS = {"AbortJob": "Aborting", "CompleteJob": "Completing", "TerminateJob": "Terminating"}
+_MAX_RETRY = 3
+_WHOLE = "*"
+_OWN = ("version", "retryCount", "restarts", "lastAction", "evicted")
+_CONDITIONS = 64
 _COUNTERS = ("pending", "running", "succeeded", "failed", "terminating", "unknown")
 _POD_PHASES = {
     "Pending": "pending",
@@ -30,17 +45,20 @@ _POD_PHASES = {
 class Census:
     """The pods of a Job, counted."""
 
-    def __init__(self, pods: Iterable[Pod], expected: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, pods: Iterable[Pod], expected: Mapping[str, int] | None = None, *, leaving: Collection[str] = ()
+    ) -> None:
         """Count.
 
         Args:
             pods: that exist.
             expected: task -> pods which are being made just now; they count as pending.
+            leaving: UIDs of pods that are being removed; they count as terminating, even those that have ended.
         """
         self.total: Counter[str] = Counter()
         self.tasks: dict[str, Counter[str]] = {}
         for pod in pods:
-            if pod.terminating and not pod.finished:
+            if pod.metadata.uid in leaving or (pod.terminating and not pod.finished):
                 self.total["terminating"] += 1
                 continue
             self.total[_POD_PHASES.get(pod.phase, "unknown")] += 1
@@ -94,17 +112,134 @@ def replicas(spec: Mapping[str, Any]) -> int:
     return sum(int(task.get("replicas") or 0) for task in spec.get("tasks") or ())
 
 
-def next_phase(job: Mapping[str, Any], census: Census) -> tuple[str, str]:
-    """The phase that the Job belongs in now, and a sentence for it."""
+def max_retry(spec: Mapping[str, Any]) -> int:
+    """Restarts after which the Job fails."""
+    value = spec.get("maxRetry")
+    return _MAX_RETRY if value is None else int(value)
+
+
+def index_of(name: str) -> int:
+    """The index in its task of a pod of this name."""
+    text = name.rpartition("-")[2]
+    return int(text) if text.isdigit() else 0
+
+
+def partition_of(task: Mapping[str, Any], index: int) -> int:
+    """Number of the partition that a pod of the task is in; 0 where the task has none."""
+    size = int((task.get("partitionPolicy") or {}).get("partitionSize") or 0)
+    return index // size if size else 0
+
+
+def outdated(job: Mapping[str, Any], pod: Pod) -> bool:
+    """Whether a restart or a stop has put an end to this pod, so that its events mean nothing.
+
+    What has succeeded stays valid over a stop: a Job that is resumed goes on where it was.
+    """
+    status, notes = job.get("status") or {}, pod.metadata.annotations
+    if _number(notes.get(keys.JOB_VERSION)) < int(status.get("version") or 0) and pod.phase != "Succeeded":
+        return True
+    restarts = status.get("restarts")
+    if not restarts:
+        return False
+    made = _number(notes.get(RETRY_COUNT))
+    targets = [_WHOLE, pod.task, f"{pod.task}:{pod.metadata.name}"]
+    for position, task in enumerate((job.get("spec") or {}).get("tasks") or ()):
+        if task.get("partitionPolicy") and task_name(task, position) == pod.task:
+            targets.append(f"{pod.task}/{partition_of(task, index_of(pod.metadata.name))}")
+    return any(made < int(restarts.get(target) or 0) for target in targets)
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdigit() else 0
+
+
+def doomed(job: Mapping[str, Any], pods: Iterable[Pod]) -> list[Pod]:
+    """Pods that the Job's state removes; those that have ended stay where the Job ends too, for their logs."""
+    status, phase = job.get("status") or {}, phase_of(job)
+    stopping = phase in FINAL or phase in KILLING
+    # The last restart is none: the Job fails, and what failed stays to be looked at.
+    last = phase == "Restarting" and int(status.get("retryCount") or 0) >= max_retry(job.get("spec") or {})
+    if stopping:
+        return [pod for pod in pods if not pod.finished]
+    return [pod for pod in pods if outdated(job, pod) and not (last and pod.finished)]
+
+
+def act(
+    job: Mapping[str, Any],
+    action: str,
+    targets: Iterable[str] = (),
+    *,
+    reason: str,
+    message: str,
+    now: float,
+    command: str = "",
+) -> Json | None:
+    """The changes of status by which an action begins; None where the action means nothing in the Job's phase.
+
+    Args:
+        job: the whole object.
+        action: of a policy or a command.
+        targets: of RestartTask, RestartPod and RestartPartition, as `policies.Wish.target` has them.
+        reason: one word for the state.
+        message: a sentence for it.
+        now: seconds since the epoch.
+        command: the host's wish that this is, remembered so that it is obeyed once.
+    """
+    old, phase = job.get("status") or {}, phase_of(job) or "Pending"
+    version, retries = int(old.get("version") or 0), int(old.get("retryCount") or 0)
+    active = phase in MAKING
+    changes: Json = {"lastAction": command} if command else {}
+    if action in _STOPS and (active or (command and phase == "Restarting")):
+        return changes | {"version": version + 1, **_entered(old, _STOPS[action], reason, message, now)}
+    if action == "ResumeJob" and phase in ("Aborting", "Aborted"):
+        return changes | {"retryCount": retries + 1, **_entered(old, "Restarting", reason, message, now)}
+    if not action.startswith("Restart") or not (active or phase == "Restarting"):
+        return None
+    # While a restart is under way, another one joins it and costs no further retry.
+    count = retries + 1 if active else max(retries, 1)
+    if action == "RestartJob":
+        changes |= {"version": version + 1, "restarts": {_WHOLE: count}}
+    else:
+        changes |= {"restarts": {**(old.get("restarts") or {}), **dict.fromkeys(targets, count)}}
+    changes["retryCount"] = count
+    return changes | (_entered(old, "Restarting", reason, message, now) if active else {})
+
+
+def _entered(old: Mapping[str, Any], phase: str, reason: str, message: str, now: float) -> Json:
+    moment = rfc3339_seconds(now)
+    state = {"phase": phase, "lastTransitionTime": moment}
+    state |= {name: text for name, text in (("reason", reason), ("message", message)) if text}
+    conditions = [*(old.get("conditions") or []), {"status": phase, "lastTransitionTime": moment}]
+    # The first ones say when the Job began to run.
+    return {"state": state, "conditions": conditions[:4] + conditions[4:][-_CONDITIONS:]}
+
+
+def next_phase(job: Mapping[str, Any], census: Census, *, hold: bool = False) -> tuple[str, str]:
+    """The phase that the Job belongs in now, and a sentence for it.
+
+    Args:
+        job: the whole object.
+        census: its pods.
+        hold: an action is still to come, so that pods which have all ended are not the Job's end.
+    """
     spec, phase = job.get("spec") or {}, phase_of(job) or "Pending"
     if phase in FINAL:
         return phase, ""
     floor = min_available(spec)
+    if phase in KILLING:
+        left = sum(census.total[name] for name in ("terminating", "pending", "running", "unknown"))
+        return (phase if left else KILLING[phase]), ""
+    if phase == "Restarting":
+        retries = int((job.get("status") or {}).get("retryCount") or 0)
+        if retries >= max_retry(spec):
+            return "Failed", f"retryCount {retries} has reached maxRetry {max_retry(spec)}"
+        return ("Pending" if replicas(spec) - census.total["terminating"] >= floor else phase), ""
     # A Job may jump over Running when its pods end between two looks: the same rules hold, one after the other.
     if phase == "Pending" and replicas(spec) and census.started >= floor:
         phase = "Running"
     if phase == "Running":
-        return _after_running(spec, census, floor)
+        after = _after_running(spec, census, floor)
+        return (phase, "") if hold and after[0] in FINAL else after
     return phase, ""
 
 
@@ -140,38 +275,45 @@ def _after_all(spec: Mapping[str, Any], census: Census, floor: int) -> tuple[str
     return "Failed", f"{succeeded} pods succeeded, minAvailable is {floor}"
 
 
-def desired_status(job: Mapping[str, Any], census: Census, now: float) -> Json:
+def desired_status(
+    job: Mapping[str, Any], census: Census, now: float, *, hold: bool = False, required: str = ""
+) -> Json:
     """The status that the Job should have; equal to the present one where nothing has changed.
 
     Args:
         job: the whole object.
         census: its pods.
         now: seconds since the epoch, for transitions.
+        hold: as for `next_phase`.
+        required: the action that the host must decide about, as a sentence; empty for none.
     """
     old = job.get("status") or {}
-    before = phase_of(job)
-    phase, message = next_phase(job, census)
+    before, was = phase_of(job), old.get("state") or {}
+    phase, message = next_phase(job, census, hold=hold)
     status: Json = {key: census.total[key] for key in _COUNTERS}
     status["minAvailable"] = min_available(job.get("spec") or {})
     status["taskStatusCount"] = {task: {"phase": dict(count)} for task, count in census.tasks.items()}
+    status |= {key: old[key] for key in _OWN if key in old}
     status["version"] = old.get("version") or 0
     status["retryCount"] = old.get("retryCount") or 0
     if phase == before:
-        status["state"] = old["state"]
+        status["state"] = was
+        if required:
+            status["state"] = {**was, "reason": ACTION_REQUIRED, "message": required}
+        elif was.get("reason") == ACTION_REQUIRED:
+            status["state"] = {key: value for key, value in was.items() if key not in ("reason", "message")}
         status["conditions"] = old.get("conditions") or []
         if "runningDuration" in old:
             status["runningDuration"] = old["runningDuration"]
         return status
-    moment = rfc3339_seconds(now)
-    status["state"] = {
-        "phase": phase,
-        "lastTransitionTime": moment,
-        **({"message": message} if message else {}),
-    }
-    status["conditions"] = [
-        *(old.get("conditions") or []),
-        {"status": phase, "lastTransitionTime": moment},
-    ]
+    if required:
+        status |= _entered(old, phase, ACTION_REQUIRED, required, now)
+    elif phase in FINAL and (before in KILLING or before == "Restarting"):
+        # What led here is what people ask for.
+        sentence = "; ".join(text for text in (message, was.get("message") or "") if text)
+        status |= _entered(old, phase, was.get("reason") or "", sentence, now)
+    else:
+        status |= _entered(old, phase, "", message, now)
     if phase in FINAL:
         status["runningDuration"] = duration(now - _began(job, now))
     return status

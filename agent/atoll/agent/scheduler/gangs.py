@@ -78,6 +78,7 @@ def standing(key: str, group: PodGroup | None, pods: Iterable[Pod], room: Room, 
         served: scheduler names that are ours.
     """
     waiting, nodes, settled, priority = [], set(), Counter[str](), 0
+    leaving = Counter[str]()
     oldest: Pod | None = None
     for pod in pods:
         priority = max(priority, pod.priority)
@@ -85,10 +86,15 @@ def standing(key: str, group: PodGroup | None, pods: Iterable[Pod], room: Room, 
         node = room.node_of(pod)
         if node:
             nodes.add(node)
-        if node or pod.finished or pod.node:
+        if pod.terminating and not pod.finished:
+            leaving[pod.task] += bool(node or pod.node)
+        elif node or pod.finished or pod.node:
             settled[pod.task] += 1
-        elif not pod.terminating and not pod.gated and pod.scheduler in served:
+        elif not pod.gated and pod.scheduler in served:
             waiting.append(pod)
+    # Pods that are being removed are no company for those that replace them; alone, they are a gang that ends.
+    if not waiting:
+        settled += leaving
     waiting.sort(key=_order)
     meta = group.metadata if group is not None else oldest.metadata if oldest is not None else None
     return Standing(

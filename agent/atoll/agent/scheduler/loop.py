@@ -15,6 +15,7 @@ from atoll.agent.scheduler import gangs, planner
 from atoll.agent.scheduler.binder import Binder
 from atoll.agent.scheduler.gangs import Standing
 from atoll.agent.scheduler.planner import Parked, Plan, Wait
+from atoll.agent.scheduler.reservations import Reservations, is_plan
 from atoll.agent.scheduler.room import Room
 from atoll.agent.scheduler.status import group_status
 from atoll.kube import errors
@@ -50,6 +51,7 @@ class Scheduler:
         recorder: Recorder,
         *,
         served: Collection[str] = SERVED,
+        promise: Callable[[], int] = lambda: 0,
     ) -> None:
         """No I/O happens here; `run` does it.
 
@@ -58,6 +60,7 @@ class Scheduler:
             cache: of the member; handlers are added to it.
             recorder: tells of gangs that wait.
             served: names in pods' schedulerName that are ours.
+            promise: gives the generation of the published capacity that will contain what is so now.
         """
         self.room = Room()
         #: gang key -> why its pods wait; only of gangs with pods that wait
@@ -73,6 +76,8 @@ class Scheduler:
         #: gang key -> its standing; those that had pods waiting when last looked at
         self._pending: dict[str, Standing] = {}
         self._wake = asyncio.Event()
+        #: what is kept for parts of gangs that are not applied yet
+        self.reservations = Reservations(api, cache, self.room, promise=promise, wake=self._wake.set)
         self._binding: set[asyncio.Task[None]] = set()
         self._status: WorkQueue[str] = WorkQueue("podgroups")
         #: gang key -> when its status was last written
@@ -111,6 +116,8 @@ class Scheduler:
     def _group_changed(self, old: PodGroup | None, new: PodGroup | None) -> None:
         group = new or old
         assert group is not None
+        if is_plan(group):
+            return
         if new is None:
             self._written.pop(group.metadata.key, None)
             self._told.pop(group.metadata.key, None)
@@ -125,6 +132,8 @@ class Scheduler:
         """Schedule until cancelled; the cache must have synced."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._status.run(self._write_status, workers=8))
+            tasks.create_task(self.reservations.run())
+            self.reservations.start()
             self._wake.set()
             while True:
                 await self._wake.wait()
@@ -133,7 +142,9 @@ class Scheduler:
                 await self._pass()
 
     async def _pass(self) -> None:
-        # 1. Look again at gangs that events were about.
+        # 1. Reservations first: they were asked for before the pods that come now. Look again at gangs that events
+        # were about.
+        self.reservations.refresh(grew=self.room.grew)
         dirty, self._dirty = self._dirty, set()
         for key in dirty:
             self._look(key)
@@ -147,7 +158,7 @@ class Scheduler:
         # 3. Decide, and start to bind at once.
         changed: set[str] = set()
         began = time.monotonic()
-        for outcome in planner.plan(self.room, candidates, self._parked):
+        for outcome in planner.plan(self.room, candidates, self._parked, self.reservations.holds):
             key = outcome.gang.key
             before = self.waits.get(key)
             if isinstance(outcome, Plan):
@@ -168,6 +179,9 @@ class Scheduler:
                 await asyncio.sleep(0)
                 began = time.monotonic()
         # 4. Tell who wants to know.
+        self.reservations.tell()
+        if self.room.grew:
+            self._wake.set()
         for key in dirty:
             if not gangs.bare_pod(key):
                 self._status.add(key, after=_COALESCE)

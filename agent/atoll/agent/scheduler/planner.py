@@ -13,6 +13,7 @@ import msgspec
 
 from atoll.agent.objects import Pod
 from atoll.agent.scheduler.gangs import Standing, gang_of, labels_selected, wish_of
+from atoll.agent.scheduler.holds import Holds
 from atoll.agent.scheduler.room import Room
 from atoll.fit import Miss, Nodes, place
 from atoll.model import gang as gangs
@@ -47,28 +48,35 @@ class Parked:
     misses: dict[tuple[str, int | None], str] = field(default_factory=dict)
 
 
-def plan(room: Room, gangs: Iterable[Standing], parked: Parked | None = None) -> Iterator[Plan | Wait]:
+def plan(
+    room: Room, gangs: Iterable[Standing], parked: Parked | None = None, holds: Holds | None = None
+) -> Iterator[Plan | Wait]:
     """Decide gang by gang, best rank first, and assume in `room` what each plan takes.
 
     Args:
         room: changed by `assume`, so that later gangs see what earlier ones took.
         gangs: with pods that wait.
         parked: what earlier passes found not to fit; added to.
+        holds: nodes that are reserved in `room`; handed over to the gangs that they were kept for.
     """
+    holds = holds if holds is not None else Holds(room)
     parked = parked if parked is not None else Parked()
     for view in sorted(gangs, key=lambda each: each.rank):
         room.select_by(labels_selected(view.waiting))
-        outcome = _decide(room.nodes(), view, parked)
+        outcome = _decide(room, view, parked, holds)
         if isinstance(outcome, Plan):
             for pod, node in outcome.nodes:
                 room.assume(pod, node)
         yield outcome
 
 
-def _decide(nodes: Nodes, view: Standing, parked: Parked) -> Plan | Wait:
+def _decide(room: Room, view: Standing, parked: Parked, holds: Holds) -> Plan | Wait:
     existing = view.settled.total() + len(view.waiting)
     if existing < view.min_member:
         return Wait(view, NOT_ENOUGH_TASKS, f"{existing} of at least {view.min_member} pods exist")
+    if kept := holds.claim(view):
+        return Plan(view, kept)
+    nodes = room.nodes()
     try:
         gang, pods = gang_of(view)
     except msgspec.ValidationError as error:

@@ -41,7 +41,7 @@ class Room:
         self._charges: dict[str, _Charge] = {}
         #: pod keys of `_charges` that no watch event has confirmed
         self.assumed: set[str] = set()
-        #: node -> sum of its charges
+        #: node -> sum of its charges and of what is reserved there
         self._used: dict[str, Vector] = {}
         #: binding UID -> node -> pods charged there; without zeros
         self.placed: dict[str, Counter[str]] = {}
@@ -63,6 +63,8 @@ class Room:
         self.version = 0
         #: binding UIDs whose `placed` changed since somebody cleared it
         self.touched: set[str] = set()
+        #: nodes that events changed since somebody cleared it; what this scheduler takes itself does not count
+        self.disturbed: set[str] = set()
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -80,6 +82,7 @@ class Room:
         else:
             self._nodes[name] = new
             self._allocatable[name] = quantity.capacity(new.status.allocatable)
+        self.disturbed.add(name)
         self._arrays = self._topology = None
         self._changed(grew=True)
 
@@ -93,6 +96,7 @@ class Room:
             return
         else:
             self._hyper_nodes[domain.metadata.name] = new
+        self.disturbed.update(self._nodes)
         self._arrays = self._topology = None
         self._changed(grew=True)
 
@@ -103,6 +107,7 @@ class Room:
         key = pod.metadata.key
         if new is not None and new.node and not new.finished:
             self.assumed.discard(key)
+            self.disturbed.add(new.node)
             self._charge(new, new.node)
             return
         charge = self._charges.get(key)
@@ -124,6 +129,28 @@ class Room:
             return False
         self._release(key)
         return True
+
+    def reserve(self, node: str, requests: Vector, count: int) -> None:
+        """Take room for pods that do not exist yet."""
+        vector.add(self._used.setdefault(node, {}), requests, count)
+        self._stale.add(node)
+        self._changed(grew=False)
+
+    def unreserve(self, node: str, requests: Vector, count: int, *, handed_over: bool = False) -> None:
+        """The inverse of `reserve`.
+
+        Args:
+            node: the same.
+            requests: the same.
+            count: at most what is still reserved.
+            handed_over: whether a pod is assumed there in the same breath, so that nothing becomes free.
+        """
+        used = self._used.setdefault(node, {})
+        vector.add(used, requests, -count)
+        if not used:
+            del self._used[node]
+        self._stale.add(node)
+        self._changed(grew=not handed_over)
 
     def node_of(self, pod: Pod) -> str:
         """Where the pod is or is going to be; empty when it is nowhere or has ended."""
@@ -187,6 +214,15 @@ class Room:
         """What is left of a node, in integer units; negative where others overbooked it."""
         used = self._used.get(node, {})
         return {name: amount - used.get(name, 0) for name, amount in self._allocatable[node].items()}
+
+    def node(self, name: str) -> Node | None:
+        """The node of that name; None where there is none."""
+        return self._nodes.get(name)
+
+    def overbooked(self, node: str, resources: Iterable[str]) -> bool:
+        """Whether more of one of these resources is taken than the node has."""
+        have, used = self._allocatable.get(node, {}), self._used.get(node, {})
+        return any(used.get(name, 0) > have.get(name, 0) for name in resources)
 
     def topology(self) -> tuple[Tree, dict[str, int]]:
         """The domains, and each node's lowest one; none while the HyperNodes contradict each other."""

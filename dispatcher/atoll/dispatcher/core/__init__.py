@@ -5,7 +5,7 @@ The same object runs in the live dispatcher, the simulator, the property tests a
 
 from __future__ import annotations
 
-from atoll.dispatcher.core.commands import Command, Dispatch, Evict, Explain
+from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Evict, Explain, Part
 from atoll.dispatcher.core.dispatcher import Dispatcher
 from atoll.dispatcher.core.events import (
     BindingGone,
@@ -23,6 +23,7 @@ from atoll.dispatcher.core.events import (
     QueueSet,
     QueueView,
     Refused,
+    Reservation,
 )
 
 __all__ = [
@@ -36,14 +37,17 @@ __all__ = [
     "ClusterSet",
     "ClusterView",
     "Command",
+    "Commit",
     "Dispatch",
     "Dispatcher",
     "Event",
     "Evict",
     "Explain",
+    "Part",
     "Pass",
     "QueueGone",
     "QueueSet",
     "QueueView",
     "Refused",
+    "Reservation",
 ]

@@ -1,12 +1,16 @@
-"""Which member takes a gang: whole, in the tightest topology, where it leaves the least broken up."""
+"""Where a gang goes: whole into one member, in the tightest topology, where it leaves the least broken up.
+
+Over several members only where its policy allows that and no single one holds all of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.members import Member
+from atoll.dispatcher.split import Division, divide_natively
 from atoll.fit import Miss, Placement, place
 from atoll.model.gang import Gang
 from atoll.model.verdict import Blocker, Reason, Verdict
@@ -14,22 +18,32 @@ from atoll.model.verdict import Blocker, Reason, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A member and where in it the gang is expected."""
+    """Where a gang goes."""
 
-    member: Member
-    placement: Placement
+    members: tuple[Member, ...]
+    gangs: tuple[Gang, ...]
+    """Per member: the gang of its part; the whole where there is one."""
+    placements: tuple[Placement, ...]
+    """Per member: where its part is expected."""
+
+    @property
+    def divided(self) -> bool:
+        return len(self.members) > 1
 
     def sentence(self) -> str:
         """For the story."""
-        domain = self.placement.domain
-        where = f", domain {self.member.nodes.tree.domains[domain].name} expected" if domain is not None else ""
-        return f"to {self.member.name}{where}"
+        parts = []
+        for member, gang, placement in zip(self.members, self.gangs, self.placements, strict=True):
+            pods = f"{gang.replicas} pods to " if self.divided else "to "
+            name = member.nodes.tree.domains[placement.domain].name if placement.domain is not None else ""
+            parts.append(f"{pods}{member.name}" + (f", domain {name} expected" if name else ""))
+        return "; ".join(parts)
 
 
-def choose(binding: BindingView, members: Sequence[Member]) -> Choice | Verdict:
+def choose(binding: BindingView, members: Sequence[Member], avoided: Collection[str] = ()) -> Choice | Verdict:
     """The best member that holds the gang, or the nearest miss.
 
-    All replicas before only the minimum; then the nearest tier; then the member with the least left over; then its
+    Members in `avoided` failed this shape lately. All replicas before only the minimum; then the nearest tier; then the member with the least left over; then its
     name.
     """
     gang = binding.gang
@@ -41,17 +55,36 @@ def choose(binding: BindingView, members: Sequence[Member]) -> Choice | Verdict:
     ready = [member for member in matching if member.ready]
     if not ready:
         return Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", matching[0].name))
+    ready = [member for member in ready if member.name not in avoided]
+    if not ready:
+        return Verdict(Reason.AVOIDED, Blocker("Cluster", ", ".join(sorted(avoided))))
     found: list[tuple[tuple[object, ...], Choice]] = []
     misses: list[tuple[Member, Miss]] = []
-    for member in ready:
-        outcome = place(member.nodes, gang)
-        if isinstance(outcome, Miss):
-            misses.append((member, outcome))
-        else:
-            found.append((_preference(member, gang, outcome), Choice(member, outcome)))
-    if found:
-        return min(found, key=lambda each: each[0])[1]
-    return _nearest(misses)
+    if binding.least_clusters <= 1:
+        for member in ready:
+            outcome = place(member.nodes, gang)
+            if isinstance(outcome, Miss):
+                misses.append((member, outcome))
+            else:
+                found.append((_preference(member, gang, outcome), Choice((member,), (gang,), (outcome,))))
+    best = min(found, key=lambda each: each[0])[1] if found else None
+    if binding.divided and (best is None or sum(best.placements[0].counts) < gang.replicas):
+        division = divide_natively(
+            gang,
+            {member.name: member.nodes for member in ready},
+            at_least=binding.least_clusters,
+            at_most=binding.most_clusters,
+        )
+        if isinstance(division, Division):
+            by_name = {member.name: member for member in ready}
+            members = tuple(by_name[name] for name in division.clusters)
+            return Choice(members, division.gangs, division.placements)
+        if best is None:
+            pods = Blocker(
+                "Clusters", ", ".join(m.name for m in ready), "pods", str(division.requested), str(division.available)
+            )
+            return Verdict(Reason.INSUFFICIENT_RESOURCES, pods)
+    return best or _nearest(misses)
 
 
 def _preference(member: Member, gang: Gang, placement: Placement) -> tuple[object, ...]:

@@ -23,11 +23,28 @@ class _Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Dispatch(_Write):
-    """Lift the suspension and name the clusters."""
+class Part:
+    """What one member gets."""
 
-    clusters: tuple[tuple[str, int], ...] = ()
-    """(member, pods)."""
+    cluster: str
+    tasks: tuple[tuple[str, int], ...]
+    """(task, pods)."""
+
+    @property
+    def pods(self) -> int:
+        return sum(count for _, count in self.tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch(_Write):
+    """Lift the suspension and name the clusters; in phase Reserving the members only reserve."""
+
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(_Write):
+    """All parts are reserved: let them start; the epoch stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,4 +57,4 @@ class Explain(_Write):
     """Say on the binding why it waits; the epoch stays."""
 
 
-Command = Dispatch | Evict | Explain
+Command = Dispatch | Commit | Evict | Explain

@@ -57,6 +57,17 @@ class CapacityView:
 
 
 @dataclass(frozen=True, slots=True)
+class Reservation:
+    """A member's answer to a hold."""
+
+    granted: bool
+    generation: int = 0
+    """Capacity generation that includes it, when granted."""
+    requested: int = 0
+    available: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class BindingView:
     """A binding as its object says."""
 
@@ -72,15 +83,25 @@ class BindingView:
     """RFC 3339 with seconds; the order of arrival."""
     suspended: bool = True
     """spec.suspension.scheduling."""
-    clusters: tuple[str, ...] = ()
+    parts: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """(member, pods per task) for each of spec.clusters."""
     affinity: Mapping[str, Any] = field(default_factory=dict)
     """The placement's clusterAffinity: clusterNames, exclude, labelSelector."""
     tolerations: tuple[Mapping[str, Any], ...] = ()
+    divided: bool = False
+    """Whether its policy lets it run in several clusters at once."""
+    least_clusters: int = 1
+    most_clusters: int | None = None
+    """None for any number."""
+    bound: bool = False
+    """Whether all parts had their minimum bound, as control saw it; stays true while pods complete."""
     finished: bool = False
     released: int = 0
     """Newest generation at which control saw no Work of it."""
     placed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Member -> (capacity generation that includes its pods, pods placed)."""
+    reserved: Mapping[str, Reservation] = field(default_factory=dict)
+    """Member -> its answer to the hold of this epoch."""
 
 
 @dataclass(frozen=True, slots=True)

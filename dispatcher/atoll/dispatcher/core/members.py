@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from atoll.dispatcher.core.events import BindingView, CapacityView, ClusterView
-from atoll.fit import Miss, Nodes, Placement, Profile, place
+from atoll.fit import Miss, Nodes, Placement, Profile, fill, place
 from atoll.model import selectors
 from atoll.model.gang import Gang
 from atoll.model.topology import NO_DOMAIN, Domain, Tree
@@ -24,6 +24,8 @@ class Member:
     nodes: Nodes = field(default_factory=lambda: Nodes(Tree(), [], [], [], [], []))
     #: binding UID -> (gang, where it is assumed) of decisions that `roots` may not contain yet, subtracted in `nodes`
     inflight: dict[str, tuple[Gang, Placement]] = field(default_factory=dict)
+    #: UIDs of bindings with a part here that the published figures may not contain yet; `inflight` has no others
+    expected: set[str] = field(default_factory=set)
 
     @property
     def generation(self) -> int:
@@ -63,9 +65,11 @@ class Member:
         """Count a decision until the member's own figures contain it."""
         self.nodes.take([task.requests for task in gang.tasks], placement)
         self.inflight[uid] = (gang, placement)
+        self.expected.add(uid)
 
     def forget(self, uid: str) -> bool:
         """Stop counting a decision; True when it was counted."""
+        self.expected.discard(uid)
         entry = self.inflight.pop(uid, None)
         if entry is None:
             return False
@@ -79,8 +83,8 @@ class Member:
         for uid, (gang, _) in list(self.inflight.items()):
             placement = place(self.nodes, gang)
             if isinstance(placement, Miss):
-                # Its pods are in the new figures already and fill them up: nothing is left to subtract.
-                placement = Placement(counts=[0] * len(gang.tasks))
+                # Some of its pods are in the new figures already; the room for the others is spoken for.
+                placement = fill(self.nodes, gang)
             self.nodes.take([task.requests for task in gang.tasks], placement)
             self.inflight[uid] = (gang, placement)
 

@@ -1,0 +1,389 @@
+"""Nodes that are kept for parts of gangs whose other parts are still being asked for; pure.
+
+A hold has *slots*: so many pods of a task on a node. What is in a slot is taken in the room. A slot leaves in two
+ways only: to the pod that it was kept for, in the moment in which that pod is assumed, or back into the room.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from atoll.agent.objects import Pod
+from atoll.agent.scheduler.gangs import Standing
+from atoll.agent.scheduler.room import Room
+from atoll.fit import Miss, Profile, place
+from atoll.fit.place import covering
+from atoll.model import keys
+from atoll.model.gang import Gang, Task
+
+TTL = 60.0
+"""Seconds that a hold lasts after it was last asked for."""
+_RENEW = TTL / 2
+"""Seconds by which the told expiry may lag behind; every renewal told is a write on both sides."""
+
+Slot = tuple[int, str]
+"""(task index, node)."""
+
+
+@dataclass
+class Hold:
+    """One part, its answer, and what is kept for it."""
+
+    uid: str
+    epoch: int
+    gang: Gang
+    name: str
+    """Of the workload."""
+    namespace: str
+    deadline: float
+    """When it ends unless it is renewed, on the caller's clock."""
+    told: float
+    """The deadline that others were told; never later than `deadline`, never more than `_RENEW` earlier."""
+    #: what is taken in the room; empty exactly while it is refused
+    slots: Counter[Slot] = field(default_factory=Counter)
+    domain: str = ""
+    tier: int = 0
+    message: str = ""
+    requested: int = 0
+    available: int = 0
+    generation: int = 0
+    """Of the published capacity that contains the slots; 0 until it is known."""
+
+    @property
+    def nodes(self) -> dict[str, int]:
+        """Pods per node."""
+        found: Counter[str] = Counter()
+        for (_, node), count in sorted(self.slots.items()):
+            found[node] += count
+        return dict(found)
+
+
+class Plan(msgspec.Struct, frozen=True, rename="camel"):
+    """A hold as its PodGroup keeps it."""
+
+    uid: str
+    epoch: int
+    nodes: dict[str, int]
+    expires: str
+    name: str
+    gang: Gang
+    slots: list[tuple[int, str, int]]
+    """(task index, node, pods)."""
+    domain: str = ""
+    tier: int = 0
+
+
+class Holds:
+    """All holds of a member, always equal to what is reserved in the room."""
+
+    def __init__(self, room: Room) -> None:
+        """Begin without any."""
+        self._room = room
+        self._holds: dict[str, Hold] = {}
+        #: binding UID -> epoch whose pods have come: nothing is kept for it any more
+        self._over: dict[str, int] = {}
+        #: binding UIDs whose hold changed since somebody cleared it
+        self.changed: set[str] = set()
+
+    def get(self, uid: str) -> Hold | None:
+        """The binding's hold; do not change it."""
+        return self._holds.get(uid)
+
+    @property
+    def deadline(self) -> float | None:
+        """When the next hold ends; None without holds."""
+        return min((hold.deadline for hold in self._holds.values()), default=None)
+
+    # -- what delivery asks ------------------------------------------------------------------------------------------
+
+    def hold(self, uid: str, epoch: int, gang: Gang, name: str, namespace: str, now: float) -> None:
+        """Keep nodes for a part, or renew; see `atoll.delivery.reservations`."""
+        if epoch <= self._over.get(uid, -1):
+            return
+        old = self._holds.get(uid)
+        if old is not None and epoch < old.epoch:
+            return
+        if old is not None and (old.epoch, old.gang) == (epoch, gang):
+            old.deadline = now + TTL
+            if old.deadline - old.told >= _RENEW:
+                old.told = old.deadline
+                self.changed.add(uid)
+            return
+        if old is not None:
+            self._drop(old)
+        hold = self._holds[uid] = Hold(uid, epoch, gang, name, namespace, now + TTL, now + TTL)
+        self._plan(hold)
+
+    def release(self, uid: str) -> None:
+        """Give everything back and forget the binding."""
+        self._over.pop(uid, None)
+        if (hold := self._holds.get(uid)) is not None:
+            self._drop(hold)
+
+    # -- what the scheduler asks -------------------------------------------------------------------------------------
+
+    def expire(self, now: float) -> None:
+        """End the holds that nobody has renewed."""
+        for hold in [hold for hold in self._holds.values() if hold.deadline <= now]:
+            self._drop(hold)
+
+    def retry(self) -> None:
+        """Plan the refused ones again, by priority and age; for when room grew."""
+        refused = [hold for hold in self._holds.values() if not hold.slots]
+        # UIDs make the order total.
+        for hold in sorted(refused, key=lambda each: (-each.gang.priority, each.gang.submitted, each.uid)):
+            self._plan(hold)
+
+    def check(self) -> None:
+        """Refuse those whose nodes are no longer theirs: gone, not ready, not acceptable, or taken by others."""
+        disturbed, self._room.disturbed = self._room.disturbed, set()
+        if not disturbed:
+            return
+        # Where several meet on an overbooked node, the youngest gives way, which may be enough for the rest.
+        for hold in reversed(list(self._holds.values())):
+            if hold.slots and any(node in disturbed for _, node in hold.slots):
+                self._check(hold)
+
+    def claim(self, view: Standing) -> list[tuple[Pod, str]]:
+        """Hand reserved nodes over to the pods that they were kept for; the caller assumes all of them at once.
+
+        Returns:
+            At least as many pods as the gang still needs, or none. With none nothing is kept for these pods any more.
+        """
+        uid, epoch = view.binding_uid, _epoch(view)
+        hold = self._holds.get(uid) if uid else None
+        if hold is None or epoch < hold.epoch:
+            return []
+        chosen = _match(hold, view.waiting) if epoch == hold.epoch else None
+        if not chosen or len(chosen) < view.missing:
+            # One that was whole has its pods settled already: what waits beyond it may come later.
+            if chosen is None or view.missing:
+                self._over[uid] = epoch
+                self._drop(hold)
+            return []
+        for _, slot in chosen:
+            self._take(hold, slot, 1, handed_over=True)
+        self.changed.add(uid)
+        if not hold.slots:
+            self._over[uid] = epoch
+            del self._holds[uid]
+        return [(pod, node) for pod, (_, node) in chosen]
+
+    # -- restart -----------------------------------------------------------------------------------------------------
+
+    def adopt(self, plan: Plan, namespace: str, settled: Iterable[tuple[str, str]], now: float) -> None:
+        """Take a plan over from an earlier process, with its whole time to live.
+
+        Args:
+            plan: as it was written.
+            namespace: of the workload.
+            settled: (task, node) of the pods of its epoch that have a node already: their slots are theirs.
+            now: on the caller's clock.
+        """
+        old = self._holds.get(plan.uid)
+        self.changed.add(plan.uid)
+        if old is not None and old.epoch >= plan.epoch:
+            return
+        if old is not None:
+            self._drop(old)
+        slots: Counter[Slot] = Counter()
+        for task, node, count in plan.slots:
+            if task < len(plan.gang.tasks):
+                slots[task, node] += count
+        numbers = {task.name: number for number, task in enumerate(plan.gang.tasks)}
+        pods = list(settled)
+        for task_name, node in pods:
+            slot = (numbers.get(task_name, -1), node)
+            if slots[slot] > 0:
+                slots[slot] -= 1
+        slots = +slots
+        if not slots:
+            self._over[plan.uid] = plan.epoch
+            return
+        hold = Hold(plan.uid, plan.epoch, plan.gang, plan.name, namespace, now + TTL, now + TTL)
+        self._holds[plan.uid] = hold
+        self._keep(hold, slots)
+        hold.domain, hold.tier = plan.domain, plan.tier
+        self._room.disturbed.update(node for _, node in slots)
+
+    # -- one hold ----------------------------------------------------------------------------------------------------
+
+    def _plan(self, hold: Hold) -> None:
+        room, gang = self._room, hold.gang
+        room.select_by(_labels_selected(gang))
+        nodes = room.nodes()
+        outcome = place(nodes, gang)
+        if isinstance(outcome, Miss):
+            self._refuse(hold, outcome.sentence(), outcome.requested, outcome.available)
+            return
+        slots: Counter[Slot] = Counter()
+        for task, node, count in outcome.pods:
+            slots[task, nodes.names[node]] += count
+        if not slots:
+            # A part may have no minimum of its own; one of which nothing can start is no use.
+            self._refuse(hold, "there is room for none of its pods", 1, 0)
+            return
+        hold.domain = nodes.tree.domains[outcome.domain].name if outcome.domain is not None else ""
+        hold.tier = outcome.tier or 0
+        self._keep(hold, slots)
+
+    def _keep(self, hold: Hold, slots: Counter[Slot]) -> None:
+        for (task, node), count in slots.items():
+            self._room.reserve(node, hold.gang.tasks[task].requests, count)
+        hold.slots = slots
+        hold.message, hold.generation = "", 0
+        hold.requested, hold.available = sum(hold.gang.floor()), slots.total()
+        self.changed.add(hold.uid)
+
+    def _refuse(self, hold: Hold, message: str, requested: int, available: int) -> None:
+        for slot, count in list(hold.slots.items()):
+            self._take(hold, slot, count)
+        answer = (message, requested, available)
+        if (hold.message, hold.requested, hold.available) != answer:
+            self.changed.add(hold.uid)
+        hold.message, hold.requested, hold.available = answer
+        hold.domain, hold.tier, hold.generation = "", 0, 0
+
+    def _drop(self, hold: Hold) -> None:
+        for slot, count in list(hold.slots.items()):
+            self._take(hold, slot, count)
+        del self._holds[hold.uid]
+        self.changed.add(hold.uid)
+
+    def _take(self, hold: Hold, slot: Slot, count: int, *, handed_over: bool = False) -> None:
+        task, node = slot
+        hold.slots[slot] -= count
+        if not hold.slots[slot]:
+            del hold.slots[slot]
+        self._room.unreserve(node, hold.gang.tasks[task].requests, count, handed_over=handed_over)
+
+    def _check(self, hold: Hold) -> None:
+        lost: dict[str, str] = {}
+        for task, node in hold.slots:
+            if node not in lost and (why := self._trouble(hold.gang.tasks[task], node)):
+                lost[node] = why
+        why = "; ".join(lost[node] for node in sorted(lost)[:3])
+        if not lost and not self._near_enough(hold):
+            why = "the reserved nodes are no longer in one domain of an allowed tier"
+        if why:
+            kept = sum(count for (_, node), count in hold.slots.items() if node not in lost)
+            self._refuse(hold, why, sum(hold.gang.floor()), kept if lost else 0)
+
+    def _trouble(self, task: Task, name: str) -> str:
+        node = self._room.node(name)
+        if node is None:
+            return f"reserved node {name} is gone"
+        if not node.ready:
+            return f"reserved node {name} is not ready"
+        if not Profile(node.metadata.labels, tuple(node.taints)).accepts(task, name):
+            return f"reserved node {name} no longer accepts pods of task {task.name}"
+        if self._room.overbooked(name, task.requests):
+            return f"others took the room on reserved node {name}"
+        return ""
+
+    def _near_enough(self, hold: Hold) -> bool:
+        wish = hold.gang.network_topology
+        if wish is None or not wish.hard:
+            return True
+        nodes = self._room.nodes()
+        allowed = wish.highest_tier_allowed
+        if allowed is None:
+            allowed = nodes.tree.tier_named(wish.highest_tier_name or "")
+        wanted = {node for _, node in hold.slots}
+        _, tier = covering(nodes, {column for column, name in enumerate(nodes.names) if name in wanted})
+        return tier is not None and allowed is not None and tier <= allowed
+
+
+def _epoch(view: Standing) -> int:
+    text = ""
+    if view.group is not None:
+        text = view.group.metadata.annotations.get(keys.EPOCH, "")
+    if not text and view.waiting:
+        text = view.waiting[0].metadata.annotations.get(keys.EPOCH, "")
+    return int(text) if text.isdigit() else -1
+
+
+def _match(hold: Hold, pods: Iterable[Pod]) -> list[tuple[Pod, Slot]] | None:
+    """Pods in their order to slots in order of node names, so that neighbours share nodes.
+
+    None when nothing can be handed over for good: there is nothing, or a pod asks for more than was kept for it.
+    """
+    if not hold.slots:
+        return None
+    numbers = {task.name: number for number, task in enumerate(hold.gang.tasks)}
+    left: dict[int, list[Slot]] = {}
+    # Popped from the end.
+    for slot, count in sorted(hold.slots.items(), reverse=True):
+        left.setdefault(slot[0], []).extend([slot] * count)
+    chosen = []
+    for pod in pods:
+        number = numbers.get(pod.task, -1)
+        if not left.get(number):
+            continue
+        kept = hold.gang.tasks[number].requests
+        if any(amount > kept.get(name, 0) for name, amount in pod.requests.items()):
+            return None
+        chosen.append((pod, left[number].pop()))
+    return chosen
+
+
+def _labels_selected(gang: Gang) -> set[str]:
+    found: set[str] = set()
+    for task in gang.tasks:
+        found.update(task.node_selector)
+        for term in task.node_terms:
+            found.update(item.get("key", "") for item in term.get("matchExpressions") or ())
+    return found
+
+
+_decoder = msgspec.json.Decoder(Plan)
+
+
+def encode_plan(hold: Hold, expires: str) -> str:
+    """The text that a PodGroup keeps; equal holds give equal text."""
+    slots = [(task, node, count) for (task, node), count in sorted(hold.slots.items())]
+    plan = Plan(
+        hold.uid,
+        hold.epoch,
+        hold.nodes,
+        expires,
+        hold.name,
+        hold.gang,
+        slots,
+        hold.domain,
+        hold.tier,
+    )
+    return msgspec.json.encode(plan, order="sorted").decode()
+
+
+def decode_plan(text: str) -> Plan:
+    """Read it back.
+
+    Raises:
+        msgspec.MsgspecError: not JSON, or not a plan.
+    """
+    return _decoder.decode(text)
+
+
+def describe(hold: Hold, expires: str) -> dict[str, Any]:
+    """The answer as delivery reports it."""
+    return {
+        "epoch": hold.epoch,
+        "state": "Reserved" if hold.slots else "Refused",
+        "nodes": hold.nodes,
+        "domain": hold.domain,
+        "tier": hold.tier,
+        "message": hold.message,
+        "requested": hold.requested,
+        "available": hold.available,
+        "generation": hold.generation,
+        "expires": expires,
+    }
+
+
+__all__ = ["TTL", "Hold", "Holds", "Plan", "decode_plan", "describe", "encode_plan"]

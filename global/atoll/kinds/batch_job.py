@@ -1,0 +1,299 @@
+"""The batch/v1 Job: equal pods until enough of them have succeeded.
+
+Its status on the host adds up over all dispatches and obeys the API server's rules for Jobs that somebody else
+manages: no counter falls, no end is taken back, and an end is written in one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from atoll.kinds import metadata
+from atoll.kinds.interface import NOTHING, Json, Outcome, Part, Report
+from atoll.model import keys, selectors
+from atoll.model.apiresource import BATCH_JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
+from atoll.model.gang import Gang, Task
+from atoll.model.vector import pod_requests
+
+TASK = "main"
+"""Its one task."""
+
+_HOST_ONLY = ("ttlSecondsAfterFinished", "managedBy", "suspend")
+_GENERATED_LABELS = (
+    "controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name",
+)  # fmt: skip
+_ENDS = {"Complete": Outcome.SUCCEEDED, "Failed": Outcome.FAILED}
+_BEFORE = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}
+"""The condition that must be there for an end to be accepted."""
+
+
+class BatchJob:
+    """`batch/v1` Job."""
+
+    resource = BATCH_JOBS
+
+    def takes(self, obj: Mapping[str, Any]) -> bool:
+        """Only those whose spec.managedBy was set to ours when they were created: it can't be set later."""
+        return bool(obj["spec"].get("managedBy") == keys.CONTROLLER)
+
+    def queue_of(self, obj: Mapping[str, Any], *, default: str = keys.DEFAULT_QUEUE) -> str:
+        """Labels and annotations of the Job, then of its pods."""
+        return metadata.queue_by_metadata(obj, obj["spec"].get("template")) or default
+
+    def priority_class_of(self, obj: Mapping[str, Any]) -> str:
+        """That of its pods."""
+        return str(_pod_spec(obj["spec"]).get("priorityClassName") or "")
+
+    def gang(
+        self,
+        obj: Mapping[str, Any],
+        *,
+        priority: int,
+        default_queue: str = keys.DEFAULT_QUEUE,
+        carried: Mapping[str, int] = NOTHING,
+    ) -> Gang:
+        """As many pods as run at once; all of them start together unless an annotation asks for fewer.
+
+        A Job without any pod to run (parallelism 0) counts as held.
+        """
+        spec = obj["spec"]
+        pod = _pod_spec(spec)
+        replicas = min(int(spec.get("parallelism", 1)), _remaining(spec, carried))
+        minimum = min(minimum_of(obj) or replicas, replicas)
+        deadline = spec.get("activeDeadlineSeconds")
+        task = Task(
+            name=TASK,
+            replicas=replicas,
+            min_available=minimum,
+            requests=pod_requests(pod),
+            node_selector=pod.get("nodeSelector") or {},
+            node_terms=selectors.required_node_terms(pod),
+            tolerations=pod.get("tolerations") or [],
+        )
+        return Gang(
+            queue=self.queue_of(obj, default=default_queue),
+            tasks=[task],
+            min_available=minimum,
+            priority=priority,
+            submitted=obj["metadata"].get("creationTimestamp") or "",
+            running_estimate=None if deadline is None else float(deadline),
+            hold=metadata.held(obj) or replicas == 0,
+        )
+
+    def namespaced_needs(self, obj: Mapping[str, Any]) -> Sequence[tuple[ApiResource, str]]:
+        """The PriorityClass and ServiceAccount of its pods."""
+        pod = _pod_spec(obj["spec"])
+        named = ((PRIORITY_CLASSES, "priorityClassName"), (SERVICE_ACCOUNTS, "serviceAccountName"))
+        return [(resource, pod[field]) for resource, field in named if pod.get(field)]
+
+    def rewrite(self, obj: Mapping[str, Any], part: Part) -> Json:
+        """Started, managed by the member's own controller, without what the host's API server generated.
+
+        What has succeeded in earlier dispatches is not run again, except in an Indexed Job, whose pods need all of
+        their indices.
+        """
+        spec = {key: value for key, value in obj["spec"].items() if key not in _HOST_ONLY}
+        template = spec.get("template") or {}
+        head = template.get("metadata") or {}
+        labels = head.get("labels") or {}
+        if not spec.get("manualSelector"):
+            spec.pop("selector", None)
+            labels = {key: value for key, value in labels.items() if key not in _GENERATED_LABELS}
+        pod = dict(template.get("spec") or {})
+        if pod.get("schedulerName") in (None, "", "default-scheduler"):
+            pod["schedulerName"] = keys.SCHEDULER_NAME
+        annotations = {**(head.get("annotations") or {}), **part.identity}
+        spec["template"] = {
+            **template,
+            "metadata": {
+                **{key: value for key, value in head.items() if key != "creationTimestamp"},
+                "labels": labels,
+                "annotations": annotations,
+            },
+            "spec": pod,
+        }
+        spec.update(suspend=False, parallelism=part.counts.get(TASK, 0))
+        if spec.get("completions") is not None:
+            spec["completions"] = _remaining(spec, part.carried)
+        return {
+            "apiVersion": BATCH_JOBS.api_version,
+            "kind": BATCH_JOBS.kind,
+            "metadata": metadata.for_member(obj),
+            "spec": spec,
+        }
+
+    def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Json | None:
+        """spec.suspend."""
+        return None if bool(obj["spec"].get("suspend")) == suspended else {"suspend": suspended}
+
+    def carried(self, status: Mapping[str, Any]) -> dict[str, int]:
+        """What has ended so far."""
+        return {name: amount for name in ("succeeded", "failed") if (amount := int(status.get(name) or 0))}
+
+    def finished(self, status: Mapping[str, Any]) -> Outcome | None:
+        """By its conditions."""
+        return next((_ENDS[c["type"]] for c in _conditions(status) if c["type"] in _ENDS and _is_true(c)), None)
+
+    def healthy(self, status: Mapping[str, Any]) -> bool | None:
+        """Unless it failed; before the member's controller has looked at it nothing is known."""
+        if self.finished(status) is Outcome.FAILED:
+            return False
+        return True if status.get("startTime") else None
+
+    def running(self, status: Mapping[str, Any]) -> bool:
+        """Some pod of it runs, or did."""
+        return any(int(status.get(name) or 0) for name in ("ready", "succeeded")) or self.finished(status) is not None
+
+    def aggregate(
+        self, obj: Mapping[str, Any], reports: Sequence[Report], *, waiting: tuple[str, str], now: str
+    ) -> Json:
+        """Counts of all dispatches; an end once no pod is left, and never before Atoll has lifted the suspension."""
+        old: Json = dict(obj.get("status") or {})
+        if self.finished(old) is not None:
+            return old
+        spec, suspended = obj["spec"], bool(obj["spec"].get("suspend"))
+        status = _counts(spec, old, reports)
+        outcomes = [self.finished(report.status) for report in reports]
+        end = ""
+        if Outcome.FAILED in outcomes:
+            end = "Failed"
+        elif (outcomes and None not in outcomes) or _enough(spec, status["succeeded"]):
+            end = "Complete"
+        if status["active"] or status["terminating"] or (suspended and not _enough(spec, status["succeeded"])):
+            end = ""
+        conditions = list(_conditions(old))
+        if suspended and not end:
+            conditions = _with(conditions, "Suspended", "True", "JobSuspended", waiting[1] or "Job suspended", now)
+        else:
+            status["startTime"] = old.get("startTime") or now
+            if any(each["type"] == "Suspended" for each in conditions):
+                conditions = _with(conditions, "Suspended", "False", "JobResumed", "Job resumed", now)
+        if end:
+            reason, message = _why(reports, end)
+            for type_ in (_BEFORE[end], end):
+                conditions = _with(conditions, type_, "True", reason, message, now)
+        if end == "Complete":
+            ended = [report.status["completionTime"] for report in reports if report.status.get("completionTime")]
+            status["completionTime"] = max([*ended, status["startTime"]] if ended else [now, status["startTime"]])
+        if conditions:
+            status["conditions"] = conditions
+        # The API server leaves these out where they are 0.
+        return {key: value for key, value in status.items() if value or key in ("ready", "terminating")}
+
+
+def minimum_of(obj: Mapping[str, Any]) -> int | None:
+    """How many pods must start together, where an annotation of the Job or of its pods says so.
+
+    Raises:
+        ValueError: it is no whole number of 1 or more.
+    """
+    template = (obj["spec"].get("template") or {}).get("metadata") or {}
+    for holder in (obj.get("metadata") or {}, template):
+        text = (holder.get("annotations") or {}).get(keys.GROUP_MIN_MEMBER)
+        if text is not None:
+            if not (text.isascii() and text.isdigit() and int(text) > 0):
+                raise ValueError(f"annotation {keys.GROUP_MIN_MEMBER}: {text!r} is no whole number of 1 or more")
+            return int(text)
+    return None
+
+
+def _remaining(spec: Mapping[str, Any], carried: Mapping[str, int]) -> int:
+    """Pods that must still succeed; where that is not counted, those that run at once."""
+    completions = spec.get("completions")
+    if completions is None:
+        return int(spec.get("parallelism", 1))
+    done = 0 if _indexed(spec) else carried.get("succeeded", 0)
+    return max(0, int(completions) - done)
+
+
+def _enough(spec: Mapping[str, Any], succeeded: int) -> bool:
+    completions = spec.get("completions")
+    return completions is not None and succeeded >= int(completions)
+
+
+def _indexed(spec: Mapping[str, Any]) -> bool:
+    return bool(spec.get("completionMode") == "Indexed")
+
+
+def _counts(spec: Mapping[str, Any], old: Mapping[str, Any], reports: Sequence[Report]) -> Json:
+    """All counters; those of ended pods never fall."""
+
+    def total(name: str) -> int:
+        return sum(int(report.status.get(name) or 0) for report in reports)
+
+    before = reports[0].carried if reports else NOTHING
+    status: Json = {
+        "active": total("active"),
+        "ready": min(total("ready"), total("active")),
+        "terminating": total("terminating"),
+        "succeeded": max(int(old.get("succeeded") or 0), before.get("succeeded", 0) + total("succeeded")),
+        "failed": max(int(old.get("failed") or 0), before.get("failed", 0) + total("failed")),
+    }
+    if _indexed(spec):
+        limit = int(spec.get("completions") or 0)
+        texts = [old.get("completedIndexes"), *(report.status.get("completedIndexes") for report in reports)]
+        completed = {index for text in texts for index in _parse(text) if index < limit}
+        status.update(succeeded=len(completed), completedIndexes=_format(completed))
+        if spec.get("backoffLimitPerIndex") is not None:
+            failed = {index for report in reports for index in _parse(report.status.get("failedIndexes"))}
+            status["failedIndexes"] = _format(failed - completed)
+    return status
+
+
+def _parse(text: str | None) -> Iterable[int]:
+    """The indices of `0,2-4`."""
+    for part in filter(None, (text or "").split(",")):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def _format(indices: Iterable[int]) -> str:
+    """As Kubernetes writes them: runs of three and more with a dash."""
+    runs: list[list[int]] = []
+    for index in sorted(indices):
+        if runs and runs[-1][1] == index - 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    return ",".join(str(a) if a == b else f"{a}{',' if b == a + 1 else '-'}{b}" for a, b in runs)
+
+
+def _why(reports: Sequence[Report], end: str) -> tuple[str, str]:
+    """Reason and message of the end, in the words of the member that came to it."""
+    for report in reports:
+        for each in _conditions(report.status):
+            if each["type"] == end and _is_true(each):
+                return each.get("reason") or "", each.get("message") or ""
+    return "CompletionsReached", "Reached expected number of succeeded pods"
+
+
+def _with(conditions: Sequence[Json], type_: str, status: str, reason: str, message: str, now: str) -> list[Json]:
+    """The list with one condition set; its time changes with its status only."""
+    old = next((each for each in conditions if each["type"] == type_), None)
+    since = old["lastTransitionTime"] if old is not None and old["status"] == status else now
+    new = {
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastProbeTime": since,
+        "lastTransitionTime": since,
+    }
+    new = {key: value for key, value in new.items() if value}
+    return [*conditions, new] if old is None else [new if each is old else each for each in conditions]
+
+
+def _conditions(status: Mapping[str, Any]) -> Sequence[Json]:
+    return status.get("conditions") or ()
+
+
+def _is_true(condition: Mapping[str, Any]) -> bool:
+    return bool(condition.get("status") == "True")
+
+
+def _pod_spec(spec: Mapping[str, Any]) -> Json:
+    return (spec.get("template") or {}).get("spec") or {}
+
+
+KIND = BatchJob()

@@ -1,0 +1,93 @@
+"""Each benchmark runs in its quick mode, as a person starts it, and prints the schema; counts gate, speeds do not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from bench.place import gangs, make_nodes, naive
+
+FIELDS = {"case", "metric", "value", "unit", "bound", "ratio"}
+THROUGHPUTS = {
+    "place": {"placements_per_s"},
+    "dispatch": {"decisions_per_s"},
+    "endtoend": {"created_per_s", "in_member_per_s", "bound_per_s", "completed_per_s"},
+}
+
+
+async def run(name: str, results: Path) -> dict[tuple[str, str], float]:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", f"bench.{name}", "--quick", "--json", f"--results={results}",
+        env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(120):
+            out, err = await child.communicate()
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    assert child.returncode == 0, err.decode()[-3000:]
+    assert out == (results / f"{name}.json").read_bytes()
+    body = orjson.loads(out)
+    check_schema(body, name)
+    return {(each["case"], each["metric"]): each["value"] for each in body["results"]}
+
+
+def check_schema(body: dict[str, Any], name: str) -> None:
+    assert set(body) == {"bench", "params", "results"}
+    assert body["bench"] == name
+    assert body["params"]["bound"], "the bound has a description"
+    seen = set()
+    for result in body["results"]:
+        assert set(result) == FIELDS
+        assert isinstance(result["value"], float | int)
+        key = (result["case"], result["metric"])
+        assert key not in seen, f"{key} twice"
+        seen.add(key)
+        if result["bound"] is not None:
+            assert result["ratio"] == pytest.approx(result["value"] / result["bound"])
+        if result["metric"] in THROUGHPUTS[name]:
+            assert result["value"] > 0
+            assert result["bound"] > 0
+    assert {metric for _, metric in seen} >= THROUGHPUTS[name]
+
+
+def metric(found: dict[tuple[str, str], float], name: str) -> float:
+    (value,) = [value for (_, each), value in found.items() if each == name]
+    return value
+
+
+@pytest.mark.integration
+async def test_place_has_the_schema(tmp_path):
+    await run("place", tmp_path)
+
+
+@pytest.mark.integration
+async def test_a_dispatch_is_one_write_and_every_binding_that_fits_is_dispatched(tmp_path):
+    found = await run("dispatch", tmp_path)
+    assert metric(found, "bindings_dispatched") == 100
+    assert metric(found, "writes_per_dispatch") == 1
+    assert metric(found, "refused_writes") == 0
+
+
+@pytest.mark.integration
+async def test_a_workload_costs_the_host_no_more_writes_than_its_targets(tmp_path):
+    found = await run("endtoend", tmp_path)
+    assert 0 < metric(found, "until_bound") <= 10
+    assert 0 < metric(found, "until_completed") <= 16
+    assert sum(value for (_, each), value in found.items() if each.startswith("jobs in ")) == 30
+
+
+def test_the_bound_of_placing_finds_room_where_there_is_some():
+    nodes = make_nodes(64)
+    assert naive(nodes, gangs()["1-pod job"]) >= 0
+    nodes.free[:] = 0
+    assert naive(nodes, gangs()["1-pod job"]) == -1

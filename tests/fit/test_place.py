@@ -1,0 +1,230 @@
+"""Whole or not at all, near together, in the tightest gap."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from atoll.fit import Miss, Nodes, Placement, Profile, place
+from atoll.model.gang import Gang, Task, TopologyWish
+from atoll.model.verdict import Reason
+from tests.fit.builders import make_gang, make_nodes
+
+RACKS = st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=3), min_size=1, max_size=3)
+LOOSE = st.lists(st.integers(0, 5), max_size=2)
+
+
+def pods_on(placement: Placement | Miss) -> dict[int, int]:
+    assert isinstance(placement, Placement), placement
+    count = Counter[int]()
+    for _, node, pods in placement.pods:
+        count[node] += pods
+    return dict(count)
+
+
+def missed(outcome: Placement | Miss) -> Miss:
+    assert isinstance(outcome, Miss), outcome
+    return outcome
+
+
+def domains_within(racks: list[list[int]], loose: list[int], hard: int | None) -> dict[str, tuple[int, list[int]]]:
+    """Name -> (tier, nodes) of what a gang may stay inside, by hand."""
+    result: dict[str, tuple[int, list[int]]] = {}
+    start = 0
+    for number, rack in enumerate(racks):
+        result[f"rack{number}"] = (1, list(range(start, start + len(rack))))
+        start += len(rack)
+    result["spine"] = (2, list(range(start)))
+    if hard is None:
+        result[""] = (3, list(range(start + len(loose))))
+    return {name: entry for name, entry in result.items() if hard is None or entry[0] <= hard}
+
+
+@settings(max_examples=300, deadline=None)
+@given(RACKS, LOOSE, st.integers(1, 8), st.integers(1, 3), st.sampled_from([None, 0, 1, 2]), st.data())
+def test_a_gang_of_equal_pods_is_placed_exactly_if_some_allowed_domain_holds_it(
+    racks: list[list[int]], loose: list[int], replicas: int, gpu: int, hard: int | None, data: st.DataObject
+) -> None:
+    minimum = data.draw(st.integers(1, replicas))
+    nodes, gang = make_nodes(racks, loose=loose), make_gang(replicas, minimum=minimum, gpu=gpu, hard=hard)
+    free = [g for rack in racks for g in rack] + loose
+    held = {name: (tier, sum(free[n] // gpu for n in inside)) for name, (tier, inside) in domains_within(racks, loose, hard).items()}
+    before = nodes.free.copy()
+    outcome = place(nodes, gang)
+    assert (nodes.free == before).all()
+    best = max((room for _, room in held.values()), default=0)
+    if best < minimum:
+        miss = missed(outcome)
+        assert (miss.requested, miss.available) == (minimum, best)
+        return
+    placed = pods_on(outcome)
+    assert isinstance(outcome, Placement)
+    assert all(count * gpu <= free[node] for node, count in placed.items())
+    want = replicas if best >= replicas else minimum
+    assert sum(placed.values()) == outcome.counts[0] >= want
+    nearest = min(tier for tier, room in held.values() if room >= want)
+    inside = [set(nodes_) for tier, nodes_ in domains_within(racks, loose, hard).values() if tier <= nearest]
+    assert any(set(placed) <= each for each in inside)
+    tightest = min(room for tier, room in held.values() if tier == nearest and room >= want)
+    assert tightest in [held[n][1] for n, (t, each) in domains_within(racks, loose, hard).items() if t <= nearest and set(placed) <= set(each)] or (
+        outcome.tier is not None and outcome.tier < nearest
+    )
+    again = place(make_nodes(racks, loose=loose), gang)
+    assert again == outcome
+
+
+@settings(max_examples=150, deadline=None)
+@given(RACKS, st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=1, max_size=3))
+def test_gangs_of_several_tasks_never_overfill_a_node_and_take_and_give_are_inverse(
+    racks: list[list[int]], tasks: list[tuple[int, int]]
+) -> None:
+    nodes = make_nodes(racks)
+    gang = Gang("q", [Task(f"t{n}", r, r, {"gpu": g, "pods": 1}) for n, (r, g) in enumerate(tasks)], sum(r for r, _ in tasks))
+    outcome = place(nodes, gang)
+    if isinstance(outcome, Miss):
+        assert outcome.available < outcome.requested
+        return
+    assert outcome.counts == [r for r, _ in tasks]
+    before = nodes.free.copy()
+    requests = [task.requests for task in gang.tasks]
+    nodes.take(requests, outcome)
+    assert (nodes.free >= 0).all()
+    assert int((before - nodes.free).sum()) == sum(r * (g + 1) for r, g in tasks)
+    nodes.give(requests, outcome)
+    assert (nodes.free == before).all()
+
+
+@pytest.mark.parametrize(
+    ("racks", "gang", "expected"),
+    [
+        pytest.param([[4], [2]], make_gang(2), {1: 2}, id="the tightest rack that holds it"),
+        pytest.param([[2, 2], [1, 1, 2]], make_gang(4), {0: 2, 1: 2}, id="equally tight racks go by name"),
+        pytest.param([[4, 1]], make_gang(1), {1: 1}, id="inside a rack the tightest node"),
+        pytest.param([[2, 3, 2]], make_gang(4), {1: 3, 0: 1}, id="few nodes: the largest, then the tightest that holds the rest"),
+        pytest.param([[2, 2], [4], [1, 1]], make_gang(5), {0: 2, 1: 2, 3: 1}, id="few racks: the largest whole, the rest in the tightest"),
+        pytest.param([[2], [3]], make_gang(5, minimum=2), {0: 2, 1: 3}, id="all replicas farther rather than the minimum near"),
+        pytest.param([[2], [3]], make_gang(6, minimum=2), {0: 2}, id="the minimum in the tightest rack when all do not fit"),
+    ],
+)
+def test_where_a_gang_goes(racks: list[list[int]], gang: Gang, expected: dict[int, int]) -> None:
+    assert pods_on(place(make_nodes(racks), gang)) == expected
+
+
+@pytest.mark.parametrize(
+    ("task", "profile", "fits"),
+    [
+        pytest.param({}, Profile(taints=({"key": "k", "effect": "NoSchedule"},)), False, id="a taint keeps pods away"),
+        pytest.param({}, Profile(taints=({"key": "k", "effect": "PreferNoSchedule"},)), True, id="a soft taint does not"),
+        pytest.param(
+            {"tolerations": [{"operator": "Exists"}]}, Profile(taints=({"key": "k", "effect": "NoExecute"},)), True, id="tolerated"
+        ),
+        pytest.param({"node_selector": {"disk": "ssd"}}, Profile(), False, id="a selector without the label"),
+        pytest.param({"node_selector": {"disk": "ssd"}}, Profile({"disk": "ssd"}), True, id="a selector with the label"),
+        pytest.param(
+            {"node_terms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]},
+            Profile({"zone": "b"}),
+            False,
+            id="affinity to another zone",
+        ),
+        pytest.param(
+            {"node_terms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}]}, Profile(), True, id="by name"
+        ),
+        pytest.param(
+            {"node_terms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]},
+            Profile(),
+            False,
+            id="by another's name",
+        ),
+    ],
+)
+def test_what_a_node_accepts(task: dict[str, Any], profile: Profile, fits: bool) -> None:
+    outcome = place(make_nodes([[1]], profiles={0: profile}), make_gang(1, **task))
+    if fits:
+        assert pods_on(outcome) == {0: 1}
+    else:
+        assert missed(outcome).reason is Reason.NO_NODE_MATCHES
+        assert missed(outcome).sentence() == "no node accepts the selectors and tolerations of its pods"
+
+
+def test_nodes_that_do_not_accept_are_left_out_of_the_room() -> None:
+    tainted = Profile(taints=({"key": "k", "effect": "NoSchedule"},))
+    miss = missed(place(make_nodes([[4, 4]], profiles={1: tainted}), make_gang(5)))
+    assert (miss.reason, miss.requested, miss.available) == (Reason.INSUFFICIENT_RESOURCES, 5, 4)
+
+
+@pytest.mark.parametrize(
+    ("racks", "gang", "miss"),
+    [
+        pytest.param([[4, 2], [5]], make_gang(7, hard=1), Miss(Reason.NO_DOMAIN_FITS, 7, 6, "rack0", "gpu", 1), id="the rack that came nearest"),
+        pytest.param([[1, 1]], make_gang(2, gpu=2), Miss(Reason.INSUFFICIENT_RESOURCES, 2, 0, "", "gpu", 2), id="what is short in total"),
+        pytest.param([[3, 3]], make_gang(3, gpu=2), Miss(Reason.INSUFFICIENT_RESOURCES, 3, 2), id="enough in total, but in pieces"),
+        pytest.param([[9]], make_gang(1, hard=0), Miss(Reason.NO_DOMAIN_FITS, 1, 0), id="no domain of an allowed tier"),
+        pytest.param([[0]], make_gang(4, minimum=2), Miss(Reason.INSUFFICIENT_RESOURCES, 2, 0, "", "gpu", 2), id="counted against the minimum"),
+    ],
+)
+def test_a_miss_has_numbers(racks: list[list[int]], gang: Gang, miss: Miss) -> None:
+    outcome = missed(place(make_nodes(racks), gang))
+    assert (outcome.reason, outcome.requested, outcome.available) == (miss.reason, miss.requested, miss.available)
+    assert outcome.domain == miss.domain
+    assert (outcome.resource, outcome.needed) == (miss.resource, miss.needed)
+
+
+def test_a_miss_reads_well() -> None:
+    outcome = missed(place(make_nodes([[4, 2], [5]]), make_gang(7, hard=1)))
+    assert outcome.sentence() == "domain rack0 holds 6 of the 7 pods that must start together; gpu is short by 1"
+
+
+@pytest.mark.parametrize(
+    ("wish", "fits"),
+    [
+        pytest.param(TopologyWish("hard", None, "rack"), False, id="the tier by its name"),
+        pytest.param(TopologyWish("hard", None, "spine"), True, id="a farther tier by its name"),
+        pytest.param(TopologyWish("hard", None, "unheard-of"), False, id="a tier name that nothing bears fits nowhere"),
+        pytest.param(TopologyWish("hard"), True, id="hard without a tier constrains nothing"),
+        pytest.param(TopologyWish("soft", 1), True, id="soft constrains nothing"),
+    ],
+)
+def test_topology_wishes(wish: TopologyWish, fits: bool) -> None:
+    gang = make_gang(4)
+    gang = Gang(gang.queue, gang.tasks, 4, network_topology=wish)
+    assert isinstance(place(make_nodes([[2], [2]]), gang), Placement) is fits
+
+
+def test_within_a_domain_only_its_nodes_count() -> None:
+    nodes = make_nodes([[4], [4]])
+    assert pods_on(place(nodes, make_gang(3), within=2)) == {1: 3}
+    assert missed(place(nodes, make_gang(5), within=2)).available == 4
+
+
+def test_an_empty_member_holds_nothing() -> None:
+    nodes = make_nodes([])
+    assert missed(place(nodes, make_gang(1))).requested == 1
+
+
+def test_a_resource_that_no_node_has_is_short() -> None:
+    gang = Gang("q", [Task("t", 1, 1, {"pods": 1, "fpga": 2})], 1)
+    miss = missed(place(make_nodes([[1]]), gang))
+    assert (miss.resource, miss.needed) == ("fpga", 2)
+
+
+def test_a_request_beyond_64_bits_fits_nowhere() -> None:
+    gang = Gang("q", [Task("t", 1, 1, {"pods": 1, "gpu": 2**64})], 1)
+    assert missed(place(make_nodes([[1]]), gang)).available == 0
+
+
+def test_setting_what_is_free_asks_for_new_arrays_when_a_resource_is_new() -> None:
+    nodes: Nodes = make_nodes([[1, 1]])
+    assert nodes.set_free(0, {"gpu": 3})
+    assert nodes.room({"gpu": 1}).tolist() == [3, 1]
+    assert not nodes.set_free(0, {"fpga": 1})
+
+
+def test_a_copy_is_independent() -> None:
+    nodes = make_nodes([[4]])
+    twin = nodes.copy()
+    twin.free[:] = 0
+    assert nodes.room({"gpu": 1}).tolist() == [4]

@@ -1,0 +1,138 @@
+"""What the Volcano Job says, sends and reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from atoll.kinds import Outcome, Part, Report
+from atoll.kinds.volcano_job import KIND, _go_duration
+from atoll.model.apiresource import PRIORITY_CLASSES, SERVICE_ACCOUNTS
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+def make_task(name: str, replicas: int, *, minimum: int | None = None, pod: dict[str, Any] | None = None) -> dict[str, Any]:
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], **(pod or {})}
+    task: dict[str, Any] = {"replicas": replicas, "template": {"spec": spec}, **({"name": name} if name else {})}
+    return task if minimum is None else {**task, "minAvailable": minimum}
+
+
+def make_job(*tasks: dict[str, Any], labels: Any = None, annotations: Any = None, status: Any = None, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": "j", "namespace": "ns", "uid": "u", "resourceVersion": "5", "creationTimestamp": NOW}
+    job = {"metadata": {**metadata, "labels": labels or {}, "annotations": annotations or {}}, "spec": {"tasks": list(tasks), **spec}}
+    return {**job, "status": status} if status else job
+
+
+@pytest.mark.parametrize(
+    ("job", "queue"),
+    [
+        (make_job(queue="a", labels={"kueue.x-k8s.io/queue-name": "b"}), "a"),
+        (make_job(labels={"kueue.x-k8s.io/queue-name": "b", "volcano.sh/queue-name": "c"}), "b"),
+        (make_job(labels={"volcano.sh/queue-name": "c"}, annotations={"scheduling.volcano.sh/queue-name": "d"}), "c"),
+        (make_job(annotations={"scheduling.volcano.sh/queue-name": "d"}), "d"),
+        (make_job({"template": {"metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "e"}}}}), "e"),
+        (make_job(), "default"),
+    ],
+    ids=["spec first", "Kueue's label", "Volcano's label", "annotation", "pod template", "default"],
+)
+def test_queue(job: dict[str, Any], queue: str) -> None:
+    assert KIND.queue_of(job) == queue
+
+
+@pytest.mark.parametrize(
+    ("job", "minimums", "minimum"),
+    [
+        (make_job(make_task("a", 2), make_task("b", 3)), [2, 3], 5),
+        (make_job(make_task("a", 2, minimum=1), make_task("b", 3), minAvailable=2), [1, 3], 2),
+        (make_job(make_task("a", 2, minimum=0)), [0], 0),
+    ],
+    ids=["all by default", "as written", "none"],
+)
+def test_gang(job: dict[str, Any], minimums: list[int], minimum: int) -> None:
+    gang = KIND.gang(job, priority=7)
+    assert [task.min_available for task in gang.tasks] == minimums
+    assert (gang.min_available, gang.priority, gang.submitted) == (minimum, 7, NOW)
+
+
+def test_a_gang_carries_what_decides_about_nodes() -> None:
+    terms = [{"matchExpressions": [{"key": "z", "operator": "Exists"}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    pod = {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "affinity": {"nodeAffinity": required}}
+    [task] = KIND.gang(make_job(make_task("", 1, pod=pod), networkTopology={"mode": "hard", "highestTierAllowed": 1}), priority=0).tasks
+    assert (task.name, task.node_selector, task.tolerations, task.node_terms) == ("default0", {"a": "b"}, [{"operator": "Exists"}], terms)
+    assert task.requests == {"cpu": 1000, "pods": 1}
+
+
+def test_a_quantity_that_can_not_be_read_is_an_error() -> None:
+    with pytest.raises(ValueError, match="lots"):
+        KIND.gang(make_job(make_task("a", 1, pod={"overhead": {"cpu": "lots"}})), priority=0)
+
+
+def test_needs_name_each_object_once() -> None:
+    pod = {"priorityClassName": "p", "serviceAccountName": "s"}
+    job = make_job(make_task("a", 1, pod=pod), make_task("b", 1, pod=pod), priorityClassName="p")
+    assert list(KIND.namespaced_needs(job)) == [(PRIORITY_CLASSES, "p"), (SERVICE_ACCOUNTS, "s")]
+
+
+def test_a_member_gets_its_part_without_what_is_the_hosts() -> None:
+    job = make_job(make_task("a", 4), make_task("b", 2), ttlSecondsAfterFinished=5, annotations={"kubectl.kubernetes.io/last-applied-configuration": "x", "mine": "y"})
+    made = KIND.rewrite(job, Part("m", {"a": 3, "b": 0}, 3))
+    assert [(task["name"], task["replicas"]) for task in made["spec"]["tasks"]] == [("a", 3)]
+    assert made["spec"]["minAvailable"] == 3
+    assert "ttlSecondsAfterFinished" not in made["spec"]
+    assert set(made["metadata"]) == {"name", "namespace", "labels", "annotations"}
+    assert made["metadata"]["annotations"] == {"mine": "y"}
+    assert (job["spec"]["tasks"][0]["replicas"], job["spec"]["ttlSecondsAfterFinished"]) == (4, 5)
+
+
+def state(phase: str, **more: Any) -> dict[str, Any]:
+    return {"state": {"phase": phase}, **more} if phase else {}
+
+
+@pytest.mark.parametrize(
+    ("phase", "finished", "healthy", "running"),
+    [
+        ("", None, None, False), ("Pending", None, True, False), ("Running", None, True, True), ("Completed", Outcome.SUCCEEDED, True, True),
+        ("Failed", Outcome.FAILED, False, True), ("Terminated", Outcome.FAILED, False, False), ("Aborted", None, True, False),
+    ],
+)  # fmt: skip
+def test_what_a_phase_means(phase: str, finished: Outcome | None, healthy: bool | None, running: bool) -> None:
+    assert (KIND.finished(state(phase)), KIND.healthy(state(phase)), KIND.running(state(phase))) == (finished, healthy, running)
+
+
+@pytest.mark.parametrize(
+    ("phases", "whole"),
+    [
+        ([], "Pending"), ([""], "Pending"), (["Running"], "Running"), (["Running", "Pending"], "Pending"), (["Completed", "Running"], "Running"),
+        (["Completed", "Failed"], "Failed"), (["Running", "Failed"], "Failed"), (["Completed", "Completed"], "Completed"), (["Completed", "Terminated"], "Terminated"),
+    ],
+)  # fmt: skip
+def test_the_phase_of_the_whole(phases: list[str], whole: str) -> None:
+    reports = [Report(f"m{n}", state(phase)) for n, phase in enumerate(phases)]
+    assert KIND.aggregate(make_job(minAvailable=1), reports, waiting=("", ""), now=NOW)["state"]["phase"] == whole
+
+
+def test_counts_add_up_and_times_stay_while_nothing_moves() -> None:
+    reports = [Report(f"m{n}", state("Running", running=2, taskStatusCount={"a": {"phase": {"Running": 2}}}, version=n)) for n in range(2)]
+    first = KIND.aggregate(make_job(minAvailable=4), reports, waiting=("", ""), now=NOW)
+    assert (first["running"], first["taskStatusCount"], first["version"]) == (4, {"a": {"phase": {"Running": 4}}}, 1)
+    assert KIND.aggregate(make_job(minAvailable=4, status=first), reports, waiting=("", ""), now="later") == first
+    ended = [Report("m0", state("Completed", runningDuration="59s")), Report("m1", state("Completed", runningDuration="1m1s"))]
+    last = KIND.aggregate(make_job(minAvailable=4, status=first), ended, waiting=("", ""), now="later")
+    assert [c["status"] for c in last["conditions"]] == ["Running", "Completed"]
+    assert (last["state"]["lastTransitionTime"], last["runningDuration"]) == ("later", "1m1s")
+
+
+def test_a_waiting_job_says_why() -> None:
+    status = KIND.aggregate(make_job(), [], waiting=("QuotaExceeded", "too much"), now=NOW)
+    assert status["state"] == {"phase": "Pending", "lastTransitionTime": NOW, "reason": "QuotaExceeded", "message": "too much"}
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [(None, None), ("", None), ("1h30m", 5400.0), ("1.5s", 1.5), ("100ms", 0.1), ("x", None), ("5", None), ("5m3", None), ("1.2.3s", None), ("3d", None)],
+)
+def test_durations(text: str | None, seconds: float | None) -> None:
+    assert _go_duration(text) == seconds

@@ -1,0 +1,114 @@
+"""batch/v1 Jobs: suspended and taken over when they are created, and who may move their suspend switch.
+
+Pure functions: what they know of queues and namespaces is given to them. A Job that somebody else manages, or that a
+workload of Atoll's has made, is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from atoll.kinds import BY_GVK, batch_job
+from atoll.model import keys
+from atoll.webhook import jsonpatch
+from atoll.webhook.problems import Json, Problem, mapping, sequence
+
+CONTROL: Final = f"system:serviceaccount:{keys.SYSTEM_NAMESPACE}:atoll-control"
+"""The account that lifts and sets the suspend switch."""
+
+
+def is_ours(job: Json) -> bool:
+    """Whether the Job was taken over; that never changes."""
+    return mapping(job.get("spec")).get("managedBy") == keys.CONTROLLER
+
+
+def queue_of(job: Json, namespace_annotations: Mapping[str, str]) -> str:
+    """The queue that the Job goes to: the first place that names one, else `default`."""
+    metadata, spec = mapping(job.get("metadata")), mapping(job.get("spec"))
+    labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
+    template = mapping(mapping(spec.get("template")).get("metadata"))
+    places = (
+        labels.get(keys.KUEUE_QUEUE_LABEL),
+        labels.get(keys.QUEUE_LABEL),
+        annotations.get(keys.QUEUE_ANNOTATION),
+        mapping(template.get("annotations")).get(keys.QUEUE_ANNOTATION),
+        namespace_annotations.get(keys.QUEUE_ANNOTATION),
+    )
+    return next((place for place in places if isinstance(place, str) and place), keys.DEFAULT_QUEUE)
+
+
+def default_job(job: Json, namespace_annotations: Mapping[str, str]) -> list[jsonpatch.Operation]:
+    """The patch that takes a new Job over; empty for one that is not to be.
+
+    Args:
+        job: as sent; what has the wrong type is left to the schema.
+        namespace_annotations: of the Job's namespace, which may name a default queue.
+    """
+    spec, metadata = job.get("spec"), mapping(job.get("metadata"))
+    if not isinstance(spec, dict) or spec.get("managedBy") not in (None, keys.CONTROLLER) or _has_our_owner(metadata):
+        return []
+    patch = []
+    if spec.get("managedBy") is None:
+        patch.append(jsonpatch.add(keys.CONTROLLER, "spec", "managedBy"))
+    if spec.get("suspend") is True:
+        patch += _with_entry(metadata, "annotations", keys.HOLD, "true")
+    else:
+        patch.append(jsonpatch.add(True, "spec", "suspend"))
+    if not mapping(metadata.get("labels")).get(keys.QUEUE_LABEL):
+        patch += _with_entry(metadata, "labels", keys.QUEUE_LABEL, queue_of(job, namespace_annotations))
+    return patch
+
+
+def hold_if_suspended(old: Json, new: Json, user: str) -> list[jsonpatch.Operation]:
+    """The patch of a change: whoever suspends a Job that may run wants it held."""
+    if user == CONTROL or not is_ours(old) or _suspended(old) or not _suspended(new):
+        return []
+    return _with_entry(mapping(new.get("metadata")), "annotations", keys.HOLD, "true")
+
+
+def validate_job(job: Json) -> list[Problem]:
+    """Everything that is wrong with a new Job that is ours, except for the state of its queue."""
+    try:
+        batch_job.minimum_of(job)
+    except (ValueError, AttributeError) as error:
+        return [Problem("metadata.annotations", str(error))]
+    return []
+
+
+def validate_job_update(old: Json, new: Json, user: str) -> list[Problem]:
+    """Everything that is wrong with a change of a Job that is ours, except for the state of its queue."""
+    problems = [] if old.get("metadata") == new.get("metadata") else validate_job(new)
+    if user == CONTROL or not _suspended(old) or _suspended(new):
+        return problems
+    name = mapping(new.get("metadata")).get("name")
+    if mapping(mapping(new.get("metadata")).get("annotations")).get(keys.HOLD) == "true":
+        message = (
+            f"the Job is held: release it with `atollctl job release {name}`, or remove annotation {keys.HOLD};"
+            " it then starts when its queue has room"
+        )
+    else:
+        message = (
+            "can't be set to false by hand: the Job starts by itself when its queue has room"
+            f" (`atollctl explain job {name}` tells what it waits for)"
+        )
+    return [*problems, Problem("spec.suspend", message)]
+
+
+def _suspended(job: Json) -> bool:
+    return mapping(job.get("spec")).get("suspend") is True
+
+
+def _has_our_owner(metadata: Json) -> bool:
+    owners = [mapping(owner) for owner in sequence(metadata.get("ownerReferences"))]
+    return any(
+        owner.get("controller") is True and (owner.get("apiVersion"), owner.get("kind")) in BY_GVK for owner in owners
+    )
+
+
+def _with_entry(metadata: Json, field: str, key: str, value: str) -> list[jsonpatch.Operation]:
+    if metadata.get(field) is None:
+        return [jsonpatch.add({key: value}, "metadata", field)]
+    if not isinstance(metadata[field], dict) or metadata[field].get(key) == value:
+        return []
+    return [jsonpatch.add(value, "metadata", field, key)]
