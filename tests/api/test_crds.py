@@ -218,9 +218,7 @@ def test_lists_of_a_job_without_a_sure_key_stay_atomic(path: str) -> None:
 def model_with(**fields: Any) -> type[ApiObject]:
     """A root model with these (annotation, default) fields, not registered."""
     namespace = {"__annotations__": {n: a for n, (a, _) in fields.items()}}
-    model: Any = type(
-        "Probe", (ApiObject,), {**namespace, **{n: d for n, (_, d) in fields.items()}}
-    )
+    model: Any = type("Probe", (ApiObject,), {**namespace, **{n: d for n, (_, d) in fields.items()}})
     model.resource = Resource(group="g", version="v1", kind="Probe", plural="probes")
     return cast("type[ApiObject]", model)
 
@@ -242,9 +240,7 @@ class TestGenerator:
             pytest.param(tuple[int, str], "Probe.field: keyword 'prefixItems'", id="tuple"),
         ],
     )
-    def test_refuses_what_a_crd_cannot_say_and_names_the_field(
-        self, annotation: Any, problem: str
-    ) -> None:
+    def test_refuses_what_a_crd_cannot_say_and_names_the_field(self, annotation: Any, problem: str) -> None:
         with pytest.raises(crdgen.SchemaError, match=problem):
             crdgen.schema_of(model_with(field=(annotation, ...)))
 
@@ -258,9 +254,7 @@ class TestGenerator:
                 {"type": "integer", "format": "int64", "minimum": 0, "exclusiveMinimum": True},
                 id="exclusive bound in the older form",
             ),
-            pytest.param(
-                Literal["x"], ..., {"type": "string", "enum": ["x"]}, id="constant becomes enum"
-            ),
+            pytest.param(Literal["x"], ..., {"type": "string", "enum": ["x"]}, id="constant becomes enum"),
             pytest.param(
                 set[str],
                 ...,
@@ -279,9 +273,7 @@ class TestGenerator:
                 {"type": "object", "additionalProperties": {"type": "string"}},
                 id="map of strings",
             ),
-            pytest.param(
-                base.IntOrString, ..., {"x-kubernetes-int-or-string": True}, id="int or string"
-            ),
+            pytest.param(base.IntOrString, ..., {"x-kubernetes-int-or-string": True}, id="int or string"),
         ],
     )
     def test_translates(self, annotation: Any, default: Any, expected: dict[str, Any]) -> None:

@@ -17,9 +17,7 @@ from atoll.api.atoll import ClusterCapacity, ClusterCapacitySpec, NodeClass
 from atoll.api.batch import Job, JobSpec, TaskSpec
 from atoll.api.scheduling import Queue
 
-SAMPLES: list[dict[str, Any]] = list(
-    yaml.safe_load_all((Path(__file__).parent / "samples.yaml").read_text("utf-8"))
-)
+SAMPLES: list[dict[str, Any]] = list(yaml.safe_load_all((Path(__file__).parent / "samples.yaml").read_text("utf-8")))
 each_sample = pytest.mark.parametrize("sample", SAMPLES, ids=[s["kind"] for s in SAMPLES])
 
 
@@ -126,9 +124,7 @@ def test_queue_refuses(spec: dict[str, Any], field: str) -> None:
     assert [e["loc"] for e in error.value.errors()] == [("spec", field)]
 
 
-@pytest.mark.parametrize(
-    "text", ["1", "0.5", ".5", "5.", "1e3", "1E-3", "500m", "64Gi", "+1", "-1", "3n"]
-)
+@pytest.mark.parametrize("text", ["1", "0.5", ".5", "5.", "1e3", "1E-3", "500m", "64Gi", "+1", "-1", "3n"])
 def test_pattern_accepts_quantity(text: str) -> None:
     assert re.search(base.QUANTITY_PATTERN, text)
 

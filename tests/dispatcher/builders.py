@@ -95,6 +95,15 @@ class BindingBuilder:
     def tolerating(self, *tolerations: Mapping[str, Any]) -> Self:
         return self._with(tolerations=tolerations)
 
+    def divided(self, *, least: int = 1, most: int | None = None) -> Self:
+        """Its policy lets it run in several clusters."""
+        return self._with(divided=True, least_clusters=least, most_clusters=most)
+
+    def held(self) -> Self:
+        """Its user does not want it to run."""
+        self._gang["hold"] = True
+        return self
+
     def unreadable(self) -> Self:
         """Its gang annotation is nonsense."""
         self._readable = False

@@ -17,12 +17,19 @@ def make_gang(replicas: int, *, minimum: int | None = None, hard: int | None = N
     return Gang("q", [Task("t", replicas, floor, {"gpu": gpu, "pods": 1}, **task)], floor, network_topology=wish)
 
 
-def make_nodes(racks: Sequence[Sequence[int]], *, loose: Sequence[int] = (), profiles: Mapping[int, Profile] | None = None) -> Nodes:
+def make_nodes(
+    racks: Sequence[Sequence[int]], *, loose: Sequence[int] = (), profiles: Mapping[int, Profile] | None = None
+) -> Nodes:
     """Nodes by their free GPUs: racks of tier 1 below one spine of tier 2, and loose ones in no domain."""
     domains = [Domain("spine", 2, tier_name="spine"), *(Domain(f"rack{r}", 1, 0, "rack") for r in range(len(racks)))]
     free = [gpu for rack in racks for gpu in rack] + list(loose)
     lowest = [r + 1 for r, rack in enumerate(racks) for _ in rack] + [NO_DOMAIN] * len(loose)
     kinds = [(profiles or {}).get(n, Profile()) for n in range(len(free))]
     return Nodes(
-        Tree(domains), lowest, [f"n{n}" for n in range(len(free))], kinds, list(range(len(free))), [{"gpu": g, "pods": 9} for g in free]
+        Tree(domains),
+        lowest,
+        [f"n{n}" for n in range(len(free))],
+        kinds,
+        list(range(len(free))),
+        [{"gpu": g, "pods": 9} for g in free],
     )

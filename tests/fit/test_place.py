@@ -52,7 +52,10 @@ def test_a_gang_of_equal_pods_is_placed_exactly_if_some_allowed_domain_holds_it(
     minimum = data.draw(st.integers(1, replicas))
     nodes, gang = make_nodes(racks, loose=loose), make_gang(replicas, minimum=minimum, gpu=gpu, hard=hard)
     free = [g for rack in racks for g in rack] + loose
-    held = {name: (tier, sum(free[n] // gpu for n in inside)) for name, (tier, inside) in domains_within(racks, loose, hard).items()}
+    held = {
+        name: (tier, sum(free[n] // gpu for n in inside))
+        for name, (tier, inside) in domains_within(racks, loose, hard).items()
+    }
     before = nodes.free.copy()
     outcome = place(nodes, gang)
     assert (nodes.free == before).all()
@@ -70,9 +73,11 @@ def test_a_gang_of_equal_pods_is_placed_exactly_if_some_allowed_domain_holds_it(
     inside = [set(nodes_) for tier, nodes_ in domains_within(racks, loose, hard).values() if tier <= nearest]
     assert any(set(placed) <= each for each in inside)
     tightest = min(room for tier, room in held.values() if tier == nearest and room >= want)
-    assert tightest in [held[n][1] for n, (t, each) in domains_within(racks, loose, hard).items() if t <= nearest and set(placed) <= set(each)] or (
-        outcome.tier is not None and outcome.tier < nearest
-    )
+    assert tightest in [
+        held[n][1]
+        for n, (t, each) in domains_within(racks, loose, hard).items()
+        if t <= nearest and set(placed) <= set(each)
+    ] or (outcome.tier is not None and outcome.tier < nearest)
     again = place(make_nodes(racks, loose=loose), gang)
     assert again == outcome
 
@@ -83,7 +88,9 @@ def test_gangs_of_several_tasks_never_overfill_a_node_and_take_and_give_are_inve
     racks: list[list[int]], tasks: list[tuple[int, int]]
 ) -> None:
     nodes = make_nodes(racks)
-    gang = Gang("q", [Task(f"t{n}", r, r, {"gpu": g, "pods": 1}) for n, (r, g) in enumerate(tasks)], sum(r for r, _ in tasks))
+    gang = Gang(
+        "q", [Task(f"t{n}", r, r, {"gpu": g, "pods": 1}) for n, (r, g) in enumerate(tasks)], sum(r for r, _ in tasks)
+    )
     outcome = place(nodes, gang)
     if isinstance(outcome, Miss):
         assert outcome.available < outcome.requested
@@ -104,10 +111,21 @@ def test_gangs_of_several_tasks_never_overfill_a_node_and_take_and_give_are_inve
         pytest.param([[4], [2]], make_gang(2), {1: 2}, id="the tightest rack that holds it"),
         pytest.param([[2, 2], [1, 1, 2]], make_gang(4), {0: 2, 1: 2}, id="equally tight racks go by name"),
         pytest.param([[4, 1]], make_gang(1), {1: 1}, id="inside a rack the tightest node"),
-        pytest.param([[2, 3, 2]], make_gang(4), {1: 3, 0: 1}, id="few nodes: the largest, then the tightest that holds the rest"),
-        pytest.param([[2, 2], [4], [1, 1]], make_gang(5), {0: 2, 1: 2, 3: 1}, id="few racks: the largest whole, the rest in the tightest"),
-        pytest.param([[2], [3]], make_gang(5, minimum=2), {0: 2, 1: 3}, id="all replicas farther rather than the minimum near"),
-        pytest.param([[2], [3]], make_gang(6, minimum=2), {0: 2}, id="the minimum in the tightest rack when all do not fit"),
+        pytest.param(
+            [[2, 3, 2]], make_gang(4), {1: 3, 0: 1}, id="few nodes: the largest, then the tightest that holds the rest"
+        ),
+        pytest.param(
+            [[2, 2], [4], [1, 1]],
+            make_gang(5),
+            {0: 2, 1: 2, 3: 1},
+            id="few racks: the largest whole, the rest in the tightest",
+        ),
+        pytest.param(
+            [[2], [3]], make_gang(5, minimum=2), {0: 2, 1: 3}, id="all replicas farther rather than the minimum near"
+        ),
+        pytest.param(
+            [[2], [3]], make_gang(6, minimum=2), {0: 2}, id="the minimum in the tightest rack when all do not fit"
+        ),
     ],
 )
 def test_where_a_gang_goes(racks: list[list[int]], gang: Gang, expected: dict[int, int]) -> None:
@@ -118,12 +136,19 @@ def test_where_a_gang_goes(racks: list[list[int]], gang: Gang, expected: dict[in
     ("task", "profile", "fits"),
     [
         pytest.param({}, Profile(taints=({"key": "k", "effect": "NoSchedule"},)), False, id="a taint keeps pods away"),
-        pytest.param({}, Profile(taints=({"key": "k", "effect": "PreferNoSchedule"},)), True, id="a soft taint does not"),
         pytest.param(
-            {"tolerations": [{"operator": "Exists"}]}, Profile(taints=({"key": "k", "effect": "NoExecute"},)), True, id="tolerated"
+            {}, Profile(taints=({"key": "k", "effect": "PreferNoSchedule"},)), True, id="a soft taint does not"
+        ),
+        pytest.param(
+            {"tolerations": [{"operator": "Exists"}]},
+            Profile(taints=({"key": "k", "effect": "NoExecute"},)),
+            True,
+            id="tolerated",
         ),
         pytest.param({"node_selector": {"disk": "ssd"}}, Profile(), False, id="a selector without the label"),
-        pytest.param({"node_selector": {"disk": "ssd"}}, Profile({"disk": "ssd"}), True, id="a selector with the label"),
+        pytest.param(
+            {"node_selector": {"disk": "ssd"}}, Profile({"disk": "ssd"}), True, id="a selector with the label"
+        ),
         pytest.param(
             {"node_terms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]},
             Profile({"zone": "b"}),
@@ -131,7 +156,10 @@ def test_where_a_gang_goes(racks: list[list[int]], gang: Gang, expected: dict[in
             id="affinity to another zone",
         ),
         pytest.param(
-            {"node_terms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}]}, Profile(), True, id="by name"
+            {"node_terms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}]},
+            Profile(),
+            True,
+            id="by name",
         ),
         pytest.param(
             {"node_terms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]},
@@ -159,11 +187,31 @@ def test_nodes_that_do_not_accept_are_left_out_of_the_room() -> None:
 @pytest.mark.parametrize(
     ("racks", "gang", "miss"),
     [
-        pytest.param([[4, 2], [5]], make_gang(7, hard=1), Miss(Reason.NO_DOMAIN_FITS, 7, 6, "rack0", "gpu", 1), id="the rack that came nearest"),
-        pytest.param([[1, 1]], make_gang(2, gpu=2), Miss(Reason.INSUFFICIENT_RESOURCES, 2, 0, "", "gpu", 2), id="what is short in total"),
-        pytest.param([[3, 3]], make_gang(3, gpu=2), Miss(Reason.INSUFFICIENT_RESOURCES, 3, 2), id="enough in total, but in pieces"),
+        pytest.param(
+            [[4, 2], [5]],
+            make_gang(7, hard=1),
+            Miss(Reason.NO_DOMAIN_FITS, 7, 6, "rack0", "gpu", 1),
+            id="the rack that came nearest",
+        ),
+        pytest.param(
+            [[1, 1]],
+            make_gang(2, gpu=2),
+            Miss(Reason.INSUFFICIENT_RESOURCES, 2, 0, "", "gpu", 2),
+            id="what is short in total",
+        ),
+        pytest.param(
+            [[3, 3]],
+            make_gang(3, gpu=2),
+            Miss(Reason.INSUFFICIENT_RESOURCES, 3, 2),
+            id="enough in total, but in pieces",
+        ),
         pytest.param([[9]], make_gang(1, hard=0), Miss(Reason.NO_DOMAIN_FITS, 1, 0), id="no domain of an allowed tier"),
-        pytest.param([[0]], make_gang(4, minimum=2), Miss(Reason.INSUFFICIENT_RESOURCES, 2, 0, "", "gpu", 2), id="counted against the minimum"),
+        pytest.param(
+            [[0]],
+            make_gang(4, minimum=2),
+            Miss(Reason.INSUFFICIENT_RESOURCES, 2, 0, "", "gpu", 2),
+            id="counted against the minimum",
+        ),
     ],
 )
 def test_a_miss_has_numbers(racks: list[list[int]], gang: Gang, miss: Miss) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from atoll.model import keys
@@ -190,7 +192,7 @@ async def test_a_running_job_that_its_user_suspends_is_taken_back_and_goes_on_wh
     assert found["metadata"]["annotations"][keys.HOLD] == "true"
 
     async def gone() -> bool:
-        return not [*await site.pods(member), await site.find(BATCH_JOBS, "paused", member)]
+        return not await site.pods(member) and await site.find(BATCH_JOBS, "paused", member) is None
 
     await until(gone, what="the member has let go")
     await site.reason("paused", "Held")
@@ -229,7 +231,7 @@ async def queue_of(site: Site, name: str) -> str:
     async def look() -> str | None:
         binding = await site.find(BINDINGS, f"{name}-job")
         text = ((binding or {}).get("metadata") or {}).get("annotations", {}).get(keys.GANG)
-        return str(__import__("json").loads(text)["queue"]) if text else None
+        return str(json.loads(text)["queue"]) if text else None
 
     return await until(look, what=f"{name} has a binding")
 
@@ -253,7 +255,7 @@ async def test_the_queue_is_that_of_the_first_place_that_names_one(site: Site) -
             "POST",
             BATCH_JOBS.path(site.namespace),
             params={"dryRun": "All"},
-            body=__import__("json").dumps(batch_job("probe")).encode(),
+            body=json.dumps(batch_job("probe")).encode(),
         )
         return e.encode() in made
 
@@ -275,7 +277,12 @@ async def test_an_unknown_queue_is_admitted_and_waits_and_a_closed_one_is_refuse
     await condition(site, "early", "Complete")
 
     name = await site.queue("shut")
-    queue = await site.host.get(QUEUES, name)
+
+    async def opened() -> Json | None:
+        found = await site.find(QUEUES, name)
+        return found if found and (found.get("status") or {}).get("state") == "Open" else None
+
+    queue = await until(opened, what="the queue is open")
     target = {"apiVersion": QUEUES.api_version, "kind": QUEUES.kind, "name": name, "uid": queue["metadata"]["uid"]}
     metadata = {"generateName": "close-", "namespace": "default", "ownerReferences": [target]}
     head = {"apiVersion": COMMANDS.api_version, "kind": COMMANDS.kind}
@@ -286,7 +293,7 @@ async def test_an_unknown_queue_is_admitted_and_waits_and_a_closed_one_is_refuse
         try:
             await site.submit(made)
         except Exception as error:
-            return "closed" in str(error)
+            return "is Closed" in str(error) or "is Closing" in str(error)
         await site.host.delete(BATCH_JOBS, "late", site.namespace)
         return False
 
@@ -321,9 +328,7 @@ async def test_a_namespaced_policy_wins_over_a_cluster_policy_and_that_over_the_
         await site.host.create(CLUSTER_POLICIES, policy(f"both-{mine}", "alpha", select=f"both-{mine}"))
         await site.host.create(POLICIES, policy("narrow", "beta", namespace=mine, select=f"both-{mine}"))
         for name in ("plain", "wide", "both"):
-            await site.submit(
-                batch_job(f"{name}-{mine}", seconds=0.1, metadata={"labels": {keys.QUEUE_LABEL: queue}})
-            )
+            await site.submit(batch_job(f"{name}-{mine}", seconds=0.1, metadata={"labels": {keys.QUEUE_LABEL: queue}}))
         places = {name: await site.where(f"{name}-{mine}") for name in ("plain", "wide", "both")}
         assert places == {"plain": "beta", "wide": "alpha", "both": "beta"}
         # A default policy may be a namespaced one.
@@ -333,9 +338,7 @@ async def test_a_namespaced_policy_wins_over_a_cluster_policy_and_that_over_the_
 
         async def follows() -> bool:
             binding = await site.find(BINDINGS, f"plain-{mine}-job")
-            return bool(
-                binding and binding["spec"]["placement"]["clusterAffinity"]["clusterNames"] == ["alpha"]
-            )
+            return bool(binding and binding["spec"]["placement"]["clusterAffinity"]["clusterNames"] == ["alpha"])
 
         await until(follows, what="the binding follows the new default policy")
     finally:

@@ -13,15 +13,22 @@ from atoll.model.apiresource import PRIORITY_CLASSES, SERVICE_ACCOUNTS
 NOW = "2026-01-01T00:00:00Z"
 
 
-def make_task(name: str, replicas: int, *, minimum: int | None = None, pod: dict[str, Any] | None = None) -> dict[str, Any]:
+def make_task(
+    name: str, replicas: int, *, minimum: int | None = None, pod: dict[str, Any] | None = None
+) -> dict[str, Any]:
     spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], **(pod or {})}
     task: dict[str, Any] = {"replicas": replicas, "template": {"spec": spec}, **({"name": name} if name else {})}
     return task if minimum is None else {**task, "minAvailable": minimum}
 
 
-def make_job(*tasks: dict[str, Any], labels: Any = None, annotations: Any = None, status: Any = None, **spec: Any) -> dict[str, Any]:
+def make_job(
+    *tasks: dict[str, Any], labels: Any = None, annotations: Any = None, status: Any = None, **spec: Any
+) -> dict[str, Any]:
     metadata = {"name": "j", "namespace": "ns", "uid": "u", "resourceVersion": "5", "creationTimestamp": NOW}
-    job = {"metadata": {**metadata, "labels": labels or {}, "annotations": annotations or {}}, "spec": {"tasks": list(tasks), **spec}}
+    job = {
+        "metadata": {**metadata, "labels": labels or {}, "annotations": annotations or {}},
+        "spec": {"tasks": list(tasks), **spec},
+    }
     return {**job, "status": status} if status else job
 
 
@@ -60,8 +67,15 @@ def test_a_gang_carries_what_decides_about_nodes() -> None:
     terms = [{"matchExpressions": [{"key": "z", "operator": "Exists"}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     pod = {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "affinity": {"nodeAffinity": required}}
-    [task] = KIND.gang(make_job(make_task("", 1, pod=pod), networkTopology={"mode": "hard", "highestTierAllowed": 1}), priority=0).tasks
-    assert (task.name, task.node_selector, task.tolerations, task.node_terms) == ("default0", {"a": "b"}, [{"operator": "Exists"}], terms)
+    [task] = KIND.gang(
+        make_job(make_task("", 1, pod=pod), networkTopology={"mode": "hard", "highestTierAllowed": 1}), priority=0
+    ).tasks
+    assert (task.name, task.node_selector, task.tolerations, task.node_terms) == (
+        "default0",
+        {"a": "b"},
+        [{"operator": "Exists"}],
+        terms,
+    )
     assert task.requests == {"cpu": 1000, "pods": 1}
 
 
@@ -77,7 +91,12 @@ def test_needs_name_each_object_once() -> None:
 
 
 def test_a_member_gets_its_part_without_what_is_the_hosts() -> None:
-    job = make_job(make_task("a", 4), make_task("b", 2), ttlSecondsAfterFinished=5, annotations={"kubectl.kubernetes.io/last-applied-configuration": "x", "mine": "y"})
+    job = make_job(
+        make_task("a", 4),
+        make_task("b", 2),
+        ttlSecondsAfterFinished=5,
+        annotations={"kubectl.kubernetes.io/last-applied-configuration": "x", "mine": "y"},
+    )
     made = KIND.rewrite(job, Part("m", {"a": 3, "b": 0}, 3))
     assert [(task["name"], task["replicas"]) for task in made["spec"]["tasks"]] == [("a", 3)]
     assert made["spec"]["minAvailable"] == 3
@@ -99,7 +118,11 @@ def state(phase: str, **more: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_what_a_phase_means(phase: str, finished: Outcome | None, healthy: bool | None, running: bool) -> None:
-    assert (KIND.finished(state(phase)), KIND.healthy(state(phase)), KIND.running(state(phase))) == (finished, healthy, running)
+    assert (KIND.finished(state(phase)), KIND.healthy(state(phase)), KIND.running(state(phase))) == (
+        finished,
+        healthy,
+        running,
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,11 +138,17 @@ def test_the_phase_of_the_whole(phases: list[str], whole: str) -> None:
 
 
 def test_counts_add_up_and_times_stay_while_nothing_moves() -> None:
-    reports = [Report(f"m{n}", state("Running", running=2, taskStatusCount={"a": {"phase": {"Running": 2}}}, version=n)) for n in range(2)]
+    reports = [
+        Report(f"m{n}", state("Running", running=2, taskStatusCount={"a": {"phase": {"Running": 2}}}, version=n))
+        for n in range(2)
+    ]
     first = KIND.aggregate(make_job(minAvailable=4), reports, waiting=("", ""), now=NOW)
     assert (first["running"], first["taskStatusCount"], first["version"]) == (4, {"a": {"phase": {"Running": 4}}}, 1)
     assert KIND.aggregate(make_job(minAvailable=4, status=first), reports, waiting=("", ""), now="later") == first
-    ended = [Report("m0", state("Completed", runningDuration="59s")), Report("m1", state("Completed", runningDuration="1m1s"))]
+    ended = [
+        Report("m0", state("Completed", runningDuration="59s")),
+        Report("m1", state("Completed", runningDuration="1m1s")),
+    ]
     last = KIND.aggregate(make_job(minAvailable=4, status=first), ended, waiting=("", ""), now="later")
     assert [c["status"] for c in last["conditions"]] == ["Running", "Completed"]
     assert (last["state"]["lastTransitionTime"], last["runningDuration"]) == ("later", "1m1s")
@@ -127,12 +156,28 @@ def test_counts_add_up_and_times_stay_while_nothing_moves() -> None:
 
 def test_a_waiting_job_says_why() -> None:
     status = KIND.aggregate(make_job(), [], waiting=("QuotaExceeded", "too much"), now=NOW)
-    assert status["state"] == {"phase": "Pending", "lastTransitionTime": NOW, "reason": "QuotaExceeded", "message": "too much"}
+    assert status["state"] == {
+        "phase": "Pending",
+        "lastTransitionTime": NOW,
+        "reason": "QuotaExceeded",
+        "message": "too much",
+    }
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [(None, None), ("", None), ("1h30m", 5400.0), ("1.5s", 1.5), ("100ms", 0.1), ("x", None), ("5", None), ("5m3", None), ("1.2.3s", None), ("3d", None)],
+    [
+        (None, None),
+        ("", None),
+        ("1h30m", 5400.0),
+        ("1.5s", 1.5),
+        ("100ms", 0.1),
+        ("x", None),
+        ("5", None),
+        ("5m3", None),
+        ("1.2.3s", None),
+        ("3d", None),
+    ],
 )
 def test_durations(text: str | None, seconds: float | None) -> None:
     assert _go_duration(text) == seconds

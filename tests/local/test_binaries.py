@@ -58,9 +58,7 @@ def run(
     return sources(lines[-5:])
 
 
-def test_assets_come_before_the_cache_and_the_cache_before_path(
-    tmp_path: Path, env: dict[str, str]
-) -> None:
+def test_assets_come_before_the_cache_and_the_cache_before_path(tmp_path: Path, env: dict[str, str]) -> None:
     put(binaries.cache_directory(env), {key: OUTPUT[key] for key in ("etcd", "kwok", "kubectl")})
     env["KUBEBUILDER_ASSETS"] = str(put(tmp_path / "assets", {"etcd": OUTPUT["etcd"]}))
     env["PATH"] = str(put(tmp_path / "path", OUTPUT))
@@ -134,9 +132,7 @@ def test_one_unreachable_download_is_enough(env: dict[str, str]) -> None:
         pytest.param("go1.26.0", None, id="Go is new enough"),
     ],
 )
-def test_the_build_says_which_go_it_needs(
-    tmp_path: Path, version: str | None, complaint: str | None
-) -> None:
+def test_the_build_says_which_go_it_needs(tmp_path: Path, version: str | None, complaint: str | None) -> None:
     if version:
         put(tmp_path, {"go": version})
     if complaint is None:

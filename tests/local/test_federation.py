@@ -88,9 +88,7 @@ async def phases(api: ApiServer, name: str, last: str) -> list[dict[str, Any]]:
     """Return the statuses that a pod went through until its phase is `last`."""
     seen: list[dict[str, Any]] = []
     async with asyncio.timeout(20):
-        async for line in api.watch(
-            PODS, "default", resource_version="0", field_selector=f"metadata.name={name}"
-        ):
+        async for line in api.watch(PODS, "default", resource_version="0", field_selector=f"metadata.name={name}"):
             event = json.loads(line)
             if event["type"] == "BOOKMARK":
                 continue
@@ -131,9 +129,7 @@ def programs() -> binaries.Binaries:
     return binaries.ensure()
 
 
-async def test_a_federation_runs_pods_and_leaves_nothing(
-    tmp_path: Path, programs: binaries.Binaries
-) -> None:
+async def test_a_federation_runs_pods_and_leaves_nothing(tmp_path: Path, programs: binaries.Binaries) -> None:
     federation = Federation(CONFIG, directory=tmp_path, binaries=programs, crds=crds())
     async with federation:
         await federation.populate()
@@ -176,8 +172,7 @@ async def test_a_federation_runs_pods_and_leaves_nothing(
         reports = [
             event
             for event in audit
-            if event.get("objectRef", {}).get("subresource") == "status"
-            and event["objectRef"]["resource"] == "pods"
+            if event.get("objectRef", {}).get("subresource") == "status" and event["objectRef"]["resource"] == "pods"
         ]
         assert {event["level"] for event in reports} == {"Request"}
     assert processes_of(tmp_path) == []
@@ -234,15 +229,11 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 def test_a_detached_federation_goes_up_and_down(state_home: Path) -> None:
     said: list[str] = []
-    state = supervisor.up(
-        "test", CONFIG, said.append, extension="tests.local.test_federation:EXTENSION"
-    )
+    state = supervisor.up("test", CONFIG, said.append, extension="tests.local.test_federation:EXTENSION")
     assert state.status == "ready"
     assert said[-1] == "ready"
     assert set(state.members) == {"alpha", "beta"}
-    assert all(
-        process.alive and process.rss_bytes for process in supervisor.status("test").processes
-    )
+    assert all(process.alive and process.rss_bytes for process in supervisor.status("test").processes)
     with pytest.raises(supervisor.SupervisorError, match="runs already"):
         supervisor.up("test", CONFIG)
 
@@ -280,9 +271,7 @@ def test_a_state_file_with_a_reused_pid_is_stale(state_home: Path) -> None:
     directory = supervisor.run_directory("test")
     directory.mkdir(parents=True)
     with subprocess.Popen(["sleep", "30"]) as stranger:
-        state = supervisor.State(
-            name="test", status="ready", directory=directory, pid=stranger.pid, started=1
-        )
+        state = supervisor.State(name="test", status="ready", directory=directory, pid=stranger.pid, started=1)
         (directory / "state.json").write_text(state.model_dump_json())
         assert supervisor.status("test").status == "stopped"
         supervisor.down("test")

@@ -86,9 +86,7 @@ def test_every_node_is_below_the_one_root_exactly_once(nodes: int, sizes: list[i
 
     roots = [name for name, spec in by_name.items() if spec["tier"] == len(sizes)]
     assert len(roots) == (1 if nodes else 0)
-    assert [leaf for root in roots for leaf in leaves(root)] == [
-        f"alpha-n{index}" for index in range(nodes)
-    ]
+    assert [leaf for root in roots for leaf in leaves(root)] == [f"alpha-n{index}" for index in range(nodes)]
 
 
 def test_raw_hypernodes_are_passed_through() -> None:

@@ -22,7 +22,9 @@ def need(operator: str, *values: str, key: str = "k") -> dict[str, Any]:
         pytest.param({"matchLabels": {"k": ""}}, {}, False, id="an empty value is not an absent one"),
         pytest.param({"matchExpressions": [need("NotIn", "v")]}, {}, True, id="NotIn matches the absent"),
         pytest.param({"matchExpressions": [need("In", "v"), need("Exists")]}, {"k": "v"}, True, id="all must hold"),
-        pytest.param({"matchExpressions": [need("In", "v"), need("DoesNotExist")]}, {"k": "v"}, False, id="one that fails"),
+        pytest.param(
+            {"matchExpressions": [need("In", "v"), need("DoesNotExist")]}, {"k": "v"}, False, id="one that fails"
+        ),
     ],
 )
 def test_label_selectors(selector: Any, labels: dict[str, str], matches: bool) -> None:
@@ -38,9 +40,15 @@ def test_label_selectors(selector: Any, labels: dict[str, str], matches: bool) -
         pytest.param([{"matchExpressions": [need("Gt", "4")]}], True, id="greater"),
         pytest.param([{"matchExpressions": [need("Lt", "5")]}], False, id="not less"),
         pytest.param([{"matchExpressions": [need("Gt", "x")]}], False, id="no number"),
-        pytest.param([{"matchExpressions": [need("Lt", "9223372036854775808")]}], False, id="a number beyond 64 bits is none"),
+        pytest.param(
+            [{"matchExpressions": [need("Lt", "9223372036854775808")]}], False, id="a number beyond 64 bits is none"
+        ),
         pytest.param([{"matchFields": [need("In", "n", key="metadata.name")]}], True, id="by name"),
-        pytest.param([{"matchFields": [need("In", "x", key="metadata.name")], "matchExpressions": [need("Exists")]}], False, id="fields and expressions"),
+        pytest.param(
+            [{"matchFields": [need("In", "x", key="metadata.name")], "matchExpressions": [need("Exists")]}],
+            False,
+            id="fields and expressions",
+        ),
     ],
 )
 def test_node_affinity(terms: list[dict[str, Any]], matches: bool) -> None:

@@ -28,10 +28,16 @@ def lowest(*objects: dict[str, Any]) -> dict[str, str]:
     ("objects", "expected"),
     [
         pytest.param([], {}, id="no HyperNodes"),
-        pytest.param([domain("r", 1, "n1", "gone")], {"n1": "r"}, id="by name; a node that is not there is passed over"),
+        pytest.param(
+            [domain("r", 1, "n1", "gone")], {"n1": "r"}, id="by name; a node that is not there is passed over"
+        ),
         pytest.param([domain("r", 1, regexMatch={"pattern": "2$"})], {"n2": "r"}, id="by an unanchored expression"),
         pytest.param([domain("r", 1, labelMatch={"matchLabels": {"rack": "a"}})], {"n1": "r"}, id="by label"),
-        pytest.param([domain("s", 2, "r", of="HyperNode"), domain("r", 1, "n1"), domain("t", 3, "s", of="HyperNode")], {"n1": "r"}, id="the lowest of nested ones"),
+        pytest.param(
+            [domain("s", 2, "r", of="HyperNode"), domain("r", 1, "n1"), domain("t", 3, "s", of="HyperNode")],
+            {"n1": "r"},
+            id="the lowest of nested ones",
+        ),
     ],
 )
 def test_the_lowest_domain_of_each_node(objects: list[dict[str, Any]], expected: dict[str, str]) -> None:
@@ -48,10 +54,24 @@ def test_a_node_knows_its_domain_at_every_tier() -> None:
 @pytest.mark.parametrize(
     ("objects", "words"),
     [
-        pytest.param([domain("r", 1), domain("s", 2, "r", of="HyperNode"), domain("t", 2, "r", of="HyperNode")], ["r", "both s and t"], id="two parents"),
-        pytest.param([domain("r", 2), domain("s", 2, "r", of="HyperNode")], ["r", "tier 2", "must be smaller"], id="a member of its own tier"),
-        pytest.param([domain("r", 1, "s", of="HyperNode"), domain("s", 2, "r", of="HyperNode")], ["must be smaller"], id="a cycle"),
-        pytest.param([domain("r", 1, "n1"), domain("s", 1, "n1")], ["node n1", "r and s", "not nested"], id="a node in two racks"),
+        pytest.param(
+            [domain("r", 1), domain("s", 2, "r", of="HyperNode"), domain("t", 2, "r", of="HyperNode")],
+            ["r", "both s and t"],
+            id="two parents",
+        ),
+        pytest.param(
+            [domain("r", 2), domain("s", 2, "r", of="HyperNode")],
+            ["r", "tier 2", "must be smaller"],
+            id="a member of its own tier",
+        ),
+        pytest.param(
+            [domain("r", 1, "s", of="HyperNode"), domain("s", 2, "r", of="HyperNode")],
+            ["must be smaller"],
+            id="a cycle",
+        ),
+        pytest.param(
+            [domain("r", 1, "n1"), domain("s", 1, "n1")], ["node n1", "r and s", "not nested"], id="a node in two racks"
+        ),
         pytest.param([domain("r", 1, regexMatch={"pattern": "("})], ["r", "regexMatch", "'('"], id="a bad expression"),
     ],
 )

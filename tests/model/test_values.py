@@ -27,7 +27,30 @@ def test_a_quantity_has_an_exact_value(text: Any, value: Any) -> None:
     assert quantity.parse(text) == value
 
 
-@pytest.mark.parametrize("text", ["", " ", "1 ", " 1", "1 Gi", "1K", "1g", "Gi", ".", "-", "1e", "e3", "+-1", "1E+-3", "0x1", "1_0", "nan", "inf", "１"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "1 ",
+        " 1",
+        "1 Gi",
+        "1K",
+        "1g",
+        "Gi",
+        ".",
+        "-",
+        "1e",
+        "e3",
+        "+-1",
+        "1E+-3",
+        "0x1",
+        "1_0",
+        "nan",
+        "inf",
+        "１",
+    ],
+)
 def test_what_is_not_a_quantity_is_refused_by_name(text: str) -> None:
     with pytest.raises(quantity.QuantityError, match="is not a quantity"):
         quantity.parse(text)
@@ -46,26 +69,51 @@ def test_formatted_units_read_back_to_the_same(resource: str, value: int) -> Non
 
 
 def container(always: bool = False, limits: Any = None, **requests: str) -> dict[str, Any]:
-    return {"resources": {"requests": requests, **({"limits": limits} if limits else {})}, **({"restartPolicy": "Always"} if always else {})}
+    return {
+        "resources": {"requests": requests, **({"limits": limits} if limits else {})},
+        **({"restartPolicy": "Always"} if always else {}),
+    }
 
 
 @pytest.mark.parametrize(
     ("spec", "cpu"),
     [
         pytest.param({"containers": [container(cpu="1"), container(cpu="2")]}, 3000, id="containers add up"),
-        pytest.param({"containers": [container(cpu="1")], "initContainers": [container(cpu="5"), container(cpu="3")]}, 5000, id="the largest init container"),
-        pytest.param({"containers": [container(cpu="4")], "initContainers": [container(cpu="3")]}, 4000, id="a smaller init container is free"),
-        pytest.param({"containers": [container(cpu="1")], "initContainers": [container(True, cpu="2")]}, 3000, id="a sidecar runs on"),
         pytest.param(
-            {"containers": [container(cpu="1")], "initContainers": [container(True, cpu="2"), container(cpu="4")]}, 6000, id="an init container beside the sidecar before it"
+            {"containers": [container(cpu="1")], "initContainers": [container(cpu="5"), container(cpu="3")]},
+            5000,
+            id="the largest init container",
         ),
         pytest.param(
-            {"containers": [container(cpu="1")], "initContainers": [container(cpu="4"), container(True, cpu="2")]}, 4000, id="an init container is over before the sidecar after it"
+            {"containers": [container(cpu="4")], "initContainers": [container(cpu="3")]},
+            4000,
+            id="a smaller init container is free",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="1")], "initContainers": [container(True, cpu="2")]},
+            3000,
+            id="a sidecar runs on",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="1")], "initContainers": [container(True, cpu="2"), container(cpu="4")]},
+            6000,
+            id="an init container beside the sidecar before it",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="1")], "initContainers": [container(cpu="4"), container(True, cpu="2")]},
+            4000,
+            id="an init container is over before the sidecar after it",
         ),
         pytest.param({"containers": [container(cpu="1")], "overhead": {"cpu": "250m"}}, 1250, id="overhead on top"),
         pytest.param({"containers": [container(limits={"cpu": "2"})]}, 2000, id="a missing request is the limit"),
-        pytest.param({"containers": [container(limits={"cpu": "2"}, cpu="1")]}, 1000, id="a request wins over the limit"),
-        pytest.param({"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "7"}}, "overhead": {"cpu": "1"}}, 8000, id="pod-level resources win"),
+        pytest.param(
+            {"containers": [container(limits={"cpu": "2"}, cpu="1")]}, 1000, id="a request wins over the limit"
+        ),
+        pytest.param(
+            {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "7"}}, "overhead": {"cpu": "1"}},
+            8000,
+            id="pod-level resources win",
+        ),
         pytest.param({}, 0, id="no containers"),
     ],
 )
@@ -101,7 +149,14 @@ def test_adding_and_taking_away_are_inverse(one: dict[str, int], two: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("used", "limit", "share"), [({}, {}, 0.0), ({"a": 1}, {"a": 4, "b": 2}, 0.25), ({"a": 1, "b": 1}, {"a": 4, "b": 2}, 0.5), ({"a": 1}, {"a": 0}, 1.0), ({}, {"a": 0}, 0.0)]
+    ("used", "limit", "share"),
+    [
+        ({}, {}, 0.0),
+        ({"a": 1}, {"a": 4, "b": 2}, 0.25),
+        ({"a": 1, "b": 1}, {"a": 4, "b": 2}, 0.5),
+        ({"a": 1}, {"a": 0}, 1.0),
+        ({}, {"a": 0}, 0.0),
+    ],
 )
 def test_dominant_share(used: Any, limit: Any, share: float) -> None:
     assert vector.share(used, limit) == share
@@ -116,7 +171,7 @@ def test_dominant_share(used: Any, limit: Any, share: float) -> None:
         pytest.param([(1, 1), (4, 2)], 4, [1, 3], id="what is missing in task order"),
         pytest.param([(3, 1), (4, 2)], 5, [3, 2], id="the first task takes what it can"),
         pytest.param([(2, 2), (4, 4)], 3, [2, 1], id="minimums above the gang's do not bind"),
-        pytest.param([(2, 2), (4, 4)], 0, [0, 0], id="no minimum"),
+        pytest.param([(2, 2), (4, 4)], 0, [1, 0], id="no minimum means one pod"),
     ],
 )
 def test_the_smallest_set_that_may_start(tasks: list[tuple[int, int]], minimum: int, floor: list[int]) -> None:
@@ -130,7 +185,11 @@ PARTS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)).filter(any), mi
 def test_minimums_of_parts_add_up_and_never_exceed_a_part(parts: list[tuple[int, int]], data: st.DataObject) -> None:
     replicas = [sum(p[i] for p in parts) for i in range(2)]
     least = [data.draw(st.integers(0, r)) for r in replicas]
-    whole = Gang("q", [Task(str(i), replicas[i], least[i], {"pods": 1}) for i in range(2)], data.draw(st.integers(0, sum(replicas))))
+    whole = Gang(
+        "q",
+        [Task(str(i), replicas[i], least[i], {"pods": 1}) for i in range(2)],
+        data.draw(st.integers(0, sum(replicas))),
+    )
     divided = gang.divide(whole, parts)
     assert sum(part.min_available for part in divided) == whole.min_available
     assert [sum(part.tasks[i].min_available for part in divided) for i in range(2)] == least

@@ -14,6 +14,7 @@ def test_addresses() -> None:
     mutating, validating = registration.configurations(URL, "Q0E=")
     assert [entry["clientConfig"]["url"] for entry in mutating["webhooks"]] == [
         "https://127.0.0.1:9443/mutate/jobs",
+        "https://127.0.0.1:9443/mutate/batch-jobs",
         "https://127.0.0.1:9443/mutate/queues",
         "https://127.0.0.1:9443/mutate/bindings",
     ]
@@ -28,7 +29,13 @@ def test_only_jobs_depend_on_the_namespace_opting_in() -> None:
     for configuration in registration.configurations(URL, "Q0E="):
         for entry in configuration["webhooks"]:
             opted = entry["namespaceSelector"] == {"matchLabels": {"atoll.sh/enabled": "true"}}
-            assert opted == (entry["rules"][0]["apiGroups"] == ["batch.volcano.sh"])
+            assert opted == (entry["rules"][0]["resources"] == ["jobs"])
+
+
+def test_batch_jobs_of_another_manager_never_reach_the_webhook() -> None:
+    for configuration in registration.configurations(URL, "Q0E="):
+        (entry,) = [each for each in configuration["webhooks"] if each["rules"][0]["apiGroups"] == ["batch"]]
+        assert any("managedBy" in condition["expression"] for condition in entry["matchConditions"])
 
 
 def test_every_webhook_fails_closed_and_soon() -> None:

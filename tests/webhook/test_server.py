@@ -14,15 +14,18 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from atoll.kube.config import Connection
-from atoll.model.objects import decode_meta
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import NAMESPACES, QUEUES
+from atoll.model.objects import decode_meta
 from atoll.webhook import queues, reviews, server
 from tests.webhook.builders import Json, defaulted, make_job, make_queue, make_task
 from tests.webhook.test_jobs import json_values
 
-PATHS = ["/mutate/jobs", "/mutate/queues", "/mutate/bindings", "/validate/jobs", "/validate/queues"]
+PATHS = [
+    *("/mutate/jobs", "/mutate/batch-jobs", "/mutate/queues", "/mutate/bindings"),
+    *("/validate/jobs", "/validate/batch-jobs", "/validate/queues"),
+]
 
 
 async def nobody() -> None:

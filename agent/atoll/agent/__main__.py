@@ -41,7 +41,14 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
     if not jobs:
         log.info("Volcano Jobs are left to another controller", flag=options.jobs)
     agent = MemberAgent(host, member, options.cluster, identity=running.identity, jobs=jobs)
-    delivery = Delivery(host, member, options.cluster, objects=agent.cache.workloads, placement=agent.placement)
+    delivery = Delivery(
+        host,
+        member,
+        options.cluster,
+        objects=agent.cache.workloads,
+        placement=agent.placement,
+        reservations=agent.reservations,
+    )
     agent.on_placement(delivery.touch)
     running.ready_when(lambda: agent.ready)
     running.add_task("agent", agent.run())

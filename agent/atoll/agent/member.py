@@ -11,12 +11,14 @@ from atoll.agent.capacity import NodeRoom, summarise
 from atoll.agent.heartbeat import Heartbeat
 from atoll.agent.jobs.controller import JobController
 from atoll.agent.placements import Placements
+from atoll.agent.podgroups import PodGroups
 from atoll.agent.publisher import Publisher
-from atoll.agent.scheduler.loop import Scheduler
+from atoll.agent.scheduler.loop import SERVED, Scheduler
 from atoll.agent.scheduler.reservations import Reservations
 from atoll.agent.scheduler.room import unique_labels
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
+from atoll.model import keys
 from atoll.model.topology import NO_DOMAIN
 
 
@@ -41,6 +43,9 @@ class MemberAgent:
         self.placements = Placements(self.cache, self.scheduler, self.publisher)
         self.heartbeat = Heartbeat(host, member, cluster, identity)
         self.jobs = JobController(member, self.cache, self.recorder) if jobs else None
+        # Volcano's controllers, where they run, make the PodGroups of its own scheduler's pods.
+        served = SERVED if jobs else (keys.SCHEDULER_NAME,)
+        self.pod_groups = PodGroups(member, self.cache, self.recorder, served=served)
         self._touch: Callable[[str], None] = lambda _: None
         self.scheduler.on_pass(self._after_pass)
 
@@ -96,5 +101,6 @@ class MemberAgent:
             await self.publisher.resume()
             tasks.create_task(self.publisher.run(), name="capacity")
             tasks.create_task(self.scheduler.run(), name="scheduler")
+            tasks.create_task(self.pod_groups.run(), name="podgroups")
             if self.jobs is not None:
                 tasks.create_task(self.jobs.run(), name="jobs")

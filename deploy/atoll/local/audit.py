@@ -66,6 +66,7 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
     user_agent: str = ""
     object_ref: ObjectRef = ObjectRef()
     response_status: Response = Response()
+    annotations: dict[str, str] = {}
     #: empty where the policy does not keep it
     request_object: msgspec.Raw = msgspec.Raw()
 
@@ -78,6 +79,11 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
     def ok(self) -> bool:
         """Whether the request was carried out."""
         return self.stage == "ResponseComplete" and 200 <= self.response_status.code < 300
+
+    @property
+    def forbidden(self) -> bool:
+        """Whether these credentials may not do that; an object that admission refused is none of it."""
+        return self.response_status.code == 401 or self.annotations.get("authorization.k8s.io/decision") == "forbid"
 
     def wrote(self, path: str, *verbs: str, group: str | None = None) -> bool:
         """Whether this is a write to `path` that was carried out.

@@ -11,6 +11,7 @@ from atoll.control.detector import Detector
 from atoll.control.holds import Holds
 from atoll.control.queues import Queues
 from atoll.control.status import Status
+from atoll.control.ttl import Ttl
 from atoll.control.works import Works
 from atoll.kube import process
 from atoll.kube.election import Elector
@@ -36,10 +37,11 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
         caches = Caches(host)
         detector, works, status = Detector(host, caches), Works(host, caches), Status(host, caches)
         clusters, queues, holds = Clusters(host, caches), Queues(host, caches), Holds(host, caches)
+        ttl = Ttl(host, caches)
         async with asyncio.TaskGroup() as group:
             group.create_task(caches.run())
             await caches.wait()
-            for controller in (detector, works, status, holds, clusters, queues):
+            for controller in (detector, works, status, holds, clusters, queues, ttl):
                 group.create_task(controller.run())
             group.create_task(queues.run_counts())
 

@@ -27,11 +27,7 @@ def choose(caches: Caches, resource: ApiResource, obj: Full, queue: str) -> Poli
         queue: the one that it goes to.
     """
     namespaced = (policy for policy in caches.policies if policy.metadata.namespace == obj.metadata.namespace)
-    return (
-        best(namespaced, resource, obj)
-        or best(caches.cluster_policies, resource, obj)
-        or _default_of(caches, queue)
-    )
+    return best(namespaced, resource, obj) or best(caches.cluster_policies, resource, obj) or _default_of(caches, queue)
 
 
 def best(policies: Iterable[PolicyObject], resource: ApiResource, obj: Full) -> PolicyObject | None:

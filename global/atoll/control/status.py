@@ -15,7 +15,7 @@ from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject
 from atoll.control.works import binding_key
 from atoll.delivery.work import WorkObject
-from atoll.kinds import Kind, Report
+from atoll.kinds import Kind, Outcome, Report
 from atoll.kube import errors
 from atoll.kube.conditions import with_condition
 from atoll.kube.transport import ApiServer
@@ -129,18 +129,21 @@ class Status:
             names = ", ".join(target.name for target in binding.spec.clusters)
             say("Scheduled", True, "Success", f"dispatched to {names}")
             applied = [work.applied for work in works]
-            if applied and all(applied):
+            complete = len(works) == len(binding.spec.clusters)
+            if complete and all(applied):
                 say("FullyApplied", True, "FullyAppliedSuccess")
             elif any(each is False for each in applied):
                 message = "; ".join(work.applied_message for work in works if work.applied is False)
                 say("FullyApplied", False, "FullyAppliedFailed", message)
-            if works and all(_bound(work, binding) for work in works):
+            if complete and all(_bound(work, kind) for work in works):
                 say("Bound", True, "PodsBound")
-            outcomes = [kind.finished(work.reported) for work in works]
-            if works and all(kind.running(work.reported) for work in works):
+            if complete and all(kind.running(work.reported) for work in works):
                 say("Running", True, "MinimumRuns")
-            if works and all(outcome is not None for outcome in outcomes):
-                say("Finished", True, "Failed" if "Failed" in outcomes else "Succeeded")
+            outcomes = [kind.finished(work.reported) for work in works]
+            if Outcome.FAILED in outcomes:
+                say("Finished", True, Outcome.FAILED)
+            elif complete and all(outcomes):
+                say("Finished", True, Outcome.SUCCEEDED)
         elif decision.story:
             verdict = Verdict(decision.reason, decision.blocker)
             say("Scheduled", False, str(decision.reason), verdict.sentence())
@@ -179,10 +182,10 @@ def _item(work: WorkObject) -> Json:
     return item
 
 
-def _bound(work: WorkObject, binding: BindingObject) -> bool:
-    gang = binding.gang
+def _bound(work: WorkObject, kind: Kind) -> bool:
     nodes = (work.reported.get("placement") or {}).get("nodes") or {}
-    return gang is not None and sum(nodes.values()) >= max(gang.min_available, 1)
+    pods: int = sum(nodes.values())
+    return pods >= max(kind.gang(work.manifest, priority=0).min_available, 1)
 
 
 def _waiting(binding: BindingObject, works: list[WorkObject]) -> tuple[str, str]:

@@ -113,11 +113,20 @@ class Works:
         kind, obj = found
         identity = {keys.BINDING_UID: binding.metadata.uid, keys.EPOCH: binding.epoch}
         carried = self._caches.carried(binding, kind, obj)
+        parts = _parts(binding, gang)
+        if binding.condition("Finished"):
+            # One part that failed stops the others; what has ended stays, with its pods, until the workload is deleted.
+            ended = {
+                work.metadata.namespace
+                for work in self._caches.works_of(binding.metadata.uid)
+                if kind.finished(work.reported) is not None
+            }
+            parts = [part for part in parts if keys.execution_namespace(part.cluster) in ended]
         return {
             keys.execution_namespace(part.cluster): self._work(
                 binding, kind, obj, replace(part, identity=identity, carried=carried)
             )
-            for part in _parts(binding, gang)
+            for part in parts
         }
 
     def _work(self, binding: BindingObject, kind: Kind, obj: Full, part: Part) -> Json:

@@ -37,7 +37,7 @@ class Part:
     """How many members the workload runs in at once."""
     identity: Mapping[str, str] = field(default_factory=dict)
     """Annotations that say which dispatch this is; for objects and pods."""
-    carried: Mapping[str, int] = NOTHING
+    carried: Mapping[str, int] = field(default_factory=dict)
     """Counts of the workload's earlier dispatches."""
 
 
@@ -47,7 +47,7 @@ class Report:
 
     cluster: str
     status: Mapping[str, Any]
-    carried: Mapping[str, int] = NOTHING
+    carried: Mapping[str, int] = field(default_factory=dict)
     """Counts of earlier dispatches, the same for all parts."""
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from atoll.model import keys
 
-_SERVER_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration",)
+_HOST_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", keys.HOLD)
 
 
 def for_member(obj: Mapping[str, Any]) -> dict[str, Any]:
     """Name, namespace, labels and annotations: what of the metadata a member gets."""
     metadata = obj["metadata"]
-    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in _SERVER_ANNOTATIONS}
+    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in _HOST_ANNOTATIONS}
     return {
         "name": metadata["name"],
         "namespace": metadata["namespace"],

@@ -6,6 +6,7 @@ job.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -132,7 +133,8 @@ class VolcanoJob:
         states = [report.status.get("state") or {} for report in reports]
         phases = [state.get("phase") or "Pending" for state in states]
         if phases:
-            phase = "Failed" if "Failed" in phases else min(phases, key=_rank)
+            lost = [each for each in ("Failed", "Terminated") if each in phases]
+            phase = lost[0] if lost else min(phases, key=_rank)
             decisive = states[phases.index(phase)]
             reason, message = decisive.get("reason") or "", decisive.get("message") or ""
         before = old.get("state") or {}
@@ -198,23 +200,16 @@ def _task(number: int, task: Mapping[str, Any]) -> Task:
     )
 
 
+_DURATION = re.compile(r"(?:\d+(?:\.\d*)?(?:ns|us|µs|ms|s|m|h))+", re.ASCII)
+_DURATION_PART = re.compile(r"(\d+(?:\.\d*)?)(ns|us|µs|ms|s|m|h)", re.ASCII)
+_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+
+
 def _go_duration(text: str | None) -> float | None:
     """Seconds of a Go duration such as `1h30m`; None for none or nonsense."""
-    if not text:
+    if not text or not _DURATION.fullmatch(text):
         return None
-    seconds, number = 0.0, ""
-    units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-    unit = ""
-    for char in text + "0":
-        if char.isdigit() or char == ".":
-            if unit:
-                if unit not in units or not number:
-                    return None
-                seconds, number, unit = seconds + float(number) * units[unit], "", ""
-            number += char
-        else:
-            unit += char
-    return seconds
+    return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
 
 
 KIND = VolcanoJob()

@@ -35,8 +35,8 @@ def with_condition(
     new: Condition = {"type": type_, "status": text, "reason": reason, "message": message}
     if generation is not None:
         new["observedGeneration"] = generation
-    same = old is not None and old.get("status") == text
-    new["lastTransitionTime"] = old["lastTransitionTime"] if same and old else rfc3339_seconds(now)
+    since = old.get("lastTransitionTime") if old is not None and old.get("status") == text else None
+    new["lastTransitionTime"] = since or rfc3339_seconds(now)
     if old is None:
         return [*conditions, new]
     return [new if c is old else c for c in conditions]

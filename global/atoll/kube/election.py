@@ -50,8 +50,11 @@ class Elector:
             renew_deadline: after so long without a renewal the work is cancelled; smaller than `lease_seconds`.
             retry_period: pause between attempts, jittered.
         """
-        if not retry_period < renew_deadline < lease_seconds:
-            raise ValueError("retry_period < renew_deadline < lease_seconds must hold")
+        if not (retry_period < renew_deadline and renew_deadline + 2 * retry_period < lease_seconds):
+            # A pause and an attempt may both pass after the deadline before the work is cancelled.
+            raise ValueError(
+                "retry_period < renew_deadline and renew_deadline + 2 * retry_period < lease_seconds must hold"
+            )
         self._api, self._name, self._identity, self._namespace = api, name, identity, namespace
         self._lease_seconds, self._renew_deadline, self._retry_period = lease_seconds, renew_deadline, retry_period
         #: the last lease seen and when it last changed, on the loop's clock
@@ -66,12 +69,11 @@ class Elector:
         """
         loop = asyncio.get_running_loop()
         while True:
-            await self._win()
+            renewed = await self._win()
             log.info("leading", lease=self._name, identity=self._identity)
             task = asyncio.ensure_future(work())
             self.leading.set()
             try:
-                renewed = loop.time()
                 while not task.done() and loop.time() - renewed < self._renew_deadline:
                     await asyncio.wait({task}, timeout=self._retry_period * random.uniform(0.8, 1.0))
                     started = loop.time()
@@ -88,10 +90,12 @@ class Elector:
                         await task
                 await self._release()
 
-    async def _win(self) -> None:
+    async def _win(self) -> float:
+        """Try until it succeeds; gives the time at which the successful attempt began."""
         while True:
+            started = asyncio.get_running_loop().time()
             if await self._attempt():
-                return
+                return started
             await asyncio.sleep(self._retry_period * random.uniform(0.8, 1.2))
 
     async def _attempt(self) -> bool:

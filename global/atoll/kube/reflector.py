@@ -19,7 +19,7 @@ import structlog
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import ApiResource
-from atoll.model.objects import HasMeta
+from atoll.model.objects import HasMeta, decode_meta
 
 T = TypeVar("T", bound=HasMeta)
 Handler = Callable[[T | None, T | None], None]
@@ -146,6 +146,10 @@ class Reflector(Generic[T]):
             except errors.Gone:
                 version = ""
                 self.relists += 1
+            except msgspec.MsgspecError as error:
+                # Not even the frame of an event can be read: nothing that follows in this stream can be trusted.
+                version = ""
+                log.warning("watch can't be read, listing again", resource=self.resource.plural, error=str(error))
             except errors.ApiError as error:
                 log.warning("watch interrupted", resource=self.resource.plural, error=str(error))
             if asyncio.get_running_loop().time() - started > _HEALTHY_AFTER:
@@ -181,11 +185,12 @@ class Reflector(Generic[T]):
             if status.code == 410:
                 raise errors.Gone(message, code=410, reason=status.reason)
             raise errors.Unexpected(message, code=status.code, reason=status.reason)
-        obj = self._decoded(event.object)
-        if obj is None:
-            return _bookmark_decoder.decode(event.object).metadata.resource_version
-        self._put(obj.metadata.key, None if event.type == "DELETED" else obj)
-        return obj.metadata.resource_version
+        obj = None if event.type == "DELETED" else self._decoded(event.object)
+        try:
+            self._put(decode_meta(event.object).metadata.key, obj)
+        except msgspec.MsgspecError as error:
+            log.warning("object can't be named", resource=self.resource.plural, error=str(error))
+        return _bookmark_decoder.decode(event.object).metadata.resource_version
 
     def _decoded(self, raw: msgspec.Raw) -> T | None:
         try:

@@ -75,7 +75,7 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         floor = [task.min_available for task in self.tasks]
         if sum(floor) > self.min_available:
             floor = [0] * len(self.tasks)
-        missing = self.min_available - sum(floor)
+        missing = max(self.min_available, min(self.replicas, 1)) - sum(floor)
         for index, task in enumerate(self.tasks):
             extra = min(missing, task.replicas - floor[index])
             floor[index] += extra

@@ -6,6 +6,7 @@ empty one everything, an empty node selector term nothing, and NotIn matches whe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -30,8 +31,11 @@ def node_affinity_matches(terms: Sequence[Json], labels: Labels, name: str) -> b
 def required_node_terms(pod_spec: Json) -> list[dict[str, Any]]:
     """The nodeSelectorTerms of the pod's required node affinity; empty when it has none."""
     affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    return list(required.get("nodeSelectorTerms") or ())
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if required is None:
+        return []
+    # Required without terms is a selector that nothing satisfies, which an empty term says as well.
+    return list(required.get("nodeSelectorTerms") or ({},))
 
 
 def untolerated(taints: Iterable[Json], tolerations: Sequence[Json]) -> Json | None:
@@ -65,13 +69,19 @@ def _requirement(item: Json, labels: Labels) -> bool:
         case "DoesNotExist":
             return not present
         case "Gt" | "Lt":
-            try:
-                have, want = int(labels[key]), int(values[0])
-            except (KeyError, ValueError, IndexError):
+            have, want = _int64(labels.get(key, "")), _int64(values[0] if values else "")
+            if have is None or want is None:
                 return False
             return have > want if operator == "Gt" else have < want
         case _:
             return False
+
+
+def _int64(text: str) -> int | None:
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
+        return None
+    value = int(text)
+    return value if -(2**63) <= value < 2**63 else None
 
 
 def _tolerates(toleration: Json, taint: Json) -> bool:

@@ -153,17 +153,17 @@ class Reviews:
                 return problems
         else:
             problems = batch_jobs.validate_job(job)
-        return [*problems, *self._queue_problems(name, request.namespace)]
+        return [*problems, *self._queue_problems(name, request.namespace, f"metadata.labels[{keys.QUEUE_LABEL}]")]
 
     def _annotations(self, namespace: str) -> dict[str, str]:
         found = self._namespaces.get(namespace)
         return found.metadata.annotations if found is not None else {}
 
-    def _queue_problems(self, name: str, namespace: str) -> list[Problem]:
+    def _queue_problems(self, name: str, namespace: str, field: str = "spec.queue") -> list[Problem]:
         """Why a workload of this namespace can't go to this queue."""
         found = self._namespaces.get(namespace)
         labels = found.metadata.labels if found is not None else None
-        problem = queues.queue_problem(name, self._queues.get(name), self._children(name), namespace, labels)
+        problem = queues.queue_problem(name, self._queues.get(name), self._children(name), namespace, labels, field)
         return [problem] if problem else []
 
     async def _validate_queue(self, request: Request) -> list[Problem]:

@@ -117,8 +117,7 @@ class JobController:
         # 1. What the host or a policy wants is written down first, so that it can't be half done.
         intent = self._intent(job, uid, pods)
         if intent.changes:
-            await self._patch_status(job, uid, intent.changes)
-            job = self._known(job, uid)
+            job = await self._patch_status(job, uid, intent.changes)
             if "state" in intent.changes:
                 phase = state.phase_of(job)
                 self._recorder.record(_reference(job), phase, intent.message, warning=phase != "Completing")
@@ -137,11 +136,13 @@ class JobController:
             made_now = wanted.keys() - seen if missing or self._unseen[uid] else set()
         census = state.Census(pods, _by_task(job, made_now), leaving=leaving)
         status = self._write_status(job, uid, census, intent)
-        for outcome in await asyncio.gather(self._make(job, missing), status, return_exceptions=True):
+        outcomes = await asyncio.gather(status, self._make(job, missing), return_exceptions=True)
+        for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
         # 4. What is left of a Job that has just ended.
-        await self._remove(job, state.doomed(self._known(job, uid), pods))
+        if isinstance(outcomes[0], dict):
+            await self._remove(job, state.doomed(outcomes[0], pods))
 
     # -- policies and commands ---------------------------------------------------------------------------------------
 
@@ -270,24 +271,26 @@ class JobController:
         ahead = self._ahead.get(uid)
         return job if ahead is None else {**job, "status": {**(job.get("status") or {}), **ahead[0]}}
 
-    async def _write_status(self, job: dict[str, Any], uid: str, census: state.Census, intent: _Intent) -> None:
-        known = self._known(job, uid)
+    async def _write_status(
+        self, job: dict[str, Any], uid: str, census: state.Census, intent: _Intent
+    ) -> dict[str, Any]:
+        """The Job with the status that it has now."""
         required = intent.message if intent.required else ""
-        wanted = state.desired_status(known, census, time.time(), hold=intent.hold, required=required)
-        present = {key: value for key, value in (known.get("status") or {}).items() if key in wanted}
+        wanted = state.desired_status(job, census, time.time(), hold=intent.hold, required=required)
+        present = {key: value for key, value in (job.get("status") or {}).items() if key in wanted}
         patch = state.difference(present, wanted)
         if not patch:
-            return
+            return job
         clock = asyncio.get_running_loop().time()
         if "state" not in patch and uid in self._written_at:
             wait = self._written_at[uid] + _COUNTS_AFTER - clock
             if wait > 0:
                 self._queue.add(f"{job['metadata']['namespace']}/{job['metadata']['name']}", after=wait)
-                return
-        await self._patch_status(known, uid, wanted)
+                return job
+        return await self._patch_status(job, uid, wanted)
 
-    async def _patch_status(self, job: dict[str, Any], uid: str, wanted: dict[str, Any]) -> None:
-        """Write these fields of the status."""
+    async def _patch_status(self, job: dict[str, Any], uid: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        """Write these fields of the status; the Job with them."""
         meta, status = job["metadata"], job.get("status") or {}
         patch = state.difference({key: value for key, value in status.items() if key in wanted}, wanted)
         body = {"metadata": {"uid": uid}, "status": patch}
@@ -304,6 +307,8 @@ class JobController:
         phase = (wanted.get("state") or {}).get("phase")
         if phase and state.phase_of(job) != phase:
             log.info("job phase", job=f"{meta['namespace']}/{meta['name']}", phase=phase)
+        # Not from the cache: the watch may or may not have told of it by now.
+        return {**job, "status": {**status, **wanted}}
 
 
 @dataclass(frozen=True)

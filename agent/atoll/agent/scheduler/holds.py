@@ -139,15 +139,22 @@ class Holds:
         for hold in sorted(refused, key=lambda each: (-each.gang.priority, each.gang.submitted, each.uid)):
             self._plan(hold)
 
-    def check(self) -> None:
-        """Refuse those whose nodes are no longer theirs: gone, not ready, not acceptable, or taken by others."""
+    def check(self) -> bool:
+        """Refuse those whose nodes are no longer theirs: gone, not ready, not acceptable, or taken by others.
+
+        Returns:
+            Whether there were any.
+        """
         disturbed, self._room.disturbed = self._room.disturbed, set()
         if not disturbed:
-            return
+            return False
+        lost = False
         # Where several meet on an overbooked node, the youngest gives way, which may be enough for the rest.
         for hold in reversed(list(self._holds.values())):
             if hold.slots and any(node in disturbed for _, node in hold.slots):
                 self._check(hold)
+                lost = lost or not hold.slots
+        return lost
 
     def claim(self, view: Standing) -> list[tuple[Pod, str]]:
         """Hand reserved nodes over to the pods that they were kept for; the caller assumes all of them at once.

@@ -11,6 +11,7 @@ import structlog
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Node, Pod, PodGroup
+from atoll.agent.podgroups import serves
 from atoll.agent.scheduler import gangs, planner
 from atoll.agent.scheduler.binder import Binder
 from atoll.agent.scheduler.gangs import Standing
@@ -144,7 +145,7 @@ class Scheduler:
     async def _pass(self) -> None:
         # 1. Reservations first: they were asked for before the pods that come now. Look again at gangs that events
         # were about.
-        self.reservations.refresh(grew=self.room.grew)
+        self.reservations.refresh()
         dirty, self._dirty = self._dirty, set()
         for key in dirty:
             self._look(key)
@@ -193,7 +194,9 @@ class Scheduler:
     def _look(self, key: str) -> None:
         if name := gangs.bare_pod(key):
             pod = self._cache.pods.get(name)
-            view = None if pod is None or pod.group else gangs.standing(key, None, [pod], self.room, self._served)
+            # A pod that is to get a PodGroup is no gang on its own.
+            ours = pod is not None and not pod.group and not serves(pod, self._served)
+            view = gangs.standing(key, None, [pod], self.room, self._served) if pod is not None and ours else None
         else:
             group = self._cache.pod_groups.get(key)
             pods = self._cache.pods.by_index("group", key)

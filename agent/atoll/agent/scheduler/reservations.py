@@ -51,6 +51,9 @@ class Reservations:
         """
         self.holds = Holds(room)
         self._api, self._cache, self._promise, self._wake = api, cache, promise, wake
+        self._room = room
+        #: whether the last pass refused a hold that had nodes
+        self._lost = False
         self._observers: list[Callable[[str], None]] = []
         #: calls of `hold` from before `start`, the last one of each binding; None after it
         self._early: dict[str, tuple[int, Gang, str, str]] | None = {}
@@ -98,20 +101,16 @@ class Reservations:
         early, self._early = self._early, None
         for uid, (epoch, gang, name, namespace) in early.items():
             self.holds.hold(uid, epoch, gang, name, namespace, self._now())
-        self.holds.check()
+        self._lost = self.holds.check()
         self.tell()
 
-    def refresh(self, *, grew: bool) -> None:
-        """At the beginning of a pass: end, try again and check.
-
-        Args:
-            grew: whether room was freed or made since the last pass.
-        """
+    def refresh(self) -> None:
+        """At the beginning of a pass, before `room.grew` is reset: end, try again and check."""
         self.holds.expire(self._now())
-        if grew:
+        if self._room.grew or self._lost:
             self.holds.retry()
         # Last, so that one that is lost is said to be refused before it is tried again by the next pass.
-        self.holds.check()
+        self._lost = self.holds.check()
         self.tell()
 
     def tell(self) -> None:

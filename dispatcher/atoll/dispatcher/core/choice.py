@@ -43,8 +43,8 @@ class Choice:
 def choose(binding: BindingView, members: Sequence[Member], avoided: Collection[str] = ()) -> Choice | Verdict:
     """The best member that holds the gang, or the nearest miss.
 
-    Members in `avoided` failed this shape lately. All replicas before only the minimum; then the nearest tier; then the member with the least left over; then its
-    name.
+    Members in `avoided` failed this shape lately. All replicas before only the minimum; then the nearest tier; then the
+    member with the least left over; then its name.
     """
     gang = binding.gang
     if gang is None:

@@ -1,17 +1,18 @@
 """Prepare a cluster to be a host, and join members to it: what `atollctl init` and `atollctl join` do.
 
 Both are idempotent and start no process; they act with an administrator's credentials and leave each process its own.
-It may import `atoll.api`, `atoll.model` and `atoll.kube`.
+It may import `atoll.api`, `atoll.model`, `atoll.kinds` and `atoll.kube`.
 What leaves: `init`, `join`, the CRDs as they are installed, and kubeconfig files.
 """
 
 from __future__ import annotations
 
 from atoll.control.install.crds import host_crds, member_crds
-from atoll.control.install.credentials import Endpoint, endpoint
+from atoll.control.install.credentials import Endpoint, endpoint, issue_token, write_kubeconfig
 from atoll.control.install.host import PROCESSES, init, kubeconfig_of
 from atoll.control.install.member import AGENT, MemberFacts, agent_kubeconfigs, check_name, join
 from atoll.control.install.refusal import Refused
+from atoll.control.install.rights import ensure_rights
 
 __all__ = [
     "AGENT",
@@ -22,9 +23,12 @@ __all__ = [
     "agent_kubeconfigs",
     "check_name",
     "endpoint",
+    "ensure_rights",
     "host_crds",
     "init",
+    "issue_token",
     "join",
     "kubeconfig_of",
     "member_crds",
+    "write_kubeconfig",
 ]

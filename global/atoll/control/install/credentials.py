@@ -14,7 +14,7 @@ from kubernetes.aio.config import ConfigException, load_kube_config
 
 from atoll.kube.config import BadKubeconfig
 from atoll.kube.transport import ApiServer
-from atoll.model.apiresource import CLUSTER_ROLE_BINDINGS, NAMESPACES, SERVICE_ACCOUNTS
+from atoll.model.apiresource import NAMESPACES, SERVICE_ACCOUNTS
 
 FIELD_MANAGER = "atoll-init"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "atoll"}
@@ -86,21 +86,6 @@ async def ensure_account(api: ApiServer, name: str, namespace: str) -> None:
             "apiVersion": SERVICE_ACCOUNTS.api_version,
             "kind": SERVICE_ACCOUNTS.kind,
             "metadata": {"name": name, "namespace": namespace, "labels": MANAGED_BY},
-        },
-        field_manager=FIELD_MANAGER,
-    )
-
-
-async def ensure_cluster_admin(api: ApiServer, name: str, namespace: str) -> None:
-    """Give a ServiceAccount all rights, by a ClusterRoleBinding of its own name."""
-    await api.apply(
-        CLUSTER_ROLE_BINDINGS,
-        {
-            "apiVersion": CLUSTER_ROLE_BINDINGS.api_version,
-            "kind": CLUSTER_ROLE_BINDINGS.kind,
-            "metadata": {"name": name, "labels": MANAGED_BY},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
         },
         field_manager=FIELD_MANAGER,
     )

@@ -14,12 +14,13 @@ from atoll.control.install.credentials import (
     MANAGED_BY,
     Endpoint,
     ensure_account,
-    ensure_cluster_admin,
     ensure_namespace,
     issue_token,
     write_kubeconfig,
 )
 from atoll.control.install.refusal import Refused
+from atoll.control.install.rights import ensure_rights
+from atoll.control.install.roles import HOST
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
@@ -69,8 +70,10 @@ async def init(
     await ensure_namespace(host, keys.SYSTEM_NAMESPACE)
     for process in PROCESSES:
         await ensure_account(host, _account(process), keys.SYSTEM_NAMESPACE)
-        await ensure_cluster_admin(host, _account(process), keys.SYSTEM_NAMESPACE)
-    progress(f"namespace {keys.SYSTEM_NAMESPACE} has the accounts of {', '.join(PROCESSES)}")
+        await ensure_rights(host, _account(process), (keys.SYSTEM_NAMESPACE, _account(process)), HOST[process])
+    progress(
+        f"namespace {keys.SYSTEM_NAMESPACE} has the accounts of {', '.join(PROCESSES)}, each with a role of its own"
+    )
 
     await _ensure_webhook_configurations(host, webhook_client_config, progress)
     await _ensure_default_queue(host, progress)

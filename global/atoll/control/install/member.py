@@ -11,19 +11,19 @@ from typing import Any, Final
 from atoll.control.install.crds import install_crds, member_crds
 from atoll.control.install.credentials import (
     FIELD_MANAGER,
-    MANAGED_BY,
     Endpoint,
     ensure_account,
-    ensure_cluster_admin,
     ensure_namespace,
     issue_token,
     write_kubeconfig,
 )
 from atoll.control.install.refusal import Refused
+from atoll.control.install.rights import ensure_rights
+from atoll.control.install.roles import AGENT_IN_MEMBER, agent_on_host
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import CLUSTER_ROLE_BINDINGS, CLUSTERS, NAMESPACES, ApiResource
+from atoll.model.apiresource import CLUSTERS, NAMESPACES
 
 AGENT: Final = "atoll-agent"
 """Name of the agent's ServiceAccount, in the member and in its execution namespace on the host."""
@@ -33,9 +33,6 @@ Json = dict[str, Any]
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _NAME_LENGTH = 48
 _READY_S = 5.0
-_RBAC = "rbac.authorization.k8s.io"
-_ROLE_BINDINGS: Final = ApiResource(_RBAC, "v1", "rolebindings", "RoleBinding")
-_CLUSTER_ROLES: Final = ApiResource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +82,13 @@ async def join(
     await install_crds(member, member_crds(), lambda line: progress(f"member {name}: {line}"))
     await ensure_namespace(member, keys.SYSTEM_NAMESPACE)
     await ensure_account(member, AGENT, keys.SYSTEM_NAMESPACE)
-    await ensure_cluster_admin(member, AGENT, keys.SYSTEM_NAMESPACE)
+    await ensure_rights(member, AGENT, (keys.SYSTEM_NAMESPACE, AGENT), AGENT_IN_MEMBER)
     progress(f"member {name}: account {AGENT}")
 
     execution = keys.execution_namespace(name)
     await ensure_namespace(host, execution)
     await ensure_account(host, AGENT, execution)
-    await _ensure_rights_on_host(host, name)
+    await ensure_rights(host, AGENT, (execution, AGENT), agent_on_host(name))
     progress(f"host: namespace {execution} with account {AGENT}")
     await _ensure_cluster(host, name, member_at.url, identity, facts or MemberFacts())
     progress(f"host: Cluster {name}")
@@ -156,7 +153,7 @@ async def _check_not_taken(host: ApiServer, name: str, url: str, identity: str) 
             if not same:
                 raise Refused(
                     f"Cluster {name} is joined already, at {spec.get('apiEndpoint')}, and {url} is another cluster:"
-                    f" choose another name, or remove the old one first (kubectl delete cluster {name})"
+                    f" choose another name, or remove the old one first (atollctl unjoin {name})"
                 )
             if spec.get("syncMode") not in (None, "Pull"):
                 raise Refused(
@@ -165,50 +162,8 @@ async def _check_not_taken(host: ApiServer, name: str, url: str, identity: str) 
         elif (identity and spec.get("id") == identity) or spec.get("apiEndpoint") == url:
             raise Refused(
                 f"the cluster at {url} is a member already, under the name {other}: one cluster can't be counted"
-                f" twice; remove Cluster {other} first to rename it"
+                f" twice; to rename it, atollctl unjoin {other} first"
             )
-
-
-async def _ensure_rights_on_host(host: ApiServer, name: str) -> None:
-    """All of its execution namespace, and its own Cluster object."""
-    execution = keys.execution_namespace(name)
-    own = f"{AGENT}-{name}"
-    subject = {"kind": "ServiceAccount", "name": AGENT, "namespace": execution}
-    objects: list[tuple[ApiResource, Json]] = [
-        (
-            _ROLE_BINDINGS,
-            {
-                "metadata": {"name": AGENT, "namespace": execution, "labels": MANAGED_BY},
-                "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "cluster-admin"},
-                "subjects": [subject],
-            },
-        ),
-        (
-            _CLUSTER_ROLES,
-            {
-                "metadata": {"name": own, "labels": MANAGED_BY},
-                "rules": [
-                    {
-                        "apiGroups": [CLUSTERS.group],
-                        "resources": [CLUSTERS.plural, f"{CLUSTERS.plural}/status"],
-                        "resourceNames": [name],
-                        "verbs": ["get", "list", "watch", "update", "patch"],
-                    }
-                ],
-            },
-        ),
-        (
-            CLUSTER_ROLE_BINDINGS,
-            {
-                "metadata": {"name": own, "labels": MANAGED_BY},
-                "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": own},
-                "subjects": [subject],
-            },
-        ),
-    ]
-    for resource, content in objects:
-        head = {"apiVersion": resource.api_version, "kind": resource.kind}
-        await host.apply(resource, {**head, **content}, field_manager=FIELD_MANAGER)
 
 
 async def _ensure_cluster(host: ApiServer, name: str, url: str, identity: str, facts: MemberFacts) -> None:

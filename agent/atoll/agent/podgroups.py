@@ -1,0 +1,305 @@
+"""Gangs of pods whose owner knows nothing of gangs: Deployments, StatefulSets, batch Jobs, and pods on their own.
+
+A pod for our scheduler that names no PodGroup gets one that all pods of its owner share, `podgroup-<owner's UID>`, and
+the annotation that names it; the scheduler leaves it alone until then. The pod template's annotations say how many must
+start together.
+
+The pods of a Deployment are one gang, not those of each ReplicaSet: a rolling update starts the new pods one by one
+while the old ones run, and a gang of new ones alone would never be complete.
+
+Pods without an owner form a gang by naming the same PodGroup; where none of that name exists and the pods say how many
+must start together, it is made too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import structlog
+
+from atoll.agent.cache import MemberCache
+from atoll.agent.objects import Pod, PodGroup
+from atoll.kube import errors
+from atoll.kube.events import Recorder
+from atoll.kube.transport import ApiServer
+from atoll.kube.workqueue import WorkQueue
+from atoll.model import keys, quantity, vector
+from atoll.model.apiresource import POD_GROUPS, PODS, ApiResource
+
+Json = dict[str, Any]
+
+_MIN_RESOURCES = "scheduling.volcano.sh/group-min-resources"
+_TOPOLOGY_MODE = "volcano.sh/network-topology-mode"
+_HIGHEST_TIER = "volcano.sh/network-topology-highest-tier"
+_PREFIX = "podgroup-"
+_REPLICA_SETS = ApiResource("apps", "v1", "replicasets", "ReplicaSet")
+_STATEFUL_SETS = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
+_API_VERSIONS = {"Job": "batch/v1", "ReplicaSet": "apps/v1", "Deployment": "apps/v1", "StatefulSet": "apps/v1"}
+_COALESCE = 0.01
+"""Seconds for which pods of one owner are gathered, so that most of a gang is known by its first look."""
+
+_WRITES_AT_ONCE = 32
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose pods form a gang."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    one_by_one: bool = False
+    """It starts its next pod only when the last one is ready, so no two can wait for each other."""
+
+
+def serves(pod: Pod, served: Collection[str]) -> bool:
+    """Whether a pod is to be given a PodGroup: ours to place, in none, and of an owner whose gangs are ours to make."""
+    if pod.group or pod.finished or pod.node or pod.terminating or pod.scheduler not in served:
+        return False
+    owner = next((owner for owner in pod.metadata.owner_references if owner.controller), None)
+    return owner is None or owner.kind in _API_VERSIONS
+
+
+def minimum(pod: Pod) -> int:
+    """Pods that must start together, as the pod says; 1 where it says nothing that can be read."""
+    text = pod.metadata.annotations.get(keys.GROUP_MIN_MEMBER) or ""
+    return max(1, int(text)) if text.isdigit() else 1
+
+
+def group_of(owner: Owner, pod: Pod) -> Json:
+    """The PodGroup of an owner, as one of its pods describes it.
+
+    Args:
+        owner: of the gang; the pod itself where it has none.
+        pod: the youngest one, whose template is the newest.
+    """
+    spec = _spec(pod, 1 if owner.one_by_one else minimum(pod))
+    reference = {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+    return _group(f"{_PREFIX}{owner.uid}", pod, spec, [reference])
+
+
+def _spec(pod: Pod, members: int) -> Json:
+    notes, labels = pod.metadata.annotations, pod.metadata.labels
+    queue = notes.get(keys.QUEUE_ANNOTATION) or labels.get(keys.QUEUE_LABEL) or labels.get(keys.KUEUE_QUEUE_LABEL)
+    spec: Json = {
+        "minMember": members,
+        "minResources": _resources(notes.get(_MIN_RESOURCES)) or _requests(pod, members),
+        "queue": queue or keys.DEFAULT_QUEUE,
+    }
+    if wish := _topology(notes):
+        spec["networkTopology"] = wish
+    return spec
+
+
+def group_named(name: str, pods: Sequence[Pod]) -> Json:
+    """The PodGroup that pods name though nobody made it; it goes with the last of them."""
+    newest = max(pods, key=_age)
+    about = {"apiVersion": "v1", "kind": "Pod"}
+    references = [{**about, "name": pod.metadata.name, "uid": pod.metadata.uid} for pod in pods]
+    return _group(name, newest, _spec(newest, minimum(newest)), references)
+
+
+def _age(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.creation_timestamp, pod.metadata.name
+
+
+def _group(name: str, pod: Pod, spec: Json, owners: list[Json]) -> Json:
+    notes = pod.metadata.annotations
+    identity = {key: notes[key] for key in (keys.BINDING_UID, keys.EPOCH) if key in notes}
+    return {
+        "apiVersion": POD_GROUPS.api_version,
+        "kind": POD_GROUPS.kind,
+        "metadata": {
+            "name": name,
+            "namespace": pod.metadata.namespace,
+            "annotations": identity,
+            "ownerReferences": owners,
+        },
+        "spec": spec,
+    }
+
+
+def _resources(text: str | None) -> Json | None:
+    try:
+        found = orjson.loads(text or "null")
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _requests(pod: Pod, members: int) -> Json:
+    total: vector.Vector = {}
+    vector.add(total, {name: amount for name, amount in pod.requests.items() if name != "pods"}, members)
+    return {name: quantity.format_units(name, amount) for name, amount in sorted(total.items())}
+
+
+def _topology(notes: Mapping[str, str]) -> Json:
+    mode, tier = notes.get(_TOPOLOGY_MODE), notes.get(_HIGHEST_TIER) or ""
+    if not mode and not tier.isdigit():
+        return {}
+    return {"mode": mode or "hard", **({"highestTierAllowed": int(tier)} if tier.isdigit() else {})}
+
+
+def change(group: PodGroup, wanted: Json) -> Json:
+    """The merge patch by which a newer template's wishes reach a PodGroup that exists; empty when they are there."""
+    spec = wanted["spec"]
+    if (group.spec.min_member, group.spec.network_topology) == (spec["minMember"], spec.get("networkTopology")):
+        return {}
+    return {"spec": {**spec, "networkTopology": spec.get("networkTopology")}}
+
+
+class PodGroups:
+    """Makes PodGroups for pods that have none."""
+
+    def __init__(self, api: ApiServer, cache: MemberCache, recorder: Recorder, *, served: Collection[str]) -> None:
+        """No I/O happens here; `run` does it.
+
+        Args:
+            api: the member.
+            cache: of the member; handlers are added to it.
+            recorder: tells of pods whose annotations can't be obeyed.
+            served: names in pods' schedulerName that are ours.
+        """
+        self._api = api
+        self._cache = cache
+        self._recorder = recorder
+        self._served = frozenset(served)
+        #: owner UID (the pod's own for a bare pod), or `namespace/name` of a PodGroup that pods name
+        self._queue: WorkQueue[str] = WorkQueue("podgroups of owners")
+        self._writes = asyncio.Semaphore(_WRITES_AT_ONCE)
+        #: controller UID -> owner of its gangs; a ReplicaSet never changes its Deployment
+        self._owners: dict[str, Owner] = {}
+        #: controller UID -> keys of its pods that wait for their PodGroup
+        self._waiting: dict[str, set[str]] = {}
+        cache.pods.on_change(self._pod_changed)
+        cache.pod_groups.on_change(self._group_changed)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled; the cache must have synced."""
+        await self._queue.run(self._reconcile, workers=8)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        assert pod is not None
+        uid = pod.metadata.controller_uid or pod.metadata.uid
+        if new is not None and serves(new, self._served):
+            self._waiting.setdefault(uid, set()).add(new.metadata.key)
+            self._queue.add(uid, after=_COALESCE)
+        elif waiting := self._waiting.get(uid):
+            waiting.discard(pod.metadata.key)
+            if not waiting:
+                del self._waiting[uid]
+        if new is not None and self._names_none(new):
+            self._queue.add(new.group, after=_COALESCE)
+        if new is None and uid in self._owners and not self._cache.pods.by_index("owner", uid):
+            del self._owners[uid]
+
+    def _names_none(self, pod: Pod) -> bool:
+        """Whether a pod names a PodGroup that nobody made, and says what it should be."""
+        notes, groups = pod.metadata.annotations, self._cache.pod_groups.store
+        ours = pod.scheduler in self._served and not pod.finished
+        return bool(ours and pod.group and keys.GROUP_MIN_MEMBER in notes and pod.group not in groups)
+
+    def _group_changed(self, old: PodGroup | None, new: PodGroup | None) -> None:
+        if new is not None or old is None:
+            return
+        # Somebody removed it under its pods: they bring it back.
+        for pod in self._cache.pods.by_index("group", old.metadata.key):
+            if pod.finished or pod.terminating or pod.scheduler not in self._served:
+                continue
+            uid = pod.metadata.controller_uid or pod.metadata.uid
+            if old.metadata.name.startswith(_PREFIX):
+                self._waiting.setdefault(uid, set()).add(pod.metadata.key)
+                self._queue.add(uid, after=_COALESCE)
+            elif keys.GROUP_MIN_MEMBER in pod.metadata.annotations:
+                self._queue.add(old.metadata.key, after=_COALESCE)
+
+    async def _reconcile(self, uid: str) -> None:
+        if "/" in uid:
+            await self._make_named(uid)
+            return
+        found = [self._cache.pods.get(key) for key in sorted(self._waiting.get(uid, ()))]
+        pods = [pod for pod in found if pod is not None and (pod.metadata.controller_uid or pod.metadata.uid) == uid]
+        if not pods:
+            self._waiting.pop(uid, None)
+            return
+        newest = max(pods, key=_age)
+        name = await self._ensure(await self._owner(newest), newest)
+        for pod in pods:
+            if pod.group:
+                self._waiting.get(uid, set()).discard(pod.metadata.key)
+        await asyncio.gather(*(self._join(pod, name) for pod in pods if not pod.group))
+
+    async def _make_named(self, key: str) -> None:
+        pods = [pod for pod in self._cache.pods.by_index("group", key) if not pod.finished and not pod.terminating]
+        if key in self._cache.pod_groups.store or not pods:
+            return
+        await self._create(group_named(key.partition("/")[2], pods))
+
+    async def _owner(self, pod: Pod) -> Owner:
+        reference = next((each for each in pod.metadata.owner_references if each.controller), None)
+        if reference is None:
+            return Owner("v1", "Pod", pod.metadata.name, pod.metadata.uid)
+        if known := self._owners.get(reference.uid):
+            return known
+        owner = Owner(_API_VERSIONS[reference.kind], reference.kind, reference.name, reference.uid)
+        try:
+            if reference.kind == "ReplicaSet":
+                obj = await self._api.get(_REPLICA_SETS, reference.name, pod.metadata.namespace)
+                above = [each for each in obj["metadata"].get("ownerReferences") or () if each.get("controller")]
+                if above and above[0]["kind"] == "Deployment":
+                    owner = Owner(above[0]["apiVersion"], "Deployment", above[0]["name"], above[0]["uid"])
+            elif reference.kind == "StatefulSet":
+                obj = await self._api.get(_STATEFUL_SETS, reference.name, pod.metadata.namespace)
+                ordered = obj["spec"].get("podManagementPolicy") != "Parallel"
+                owner = Owner(owner.api_version, owner.kind, owner.name, owner.uid, one_by_one=ordered)
+                if ordered and minimum(pod) > 1:
+                    self._recorder.record(
+                        {"apiVersion": "apps/v1", "kind": "StatefulSet", "namespace": pod.metadata.namespace}
+                        | {"name": owner.name, "uid": owner.uid},
+                        "MinMemberIgnored",
+                        f"{keys.GROUP_MIN_MEMBER} is ignored: pods start one by one; set podManagementPolicy to Parallel",
+                        warning=True,
+                    )
+        except errors.NotFound:
+            log.debug("owner is gone", kind=reference.kind, name=reference.name)
+        self._owners[reference.uid] = owner
+        return owner
+
+    async def _ensure(self, owner: Owner, pod: Pod) -> str:
+        wanted = group_of(owner, pod)
+        name, namespace = wanted["metadata"]["name"], pod.metadata.namespace
+        group = self._cache.pod_groups.get(f"{namespace}/{name}")
+        if group is None:
+            await self._create(wanted)
+        elif patch := change(group, wanted):
+            await self._api.merge_patch(POD_GROUPS, name, patch, namespace)
+        return str(name)
+
+    async def _create(self, group: Json) -> None:
+        try:
+            await self._api.create(POD_GROUPS, group)
+        except errors.AlreadyExists:
+            log.debug("the cache is behind", group=group["metadata"]["name"])
+
+    async def _join(self, pod: Pod, name: str) -> None:
+        patch = {"metadata": {"uid": pod.metadata.uid, "annotations": {keys.GROUP_NAME: name}}}
+        async with self._writes:
+            try:
+                await self._api.merge_patch(PODS, pod.metadata.name, patch, pod.metadata.namespace)
+            except (errors.NotFound, errors.Conflict):
+                log.debug("pod is gone", pod=pod.metadata.key)

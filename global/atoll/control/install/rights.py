@@ -1,0 +1,62 @@
+"""Roles in a cluster: an account gets exactly its grants, whatever an earlier installation gave it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from atoll.control.install.credentials import FIELD_MANAGER, MANAGED_BY
+from atoll.control.install.roles import Grant, manifest_rules
+from atoll.kube import errors
+from atoll.kube.transport import ApiServer
+from atoll.model.apiresource import CLUSTER_ROLE_BINDINGS, ApiResource
+
+Json = dict[str, Any]
+
+_GROUP: Final = "rbac.authorization.k8s.io"
+ROLES: Final = ApiResource(_GROUP, "v1", "roles", "Role")
+ROLE_BINDINGS: Final = ApiResource(_GROUP, "v1", "rolebindings", "RoleBinding")
+CLUSTER_ROLES: Final = ApiResource(_GROUP, "v1", "clusterroles", "ClusterRole", namespaced=False)
+
+
+async def ensure_rights(api: ApiServer, name: str, account: tuple[str, str], grants: Iterable[Grant]) -> None:
+    """Give an account its grants and bind it to nothing else of this name. Safe to repeat.
+
+    Args:
+        api: with an administrator's credentials.
+        name: of the roles and of their bindings.
+        account: namespace and name of the ServiceAccount.
+        grants: what it gets; the namespaces must exist.
+    """
+    subject = {"kind": "ServiceAccount", "namespace": account[0], "name": account[1]}
+    for grant in grants:
+        role, binding = kinds(grant)
+        metadata: Json = {"name": name, "labels": MANAGED_BY}
+        if grant.namespace is not None:
+            metadata["namespace"] = grant.namespace
+        await _apply(api, role, {"metadata": metadata, "rules": manifest_rules(grant)})
+        reference = {"apiGroup": _GROUP, "kind": role.kind, "name": name}
+        content = {"metadata": metadata, "roleRef": reference, "subjects": [subject]}
+        try:
+            await _apply(api, binding, content)
+        except errors.Invalid:
+            # What a binding refers to can't be changed: it has to be made anew.
+            await api.delete(binding, name, grant.namespace)
+            await _apply(api, binding, content)
+
+
+async def remove_rights(api: ApiServer, name: str, grants: Iterable[Grant]) -> None:
+    """The inverse of `ensure_rights`; what is gone already is no error."""
+    for grant in grants:
+        for resource in reversed(kinds(grant)):
+            await api.delete(resource, name, grant.namespace)
+
+
+def kinds(grant: Grant) -> tuple[ApiResource, ApiResource]:
+    """What a grant becomes: (Role, RoleBinding) in a namespace, else (ClusterRole, ClusterRoleBinding)."""
+    return (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS) if grant.namespace is None else (ROLES, ROLE_BINDINGS)
+
+
+async def _apply(api: ApiServer, resource: ApiResource, content: Json) -> None:
+    head = {"apiVersion": resource.api_version, "kind": resource.kind}
+    await api.apply(resource, {**head, **content}, field_manager=FIELD_MANAGER)

@@ -1,0 +1,263 @@
+"""What each process may do: every rule of every role, in one place.
+
+A process has exactly the rules that it uses. A test compares them with the audit logs of a run: a request that was
+refused, or a rule that nobody used, fails it. A rule for what a normal run may not come to (the first start, a
+recovery, a cluster that is set up otherwise) says so in `rare`; the test lets it pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from atoll.kinds import KINDS
+from atoll.model import keys
+from atoll.model.apiresource import (
+    BATCH_JOBS,
+    BINDINGS,
+    CAPACITIES,
+    CLUSTER_POLICIES,
+    CLUSTERS,
+    COMMANDS,
+    EVENTS,
+    HYPER_NODES,
+    JOBS,
+    LEASES,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    POLICIES,
+    PRIORITY_CLASSES,
+    QUEUES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    VALIDATING_WEBHOOKS,
+    WORKS,
+    ApiResource,
+)
+
+Json = dict[str, Any]
+
+WEBHOOK_CA: Final = "atoll-webhook-ca"
+"""Secret of the webhook's certificate authority."""
+
+_AGENT_LEASE: Final = "atoll-agent"
+_CLAIMS: Final = ApiResource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+_DEPLOYMENTS: Final = ApiResource("apps", "v1", "deployments", "Deployment")
+_REPLICA_SETS: Final = ApiResource("apps", "v1", "replicasets", "ReplicaSet")
+_STATEFUL_SETS: Final = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Verbs on one resource or subresource, or on URLs that are none."""
+
+    group: str
+    resource: str
+    """`works`, `works/status`; a URL path where it begins with `/`."""
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    """Only objects of these names; empty means all."""
+    rare: str = ""
+    """Why a run may not use it; empty where every run does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Rules that an account has in one namespace, or everywhere."""
+
+    namespace: str | None
+    """None: cluster-scoped resources, and namespaced ones in all namespaces."""
+    rules: tuple[Rule, ...]
+
+
+def _on(resource: ApiResource, *verbs: str, sub: str = "", names: tuple[str, ...] = (), rare: str = "") -> Rule:
+    path = f"{resource.plural}/{sub}" if sub else resource.plural
+    return Rule(resource.group, path, verbs, names, rare)
+
+
+def _election(process: str) -> Grant:
+    """The lease of a process with a leader."""
+    return Grant(
+        keys.SYSTEM_NAMESPACE,
+        (
+            # A create can't be bound to a name, as the name is in the body.
+            _on(LEASES, "create"),
+            _on(LEASES, "get", "update", names=(f"atoll-{process}",)),
+        ),
+    )
+
+
+def _owner(resource: ApiResource) -> Rule:
+    return _on(
+        resource,
+        "update",
+        sub="finalizers",
+        rare="needed where admission plugin OwnerReferencesPermissionEnforcement is on: objects made for a workload"
+        " block its deletion",
+    )
+
+
+def _workload(resource: ApiResource) -> Iterator[Rule]:
+    """What control does to each workload kind on the host."""
+    yield _on(resource, "list", "watch")
+    yield _on(resource, "patch", rare="only kinds with a suspend switch, and Jobs that a Command aborts or resumes")
+    yield _on(resource, "delete", rare="only finished workloads with ttlSecondsAfterFinished")
+    yield _on(resource, "patch", sub="status", rare="only once a workload of that kind was submitted")
+    yield _owner(resource)
+
+
+WEBHOOK: Final = (
+    Grant(
+        keys.SYSTEM_NAMESPACE,
+        (
+            _on(SECRETS, "get", names=(WEBHOOK_CA,)),
+            # A create can't be bound to a name. What it makes under another name it can't read.
+            _on(SECRETS, "create", rare="only the first start on a host makes the authority"),
+        ),
+    ),
+    Grant(
+        None,
+        (
+            _on(MUTATING_WEBHOOKS, "get", "list", "watch", "patch", names=("atoll",)),
+            _on(VALIDATING_WEBHOOKS, "list", "watch", "patch", names=("atoll",)),
+            _on(QUEUES, "list", "watch"),
+            _on(NAMESPACES, "list", "watch"),
+        ),
+    ),
+)
+
+CONTROL: Final = (
+    _election("control"),
+    Grant(
+        None,
+        (
+            *(rule for kind in KINDS for rule in _workload(kind.resource)),
+            _on(NAMESPACES, "list", "watch"),
+            _on(PRIORITY_CLASSES, "list", "watch"),
+            _on(POLICIES, "list", "watch"),
+            _on(CLUSTER_POLICIES, "list", "watch"),
+            _on(BINDINGS, "list", "watch", "create", "patch"),
+            _on(BINDINGS, "delete", rare="the collector of the host may be faster when a workload is deleted"),
+            _on(BINDINGS, "patch", sub="status"),
+            # Works are in one namespace per member; members come and go, so their namespaces can't be listed here.
+            _on(WORKS, "list", "watch", "create", "delete"),
+            _on(WORKS, "patch", rare="only when a workload that runs is changed, or a divided gang is committed"),
+            _on(WORKS, "get", rare="only a Work whose making the cache has not shown when its binding is taken back"),
+            _on(QUEUES, "list", "watch"),
+            _on(QUEUES, "patch", sub="status"),
+            _on(COMMANDS, "list", "watch"),
+            _on(COMMANDS, "delete", rare="only once a Command was sent"),
+            _on(CLUSTERS, "list", "watch"),
+            _on(CLUSTERS, "patch", sub="status"),
+            _on(LEASES, "list", "watch", names=(_AGENT_LEASE,)),
+            _on(EVENTS, "create", rare="only what a user must know: a Command that can't be obeyed"),
+        ),
+    ),
+)
+
+DISPATCHER: Final = (
+    _election("dispatcher"),
+    Grant(
+        None,
+        (
+            _on(BINDINGS, "list", "watch", "patch"),
+            _on(QUEUES, "list", "watch"),
+            _on(CLUSTERS, "list", "watch"),
+            _on(CAPACITIES, "list", "watch"),
+        ),
+    ),
+)
+
+HOST: Final = {"webhook": WEBHOOK, "control": CONTROL, "dispatcher": DISPATCHER}
+"""Process -> its grants on the host."""
+
+
+def agent_on_host(cluster: str) -> tuple[Grant, ...]:
+    """The agent of this member, in its own execution namespace and nowhere else."""
+    return (
+        Grant(
+            keys.execution_namespace(cluster),
+            (
+                _on(WORKS, "list", "watch"),
+                _on(WORKS, "patch", rare="only to let a Work go, once one was deleted"),
+                _on(WORKS, "patch", sub="status", rare="only once a workload was sent to this member"),
+                _on(CAPACITIES, "list"),
+                _on(CAPACITIES, "patch", rare="a member without nodes has no capacity to publish"),
+                _on(CAPACITIES, "create", rare="the apply that makes one is logged as a patch"),
+                _on(CAPACITIES, "delete", rare="only when a topmost domain of the member is gone"),
+                _on(LEASES, "patch", names=(_AGENT_LEASE,)),
+                _on(LEASES, "create", names=(_AGENT_LEASE,), rare="the apply that makes it is logged as a patch"),
+            ),
+        ),
+    )
+
+
+_DELIVERED: Final = "only once a workload of that kind was sent to this member"
+
+AGENT_IN_MEMBER: Final = (
+    Grant(
+        None,
+        (
+            # It makes pods in every namespace that workloads come from, as any controller of pods does.
+            _on(PODS, "list", "watch"),
+            _on(PODS, "create", "delete", rare=_DELIVERED),
+            _on(PODS, "get", rare="only to look at a pod whose binding was answered with a conflict"),
+            _on(PODS, "patch", rare="only pods that come without a PodGroup and are to get one"),
+            _on(PODS, "create", sub="binding", rare=_DELIVERED),
+            _on(NODES, "list", "watch"),
+            _on(HYPER_NODES, "list", "watch"),
+            _on(POD_GROUPS, "list", "watch"),
+            _on(POD_GROUPS, "create", "patch", rare=_DELIVERED),
+            _on(POD_GROUPS, "delete", rare="only the plan of a part that was released"),
+            *(
+                rule
+                for resource in (JOBS, BATCH_JOBS)
+                for rule in (
+                    _on(resource, "list", "watch"),
+                    _on(resource, "create", "delete", rare=_DELIVERED),
+                    _on(resource, "patch", rare="only when a workload is changed while it runs"),
+                    _owner(resource),
+                )
+            ),
+            # The status of a batch Job is its member's own controller's.
+            _on(JOBS, "patch", sub="status", rare=_DELIVERED),
+            _on(NAMESPACES, "create", rare=_DELIVERED),
+            _on(PRIORITY_CLASSES, "create", rare="only for workloads that name a PriorityClass"),
+            _on(SERVICE_ACCOUNTS, "create", rare="only for workloads that name a ServiceAccount"),
+            _on(_CLAIMS, "create", rare="only for Volcano Jobs with a volumeClaim"),
+            _on(_REPLICA_SETS, "get", rare="only for pods of a Deployment that are to get a PodGroup"),
+            _on(_STATEFUL_SETS, "get", rare="only for pods of a StatefulSet that are to get a PodGroup"),
+            _on(_DEPLOYMENTS, "get", names=("volcano-controllers",)),
+            _on(EVENTS, "create", rare="only once there is something to tell about a workload"),
+            Rule("", "/readyz", ("get",), rare="health requests are not in audit logs"),
+        ),
+    ),
+)
+"""The agent in its member."""
+
+
+def manifest_rules(grant: Grant) -> list[Json]:
+    """The rules of a grant as a (Cluster)Role has them; equal verbs on resources of one group are one rule."""
+    merged: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    result: list[Json] = []
+    for (group, path, names), verbs in _by_resource(grant).items():
+        if path.startswith("/"):
+            result.append({"nonResourceURLs": [path], "verbs": list(verbs)})
+        else:
+            merged.setdefault((group, verbs, names), []).append(path)
+    for (group, verbs, names), paths in merged.items():
+        rule: Json = {"apiGroups": [group], "resources": paths, "verbs": list(verbs)}
+        result.append({**rule, "resourceNames": list(names)} if names else rule)
+    return result
+
+
+def _by_resource(grant: Grant) -> dict[tuple[str, str, tuple[str, ...]], tuple[str, ...]]:
+    found: dict[tuple[str, str, tuple[str, ...]], tuple[str, ...]] = {}
+    for rule in grant.rules:
+        key = (rule.group, rule.resource, rule.names)
+        found[key] = (*found.get(key, ()), *rule.verbs)
+    return found

@@ -1,0 +1,647 @@
+"""Nodes kept for parts of gangs: from the question to the pods, or back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import msgspec
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from atoll.agent.cache import MemberCache
+from atoll.agent.objects import Pod
+from atoll.agent.scheduler.gangs import Standing, standing
+from atoll.agent.scheduler.holds import TTL, Hold, Holds, decode_plan, describe, encode_plan
+from atoll.agent.scheduler.planner import Plan, Wait, plan
+from atoll.agent.scheduler.reservations import Reservations, hold_group
+from atoll.agent.scheduler.room import Room
+from atoll.delivery import reservations as interface
+from atoll.kube.config import Connection
+from atoll.kube.transport import ApiServer
+from atoll.model import keys
+from atoll.model.gang import Gang, Task, TopologyWish
+from tests.agent.builders import make_domain, make_group, make_node, make_pod, make_room
+
+GPU = "nvidia.com/gpu"
+
+
+def part(replicas: int = 4, *, minimum: int | None = None, gpu: int = 4, tier: int | None = None, **more: int) -> Gang:
+    """A gang of task `w`; `more` are further tasks with as many pods of one CPU."""
+    tasks = [Task("w", replicas, replicas, {"cpu": 1000, GPU: gpu, "pods": 1})]
+    tasks += [Task(name, count, count, {"cpu": 1000, "pods": 1}) for name, count in more.items()]
+    wish = TopologyWish(highest_tier_allowed=tier) if tier is not None else None
+    return Gang("q", tasks, replicas + sum(more.values()) if minimum is None else minimum, network_topology=wish)
+
+
+def pods(count: int, *, epoch: int = 1, uid: str = "b", task: str = "w", gpu: int = 4, start: int = 0) -> list[Pod]:
+    """Pods of the binding's epoch, in PodGroup `uid`."""
+    return [
+        _stamped(make_pod(f"{uid}-{task}-{i}", group=uid, task=task, index=i, gpu=gpu, binding=uid), epoch)
+        for i in range(start, start + count)
+    ]
+
+
+def _stamped(pod: Pod, epoch: int) -> Pod:
+    annotations = {**pod.metadata.annotations, keys.EPOCH: str(epoch)}
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
+
+
+def view(room: Room, minimum: int, waiting: list[Pod], uid: str = "b") -> Standing:
+    return standing(f"default/{uid}", make_group(uid, minimum), waiting, room, ("atoll",))
+
+
+def racks(domains: bool = True) -> Room:
+    """Two racks of two nodes with 8 GPUs each."""
+    names = [["r0n0", "r0n1"], ["r1n0", "r1n1"]]
+    made = [make_domain(f"rack{r}", 1, each) for r, each in enumerate(names)]
+    return make_room(*(make_node(name) for each in names for name in each), domains=made if domains else [])
+
+
+def free(room: Room) -> dict[str, int]:
+    return {node.metadata.name: room.free(node.metadata.name)[GPU] for node in room.ready_nodes()}
+
+
+def held(holds: Holds, uid: str = "b") -> Hold:
+    hold = holds.get(uid)
+    assert hold is not None
+    return hold
+
+
+def assert_reserved(holds: Holds, count: int, uid: str = "b") -> dict[str, int]:
+    hold = held(holds, uid)
+    assert hold.slots.total() == count, hold
+    return hold.nodes
+
+
+def assert_refused(holds: Holds, *words: str, uid: str = "b") -> Hold:
+    hold = held(holds, uid)
+    assert not hold.slots, hold
+    for word in words:
+        assert word in hold.message
+    return hold
+
+
+# -- asking ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_part_that_fits_takes_its_nodes_in_the_room() -> None:
+    room = racks()
+    holds = Holds(room)
+    holds.hold("b", 1, part(4), "train", "default", 0.0)
+    assert set(assert_reserved(holds, 4)) in ({"r0n0", "r0n1"}, {"r1n0", "r1n1"})
+    assert sum(free(room).values()) == 16
+    assert (held(holds).domain, held(holds).tier) in (("rack0", 1), ("rack1", 1))
+    assert holds.changed == {"b"}
+
+
+def test_a_part_that_does_not_fit_is_refused_with_the_nearest_miss_and_takes_nothing() -> None:
+    room = racks()
+    holds = Holds(room)
+    holds.hold("b", 1, part(5, tier=1), "train", "default", 0.0)
+    hold = assert_refused(holds, "domain rack0 holds 4 of the 5")
+    assert (hold.requested, hold.available) == (5, 4)
+    assert free(room) == dict.fromkeys(("r0n0", "r0n1", "r1n0", "r1n1"), 8)
+
+
+def test_an_elastic_part_takes_what_there_is_above_its_floor() -> None:
+    holds = Holds(racks(domains=False))
+    holds.hold("b", 1, part(20, minimum=3), "train", "default", 0.0)
+    assert_reserved(holds, 8)
+
+
+def test_a_part_of_which_nothing_can_start_is_refused_though_it_has_no_minimum() -> None:
+    holds = Holds(make_room())
+    holds.hold("b", 1, part(2, minimum=0), "train", "default", 0.0)
+    assert_refused(holds)
+
+
+def test_asking_again_changes_nothing() -> None:
+    room = racks()
+    holds = Holds(room)
+    holds.hold("b", 1, part(4), "train", "default", 0.0)
+    holds.changed.clear()
+    before = (free(room), assert_reserved(holds, 4), room.version)
+    holds.hold("b", 1, part(4), "train", "default", 1.0)
+    assert (free(room), assert_reserved(holds, 4), room.version) == before
+    assert not holds.changed
+
+
+def test_a_newer_epoch_replaces_an_older_one_which_is_ignored_from_then_on() -> None:
+    room = racks()
+    holds = Holds(room)
+    holds.hold("b", 1, part(4), "train", "default", 0.0)
+    holds.hold("b", 2, part(2), "train", "default", 0.0)
+    assert_reserved(holds, 2)
+    holds.hold("b", 1, part(4), "train", "default", 0.0)
+    assert held(holds).epoch == 2
+    assert sum(free(room).values()) == 24
+
+
+def test_releasing_gives_everything_back_and_says_that_room_grew() -> None:
+    room = racks()
+    holds = Holds(room)
+    before = free(room)
+    holds.hold("b", 1, part(4), "train", "default", 0.0)
+    room.grew = False
+    holds.release("b")
+    assert free(room) == before
+    assert room.grew
+    assert holds.get("b") is None
+
+
+def test_a_hold_lasts_as_long_as_it_is_renewed() -> None:
+    room = racks()
+    holds = Holds(room)
+    for now in (0.0, 50.0, 100.0):
+        holds.expire(now)
+        holds.hold("b", 1, part(4), "train", "default", now)
+    holds.expire(100.0 + TTL - 1)
+    assert_reserved(holds, 4)
+    holds.expire(100.0 + TTL)
+    assert holds.get("b") is None
+    assert sum(free(room).values()) == 32
+
+
+def test_renewals_are_told_seldom_and_never_later_than_they_are_true() -> None:
+    holds = Holds(racks())
+    told = set()
+    for now in range(0, 300, 5):
+        holds.expire(now)
+        holds.hold("b", 1, part(4), "train", "default", now)
+        hold = held(holds)
+        assert now < hold.told <= hold.deadline
+        told.add(hold.told)
+    assert len(told) == 10
+
+
+# -- the member changes ----------------------------------------------------------------------------------------------
+
+
+def test_a_refused_part_gets_its_nodes_once_there_is_room() -> None:
+    room = racks()
+    running = make_pod("other", gpu=8, node="r0n0")
+    room.pod_changed(None, running)
+    holds = Holds(room)
+    holds.hold("b", 1, part(8), "train", "default", 0.0)
+    assert_refused(holds, "room for 6 of the 8")
+    room.pod_changed(running, None)
+    holds.changed.clear()
+    holds.retry()
+    assert_reserved(holds, 8)
+    assert holds.changed == {"b"}
+
+
+def test_the_refused_are_tried_again_by_priority_then_age() -> None:
+    room = racks()
+    running = [make_pod(f"p{i}", gpu=8, node=node) for i, node in enumerate(free(room))]
+    for pod in running:
+        room.pod_changed(None, pod)
+    holds = Holds(room)
+    replace = msgspec.structs.replace
+    holds.hold("young", 1, replace(part(2), submitted="2026-01-02T00:00:00Z"), "c", "default", 0.0)
+    holds.hold("old", 1, replace(part(2), submitted="2026-01-01T00:00:00Z"), "b", "default", 0.0)
+    holds.hold("high", 1, replace(part(2), priority=5, submitted="2026-01-03T00:00:00Z"), "a", "default", 0.0)
+    winners = []
+    for pod in running[:3]:
+        room.pod_changed(pod, None)
+        holds.retry()
+        winners += [u for u in ("young", "old", "high") if u not in winners and held(holds, u).slots]
+    assert winners == ["high", "old", "young"]
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        pytest.param(lambda room, old: room.node_changed(old, None), "gone", id="a node that is deleted"),
+        pytest.param(
+            lambda room, old: room.node_changed(old, make_node("n0", ready=False)), "not ready", id="a node that fails"
+        ),
+        pytest.param(
+            lambda room, old: room.node_changed(
+                old, msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, unschedulable=True))
+            ),
+            "no longer accepts",
+            id="a node that is cordoned",
+        ),
+        pytest.param(
+            lambda room, _: room.pod_changed(None, make_pod("x", gpu=1, node="n0")),
+            "others took",
+            id="a pod that somebody else binds",
+        ),
+    ],
+)
+def test_a_hold_ends_with(change: object, word: str) -> None:
+    old = make_node("n0")
+    room = make_room(old, make_node("n1"))
+    holds = Holds(room)
+    holds.hold("b", 1, part(4), "train", "default", 0.0)
+    holds.changed.clear()
+    holds.check()
+    assert_reserved(holds, 4)
+    change(room, old)  # type: ignore[operator]
+    holds.check()
+    hold = assert_refused(holds, "n0", word)
+    assert (hold.requested, hold.available) == (4, 2)
+    assert holds.changed == {"b"}
+    assert room.free("n1")[GPU] == 8
+
+
+def test_a_hold_ends_when_its_domain_falls_apart() -> None:
+    room = racks()
+    holds = Holds(room)
+    holds.hold("b", 1, part(4, tier=1), "train", "default", 0.0)
+    rack = held(holds).domain
+    room.hyper_node_changed(make_domain(rack, 1, []), None)
+    holds.check()
+    assert_refused(holds, "no longer in one domain")
+
+
+def test_the_younger_of_two_gives_way_on_a_node_that_is_overbooked() -> None:
+    room = make_room(make_node("n0"))
+    holds = Holds(room)
+    holds.hold("old", 1, part(1), "a", "default", 0.0)
+    holds.hold("young", 1, part(1), "b", "default", 0.0)
+    room.pod_changed(None, make_pod("x", gpu=4, node="n0"))
+    holds.check()
+    assert_reserved(holds, 1, "old")
+    assert_refused(holds, "others took", uid="young")
+
+
+# -- the pods come ---------------------------------------------------------------------------------------------------
+
+
+def test_the_pods_get_the_nodes_that_were_kept_for_them() -> None:
+    room = racks()
+    holds = Holds(room)
+    holds.hold("b", 1, part(4), "train", "default", 0.0)
+    kept, before = assert_reserved(holds, 4), free(room)
+    room.grew = False
+    [outcome] = plan(room, [view(room, 4, pods(4))], holds=holds)
+    assert isinstance(outcome, Plan)
+    assert Counter(node for _, node in outcome.nodes) == kept
+    assert free(room) == before
+    assert not room.grew
+    assert holds.get("b") is None
+
+
+def test_a_gang_of_higher_rank_does_not_get_them() -> None:
+    room = racks()
+    holds = Holds(room)
+    holds.hold("b", 1, part(8), "train", "default", 0.0)
+    first = view(room, 1, [make_pod("x-0", group="x", gpu=4, priority=9)], "x")
+    outcomes = {o.gang.key: o for o in plan(room, [first, view(room, 8, pods(8))], holds=holds)}
+    assert isinstance(outcomes["default/x"], Wait)
+    assert isinstance(outcomes["default/b"], Plan)
+
+
+def test_each_task_gets_its_own_nodes_and_neighbours_share_them() -> None:
+    room = racks()
+    holds = Holds(room)
+    holds.hold("b", 1, part(4, ps=3), "train", "default", 0.0)
+    slots = dict(held(holds).slots)
+    [outcome] = plan(room, [view(room, 7, [*pods(3, task="ps", gpu=0), *pods(4)])], holds=holds)
+    assert isinstance(outcome, Plan)
+    numbers = {"w": 0, "ps": 1}
+    assert Counter((numbers[pod.task], node) for pod, node in outcome.nodes) == slots
+    workers = [node for pod, node in outcome.nodes if pod.task == "w"]
+    assert workers == sorted(workers)
+
+
+def test_nothing_is_handed_over_before_the_gang_can_start() -> None:
+    room = racks()
+    holds = Holds(room)
+    holds.hold("b", 1, part(4), "train", "default", 0.0)
+    [outcome] = plan(room, [view(room, 4, pods(3))], holds=holds)
+    assert isinstance(outcome, Wait)
+    assert_reserved(holds, 4)
+
+
+def test_late_pods_of_an_elastic_part_find_their_nodes_still_kept() -> None:
+    room = racks()
+    holds = Holds(room)
+    holds.hold("b", 1, part(4, minimum=3), "train", "default", 0.0)
+    before, everyone = free(room), pods(4)
+    [outcome] = plan(room, [view(room, 3, everyone[:3])], holds=holds)
+    assert isinstance(outcome, Plan)
+    assert_reserved(holds, 1)
+    assert free(room) == before
+    [outcome] = plan(room, [view(room, 3, everyone)], holds=holds)
+    assert isinstance(outcome, Plan)
+    assert free(room) == before
+    assert holds.get("b") is None
+
+
+def test_pods_beyond_what_was_kept_are_planned_like_any_others() -> None:
+    room = make_room(make_node("n0"))
+    holds = Holds(room)
+    holds.hold("b", 1, part(4, minimum=2), "train", "default", 0.0)
+    assert_reserved(holds, 2)
+    room.node_changed(None, make_node("n1"))
+    everyone = pods(4)
+    [first] = plan(room, [view(room, 2, everyone)], holds=holds)
+    [second] = plan(room, [view(room, 2, everyone)], holds=holds)
+    assert isinstance(first, Plan)
+    assert isinstance(second, Plan)
+    assert {node for _, node in first.nodes} == {"n0"}
+    assert {node for _, node in second.nodes} == {"n1"}
+
+
+@pytest.mark.parametrize(
+    ("epoch", "gpu"),
+    [
+        pytest.param(2, 4, id="of a newer epoch"),
+        pytest.param(1, 8, id="that ask for more than was kept"),
+    ],
+)
+def test_the_room_is_given_back_to_pods(epoch: int, gpu: int) -> None:
+    room = racks()
+    holds = Holds(room)
+    holds.hold("b", 1, part(4), "train", "default", 0.0)
+    [outcome] = plan(room, [view(room, 4, pods(4, epoch=epoch, gpu=gpu))], holds=holds)
+    assert isinstance(outcome, Plan)
+    assert holds.get("b") is None
+    assert sum(free(room).values()) == 32 - 4 * gpu
+    assert min(free(room).values()) >= 0
+
+
+def test_pods_of_an_older_epoch_get_nothing_that_is_kept() -> None:
+    room = racks()
+    holds = Holds(room)
+    holds.hold("b", 2, part(8), "train", "default", 0.0)
+    [outcome] = plan(room, [view(room, 1, pods(1, epoch=1))], holds=holds)
+    assert isinstance(outcome, Wait)
+    assert_reserved(holds, 8)
+
+
+def test_what_was_refused_is_not_reserved_beside_its_own_pods() -> None:
+    room = racks()
+    holds = Holds(room)
+    holds.hold("b", 1, part(5, tier=1), "train", "default", 0.0)
+    list(plan(room, [view(room, 5, pods(5))], holds=holds))
+    holds.retry()
+    holds.hold("b", 1, part(5, tier=1), "train", "default", 0.0)
+    assert holds.get("b") is None
+    assert sum(free(room).values()) == 32 - 5 * 4
+
+
+# -- restart ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_survives_its_process() -> None:
+    room = racks()
+    holds = Holds(room)
+    holds.hold("b", 3, part(4, ps=2), "train", "ns", 0.0)
+    text = encode_plan(held(holds), "2026-01-01T00:00:00.000Z")
+    after = racks()
+    adopted = Holds(after)
+    adopted.adopt(decode_plan(text), "ns", [], 1000.0)
+    assert describe(held(adopted), "") == describe(held(holds), "")
+    assert free(after) == free(room)
+    assert held(adopted).deadline == 1000.0 + TTL
+    version = after.version
+    adopted.hold("b", 3, part(4, ps=2), "train", "ns", 1000.0)
+    assert after.version == version
+
+
+def test_an_adopted_plan_is_without_the_pods_that_were_bound() -> None:
+    room = make_room(make_node("n0"))
+    holds = Holds(room)
+    holds.hold("b", 1, part(2), "train", "default", 0.0)
+    stored = decode_plan(encode_plan(held(holds), ""))
+    for bound, left in ((1, 0), (2, 0)):
+        after = make_room(make_node("n0"), pods=[_bound(pod, "n0") for pod in pods(bound)])
+        adopted = Holds(after)
+        adopted.adopt(stored, "default", [("w", "n0")] * bound, 0.0)
+        assert after.free("n0")[GPU] == left
+        assert (adopted.get("b") is None) == (bound == 2)
+
+
+def test_an_adopted_plan_whose_nodes_are_gone_is_refused() -> None:
+    holds = Holds(racks())
+    holds.hold("b", 1, part(4), "train", "default", 0.0)
+    adopted = Holds(make_room(make_node("other")))
+    adopted.adopt(decode_plan(encode_plan(held(holds), "")), "default", [], 0.0)
+    adopted.check()
+    assert_refused(adopted, "gone")
+
+
+def _bound(pod: Pod, node: str) -> Pod:
+    return msgspec.structs.replace(pod, node=node)
+
+
+def test_the_memory_of_a_hold_is_named_after_the_workload() -> None:
+    holds = Holds(racks())
+    holds.hold("b", 1, part(4), "train", "ns", 0.0)
+    body = hold_group(held(holds), "2026-01-01T00:00:00.000Z")
+    assert body["metadata"]["name"] == "train-hold"
+    plan = decode_plan(body["metadata"]["annotations"]["atoll.sh/plan"])
+    assert (plan.uid, plan.epoch, plan.nodes) == ("b", 1, held(holds).nodes)
+
+
+# -- the shell -------------------------------------------------------------------------------------------------------
+
+
+class Bench:
+    """A shell over a room; nothing runs that would talk to a server."""
+
+    def __init__(self, room: Room) -> None:
+        async def nobody() -> None:
+            return None
+
+        api = ApiServer(Connection("http://127.0.0.1:9", None, nobody))
+        self.promised = 0
+        self.woken = asyncio.Event()
+        self.changes: list[str] = []
+        self.shell = Reservations(api, MemberCache(api), room, promise=self._promise, wake=self.woken.set)
+        self.delivery: interface.Reservations = self.shell
+        self.delivery.on_change(self.changes.append)
+
+    def _promise(self) -> int:
+        self.promised += 1
+        return self.promised + 6
+
+
+async def test_a_question_from_before_the_start_is_answered_at_the_start() -> None:
+    bench = Bench(racks())
+    bench.delivery.hold("b", 1, part(4), "train", "default")
+    assert bench.delivery.state("b") is None
+    bench.shell.start()
+    state = bench.delivery.state("b")
+    assert state is not None
+    assert (state["state"], state["generation"], state["epoch"], state["message"]) == ("Reserved", 7, 1, "")
+    assert sum(state["nodes"].values()) == 4
+    assert bench.changes == ["b"]
+
+
+async def test_answers_stay_equal_until_something_changes() -> None:
+    bench = Bench(racks())
+    bench.shell.start()
+    bench.delivery.hold("b", 1, part(4), "train", "default")
+    state = bench.delivery.state("b")
+    await asyncio.sleep(0)
+    bench.delivery.hold("b", 1, part(4), "train", "default")
+    bench.shell.refresh()
+    assert bench.delivery.state("b") == state
+    assert bench.changes == ["b"]
+
+
+async def test_a_lost_hold_is_said_to_be_refused_before_it_is_tried_again() -> None:
+    room = make_room(make_node("n0"))
+    bench = Bench(room)
+    bench.shell.start()
+    bench.delivery.hold("b", 1, part(2), "train", "default")
+    room.node_changed(make_node("n0"), None)
+    room.node_changed(None, make_node("n1"))
+    bench.shell.refresh()
+    lost = bench.delivery.state("b")
+    # As the scheduler does in the rest of its pass.
+    room.grew = False
+    bench.shell.refresh()
+    found = bench.delivery.state("b")
+    assert lost is not None
+    assert found is not None
+    assert (lost["state"], lost["generation"], lost["nodes"]) == ("Refused", 0, {})
+    assert (found["state"], found["generation"], found["nodes"]) == ("Reserved", 8, {"n1": 2})
+    assert bench.changes == ["b"] * 3
+
+
+async def test_what_a_hold_leaves_when_it_ends_goes_to_one_that_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = make_room(make_node("n0"))
+    bench = Bench(room)
+    bench.shell.start()
+    bench.delivery.hold("b", 1, part(2), "train", "default")
+    later = asyncio.get_running_loop().time() + TTL
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: later)
+    bench.delivery.hold("c", 1, part(2), "other", "default")
+    room.grew = False
+    bench.shell.refresh()
+    state = bench.delivery.state("c")
+    assert bench.delivery.state("b") is None
+    assert state is not None
+    assert state["state"] == "Reserved"
+
+
+def test_a_hold_that_nobody_renews_wakes_the_scheduler_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+
+    async def history() -> None:
+        nonlocal now
+        bench = Bench(racks())
+        bench.shell.start()
+        bench.delivery.hold("b", 1, part(4), "train", "default")
+        now += 20
+        bench.delivery.hold("b", 1, part(4), "train", "default")
+        bench.woken.clear()
+        for seconds, woken in ((TTL - 1, False), (2.0, True)):
+            now += seconds
+            # Once for the alarm, once for what it does.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert bench.woken.is_set() == woken
+        bench.shell.refresh()
+        assert bench.delivery.state("b") is None
+        assert bench.changes == ["b", "b"]
+
+    with asyncio.Runner() as runner:
+        monkeypatch.setattr(runner.get_loop(), "time", lambda: now)
+        runner.run(history())
+
+
+# -- random histories ------------------------------------------------------------------------------------------------
+
+
+class Histories(RuleBasedStateMachine):
+    """Holds, pods, releases, expiry and failing nodes in any order."""
+
+    bindings = Bundle("bindings")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.room = racks()
+        self.holds = Holds(self.room)
+        self.whole = {node.metadata.name: self.room.free(node.metadata.name) for node in self.room.ready_nodes()}
+        self.now = 0.0
+        self.gangs: dict[str, Gang] = {}
+        self.epochs: dict[str, int] = {}
+        #: pods that are assumed or bound
+        self.pods: dict[str, list[Pod]] = {}
+
+    @rule(target=bindings, replicas=st.integers(1, 6), floor=st.integers(0, 6), gpu=st.integers(1, 5))
+    def ask(self, replicas: int, floor: int, gpu: int) -> str:
+        uid = f"b{len(self.epochs)}"
+        self.epochs[uid] = 1
+        self.gangs[uid] = part(replicas, minimum=min(floor, replicas), gpu=gpu)
+        self._ask(uid, 1)
+        return uid
+
+    @rule(uid=bindings, newer=st.integers(-1, 1))
+    def ask_again(self, uid: str, newer: int) -> None:
+        epoch = self.epochs[uid] + newer
+        if newer < 1 or not self.pods.get(uid):
+            self.epochs[uid] = max(epoch, self.epochs[uid])
+            self._ask(uid, epoch)
+
+    def _ask(self, uid: str, epoch: int) -> None:
+        self.holds.hold(uid, epoch, self.gangs[uid], uid, "default", self.now)
+
+    @rule(uid=bindings, count=st.integers(1, 6), stale=st.booleans())
+    def pods_come(self, uid: str, count: int, stale: bool) -> None:
+        gang, present = self.gangs[uid], self.pods.setdefault(uid, [])
+        gpu = gang.tasks[0].requests[GPU]
+        epoch = self.epochs[uid] - stale
+        fresh = pods(min(count, gang.replicas - len(present)), epoch=epoch, uid=uid, gpu=gpu, start=len(present))
+        standing = view(self.room, gang.min_available, [*present, *fresh], uid)
+        for outcome in plan(self.room, [standing] if fresh else [], holds=self.holds):
+            if isinstance(outcome, Plan):
+                present += [pod for pod, _ in outcome.nodes]
+                assert len(present) >= gang.min_available
+        present.sort(key=lambda pod: int(pod.metadata.labels[keys.TASK_INDEX]))
+
+    @rule(uid=bindings)
+    def pods_end(self, uid: str) -> None:
+        for pod in self.pods.pop(uid, []):
+            self.room.pod_changed(pod, None)
+
+    @rule(uid=consumes(bindings))
+    def release(self, uid: str) -> None:
+        self.pods_end(uid)
+        self.holds.release(uid)
+
+    @rule(seconds=st.sampled_from([1.0, 40.0, 61.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.holds.expire(self.now)
+
+    @rule(name=st.sampled_from(["r0n0", "r1n1"]))
+    def a_node_fails_and_comes_back(self, name: str) -> None:
+        self.room.node_changed(make_node(name), make_node(name, ready=False))
+        self.holds.check()
+        self.room.node_changed(make_node(name, ready=False), make_node(name))
+        self.holds.retry()
+
+    @invariant()
+    def no_node_is_over_filled(self) -> None:
+        assert all(min(self.room.free(name).values()) >= 0 for name in self.whole)
+
+    @invariant()
+    def the_room_has_the_holds_and_the_pods_and_nothing_else(self) -> None:
+        taken = Counter({name: 0 for name in self.whole})
+        for uid, gang in self.gangs.items():
+            gpu = gang.tasks[0].requests[GPU]
+            for pod in self.pods.get(uid, []):
+                taken[self.room.node_of(pod)] += gpu
+            hold = self.holds.get(uid)
+            for node, count in (hold.nodes if hold is not None else {}).items():
+                taken[node] += count * gpu
+        assert {name: self.whole[name][GPU] - amount for name, amount in taken.items()} == free(self.room)
+
+    def teardown(self) -> None:
+        for uid in self.epochs:
+            self.pods_end(uid)
+            self.holds.release(uid)
+        assert {name: self.room.free(name) for name in self.whole} == self.whole
+
+
+TestHistories = Histories.TestCase

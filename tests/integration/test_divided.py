@@ -1,0 +1,132 @@
+"""A gang over several members: it starts whole, or nothing of it exists anywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from atoll.model.apiresource import BINDINGS, JOBS, PODS, POLICIES, WORKS
+from tests.integration.federation import Site, job, until
+
+pytestmark = pytest.mark.integration
+
+
+async def allow_division(site: Site, *members: str) -> None:
+    """A policy that lets jobs of the test's namespace run in several of these members."""
+    policy: dict[str, Any] = {
+        "apiVersion": POLICIES.api_version,
+        "kind": POLICIES.kind,
+        "metadata": {"name": "divided", "namespace": site.namespace},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": JOBS.api_version, "kind": JOBS.kind}],
+            "placement": {
+                "clusterAffinity": {"clusterNames": list(members)},
+                "replicaScheduling": {"replicaSchedulingType": "Divided"},
+            },
+        },
+    }
+    await site.host.create(POLICIES, policy)
+
+
+def gpus(name: str, replicas: int, gpu: int, **more: Any) -> dict[str, Any]:
+    wanted = job(name, replicas=replicas, **more)
+    container = wanted["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
+    container["resources"] = {"requests": {"cpu": "1", "nvidia.com/gpu": gpu}, "limits": {"nvidia.com/gpu": gpu}}
+    return wanted
+
+
+async def test_a_gang_that_no_member_holds_alone_starts_whole_over_two(site: Site) -> None:
+    await allow_division(site, "alpha", "beta")
+    # alpha has 8 nodes and beta 4, of 8 GPUs each: 24 pods of 4 GPUs are 96 GPUs, all there are.
+    await site.submit(gpus("wide", 24, 4, seconds=None))
+    await site.phase("wide", "Running")
+
+    async def whole() -> bool:
+        pods = {name: await site.pods(name) for name in ("alpha", "beta")}
+        bound = {name: [p for p in each if p["spec"].get("nodeName")] for name, each in pods.items()}
+        return (len(bound["alpha"]), len(bound["beta"])) == (16, 8)
+
+    await until(whole, what="16 pods are bound in alpha and 8 in beta")
+    parts = [await site.find(JOBS, "wide", member) for member in ("alpha", "beta")]
+    assert [part["spec"]["minAvailable"] for part in parts if part] == [16, 8]
+
+    async def counted() -> bool:
+        found = await site.find(JOBS, "wide")
+        return bool(found and found["status"].get("running") == 24)
+
+    await until(counted, what="the host counts 24 running pods")
+    patches = [
+        {op["path"]: op.get("value") for op in event["requestObject"]}
+        for event in site.audit()
+        if event["verb"] == "patch" and event["user"]["username"].endswith(":atoll-dispatcher")
+    ]
+    assert [patch.get("/spec/suspension/dispatching") for patch in patches] == [True, False]
+
+
+async def test_a_divided_gang_ends_completed_with_the_counts_of_all_its_parts(site: Site) -> None:
+    await allow_division(site, "alpha", "beta")
+    await site.submit(gpus("short", 24, 4, seconds=1))
+    done = await site.phase("short", "Completed")
+    assert done["status"]["succeeded"] == 24
+
+
+async def test_when_one_member_can_not_hold_its_part_no_pod_exists_anywhere_and_the_member_is_named(site: Site) -> None:
+    """1. Beta's agent is stopped, so its figures stay. 2. Somebody takes half of beta. 3. The gang needs all of it.
+    4. The agent comes back and refuses. 5. The gang waits; nothing of it was ever started.
+    """
+    await allow_division(site, "alpha", "beta")
+    agent = site.federation.process("atoll-agent-beta")
+    await agent.stop()
+    try:
+        node = {"name": "beta-n0", "namespace": "default"}
+        taken = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "taken", "namespace": "default"},
+            "spec": {
+                "nodeName": node["name"],
+                "containers": [
+                    {
+                        "name": "c",
+                        "image": "x",
+                        "resources": {"requests": {"nvidia.com/gpu": 8}, "limits": {"nvidia.com/gpu": 8}},
+                    }
+                ],
+            },
+        }
+        await site.members["beta"].create(PODS, taken)
+        await site.submit(gpus("refused", 24, 4, seconds=None))
+
+        async def works() -> bool:
+            return len([w for w in await site.host.list(WORKS) if w["metadata"]["name"].startswith("refused-")]) == 2
+
+        await until(works, what="both parts are to be reserved")
+    finally:
+        await agent.start()
+    decision = await site.reason("refused", "PartRefused")
+    blocker = decision["blocker"]
+    assert (blocker["kind"], blocker["name"], blocker["requested"], blocker["available"]) == (
+        "Cluster",
+        "beta",
+        "8",
+        "6",
+    )
+
+    async def told() -> bool:
+        found = await site.find(JOBS, "refused")
+        return bool(found and found["status"]["state"].get("reason"))
+
+    await until(told, what="the job says why it waits")
+    for name in ("alpha", "beta"):
+        assert not [pod for pod in await site.pods(name) if "refused" in pod["metadata"]["name"]]
+        created = [
+            event
+            for event in site.audit(name)
+            if event["verb"] == "create" and event["objectRef"]["resource"] in ("pods", "jobs")
+        ]
+        assert not created
+    await site.members["beta"].delete(PODS, "taken", "default", grace_seconds=0)
+    await site.phase("refused", "Running")
+    binding = await site.find(BINDINGS, "refused-job")
+    assert binding is not None

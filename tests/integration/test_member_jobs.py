@@ -1,0 +1,352 @@
+"""What a member does with Jobs and pods, on real API servers: restarts, stops, gangs of bare pods, TTL, topology."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from atoll.model import keys
+from atoll.model.apiresource import (
+    BINDINGS,
+    CAPACITIES,
+    HYPER_NODES,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    ApiResource,
+)
+from atoll.model.timestamps import to_seconds
+from tests.integration.federation import Json, Site, job, until
+
+pytestmark = pytest.mark.integration
+
+DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
+MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
+
+
+def failing(obj: Json) -> Json:
+    obj["spec"]["tasks"][0]["template"]["metadata"]["annotations"]["atoll.sh/fail"] = "true"
+    return obj
+
+
+def bare(name: str, namespace: str, *, cpu: str = "100m", notes: dict[str, str] | None = None, **spec: Any) -> Json:
+    container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "annotations": notes or {}},
+        "spec": {"schedulerName": "atoll", "containers": [container], "terminationGracePeriodSeconds": 0, **spec},
+    }
+
+
+async def member_job(site: Site, name: str, wanted: Callable[[Json], bool]) -> Json:
+    """Wait for the member's own Job."""
+    member = await site.where(name)
+
+    async def look() -> Json | None:
+        found = await site.find(JOBS, name, member)
+        return found if found and wanted(found.get("status") or {}) else None
+
+    return await until(look, what=f"the member's job {name}")
+
+
+def in_phase(phase: str) -> Callable[[Json], bool]:
+    return lambda status: bool(status.get("state", {}).get("phase") == phase)
+
+
+async def command(site: Site, name: str, wish: str) -> None:
+    member = await site.where(name)
+    patch = {"metadata": {"annotations": {keys.ACTION: wish}}}
+    await site.members[member].merge_patch(JOBS, name, patch, site.namespace)
+
+
+# -- policies ----------------------------------------------------------------------------------------------------------
+
+
+async def test_restart_job_on_pod_failed_retries_up_to_max_retry_and_then_fails(site: Site) -> None:
+    policies = [{"event": "PodFailed", "action": "RestartJob"}]
+    await site.submit(failing(job("again", replicas=2, seconds=0.3, maxRetry=2, policies=policies)))
+    done = await site.phase("again", "Failed")
+    assert (done["status"]["retryCount"], done["status"]["version"]) == (2, 2)
+    assert "maxRetry 2" in done["status"]["state"]["message"]
+    own = await member_job(site, "again", in_phase("Failed"))
+    phases = [each["status"] for each in own["status"]["conditions"]]
+    assert phases[-2:] == ["Restarting", "Failed"]
+    assert phases.count("Restarting") == 2
+    # What failed last stays to be looked at, and says which attempt it was.
+    left = await site.pods(await site.where("again"))
+    assert {pod["metadata"]["annotations"][keys.JOB_VERSION] for pod in left} == {"1"}
+    assert all(pod["status"]["phase"] == "Failed" for pod in left)
+
+
+async def test_complete_job_on_task_completed_stops_the_rest(site: Site) -> None:
+    obj = job("led", replicas=1, seconds=0.5)
+    obj["spec"]["tasks"][0] |= {"name": "master", "policies": [{"event": "TaskCompleted", "action": "CompleteJob"}]}
+    obj["spec"]["tasks"] += job("x", replicas=3, seconds=None)["spec"]["tasks"]
+    await site.submit(obj)
+    done = await site.phase("led", "Completed")
+    assert done["status"]["succeeded"] == 1
+    assert not done["status"].get("running")
+    pods = await site.pods(await site.where("led"))
+    assert [pod["metadata"]["name"] for pod in pods] == ["led-master-0"]
+
+
+async def test_an_exit_code_of_any_container_decides(site: Site) -> None:
+    policies = [{"exitCode": 3, "action": "TerminateJob"}, {"event": "PodFailed", "action": "RestartJob"}]
+    await site.submit(job("coded", replicas=2, seconds=None, policies=policies))
+    await site.phase("coded", "Running")
+    member = await site.where("coded")
+    state = {"terminated": {"exitCode": 0}}, {"terminated": {"exitCode": 3}}
+    statuses = [
+        {"name": name, "image": "i", "imageID": "", "ready": False, "restartCount": 0, "state": each}
+        for name, each in zip(("sidecar", "main"), state, strict=True)
+    ]
+    patch = {"status": {"phase": "Failed", "containerStatuses": statuses}}
+    await site.members[member].merge_patch(PODS, "coded-worker-1", patch, site.namespace, subresource="status")
+    done = await site.phase("coded", "Terminated")
+    assert "exit code 3" in done["status"]["state"]["message"]
+    assert not done["status"].get("retryCount")
+
+
+async def test_restart_pod_replaces_that_pod_alone(site: Site) -> None:
+    policies = [{"event": "PodEvicted", "action": "RestartPod"}]
+    await site.submit(job("one", replicas=3, seconds=None, policies=policies))
+    await site.phase("one", "Running")
+    member = await site.where("one")
+    before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in await site.pods(member)}
+    site.kubectl("delete", "pod", "one-worker-1", "-n", site.namespace, "--grace-period=0", "--force", cluster=member)
+    own = await member_job(site, "one", lambda status: status.get("retryCount") == 1 and status.get("running") == 3)
+    after = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in await site.pods(member)}
+    assert {name for name, uid in after.items() if before[name] != uid} == {"one-worker-1"}
+    assert own["status"]["version"] == 0
+    assert "Restarting" in [each["status"] for each in own["status"]["conditions"]]
+
+
+async def test_a_timeout_survives_a_restart_of_the_agent(site: Site) -> None:
+    """1. A pod stays pending. 2. The agent is killed. 3. It comes back: the timeout counts from the pod's creation."""
+    policies = [{"event": "PodPending", "action": "AbortJob", "timeout": "5s"}]
+    obj = job("stuck", replicas=1, seconds=None, policies=policies)
+    obj["spec"]["tasks"][0]["template"]["spec"]["schedulerName"] = "nobody"
+    await site.submit(obj)
+    member = await site.where("stuck")
+    pods = await until(lambda: site.pods(member), what="the pod exists")
+    agent = site.federation.process(f"agent-{member}")
+    await agent.stop()
+    await agent.start()
+    aborted = await member_job(site, "stuck", in_phase("Aborted"))
+    began = to_seconds(pods[0]["metadata"]["creationTimestamp"])
+    aborting = next(each for each in aborted["status"]["conditions"] if each["status"] == "Aborting")
+    assert 4 <= to_seconds(aborting["lastTransitionTime"]) - began < 15
+    assert not await site.pods(member)
+
+
+async def test_a_gang_that_spans_clusters_asks_the_host_before_it_restarts(site: Site) -> None:
+    policies = [{"event": "PodFailed", "action": "RestartJob"}]
+    obj = failing(job("part", replicas=1, seconds=0.5, policies=policies))
+    obj["metadata"]["annotations"] = {keys.PARTS: "2"}
+    await site.submit(obj)
+    own = await member_job(site, "part", lambda status: status.get("state", {}).get("reason") == "ActionRequired")
+    assert own["status"]["state"]["message"].startswith("RestartJob: PodFailed of pod part-worker-0")
+    assert own["status"]["state"]["phase"] == "Running"
+    assert not own["status"].get("retryCount")
+    # The host's word is obeyed.
+    await command(site, "part", "TerminateJob/1")
+    await site.phase("part", "Terminated")
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_job_is_aborted_and_resumed_once_per_wish(site: Site) -> None:
+    await site.submit(job("paused", replicas=2, seconds=None))
+    await site.phase("paused", "Running")
+    member = await site.where("paused")
+    await command(site, "paused", "AbortJob/1")
+    await site.phase("paused", "Aborted")
+    assert not await site.pods(member)
+    assert len(await site.members[member].list(POD_GROUPS, site.namespace)) == 1
+    await command(site, "paused", "ResumeJob/2")
+    resumed = await site.phase("paused", "Running")
+    assert resumed["status"]["retryCount"] == 1
+    await command(site, "paused", "AbortJob/3")
+    own = await member_job(site, "paused", in_phase("Aborted"))
+    assert own["status"]["lastAction"] == "AbortJob/3"
+
+
+# -- pods without a PodGroup -------------------------------------------------------------------------------------------
+
+
+async def test_bare_pods_that_name_a_group_start_together(site: Site) -> None:
+    api = site.members["alpha"]
+    await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
+    notes = {keys.GROUP_NAME: "trio", MIN_MEMBER: "3"}
+
+    async def nodes() -> list[str]:
+        return [pod["spec"].get("nodeName", "") for pod in await api.list(PODS, site.namespace)]
+
+    for name in ("a", "b"):
+        await api.create(PODS, bare(name, site.namespace, notes=notes))
+
+    async def waiting() -> bool:
+        groups = await api.list(POD_GROUPS, site.namespace)
+        conditions = [c for group in groups for c in (group.get("status") or {}).get("conditions") or ()]
+        return any("2 of" in condition["message"] for condition in conditions)
+
+    await until(waiting, what="two of three wait")
+    assert await nodes() == ["", ""]
+    await api.create(PODS, bare("c", site.namespace, notes=notes))
+
+    async def placed() -> bool:
+        return all(await nodes())
+
+    await until(placed, what="three start")
+    for name in ("a", "b", "c"):
+        await api.delete(PODS, name, site.namespace)
+
+    async def gone() -> bool:
+        return not await api.list(POD_GROUPS, site.namespace)
+
+    await until(gone, what="the PodGroup goes with its pods")
+
+
+async def test_a_deployment_is_a_gang_and_its_rolling_update_does_not_stall(site: Site) -> None:
+    api = site.members["alpha"]
+    await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
+    template = bare("", "", notes={MIN_MEMBER: "4"})
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": site.namespace},
+        "spec": {
+            "replicas": 4,
+            "selector": {"matchLabels": {"app": "web"}},
+            "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}, "annotations": template["metadata"]["annotations"]},
+                "spec": template["spec"],
+            },
+        },
+    }
+    made = await api.create(DEPLOYMENTS, deployment)
+
+    def updated(generation: int) -> Callable[[], Awaitable[bool]]:
+        async def look() -> bool:
+            status = (await api.get(DEPLOYMENTS, "web", site.namespace)).get("status") or {}
+            current = status.get("observedGeneration") == generation
+            return current and status.get("updatedReplicas") == status.get("availableReplicas") == 4
+
+        return look
+
+    await until(updated(1), what="four pods run")
+    groups = await api.list(POD_GROUPS, site.namespace)
+    assert [group["metadata"]["name"] for group in groups] == [f"podgroup-{made['metadata']['uid']}"]
+    assert groups[0]["spec"]["minMember"] == 4
+    change = {"spec": {"template": {"metadata": {"labels": {"app": "web", "release": "2"}}}}}
+    await api.merge_patch(DEPLOYMENTS, "web", change, site.namespace)
+    await until(updated(2), what="four new pods run")
+    assert len(await api.list(POD_GROUPS, site.namespace)) == 1
+    await api.delete(DEPLOYMENTS, "web", site.namespace)
+
+    async def gone() -> bool:
+        return not [*await api.list(POD_GROUPS, site.namespace), *await api.list(PODS, site.namespace)]
+
+    await until(gone, what="PodGroup and pods go with the Deployment")
+
+
+# -- capacity ----------------------------------------------------------------------------------------------------------
+
+
+async def free_cpu(site: Site, member: str) -> int:
+    """Milli-CPU on all nodes of a member, as published."""
+    total = 0
+    for each in await site.host.list(CAPACITIES, keys.execution_namespace(member)):
+        for nodes in each["spec"]["classes"]:
+            total += int(nodes["free"]["cpu"]) * int(nodes["nodes"])
+    return total
+
+
+async def test_a_pod_that_somebody_else_bound_is_missing_in_the_published_capacity_within_a_second(site: Site) -> None:
+    api = site.members["beta"]
+    await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
+    before = await free_cpu(site, "beta")
+    node = (await api.list(NODES))[0]["metadata"]["name"]
+    await api.create(PODS, bare("theirs", site.namespace, cpu="3", schedulerName="other", nodeName=node))
+
+    async def less() -> bool:
+        return await free_cpu(site, "beta") == before - 3000
+
+    await until(less, deadline=1.0, what="3 CPUs less are published")
+    await api.delete(PODS, "theirs", site.namespace)
+
+    async def again() -> bool:
+        return await free_cpu(site, "beta") == before
+
+    await until(again, deadline=1.5, what="they are published again")
+
+
+# -- time to live ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_finished_job_is_removed_after_its_ttl_everywhere_and_not_run_again(site: Site) -> None:
+    await site.submit(job("short", replicas=2, seconds=0.2, ttlSecondsAfterFinished=2))
+    done = await site.phase("short", "Completed")
+    member = await site.where("short")
+    ended = to_seconds(done["status"]["conditions"][-1]["lastTransitionTime"])
+
+    async def gone() -> bool:
+        left = [await site.find(JOBS, "short"), await site.find(BINDINGS, "short-job")]
+        return not any([*left, await site.find(JOBS, "short", member), *await site.pods(member)])
+
+    await until(gone, what="the job is gone on the host and in the member")
+    removed = [e for e in site.audit() if e["verb"] == "delete" and e["objectRef"]["resource"] == "jobs"]
+    assert len(removed) == 1
+    assert removed[0]["user"]["username"].endswith("atoll-control")
+    assert to_seconds(removed[0]["stageTimestamp"]) >= ended + 2
+    for name in site.members:
+        created = [e for e in site.audit(name) if e["verb"] == "create" and e["objectRef"]["resource"] == "pods"]
+        made = [e for e in created if not e["objectRef"].get("subresource")]
+        assert len(made) == (2 if name == member else 0)
+
+
+# -- topology ----------------------------------------------------------------------------------------------------------
+
+
+async def racks_of(site: Site, member: str) -> list[set[str]]:
+    """Nodes of every rack."""
+    found = await site.members[member].list(HYPER_NODES)
+    racks = [each for each in found if each["spec"].get("tierName") == "rack"]
+    return [{m["selector"]["exactMatch"]["name"] for m in rack["spec"]["members"]} for rack in racks]
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [{"mode": "soft"}, {"mode": "hard", "highestTierName": "block"}],
+    ids=["a soft gang takes the fewest racks", "a gang limited by the name of a tier takes the fewest racks in it"],
+)
+async def test_racks(site: Site, wish: Json) -> None:
+    """One node in each of two racks is taken; a node holds one pod, a rack two."""
+    api = site.members["alpha"]
+    await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
+    racks = await racks_of(site, "alpha")
+    before = await free_cpu(site, "alpha")
+    taken = [min(rack) for rack in racks[:2]]
+    for number, node in enumerate(taken):
+        await api.create(PODS, bare(f"t-{number}", site.namespace, cpu="16", schedulerName="o", nodeName=node))
+    gang = job("near", replicas=4, cpu="9", seconds=None, networkTopology=wish)
+
+    async def known() -> bool:
+        return await free_cpu(site, "alpha") == before - 32000
+
+    await until(known, what="the taken nodes are published")
+    await site.submit(gang)
+    await site.phase("near", "Running")
+    member = await site.where("near")
+    nodes = {pod["spec"]["nodeName"] for pod in await site.pods(member) if "near" in pod["metadata"]["name"]}
+    assert len(nodes) == 4
+    assert sum(bool(rack & nodes) for rack in await racks_of(site, member)) == 2
+    for number in range(len(taken)):
+        await api.delete(PODS, f"t-{number}", site.namespace)

@@ -1,0 +1,260 @@
+"""What the batch/v1 Job needs, how it goes to a member, and how its status on the host adds up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atoll.kinds import Outcome, Part, Report
+from atoll.kinds.batch_job import KIND
+from atoll.model import keys
+
+Json = dict[str, Any]
+NOW, BEFORE = "2026-01-01T00:01:00Z", "2026-01-01T00:00:00Z"
+GENERATED = {
+    "controller-uid": "u1",
+    "job-name": "train",
+    "batch.kubernetes.io/controller-uid": "u1",
+    "batch.kubernetes.io/job-name": "train",
+}
+
+
+def make_job(*, status: Json | None = None, annotations: dict[str, str] | None = None, **spec: Any) -> Json:
+    """A Job as the host's API server gives it: defaulted, selector and labels generated."""
+    container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}
+    template = {
+        "metadata": {"labels": {**GENERATED, "app": "a"}, "creationTimestamp": None},
+        "spec": {"containers": [container], "schedulerName": "default-scheduler"},
+    }
+    defaults: Json = {
+        "parallelism": 4,
+        "completions": 4,
+        "completionMode": "NonIndexed",
+        "suspend": False,
+        "managedBy": keys.CONTROLLER,
+        "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "u1"}},
+        "template": template,
+        "ttlSecondsAfterFinished": 5,
+    }
+    metadata = {"name": "train", "namespace": "team-a", "annotations": annotations or {}, "creationTimestamp": BEFORE}
+    return {"metadata": metadata, "spec": {**defaults, **spec}, "status": status or {}}
+
+
+def ended(type_: str, **status: Any) -> Json:
+    """What a member says of a Job that has ended."""
+    reason = {"Complete": "CompletionsReached", "Failed": "BackoffLimitExceeded"}[type_]
+    return {"conditions": [{"type": type_, "status": "True", "reason": reason, "message": "so"}], **status}
+
+
+def aggregate(job: Json, *statuses: Json, carried: dict[str, int] | None = None, why: str = "") -> Json:
+    reports = [Report(f"m{number}", status, carried or {}) for number, status in enumerate(statuses)]
+    return KIND.aggregate(job, reports, waiting=("", why), now=NOW)
+
+
+def true_conditions(status: Json) -> list[str]:
+    return [each["type"] for each in status.get("conditions", ()) if each["status"] == "True"]
+
+
+# -- what it needs ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "carried", "replicas"),
+    [
+        pytest.param({}, {}, 4, id="as many pods as run at once"),
+        pytest.param({"completions": 2}, {}, 2, id="no more than are to succeed"),
+        pytest.param({"completions": 6}, {"succeeded": 4}, 2, id="no more than are still to succeed"),
+        pytest.param({"completions": None}, {"succeeded": 2}, 4, id="all of a work queue's"),
+        pytest.param({"completionMode": "Indexed"}, {"succeeded": 2}, 4, id="all of an Indexed Job's"),
+    ],
+)
+def test_its_pods(spec: Json, carried: dict[str, int], replicas: int) -> None:
+    gang = KIND.gang(make_job(**spec), priority=7, carried=carried)
+    (task,) = gang.tasks
+    assert (task.name, task.replicas, task.min_available, gang.min_available) == ("main", replicas, replicas, replicas)
+    assert task.requests == {"cpu": 2000, "memory": 2**30, "pods": 1}
+    assert (gang.priority, gang.submitted, gang.hold) == (7, BEFORE, False)
+
+
+def test_an_annotation_lowers_the_pods_that_must_start_together() -> None:
+    gang = KIND.gang(make_job(annotations={keys.GROUP_MIN_MEMBER: "2"}), priority=0)
+    assert (gang.replicas, gang.min_available) == (4, 2)
+    job = make_job()
+    job["spec"]["template"]["metadata"]["annotations"] = {keys.GROUP_MIN_MEMBER: "3"}
+    assert KIND.gang(job, priority=0).min_available == 3
+    with pytest.raises(ValueError, match="'many' is no whole number"):
+        KIND.gang(make_job(annotations={keys.GROUP_MIN_MEMBER: "many"}), priority=0)
+
+
+def test_a_job_that_its_user_holds_or_that_has_no_pods_is_held() -> None:
+    assert KIND.gang(make_job(annotations={keys.HOLD: "true"}), priority=0).hold
+    assert KIND.gang(make_job(parallelism=0), priority=0).hold
+
+
+def test_only_jobs_that_were_taken_over_at_creation_are_ours() -> None:
+    assert KIND.takes(make_job())
+    assert not KIND.takes(make_job(managedBy="example.com/other"))
+    assert not KIND.takes(make_job(managedBy=None))
+
+
+# -- to the member ---------------------------------------------------------------------------------------------------
+
+IDENTITY = {keys.BINDING_UID: "b1", keys.EPOCH: "3"}
+
+
+def rewrite(job: Json, pods: int = 4, carried: dict[str, int] | None = None) -> Json:
+    return KIND.rewrite(job, Part("m", {"main": pods}, pods, identity=IDENTITY, carried=carried or {}))["spec"]
+
+
+def test_the_member_starts_it_under_its_own_controller_and_our_scheduler() -> None:
+    spec = rewrite(make_job(suspend=True))
+    assert spec["suspend"] is False
+    assert not {"managedBy", "selector", "ttlSecondsAfterFinished"} & spec.keys()
+    template = spec["template"]
+    assert template["metadata"] == {"labels": {"app": "a"}, "annotations": IDENTITY}
+    assert template["spec"]["schedulerName"] == "atoll"
+
+
+def test_a_selector_of_the_users_own_and_another_scheduler_are_kept() -> None:
+    job = make_job(manualSelector=True)
+    job["spec"]["template"]["spec"]["schedulerName"] = "theirs"
+    spec = rewrite(job)
+    assert spec["selector"] == job["spec"]["selector"]
+    assert spec["template"]["metadata"]["labels"] == {**GENERATED, "app": "a"}
+    assert spec["template"]["spec"]["schedulerName"] == "theirs"
+
+
+def test_only_what_remains_is_run_again() -> None:
+    assert rewrite(make_job(completions=6), carried={"succeeded": 5})["completions"] == 1
+    assert (
+        "completions" not in rewrite(make_job(completions=None))
+        or rewrite(make_job(completions=None))["completions"] is None
+    )
+    assert rewrite(make_job(completionMode="Indexed"), carried={"succeeded": 3})["completions"] == 4
+
+
+def test_rewriting_changes_nothing_of_the_host() -> None:
+    job = make_job()
+    rewrite(job)
+    assert job == make_job()
+
+
+# -- back to the host ------------------------------------------------------------------------------------------------
+
+
+def test_counts_add_up_over_dispatches() -> None:
+    job = make_job(completions=9, status={"succeeded": 3, "failed": 1, "startTime": BEFORE})
+    carried = {"succeeded": 3, "failed": 1}
+    status = aggregate(job, {"active": 2, "ready": 1, "succeeded": 2, "failed": 2, "terminating": 1}, carried=carried)
+    assert status == {
+        "active": 2,
+        "ready": 1,
+        "terminating": 1,
+        "succeeded": 5,
+        "failed": 3,
+        "startTime": BEFORE,
+    }
+
+
+def test_a_job_made_again_in_its_member_takes_nothing_back() -> None:
+    job = make_job(completions=9, status={"succeeded": 3, "failed": 1, "startTime": BEFORE})
+    status = aggregate(job, {"active": 2, "succeeded": 1})
+    assert (status["succeeded"], status["failed"]) == (3, 1)
+
+
+def test_never_more_ready_than_active() -> None:
+    assert aggregate(make_job(), {"active": 1, "ready": 3})["ready"] == 1
+
+
+@pytest.mark.parametrize(("end", "first"), [("Complete", "SuccessCriteriaMet"), ("Failed", "FailureTarget")])
+def test_an_end_is_written_in_one_piece_with_what_must_come_before_it(end: str, first: str) -> None:
+    status = aggregate(make_job(status={"startTime": BEFORE}), ended(end, succeeded=4, completionTime=NOW))
+    assert true_conditions(status) == [first, end]
+    assert status["startTime"] == BEFORE
+    assert status.get("completionTime") == (NOW if end == "Complete" else None)
+    assert KIND.finished(status) is (Outcome.SUCCEEDED if end == "Complete" else Outcome.FAILED)
+
+
+def test_the_completion_is_never_before_the_start() -> None:
+    status = aggregate(make_job(), ended("Complete", succeeded=4, completionTime=BEFORE))
+    assert status["completionTime"] == status["startTime"] == NOW
+
+
+@pytest.mark.parametrize("left", ["active", "terminating"])
+def test_no_end_while_a_pod_is_left(left: str) -> None:
+    status = aggregate(make_job(), ended("Failed"), {left: 1})
+    assert true_conditions(status) == []
+    assert not status.get("completionTime")
+
+
+def test_one_failed_part_fails_the_job_once_the_others_are_gone() -> None:
+    status = aggregate(make_job(), ended("Complete", succeeded=2), ended("Failed", failed=1))
+    assert true_conditions(status) == ["FailureTarget", "Failed"]
+
+
+def test_what_has_ended_never_changes_again() -> None:
+    done = aggregate(make_job(), ended("Complete", succeeded=4, completionTime=NOW))
+    assert aggregate(make_job(status=done), {"active": 3, "failed": 2}) == done
+    assert aggregate(make_job(status=done, suspend=True), why="no room") == done
+
+
+def test_while_suspended_it_has_not_started_and_says_why() -> None:
+    status = aggregate(make_job(suspend=True, status={"startTime": BEFORE, "succeeded": 1}), why="no room")
+    assert "startTime" not in status
+    (condition,) = status["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("Suspended", "True", "JobSuspended")
+    assert condition["message"] == "no room"
+    resumed = aggregate(make_job(status=status), {"active": 1})
+    assert [(c["type"], c["status"], c["reason"]) for c in resumed["conditions"]] == [
+        ("Suspended", "False", "JobResumed")
+    ]
+    assert resumed["startTime"] == NOW
+
+
+def test_no_end_before_the_suspension_is_lifted() -> None:
+    status = aggregate(make_job(suspend=True, completions=None), ended("Complete", succeeded=1))
+    assert true_conditions(status) == ["Suspended"]
+
+
+def test_a_job_that_reached_its_completions_just_as_it_was_taken_back_is_complete() -> None:
+    status = aggregate(make_job(suspend=True, status={"succeeded": 4}))
+    assert true_conditions(status) == ["SuccessCriteriaMet", "Complete"]
+    assert status["startTime"] == status["completionTime"] == NOW
+
+
+def test_indices_of_all_dispatches_are_joined() -> None:
+    job = make_job(completionMode="Indexed", parallelism=9, completions=9, backoffLimitPerIndex=1)
+    job["status"] = {"completedIndexes": "0,2", "succeeded": 2}
+    status = aggregate(job, {"active": 1, "completedIndexes": "1-2,5,6", "succeeded": 4, "failedIndexes": "0,7"})
+    assert status["completedIndexes"] == "0-2,5,6"
+    assert status["succeeded"] == 5
+    assert status["failedIndexes"] == "7"
+
+
+counters = st.fixed_dictionaries(
+    {name: st.integers(0, 5) for name in ("active", "ready", "terminating", "succeeded", "failed")}
+)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans(), counters), max_size=8))
+def test_whatever_members_report_the_status_keeps_the_rules(history: list[tuple[bool, bool, Json]]) -> None:
+    status: Json = {}
+    for suspended, over, counts in history:
+        old, job = status, make_job(status=status, suspend=suspended, completions=12)
+        report = ended("Complete", **counts) if over else counts
+        status = aggregate(job, report, carried=KIND.carried(old))
+        for name in ("succeeded", "failed"):
+            assert status.get(name, 0) >= old.get(name, 0)
+        assert status["ready"] <= status.get("active", 0)
+        if old.get("startTime") and not suspended:
+            assert status["startTime"] == old["startTime"]
+        if KIND.finished(status):
+            assert not status.get("active")
+            assert not status.get("terminating")
+            assert {"startTime", "completionTime"} <= status.keys()
+            assert "SuccessCriteriaMet" in true_conditions(status)
+        if KIND.finished(old):
+            assert status == old

@@ -1,0 +1,151 @@
+"""One leader at a time, stopped before its lease can expire."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from atoll.kube.election import Elector
+from atoll.kube.transport import ApiServer
+from tests.kube.servers import eventually, serving
+
+TIMES = {"lease_seconds": 1.0, "renew_deadline": 0.4, "retry_period": 0.05}
+
+
+class LeaseServer:
+    """One Lease with optimistic locking; `down` answers nothing."""
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] | None = None
+        self.version = 0
+        self.down: set[str] = set()
+
+    async def __call__(self, request: web.Request) -> web.Response:
+        body = await request.json() if request.can_read_body else None
+        who = request.headers["User-Agent"]
+        if who in self.down:
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
+        if request.method == "GET":
+            return web.json_response(self.lease) if self.lease else web.json_response({}, status=404)
+        taken = self.lease is not None and (
+            request.method == "POST"
+            or body["metadata"].get("resourceVersion") != self.lease["metadata"]["resourceVersion"]
+        )
+        if taken:
+            return web.json_response({"reason": "Conflict"}, status=409)
+        self.version += 1
+        body["metadata"]["resourceVersion"] = str(self.version)
+        self.lease = body
+        return web.json_response(body)
+
+    @property
+    def holder(self) -> str:
+        return str(self.lease["spec"]["holderIdentity"]) if self.lease else ""
+
+
+class Candidate:
+    """An elector whose work says when it runs."""
+
+    def __init__(self, api: ApiServer, name: str) -> None:
+        self.api = ApiServer(api._connection, user_agent=name)
+        self.elector = Elector(self.api, "atoll-test", name, **TIMES)
+        self.working = False
+        self.stopped_at = 0.0
+        self.task = asyncio.create_task(self.elector.run(self._work))
+
+    async def _work(self) -> None:
+        self.working = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.working, self.stopped_at = False, asyncio.get_running_loop().time()
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        await self.api.close()
+
+
+async def test_only_one_leads_and_the_other_takes_over_on_release() -> None:
+    server = LeaseServer()
+    async with serving(server) as api:
+        first = Candidate(api, "first")
+        await eventually(lambda: first.working)
+        second = Candidate(api, "second")
+        await eventually(lambda: second.elector._seen is not None)
+        renewed = server.version
+        await eventually(lambda: server.version > renewed + 2)
+        assert (first.working, second.working, server.holder) == (True, False, "first")
+        await first.stop()
+        assert not first.working
+        await eventually(lambda: second.working)
+        assert server.holder == "second"
+        assert server.lease is not None
+        assert server.lease["spec"]["leaseTransitions"] >= 2
+        await second.stop()
+        assert server.holder == ""
+
+
+async def test_a_leader_that_is_cut_off_stops_before_another_can_lead() -> None:
+    """1. first leads. 2. It is cut off. 3. Its work is cancelled. 4. Only then does second lead."""
+    server = LeaseServer()
+    async with serving(server) as api:
+        first = Candidate(api, "first")
+        await eventually(lambda: first.working)
+        second = Candidate(api, "second")
+        await eventually(lambda: second.elector._seen is not None)
+        server.down.add("first")
+        cut = asyncio.get_running_loop().time()
+        await eventually(lambda: not first.working)
+        assert first.stopped_at - cut < TIMES["lease_seconds"]
+        assert not second.working
+        assert server.holder == "first"
+        await eventually(lambda: second.working)
+        await first.stop()
+        await second.stop()
+
+
+async def test_work_that_ends_by_itself_ends_the_run_and_releases() -> None:
+    server = LeaseServer()
+
+    async def work() -> None:
+        assert server.holder == "only"
+
+    async with serving(server) as api:
+        await Elector(api, "atoll-test", "only", **TIMES).run(work)
+    assert server.holder == ""
+
+
+async def test_work_that_fails_releases_and_is_heard() -> None:
+    server = LeaseServer()
+
+    async def work() -> None:
+        raise RuntimeError("broken")
+
+    async with serving(server) as api:
+        with pytest.raises(RuntimeError, match="broken"):
+            await Elector(api, "atoll-test", "only", **TIMES).run(work)
+    assert server.holder == ""
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pytest.param(
+            {"lease_seconds": 10, "renew_deadline": 10, "retry_period": 1}, id="no time between deadline and expiry"
+        ),
+        pytest.param({"lease_seconds": 10, "renew_deadline": 5, "retry_period": 5}, id="no second attempt"),
+        pytest.param(
+            {"lease_seconds": 15, "renew_deadline": 14, "retry_period": 2},
+            id="a pause and an attempt would outlast the lease",
+        ),
+    ],
+)
+def test_times_that_can_not_keep_the_promise_are_refused(times: dict[str, float]) -> None:
+    with pytest.raises(ValueError):
+        Elector(None, "x", "y", **times)  # type: ignore[arg-type]

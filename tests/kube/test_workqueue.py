@@ -1,0 +1,151 @@
+"""Each key at most once, never with two workers, later if it failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from atoll.kube import workqueue
+from atoll.kube.errors import Busy, Retry
+from atoll.kube.workqueue import WorkQueue
+
+
+async def drain(queue: WorkQueue[str], count: int) -> list[str]:
+    keys = []
+    async with asyncio.timeout(5):
+        for _ in range(count):
+            keys.append(await queue.get())
+            queue.done(keys[-1])
+    return keys
+
+
+async def run_until(
+    queue: WorkQueue[str], reconcile: Callable[[str], Awaitable[None]], over: asyncio.Event, workers: int = 4
+) -> None:
+    task = asyncio.create_task(queue.run(reconcile, workers=workers))
+    try:
+        async with asyncio.timeout(5):
+            await over.wait()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_key_that_is_asked_for_twice_is_given_once() -> None:
+    queue: WorkQueue[str] = WorkQueue("t")
+    for key in ("a", "b", "a"):
+        queue.add(key)
+    assert (len(queue), await drain(queue, 2), len(queue)) == (2, ["a", "b"], 0)
+
+
+async def test_higher_priority_goes_first_and_the_highest_wish_for_a_key_counts() -> None:
+    queue: WorkQueue[str] = WorkQueue("t")
+    queue.add("low")
+    queue.add("high", priority=2)
+    queue.add("raised")
+    queue.add("raised", priority=3)
+    queue.add("raised", priority=1)
+    assert await drain(queue, 3) == ["raised", "high", "low"]
+    assert len(queue) == 0
+
+
+async def test_a_delayed_key_comes_after_its_time_and_an_earlier_wish_stands() -> None:
+    queue: WorkQueue[str] = WorkQueue("t")
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    queue.add("a", after=0.03)
+    queue.add("a", after=60)
+    queue.add("b", after=60)
+    queue.add("b", after=0.01)
+    assert await drain(queue, 2) == ["b", "a"]
+    assert loop.time() - started >= 0.03
+    assert len(queue) == 0
+
+
+async def test_asking_now_overtakes_a_delay() -> None:
+    queue: WorkQueue[str] = WorkQueue("t")
+    queue.add("a", after=60)
+    queue.add("a")
+    assert (len(queue), await drain(queue, 1), len(queue)) == (1, ["a"], 0)
+
+
+async def test_a_waiting_worker_wakes_for_a_key_that_is_due_earlier_than_what_it_waits_for() -> None:
+    queue: WorkQueue[str] = WorkQueue("t")
+    queue.add("late", after=60)
+    waiting = asyncio.create_task(drain(queue, 1))
+    while queue._changed.is_set():
+        await asyncio.sleep(0)
+    queue.add("soon", after=0.01)
+    assert await waiting == ["soon"]
+
+
+async def test_a_key_is_never_with_two_workers_and_is_looked_at_again_when_asked_meanwhile() -> None:
+    queue: WorkQueue[str] = WorkQueue("t")
+    active, looks, over = Counter[str](), Counter[str](), asyncio.Event()
+
+    async def reconcile(key: str) -> None:
+        active[key] += 1
+        assert active[key] == 1
+        looks[key] += 1
+        if looks[key] < 5:
+            queue.add(key)
+            queue.add(key)
+        await asyncio.sleep(0)
+        active[key] -= 1
+        if all(looks[k] == 5 for k in "abc"):
+            over.set()
+
+    for key in "abc":
+        queue.add(key)
+    await run_until(queue, reconcile, over)
+    assert looks == {"a": 5, "b": 5, "c": 5}
+
+
+@pytest.mark.parametrize("error", [Busy("no"), RuntimeError("bug")], ids=["refused by the server", "a bug"])
+async def test_a_failure_is_tried_again_and_the_worker_lives(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workqueue, "_BACKOFF_FIRST", 0.001)
+    queue: WorkQueue[str] = WorkQueue("t")
+    looks, over = Counter[str](), asyncio.Event()
+
+    async def reconcile(key: str) -> None:
+        looks[key] += 1
+        if looks[key] < 3:
+            raise error
+        over.set()
+
+    queue.add("a")
+    await run_until(queue, reconcile, over, workers=1)
+    assert looks["a"] == 3
+
+
+async def test_backoff_doubles_up_to_its_ceiling_and_starts_anew_after_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workqueue.random, "uniform", lambda low, high: high)
+    queue: WorkQueue[str] = WorkQueue("t")
+    now = asyncio.get_running_loop().time()
+    delays = []
+    for _ in range(12):
+        queue.retry("a")
+        delays.append(round(queue._later.pop("a") - now, 2))
+    assert delays[:4] == [0.05, 0.1, 0.2, 0.4]
+    assert delays[-1] == pytest.approx(30, abs=0.1)
+    queue.forget("a")
+    queue.retry("a")
+    assert queue._later["a"] - now == pytest.approx(0.05, abs=0.04)
+
+
+async def test_a_wish_to_be_called_later_is_no_failure() -> None:
+    queue: WorkQueue[str] = WorkQueue("t")
+    looks, over = Counter[str](), asyncio.Event()
+
+    async def reconcile(key: str) -> None:
+        looks[key] += 1
+        if looks[key] == 1:
+            raise Retry(0.01)
+        over.set()
+
+    queue.add("a")
+    await run_until(queue, reconcile, over, workers=1)
+    assert queue._failures == {}

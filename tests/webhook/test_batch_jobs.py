@@ -1,0 +1,153 @@
+"""batch/v1 Jobs at admission: taken over, held, released, left alone."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from atoll.model import keys
+from atoll.webhook import batch_jobs, jsonpatch
+
+Json = dict[str, Any]
+USER = "alice"
+
+
+def make_job(metadata: Json | None = None, **spec: Any) -> Json:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": "team-a", **(metadata or {})},
+        "spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}, **spec},
+    }
+
+
+def taken(job: Json, namespace: dict[str, str] | None = None) -> Json:
+    return jsonpatch.applied(job, batch_jobs.default_job(job, namespace or {}))
+
+
+def test_a_new_job_is_suspended_taken_over_and_gets_its_queue() -> None:
+    job = taken(make_job())
+    assert (job["spec"]["suspend"], job["spec"]["managedBy"]) == (True, keys.CONTROLLER)
+    assert job["metadata"]["labels"] == {keys.QUEUE_LABEL: "default"}
+    assert "annotations" not in job["metadata"]
+    assert batch_jobs.default_job(job | {"spec": {**job["spec"], "suspend": False}}, {}) == [
+        jsonpatch.add(True, "spec", "suspend")
+    ]
+
+
+def test_a_job_created_suspended_is_held() -> None:
+    assert taken(make_job(suspend=True))["metadata"]["annotations"] == {keys.HOLD: "true"}
+    kept = taken(make_job({"annotations": {"a": "b"}}, suspend=True))
+    assert kept["metadata"]["annotations"] == {"a": "b", keys.HOLD: "true"}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param(make_job(managedBy="example.com/other"), id="managed by somebody else"),
+        pytest.param(
+            make_job(
+                {
+                    "ownerReferences": [
+                        {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "p", "controller": True}
+                    ]
+                }
+            ),
+            id="made by a workload of ours",
+        ),
+        pytest.param({"metadata": {}, "spec": []}, id="not a Job at all"),
+    ],
+)
+def test_left_alone(job: Json) -> None:
+    assert batch_jobs.default_job(job, {}) == []
+
+
+def test_a_child_of_somebody_else_is_taken() -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "controller": True}
+    assert taken(make_job({"ownerReferences": [owner]}))["spec"]["suspend"] is True
+
+
+NAMESPACE = {keys.QUEUE_ANNOTATION: "of-namespace"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "template", "queue"),
+    [
+        pytest.param(
+            {"labels": {keys.KUEUE_QUEUE_LABEL: "k", keys.QUEUE_LABEL: "v"}}, {}, "k", id="Kueue's label is first"
+        ),
+        pytest.param(
+            {"labels": {keys.QUEUE_LABEL: "v"}, "annotations": {keys.QUEUE_ANNOTATION: "a"}},
+            {},
+            "v",
+            id="then the label",
+        ),
+        pytest.param(
+            {"annotations": {keys.QUEUE_ANNOTATION: "a"}}, {keys.QUEUE_ANNOTATION: "t"}, "a", id="then the annotation"
+        ),
+        pytest.param({}, {keys.QUEUE_ANNOTATION: "t"}, "t", id="then that of the pods"),
+        pytest.param({}, {}, "of-namespace", id="then that of the namespace"),
+    ],
+)
+def test_the_queue(metadata: Json, template: dict[str, str], queue: str) -> None:
+    job = make_job(metadata)
+    job["spec"]["template"]["metadata"] = {"annotations": template}
+    assert batch_jobs.queue_of(job, NAMESPACE) == queue
+    stamped = taken(job, NAMESPACE)["metadata"]["labels"][keys.QUEUE_LABEL]
+    assert stamped == metadata.get("labels", {}).get(keys.QUEUE_LABEL, queue)
+
+
+def suspended(value: bool, **annotations: str) -> Json:
+    job = taken(make_job({"annotations": annotations}))
+    job["spec"]["suspend"] = value
+    return job
+
+
+def test_suspending_a_job_that_may_run_holds_it() -> None:
+    patch = batch_jobs.hold_if_suspended(suspended(False), suspended(True), USER)
+    assert jsonpatch.applied(suspended(True), patch)["metadata"]["annotations"] == {keys.HOLD: "true"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "user"),
+    [
+        pytest.param(suspended(False), suspended(True), batch_jobs.CONTROL, id="our own controller suspends it"),
+        pytest.param(suspended(True), suspended(True), USER, id="it was suspended already"),
+        pytest.param(suspended(True), suspended(False), batch_jobs.CONTROL, id="it is lifted"),
+        pytest.param(make_job(), make_job(suspend=True), USER, id="it is not ours"),
+    ],
+)
+def test_no_hold_where(old: Json, new: Json, user: str) -> None:
+    assert batch_jobs.hold_if_suspended(old, new, user) == []
+
+
+def test_lifting_by_hand_is_refused_with_what_to_do_instead() -> None:
+    (problem,) = batch_jobs.validate_job_update(suspended(True), suspended(False), USER)
+    assert problem.field == "spec.suspend"
+    assert "starts by itself when its queue has room" in problem.message
+    held = {keys.HOLD: "true"}
+    (problem,) = batch_jobs.validate_job_update(suspended(True, **held), suspended(False, **held), USER)
+    assert "atollctl job release train" in problem.message
+    assert keys.HOLD in problem.message
+
+
+def test_control_may_lift_and_anybody_may_release() -> None:
+    assert batch_jobs.validate_job_update(suspended(True), suspended(False), batch_jobs.CONTROL) == []
+    held = suspended(True, **{keys.HOLD: "true"})
+    assert batch_jobs.validate_job_update(held, suspended(True), USER) == []
+
+
+def test_an_account_of_another_namespace_that_is_named_like_ours_is_nobody() -> None:
+    impostor = "system:serviceaccount:team-a:atoll-control"
+    assert batch_jobs.validate_job_update(suspended(True), suspended(False), impostor)
+
+
+def test_a_minimum_that_is_no_number_is_refused() -> None:
+    job = taken(make_job({"annotations": {keys.GROUP_MIN_MEMBER: "all"}}))
+    (problem,) = batch_jobs.validate_job(job)
+    assert "whole number" in problem.message
+    fine = copy.deepcopy(job)
+    fine["metadata"]["annotations"][keys.GROUP_MIN_MEMBER] = "2"
+    assert batch_jobs.validate_job(fine) == []
