@@ -14,7 +14,7 @@ from atoll.local.atoll_federation import AtollFederation
 from atoll.local.layout import FederationConfig
 from tests.integration.federation import Site, member
 
-LAYOUT = FederationConfig(members=[member("alpha", 8), member("beta", 4), member("topo", 0)])
+LAYOUT = FederationConfig(members=[member("alpha", 8), member("beta", 4), member("topo", 4, tree=False)])
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -24,17 +24,15 @@ Json = dict[str, Any]
 DEADLINE = 30.0
 
 
-def member(name: str, nodes: int) -> Member:
-    """A member of 16-CPU nodes with 8 GPUs each, two to a rack, two racks to a block; without nodes, it has none."""
-    if not nodes:
-        return Member(name=name, nodes=[])
+def member(name: str, nodes: int, *, tree: bool = True) -> Member:
+    """A member of 16-CPU nodes with 8 GPUs each, two to a rack, two racks to a block; or outside any domain."""
     allocatable: dict[str, str | int] = {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8", "pods": "110"}
     tiers = [Tier(name="rack", size=2), Tier(name="block", size=2), Tier(name="root", size=max(1, nodes // 4))]
     return Member(
         name=name,
         labels={"size": "large" if nodes > 4 else "small"},
         nodes=[NodeGroup(count=nodes, prefix=f"{name}-n", allocatable=allocatable)],
-        topology=Topology(tiers=tiers),
+        topology=Topology(tiers=tiers) if tree else None,
     )
 
 

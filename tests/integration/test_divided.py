@@ -12,7 +12,7 @@ from tests.integration.federation import Site, job, until
 pytestmark = pytest.mark.integration
 
 
-async def allow_division(site: Site, *members: str) -> None:
+async def allow_division(site: Site, *members: str, least: int = 1) -> None:
     """A policy that lets jobs of the test's namespace run in several of these members."""
     policy: dict[str, Any] = {
         "apiVersion": POLICIES.api_version,
@@ -23,6 +23,7 @@ async def allow_division(site: Site, *members: str) -> None:
             "placement": {
                 "clusterAffinity": {"clusterNames": list(members)},
                 "replicaScheduling": {"replicaSchedulingType": "Divided"},
+                "spreadConstraints": [{"spreadByField": "cluster", "minGroups": least, "maxGroups": 3}],
             },
         },
     }
@@ -61,7 +62,21 @@ async def test_a_gang_that_no_member_holds_alone_starts_whole_over_two(site: Sit
         for event in site.audit()
         if event["verb"] == "patch" and event["user"]["username"].endswith(":atoll-dispatcher")
     ]
-    assert [patch.get("/spec/suspension/dispatching") for patch in patches] == [True, False]
+    decided = [patch for patch in patches if "/spec/suspension/dispatching" in patch]
+    assert [patch["/spec/suspension/dispatching"] for patch in decided] == [True, False]
+
+
+async def test_24_pods_over_at_least_three_members_start_whole(site: Site) -> None:
+    await allow_division(site, "alpha", "beta", "topo", least=3)
+    await site.submit(gpus("three", 24, 4, seconds=None))
+    await site.phase("three", "Running")
+
+    async def bound() -> list[int] | None:
+        pods = [await site.pods(name) for name in ("alpha", "beta", "topo")]
+        counts = [sum(bool(pod["spec"].get("nodeName")) for pod in each) for each in pods]
+        return counts if sum(counts) == 24 else None
+
+    assert min(await until(bound, what="24 pods are bound")) >= 1
 
 
 async def test_a_divided_gang_ends_completed_with_the_counts_of_all_its_parts(site: Site) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import (
     BINDINGS,
@@ -56,6 +58,21 @@ async def member_job(site: Site, name: str, wanted: Callable[[Json], bool]) -> J
 
 def in_phase(phase: str) -> Callable[[Json], bool]:
     return lambda status: bool(status.get("state", {}).get("phase") == phase)
+
+
+@contextlib.asynccontextmanager
+async def beside(site: Site, member: str) -> AsyncIterator[ApiServer]:
+    """The member's API server, with the test's namespace; what the test leaves there is removed."""
+    api = site.members[member]
+    await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
+    try:
+        yield api
+    finally:
+        for deployment in await api.list(DEPLOYMENTS, site.namespace):
+            await api.delete(DEPLOYMENTS, deployment["metadata"]["name"], site.namespace)
+        for pod in await api.list(PODS, site.namespace):
+            if not pod["metadata"].get("ownerReferences"):
+                await api.delete(PODS, pod["metadata"]["name"], site.namespace)
 
 
 async def command(site: Site, name: str, wish: str) -> None:
@@ -181,80 +198,78 @@ async def test_a_job_is_aborted_and_resumed_once_per_wish(site: Site) -> None:
 
 
 async def test_bare_pods_that_name_a_group_start_together(site: Site) -> None:
-    api = site.members["alpha"]
-    await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
-    notes = {keys.GROUP_NAME: "trio", MIN_MEMBER: "3"}
+    async with beside(site, "alpha") as api:
+        notes = {keys.GROUP_NAME: "trio", MIN_MEMBER: "3"}
 
-    async def nodes() -> list[str]:
-        return [pod["spec"].get("nodeName", "") for pod in await api.list(PODS, site.namespace)]
+        async def nodes() -> list[str]:
+            return [pod["spec"].get("nodeName", "") for pod in await api.list(PODS, site.namespace)]
 
-    for name in ("a", "b"):
-        await api.create(PODS, bare(name, site.namespace, notes=notes))
+        for name in ("a", "b"):
+            await api.create(PODS, bare(name, site.namespace, notes=notes))
 
-    async def waiting() -> bool:
-        groups = await api.list(POD_GROUPS, site.namespace)
-        conditions = [c for group in groups for c in (group.get("status") or {}).get("conditions") or ()]
-        return any("2 of" in condition["message"] for condition in conditions)
+        async def waiting() -> bool:
+            groups = await api.list(POD_GROUPS, site.namespace)
+            conditions = [c for group in groups for c in (group.get("status") or {}).get("conditions") or ()]
+            return any("2 of" in condition["message"] for condition in conditions)
 
-    await until(waiting, what="two of three wait")
-    assert await nodes() == ["", ""]
-    await api.create(PODS, bare("c", site.namespace, notes=notes))
+        await until(waiting, what="two of three wait")
+        assert await nodes() == ["", ""]
+        await api.create(PODS, bare("c", site.namespace, notes=notes))
 
-    async def placed() -> bool:
-        return all(await nodes())
+        async def placed() -> bool:
+            return all(await nodes())
 
-    await until(placed, what="three start")
-    for name in ("a", "b", "c"):
-        await api.delete(PODS, name, site.namespace)
+        await until(placed, what="three start")
+        for name in ("a", "b", "c"):
+            await api.delete(PODS, name, site.namespace)
 
-    async def gone() -> bool:
-        return not await api.list(POD_GROUPS, site.namespace)
+        async def gone() -> bool:
+            return not await api.list(POD_GROUPS, site.namespace)
 
-    await until(gone, what="the PodGroup goes with its pods")
+        await until(gone, what="the PodGroup goes with its pods")
 
 
 async def test_a_deployment_is_a_gang_and_its_rolling_update_does_not_stall(site: Site) -> None:
-    api = site.members["alpha"]
-    await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
-    template = bare("", "", notes={MIN_MEMBER: "4"})
-    deployment = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "web", "namespace": site.namespace},
-        "spec": {
-            "replicas": 4,
-            "selector": {"matchLabels": {"app": "web"}},
-            "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "template": {
-                "metadata": {"labels": {"app": "web"}, "annotations": template["metadata"]["annotations"]},
-                "spec": template["spec"],
+    async with beside(site, "alpha") as api:
+        template = bare("", "", notes={MIN_MEMBER: "4"})
+        deployment = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": site.namespace},
+            "spec": {
+                "replicas": 4,
+                "selector": {"matchLabels": {"app": "web"}},
+                "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+                "template": {
+                    "metadata": {"labels": {"app": "web"}, "annotations": template["metadata"]["annotations"]},
+                    "spec": template["spec"],
+                },
             },
-        },
-    }
-    made = await api.create(DEPLOYMENTS, deployment)
+        }
+        made = await api.create(DEPLOYMENTS, deployment)
 
-    def updated(generation: int) -> Callable[[], Awaitable[bool]]:
-        async def look() -> bool:
-            status = (await api.get(DEPLOYMENTS, "web", site.namespace)).get("status") or {}
-            current = status.get("observedGeneration") == generation
-            return current and status.get("updatedReplicas") == status.get("availableReplicas") == 4
+        def updated(generation: int) -> Callable[[], Awaitable[bool]]:
+            async def look() -> bool:
+                status = (await api.get(DEPLOYMENTS, "web", site.namespace)).get("status") or {}
+                current = status.get("observedGeneration") == generation
+                return current and status.get("updatedReplicas") == status.get("availableReplicas") == 4
 
-        return look
+            return look
 
-    await until(updated(1), what="four pods run")
-    groups = await api.list(POD_GROUPS, site.namespace)
-    assert [group["metadata"]["name"] for group in groups] == [f"podgroup-{made['metadata']['uid']}"]
-    assert groups[0]["spec"]["minMember"] == 4
-    change = {"spec": {"template": {"metadata": {"labels": {"app": "web", "release": "2"}}}}}
-    await api.merge_patch(DEPLOYMENTS, "web", change, site.namespace)
-    await until(updated(2), what="four new pods run")
-    assert len(await api.list(POD_GROUPS, site.namespace)) == 1
-    await api.delete(DEPLOYMENTS, "web", site.namespace)
+        await until(updated(1), what="four pods run")
+        groups = await api.list(POD_GROUPS, site.namespace)
+        assert [group["metadata"]["name"] for group in groups] == [f"podgroup-{made['metadata']['uid']}"]
+        assert groups[0]["spec"]["minMember"] == 4
+        change = {"spec": {"template": {"metadata": {"labels": {"app": "web", "release": "2"}}}}}
+        await api.merge_patch(DEPLOYMENTS, "web", change, site.namespace)
+        await until(updated(2), what="four new pods run")
+        assert len(await api.list(POD_GROUPS, site.namespace)) == 1
+        await api.delete(DEPLOYMENTS, "web", site.namespace)
 
-    async def gone() -> bool:
-        return not [*await api.list(POD_GROUPS, site.namespace), *await api.list(PODS, site.namespace)]
+        async def gone() -> bool:
+            return not [*await api.list(POD_GROUPS, site.namespace), *await api.list(PODS, site.namespace)]
 
-    await until(gone, what="PodGroup and pods go with the Deployment")
+        await until(gone, what="PodGroup and pods go with the Deployment")
 
 
 # -- capacity ----------------------------------------------------------------------------------------------------------
@@ -269,23 +284,24 @@ async def free_cpu(site: Site, member: str) -> int:
     return total
 
 
+def publishes(site: Site, member: str, milli: int) -> Callable[[], Awaitable[bool]]:
+    async def look() -> bool:
+        return await free_cpu(site, member) == milli
+
+    return look
+
+
 async def test_a_pod_that_somebody_else_bound_is_missing_in_the_published_capacity_within_a_second(site: Site) -> None:
-    api = site.members["beta"]
-    await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
-    before = await free_cpu(site, "beta")
-    node = (await api.list(NODES))[0]["metadata"]["name"]
-    await api.create(PODS, bare("theirs", site.namespace, cpu="3", schedulerName="other", nodeName=node))
+    async with beside(site, "beta") as api:
+        before = 4 * 16_000
+        await until(publishes(site, "beta", before), what="all of beta is free")
+        node = (await api.list(NODES))[0]["metadata"]["name"]
+        await api.create(PODS, bare("theirs", site.namespace, cpu="3", schedulerName="other", nodeName=node))
 
-    async def less() -> bool:
-        return await free_cpu(site, "beta") == before - 3000
+        await until(publishes(site, "beta", before - 3_000), deadline=1.0, what="3 CPUs less are published")
+        await api.delete(PODS, "theirs", site.namespace)
 
-    await until(less, deadline=1.0, what="3 CPUs less are published")
-    await api.delete(PODS, "theirs", site.namespace)
-
-    async def again() -> bool:
-        return await free_cpu(site, "beta") == before
-
-    await until(again, deadline=1.5, what="they are published again")
+        await until(publishes(site, "beta", before), deadline=1.5, what="they are published again")
 
 
 # -- time to live ------------------------------------------------------------------------------------------------------
@@ -329,24 +345,18 @@ async def racks_of(site: Site, member: str) -> list[set[str]]:
 )
 async def test_racks(site: Site, wish: Json) -> None:
     """One node in each of two racks is taken; a node holds one pod, a rack two."""
-    api = site.members["alpha"]
-    await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
-    racks = await racks_of(site, "alpha")
-    before = await free_cpu(site, "alpha")
-    taken = [min(rack) for rack in racks[:2]]
-    for number, node in enumerate(taken):
-        await api.create(PODS, bare(f"t-{number}", site.namespace, cpu="16", schedulerName="o", nodeName=node))
-    gang = job("near", replicas=4, cpu="9", seconds=None, networkTopology=wish)
+    async with beside(site, "alpha") as api:
+        racks = await racks_of(site, "alpha")
+        await until(publishes(site, "alpha", 8 * 16_000), what="all of alpha is free")
+        taken = [min(rack) for rack in racks[:2]]
+        for number, node in enumerate(taken):
+            await api.create(PODS, bare(f"t-{number}", site.namespace, cpu="16", schedulerName="o", nodeName=node))
+        gang = job("near", replicas=4, cpu="9", seconds=None, networkTopology=wish)
 
-    async def known() -> bool:
-        return await free_cpu(site, "alpha") == before - 32000
-
-    await until(known, what="the taken nodes are published")
-    await site.submit(gang)
-    await site.phase("near", "Running")
-    member = await site.where("near")
-    nodes = {pod["spec"]["nodeName"] for pod in await site.pods(member) if "near" in pod["metadata"]["name"]}
-    assert len(nodes) == 4
-    assert sum(bool(rack & nodes) for rack in await racks_of(site, member)) == 2
-    for number in range(len(taken)):
-        await api.delete(PODS, f"t-{number}", site.namespace)
+        await until(publishes(site, "alpha", 6 * 16_000), what="the taken nodes are published")
+        await site.submit(gang)
+        await site.phase("near", "Running")
+        member = await site.where("near")
+        nodes = {pod["spec"]["nodeName"] for pod in await site.pods(member) if "near" in pod["metadata"]["name"]}
+        assert len(nodes) == 4
+        assert sum(bool(rack & nodes) for rack in await racks_of(site, member)) == 2

@@ -21,7 +21,7 @@ GROUPS = ({"te1", "te2", "te3", "te4"}, {"te5", "te6", "te7", "te8"})
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def example(site: Site) -> AsyncIterator[Site]:
-    """The example's nodes in the member that has none; its jobs may go nowhere else."""
+    """The example's nodes in the member that has no topology of its own; its jobs may go nowhere else."""
     site.kubectl("apply", "-f", str(EXAMPLE / "nodes.yaml"), "-f", str(EXAMPLE / "hypernodes.yaml"), cluster=MEMBER)
     policy = {
         "apiVersion": POLICIES.api_version,

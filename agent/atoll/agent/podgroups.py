@@ -268,11 +268,12 @@ class PodGroups:
                 ordered = obj["spec"].get("podManagementPolicy") != "Parallel"
                 owner = Owner(owner.api_version, owner.kind, owner.name, owner.uid, one_by_one=ordered)
                 if ordered and minimum(pod) > 1:
+                    note = f"{keys.GROUP_MIN_MEMBER} is ignored: pods start one by one; set podManagementPolicy to Parallel"
                     self._recorder.record(
                         {"apiVersion": "apps/v1", "kind": "StatefulSet", "namespace": pod.metadata.namespace}
                         | {"name": owner.name, "uid": owner.uid},
                         "MinMemberIgnored",
-                        f"{keys.GROUP_MIN_MEMBER} is ignored: pods start one by one; set podManagementPolicy to Parallel",
+                        note,
                         warning=True,
                     )
         except errors.NotFound:
