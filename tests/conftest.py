@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from hypothesis import settings
 
 from atoll.kube.transport import ApiServer
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.layout import FederationConfig
 from tests.integration.federation import Site, member
+
+# A machine that is busy makes single examples slow; what must be fast is measured in bench/.
+settings.register_profile("atoll", deadline=None)
+settings.load_profile("atoll")
 
 LAYOUT = FederationConfig(members=[member("alpha", 8), member("beta", 4), member("topo", 4, tree=False)])
 

@@ -13,6 +13,7 @@ from atoll.model.apiresource import (
     CLUSTER_POLICIES,
     COMMANDS,
     NAMESPACES,
+    POD_GROUPS,
     PODS,
     POLICIES,
     QUEUES,
@@ -84,6 +85,13 @@ async def test_a_batch_job_starts_no_pod_on_the_host_runs_in_a_member_and_ends_c
     assert there is not None
     assert "managedBy" not in there["spec"]
     assert "Complete" in site.kubectl("get", "jobs", "-n", site.namespace)
+
+
+async def test_its_pods_form_one_gang_in_the_member(site: Site) -> None:
+    await site.submit(batch_job("gang", parallelism=3, seconds=None))
+    await running(site, "gang", 3)
+    groups = await site.members[await site.where("gang")].list(POD_GROUPS, site.namespace)
+    assert [group["spec"]["minMember"] for group in groups] == [3]
 
 
 async def test_more_completions_than_pods_at_once_are_counted_exactly(site: Site) -> None:

@@ -351,12 +351,22 @@ async def test_racks(site: Site, wish: Json) -> None:
         taken = [min(rack) for rack in racks[:2]]
         for number, node in enumerate(taken):
             await api.create(PODS, bare(f"t-{number}", site.namespace, cpu="16", schedulerName="o", nodeName=node))
+        policy = {
+            "apiVersion": POLICIES.api_version,
+            "kind": POLICIES.kind,
+            "metadata": {"name": "alpha-only", "namespace": site.namespace},
+            "spec": {
+                "resourceSelectors": [{"apiVersion": JOBS.api_version, "kind": JOBS.kind}],
+                "placement": {"clusterAffinity": {"clusterNames": ["alpha"]}},
+            },
+        }
+        await site.host.create(POLICIES, policy)
         gang = job("near", replicas=4, cpu="9", seconds=None, networkTopology=wish)
 
         await until(publishes(site, "alpha", 6 * 16_000), what="the taken nodes are published")
         await site.submit(gang)
         await site.phase("near", "Running")
-        member = await site.where("near")
-        nodes = {pod["spec"]["nodeName"] for pod in await site.pods(member) if "near" in pod["metadata"]["name"]}
+        assert await site.where("near") == "alpha"
+        nodes = {pod["spec"]["nodeName"] for pod in await site.pods("alpha") if "near" in pod["metadata"]["name"]}
         assert len(nodes) == 4
-        assert sum(bool(rack & nodes) for rack in await racks_of(site, member)) == 2
+        assert sum(bool(rack & nodes) for rack in racks) == 2

@@ -89,6 +89,16 @@ def test_an_annotation_lowers_the_pods_that_must_start_together() -> None:
         KIND.gang(make_job(annotations={keys.GROUP_MIN_MEMBER: "many"}), priority=0)
 
 
+def test_topology_is_wished_for_by_annotations_of_the_job_or_its_pods() -> None:
+    assert KIND.gang(make_job(), priority=0).network_topology is None
+    job = make_job(annotations={keys.HIGHEST_TIER: "2"})
+    job["spec"]["template"]["metadata"]["annotations"] = {keys.HIGHEST_TIER: "1", keys.TOPOLOGY_MODE: "soft"}
+    wish = KIND.gang(job, priority=0).network_topology
+    assert wish is not None
+    assert (wish.mode, wish.highest_tier_allowed) == ("soft", 2)
+    assert rewrite(job)["template"]["metadata"]["annotations"][keys.HIGHEST_TIER] == "2"
+
+
 def test_a_job_that_its_user_holds_or_that_has_no_pods_is_held() -> None:
     assert KIND.gang(make_job(annotations={keys.HOLD: "true"}), priority=0).hold
     assert KIND.gang(make_job(parallelism=0), priority=0).hold
@@ -114,7 +124,7 @@ def test_the_member_starts_it_under_its_own_controller_and_our_scheduler() -> No
     assert spec["suspend"] is False
     assert not {"managedBy", "selector", "ttlSecondsAfterFinished"} & spec.keys()
     template = spec["template"]
-    assert template["metadata"] == {"labels": {"app": "a"}, "annotations": IDENTITY}
+    assert template["metadata"] == {"labels": {"app": "a"}, "annotations": {**IDENTITY, keys.GROUP_MIN_MEMBER: "4"}}
     assert template["spec"]["schedulerName"] == "atoll"
 
 

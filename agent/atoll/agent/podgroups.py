@@ -268,18 +268,17 @@ class PodGroups:
                 ordered = obj["spec"].get("podManagementPolicy") != "Parallel"
                 owner = Owner(owner.api_version, owner.kind, owner.name, owner.uid, one_by_one=ordered)
                 if ordered and minimum(pod) > 1:
-                    note = f"{keys.GROUP_MIN_MEMBER} is ignored: pods start one by one; set podManagementPolicy to Parallel"
-                    self._recorder.record(
-                        {"apiVersion": "apps/v1", "kind": "StatefulSet", "namespace": pod.metadata.namespace}
-                        | {"name": owner.name, "uid": owner.uid},
-                        "MinMemberIgnored",
-                        note,
-                        warning=True,
-                    )
+                    self._tell_ignored(owner, pod.metadata.namespace)
         except errors.NotFound:
             log.debug("owner is gone", kind=reference.kind, name=reference.name)
         self._owners[reference.uid] = owner
         return owner
+
+    def _tell_ignored(self, owner: Owner, namespace: str) -> None:
+        about = {"apiVersion": owner.api_version, "kind": owner.kind, "namespace": namespace}
+        about |= {"name": owner.name, "uid": owner.uid}
+        note = f"{keys.GROUP_MIN_MEMBER} is ignored: pods start one by one; set spec.podManagementPolicy to Parallel"
+        self._recorder.record(about, "MinMemberIgnored", note, warning=True)
 
     async def _ensure(self, owner: Owner, pod: Pod) -> str:
         wanted = group_of(owner, pod)

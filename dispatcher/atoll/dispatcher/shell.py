@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Gauge, Histogram
+from prometheus_client import Counter as Count
 
 from atoll.dispatcher import objects
 from atoll.dispatcher.core import (
@@ -83,6 +85,8 @@ class Shell:
             )
         )
         self._metrics = metrics or Metrics(CollectorRegistry())
+        #: UID -> time.monotonic() of the first sight, while it waits
+        self._first_seen: dict[str, float] = {}
 
     @property
     def synced(self) -> bool:
@@ -119,6 +123,7 @@ class Shell:
 
     def _binding_changed(self, old: objects.BindingObject | None, new: objects.BindingObject | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._first_seen.pop(old.metadata.uid, None)
             self._tell(BindingGone(old.metadata.uid))
         if new is None:
             return
@@ -126,6 +131,8 @@ class Shell:
             self._tell(BindingGone(new.metadata.uid))
             return
         view = objects.binding_view(new)
+        if old is None:
+            self._first_seen[new.metadata.uid] = time.monotonic()
         if view is not None:
             self._tell(BindingSet(view))
 
@@ -174,6 +181,10 @@ class Shell:
                 log.warning("decision not written, will try again", binding=command.name, error=str(error))
                 asyncio.get_running_loop().call_later(0.5, self._commands.put_nowait, command)
             self._metrics.writes.labels(type(command).__name__, outcome).inc()
+            if outcome == "written" and isinstance(command, Dispatch):
+                seen = self._first_seen.pop(command.uid, None)
+                if seen is not None:
+                    self._metrics.latency.observe(time.monotonic() - seen)
 
 
 def patch_of(command: Command) -> list[dict[str, Any]]:
@@ -212,15 +223,29 @@ class Metrics:
     """What the dispatcher counts."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.writes = Counter(
-            "atoll_dispatcher_writes", "Patches of bindings", ["command", "outcome"], registry=registry
-        )
+        self.writes = Count("atoll_dispatcher_writes", "Patches of bindings", ["command", "outcome"], registry=registry)
         self.passes = Histogram("atoll_dispatcher_pass_seconds", "Time to take in events and decide", registry=registry)
         self.pending = Gauge("atoll_queue_pending", "Workloads that wait", ["queue"], registry=registry)
+        self.blocked = Gauge(
+            "atoll_queue_blocked", "Workloads that wait, by reason", ["queue", "reason"], registry=registry
+        )
+        self.latency = Histogram(
+            "atoll_dispatch_seconds",
+            "From the first sight of a binding to its dispatch written",
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120, 600, 3600),
+            registry=registry,
+        )
         self.charged = Gauge("atoll_queue_charged", "Workloads that are charged", ["queue"], registry=registry)
 
     def show(self, core: Dispatcher) -> None:
-        """Show how many wait and how many are charged, per queue."""
+        """Show how many wait, why, and how many are charged, per queue."""
+        self.blocked.clear()
         for queue in core.queues.values():
             self.pending.labels(queue.name).set(sum(len(group.members) for group in queue.classes.values()))
             self.charged.labels(queue.name).set(len(queue.charges))
+            reasons: Counter[str] = Counter()
+            for group in queue.classes.values():
+                if group.parked is not None:
+                    reasons[group.parked.reason] += len(group.members)
+            for reason, amount in reasons.items():
+                self.blocked.labels(queue.name, reason).set(amount)

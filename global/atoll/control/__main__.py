@@ -7,6 +7,7 @@ import asyncio
 
 from atoll.control.caches import Caches
 from atoll.control.clusters import Clusters
+from atoll.control.commands import Commands
 from atoll.control.detector import Detector
 from atoll.control.holds import Holds
 from atoll.control.queues import Queues
@@ -37,13 +38,12 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
         caches = Caches(host)
         detector, works, status = Detector(host, caches), Works(host, caches), Status(host, caches)
         clusters, queues, holds = Clusters(host, caches), Queues(host, caches), Holds(host, caches)
-        ttl = Ttl(host, caches)
+        ttl, commands = Ttl(host, caches), Commands(host, caches)
         async with asyncio.TaskGroup() as group:
             group.create_task(caches.run())
             await caches.wait()
-            for controller in (detector, works, status, holds, clusters, queues, ttl):
+            for controller in (detector, works, status, holds, clusters, queues, ttl, commands):
                 group.create_task(controller.run())
-            group.create_task(queues.run_counts())
 
     running.ready_when(lambda: not elector.leading.is_set() or (caches is not None and caches.synced))
     running.add_task("election", elector.run(lead))

@@ -116,3 +116,15 @@ class Caches:
         """Whether the namespace has opted in."""
         found = self.namespaces.get(namespace)
         return found is not None and found.metadata.labels.get(keys.ENABLED) == "true"
+
+    def queue_counts(self, name: str) -> dict[str, int]:
+        """How many workloads of a queue wait, are dispatched, and have ended."""
+        counts = {"pending": 0, "running": 0, "completed": 0}
+        for binding in self.bindings.by_index("queue", name):
+            if binding.condition("Finished"):
+                counts["completed"] += 1
+            elif binding.suspended:
+                counts["pending"] += 1
+            else:
+                counts["running"] += 1
+        return counts

@@ -120,6 +120,7 @@ class QueueObject(Slim, frozen=True, rename="camel"):
 class OwnerRef(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """A Command's target."""
 
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""

@@ -194,6 +194,9 @@ def _waiting(binding: BindingObject, works: list[WorkObject]) -> tuple[str, str]
         if work.applied is False:
             return "NotApplied", work.applied_message
     decision = binding.decision
+    if decision.phase is Phase.EVICTING:
+        why = Verdict(decision.reason, decision.blocker).sentence()
+        return str(Phase.EVICTING), f"its pods are being removed: {why}"
     if binding.suspended and decision.story:
         return str(decision.reason), Verdict(decision.reason, decision.blocker).sentence()
     return "", ""

@@ -77,6 +77,7 @@ class BatchJob:
             min_available=minimum,
             priority=priority,
             submitted=obj["metadata"].get("creationTimestamp") or "",
+            network_topology=metadata.topology_wish(obj, spec.get("template") or {}),
             running_estimate=None if deadline is None else float(deadline),
             hold=metadata.held(obj) or replicas == 0,
         )
@@ -103,7 +104,12 @@ class BatchJob:
         pod = dict(template.get("spec") or {})
         if pod.get("schedulerName") in (None, "", "default-scheduler"):
             pod["schedulerName"] = keys.SCHEDULER_NAME
-        annotations = {**(head.get("annotations") or {}), **part.identity}
+        annotations = {
+            **(head.get("annotations") or {}),
+            **metadata.topology_annotations(obj),
+            keys.GROUP_MIN_MEMBER: str(part.min_available),
+            **part.identity,
+        }
         spec["template"] = {
             **template,
             "metadata": {

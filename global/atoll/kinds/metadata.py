@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from atoll.model import keys
+from atoll.model.gang import TopologyWish
 
-_HOST_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", keys.HOLD)
+_HOST_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", keys.HOLD, keys.ABORTED, keys.RETRIES)
 
 
 def for_member(obj: Mapping[str, Any]) -> dict[str, Any]:
@@ -20,6 +21,23 @@ def for_member(obj: Mapping[str, Any]) -> dict[str, Any]:
         "labels": {**(metadata.get("labels") or {}), keys.MANAGED: "true"},
         "annotations": annotations,
     }
+
+
+def topology_wish(*holders: Mapping[str, Any]) -> TopologyWish | None:
+    """The wish that annotations of these objects express, the first one's before the next one's."""
+    found: dict[str, str] = {}
+    for holder in reversed(holders):
+        found |= topology_annotations(holder)
+    mode, tier = found.get(keys.TOPOLOGY_MODE), found.get(keys.HIGHEST_TIER, "")
+    if not mode and not tier.isdigit():
+        return None
+    return TopologyWish(mode or "hard", int(tier) if tier.isdigit() else None)
+
+
+def topology_annotations(holder: Mapping[str, Any]) -> dict[str, str]:
+    """Those annotations of an object that express a wish."""
+    annotations = (holder.get("metadata") or {}).get("annotations") or {}
+    return {key: annotations[key] for key in (keys.TOPOLOGY_MODE, keys.HIGHEST_TIER) if annotations.get(key)}
 
 
 def held(obj: Mapping[str, Any]) -> bool:

@@ -137,6 +137,9 @@ class VolcanoJob:
             phase = lost[0] if lost else min(phases, key=_rank)
             decisive = states[phases.index(phase)]
             reason, message = decisive.get("reason") or "", decisive.get("message") or ""
+        stopped = (obj["metadata"].get("annotations") or {}).get(keys.ABORTED) if metadata.held(obj) else None
+        if stopped:
+            phase, reason, message = _stopping(stopped, phases, waiting)
         before = old.get("state") or {}
         moved = before.get("phase") != phase
         state: Json = {"phase": phase, "lastTransitionTime": now if moved else before.get("lastTransitionTime", now)}
@@ -150,8 +153,11 @@ class VolcanoJob:
                 status[name] = amount
         if counts := _task_counts(reports):
             status["taskStatusCount"] = counts
+        if stopped and not reports:
+            status |= _ended_pods(old)
         for name in ("version", "retryCount"):
-            if amount := max((int(report.status.get(name) or 0) for report in reports), default=0):
+            amount = max((int(report.status.get(name) or 0) for report in reports), default=0)
+            if amount := amount + (_retries(obj) if name == "retryCount" else 0):
                 status[name] = amount
         durations = [report.status["runningDuration"] for report in reports if report.status.get("runningDuration")]
         if durations and self.finished(status):
@@ -161,6 +167,33 @@ class VolcanoJob:
             conditions.append({"status": phase, "lastTransitionTime": now})
         status["conditions"] = conditions[-16:]
         return status
+
+
+def _stopping(stopped: str, phases: Sequence[str], waiting: tuple[str, str]) -> tuple[str, str, str]:
+    """Phase, reason and message of a Job that a Command stopped; it is over once the dispatcher says it is held."""
+    restarts = stopped == keys.ABORTED_TO_RESTART
+    action = "RestartJob" if restarts else "AbortJob"
+    over = not phases and waiting[0] == "Held"
+    if restarts:
+        return "Restarting", "CommandIssued", f"{action} was asked for"
+    return "Aborted" if over else "Aborting", "CommandIssued", f"{action} was asked for; ResumeJob starts it again"
+
+
+def _ended_pods(old: Mapping[str, Any]) -> Json:
+    """The counts of pods that had ended before the others were removed."""
+    kept: Json = {name: old[name] for name in ("succeeded", "failed") if old.get(name)}
+    tasks: dict[str, Json] = {}
+    for task, counts in (old.get("taskStatusCount") or {}).items():
+        ended = {phase: n for phase, n in (counts.get("phase") or {}).items() if phase in ("Succeeded", "Failed") and n}
+        if ended:
+            tasks[task] = {"phase": ended}
+    return {**kept, "taskStatusCount": tasks} if tasks else kept
+
+
+def _retries(obj: Mapping[str, Any]) -> int:
+    """How often Commands started it again."""
+    text = (obj["metadata"].get("annotations") or {}).get(keys.RETRIES) or ""
+    return int(text) if text.isdigit() else 0
 
 
 def _rank(phase: str) -> int:

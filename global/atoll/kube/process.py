@@ -23,6 +23,8 @@ import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
+from atoll.kube.metrics import KubeCollector
+
 log = structlog.get_logger(__name__)
 
 
@@ -34,6 +36,7 @@ class Process:
         self.identity = f"{socket.gethostname()}-{os.getpid()}"
         self.stack = AsyncExitStack()
         self.metrics = CollectorRegistry()
+        self.metrics.register(KubeCollector())
         self.stopping = asyncio.Event()
         self._tasks: list[tuple[str, Coroutine[Any, Any, None]]] = []
         self._ready: list[Callable[[], bool]] = []

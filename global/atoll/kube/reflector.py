@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
@@ -16,7 +17,7 @@ from typing import Generic, TypeVar
 import msgspec
 import structlog
 
-from atoll.kube import errors
+from atoll.kube import errors, metrics
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import ApiResource
 from atoll.model.objects import HasMeta, decode_meta
@@ -91,6 +92,12 @@ class Reflector(Generic[T]):
         self._indexes: dict[str, dict[str, set[str]]] = {}
         self.synced = asyncio.Event()
         self.relists = 0
+        self.heard_at = time.monotonic()
+        metrics.caches.add(self)
+
+    @property
+    def name(self) -> str:
+        return self.resource.plural
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -161,6 +168,7 @@ class Reflector(Generic[T]):
     async def _list(self) -> str:
         seen: set[str] = set()
         version = ""
+        self.heard_at = time.monotonic()
         async for page in self._api.pages(
             self.resource, self._namespace, label_selector=self._labels, field_selector=self._fields
         ):
@@ -176,6 +184,7 @@ class Reflector(Generic[T]):
 
     def _handle(self, line: bytes) -> str | None:
         """Take one watch event in and give the resourceVersion to resume from."""
+        self.heard_at = time.monotonic()
         event = _event_decoder.decode(line)
         if event.type == "BOOKMARK":
             return _bookmark_decoder.decode(event.object).metadata.resource_version

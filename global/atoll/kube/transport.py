@@ -18,7 +18,7 @@ import orjson
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 from yarl import URL
 
-from atoll.kube import config, errors
+from atoll.kube import config, errors, metrics
 from atoll.model.apiresource import ApiResource
 
 Json = dict[str, Any]
@@ -64,8 +64,9 @@ class ApiServer:
         self._limit = connections
         self._session: aiohttp.ClientSession | None = None
         self._watches: aiohttp.ClientSession | None = None
-        #: (verb, code) -> requests answered; code 0 = no answer
-        self.requests: Counter[tuple[str, int]] = Counter()
+        #: (verb, resource, code) -> requests answered; code 0 = no answer
+        self.requests: Counter[tuple[str, str, int]] = Counter()
+        metrics.clients.add(self)
 
     @classmethod
     async def from_kubeconfig(
@@ -299,7 +300,7 @@ class ApiServer:
             async with self._watches.get(
                 self._target(path), params=params, timeout=timeout, **await self._options()
             ) as response:
-                self.requests["WATCH", response.status] += 1
+                self.requests["WATCH", resource.plural, response.status] += 1
                 if response.status != 200:
                     raise errors.from_response(
                         response.status, await response.read(), response.headers.get("Retry-After"), f"WATCH {path}"
@@ -312,7 +313,7 @@ class ApiServer:
                         if line:
                             yield line
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            self.requests["WATCH", 0] += 1
+            self.requests["WATCH", resource.plural, 0] += 1
             raise errors.Unreachable(f"watch of {path} broke: {error or type(error).__name__}") from error
 
     # -- any request -------------------------------------------------------------------------------------------------
@@ -372,14 +373,14 @@ class ApiServer:
                 **options,
             ) as response:
                 content = await response.read()
-                self.requests[method, response.status] += 1
+                self.requests[method, _plural(path), response.status] += 1
                 if response.status >= 300:
                     raise errors.from_response(
                         response.status, content, response.headers.get("Retry-After"), f"{method} {path}"
                     )
                 return content
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            self.requests[method, 0] += 1
+            self.requests[method, _plural(path), 0] += 1
             raise errors.Unreachable(f"{method} {self.url}{path}: {error or type(error).__name__}") from error
 
     def _target(self, path: str) -> URL:
@@ -425,6 +426,15 @@ _backoff = wait_random_exponential(multiplier=0.05, max=2.0)
 def _loads(body: bytes) -> Json:
     result: Json = orjson.loads(body)
     return result
+
+
+def _plural(path: str) -> str:
+    """The resource that a path of `ApiResource.path` is about; the path itself where it is of another form."""
+    parts = path.split("/")[1:]
+    rest = parts[2:] if parts[0] == "api" else parts[3:] if parts[0] == "apis" else []
+    if rest[:1] == ["namespaces"] and len(rest) > 2:
+        rest = rest[2:]
+    return rest[0] if rest else path
 
 
 def _manager(name: str) -> dict[str, str]:

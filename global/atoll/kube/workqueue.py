@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from atoll.kube import metrics
 from atoll.kube.errors import ApiError, Retry
 
 K = TypeVar("K", bound=Hashable)
@@ -43,6 +44,8 @@ class WorkQueue(Generic[K]):
         self._failures: dict[K, int] = {}
         self._order = itertools.count()
         self._changed = asyncio.Event()
+        self.handled = self.retries = 0
+        metrics.queues.add(self)
 
     def __len__(self) -> int:
         return len(self._due) + len(self._later)
@@ -66,6 +69,7 @@ class WorkQueue(Generic[K]):
 
     def retry(self, key: K) -> None:
         """Ask again after this key's backoff, which doubles until `forget`."""
+        self.retries += 1
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         ceiling = min(_BACKOFF_FIRST * 2 ** min(failures - 1, 20), _BACKOFF_MAX)
         self.add(key, after=random.uniform(ceiling / 2, ceiling))
@@ -119,6 +123,7 @@ class WorkQueue(Generic[K]):
     async def _work(self, reconcile: Callable[[K], Awaitable[None]]) -> None:
         while True:
             key = await self.get()
+            self.handled += 1
             try:
                 await reconcile(key)
             except Retry as wish:

@@ -267,7 +267,7 @@ class Dispatcher:
                 self._assume_late(binding, member)
 
     def _assume_late(self, binding: Binding, member: Member) -> None:
-        """Count a part that an earlier leader decided and that is not in the member's figures, where it would go now."""
+        """Count a part that an earlier leader decided and the member's figures lack, where it would go now."""
         uid = binding.view.uid
         if uid not in member.inflight and len(member.nodes):
             placement = place(member.nodes, binding.parts[member.name])

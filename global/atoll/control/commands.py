@@ -1,0 +1,188 @@
+"""Commands: wishes of users about queues and Volcano Jobs, each carried out once and then deleted.
+
+What a Command asks of a Job is written on the Job itself as annotations, so that it lasts: an aborted Job is one that
+is held and marked as aborted; the dispatcher takes a held gang back from all its members, whichever they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import structlog
+
+from atoll.control.caches import Caches
+from atoll.control.objects import BindingObject, CommandObject
+from atoll.kinds import BY_RESOURCE
+from atoll.kinds.metadata import held
+from atoll.kube import errors
+from atoll.kube.events import Recorder
+from atoll.kube.transport import ApiServer
+from atoll.kube.workqueue import WorkQueue
+from atoll.model import keys
+from atoll.model.apiresource import COMMANDS, JOBS, QUEUES, ApiResource
+from atoll.model.decision import Phase
+from atoll.model.objects import Full
+from atoll.model.verdict import Reason
+
+Json = dict[str, Any]
+
+_QUEUE_STATES = {"OpenQueue": "Open", "CloseQueue": "Closed"}
+_JOB_ACTIONS = ("AbortJob", "RestartJob", "ResumeJob")
+_RELEASED = {keys.HOLD: None, keys.ABORTED: None}
+
+log = structlog.get_logger(__name__)
+
+
+class Commands:
+    """Consumes the Commands that target a Queue or a Volcano Job."""
+
+    def __init__(self, host: ApiServer, caches: Caches) -> None:
+        """No I/O happens here; `run` does it."""
+        self._host, self._caches = host, caches
+        self._recorder = Recorder(host, "control")
+        self._queue: WorkQueue[str] = WorkQueue("commands")
+        self._restarts: WorkQueue[str] = WorkQueue("restarts")
+        caches.commands.on_change(lambda old, new: self._queue.add(new.metadata.key) if new is not None else None)
+        caches.bindings.on_change(self._binding_changed)
+        caches.workloads[JOBS].on_change(self._job_changed)
+
+    async def run(self) -> None:
+        """Obey, one Command at a time, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._recorder.run())
+            group.create_task(self._queue.run(self._obey))
+            group.create_task(self._restarts.run(self._restart))
+
+    async def _obey(self, key: str) -> None:
+        command = self._caches.commands.get(key)
+        if command is None:
+            return
+        target = command.target
+        resource = _target_of(command)
+        if target is None or resource is None:
+            about = _about(COMMANDS, command.metadata.name, command.metadata.namespace, command.metadata.uid)
+            kind = f"{target.kind} ({target.api_version})" if target is not None else "nothing"
+            self._complain(about, "UnknownTarget", f"targets {kind}; a Command acts on a Queue or on a Volcano Job")
+        elif resource is QUEUES:
+            await self._obey_for_queue(command, target.name, target.uid)
+        elif not self._caches.enabled(command.metadata.namespace):
+            return
+        else:
+            await self._obey_for_job(command, target.name, target.uid)
+        await self._delete(command)
+
+    # -- queues ------------------------------------------------------------------------------------------------------
+
+    async def _obey_for_queue(self, command: CommandObject, name: str, uid: str) -> None:
+        queue = self._caches.queues.get(name)
+        if queue is None or uid not in ("", queue.metadata.uid):
+            return
+        state = _QUEUE_STATES.get(command.action)
+        if state is None:
+            self._unknown(_about(QUEUES, name, "", queue.metadata.uid), command.action, _QUEUE_STATES)
+            return
+        if state == "Closed" and self._caches.queue_counts(name)["running"]:
+            state = "Closing"
+        await self._host.merge_patch(
+            QUEUES, name, {"status": {"state": state}}, subresource="status", field_manager="atoll-control"
+        )
+
+    # -- jobs --------------------------------------------------------------------------------------------------------
+
+    async def _obey_for_job(self, command: CommandObject, name: str, uid: str) -> None:
+        job = self._caches.workloads[JOBS].get(f"{command.metadata.namespace}/{name}")
+        if job is None or uid not in ("", job.metadata.uid) or job.metadata.deletion_timestamp is not None:
+            return
+        about = _about(JOBS, name, job.metadata.namespace, job.metadata.uid)
+        if command.action not in _JOB_ACTIONS:
+            self._unknown(about, command.action, _JOB_ACTIONS)
+            return
+        outcome = BY_RESOURCE[JOBS].finished(job.body.get("status") or {})
+        stopped = job.metadata.annotations.get(keys.ABORTED) if held(job.body) else None
+        if outcome is not None:
+            self._complain(about, "JobEnded", f"{command.action} was asked for, but the Job has ended ({outcome})")
+        elif command.action == "AbortJob":
+            await self._annotate(job, {keys.HOLD: "true", keys.ABORTED: keys.ABORTED_FOR_GOOD})
+        elif command.action == "ResumeJob":
+            if stopped != keys.ABORTED_FOR_GOOD:
+                text = "ResumeJob was asked for, but the Job is not aborted"
+                text += f"; it is held: `atollctl job release {name}` lets it go" if held(job.body) else ""
+                self._complain(about, "NotAborted", text)
+                return
+            await self._annotate(job, {**_RELEASED, keys.RETRIES: _one_more(job)})
+        elif stopped is None and self._runs(job):
+            await self._annotate(job, {keys.HOLD: "true", keys.ABORTED: keys.ABORTED_TO_RESTART})
+        elif stopped is None:
+            self._complain(about, "NotStarted", "RestartJob was asked for, but no member runs the Job yet")
+
+    def _runs(self, job: Full) -> bool:
+        bindings = self._caches.bindings.by_index("workload", job.metadata.uid)
+        return any(not binding.suspended for binding in bindings)
+
+    async def _annotate(self, job: Full, annotations: Json) -> None:
+        meta = job.metadata
+        patch = {"metadata": {"uid": meta.uid, "annotations": annotations}}
+        try:
+            await self._host.merge_patch(JOBS, meta.name, patch, meta.namespace, field_manager="atoll-control")
+        except (errors.NotFound, errors.Conflict):
+            log.info("the Job is another one by now", job=meta.key)
+
+    # -- the second half of a restart ----------------------------------------------------------------------------------
+
+    def _binding_changed(self, old: BindingObject | None, new: BindingObject | None) -> None:
+        if new is not None and (old is None or old.decision != new.decision):
+            reference = new.spec.resource
+            if (reference.api_version, reference.kind) == (JOBS.api_version, JOBS.kind):
+                self._restarts.add(f"{reference.namespace}/{reference.name}")
+
+    def _job_changed(self, old: Full | None, new: Full | None) -> None:
+        if new is not None and new.metadata.annotations.get(keys.ABORTED) == keys.ABORTED_TO_RESTART:
+            self._restarts.add(new.metadata.key)
+
+    async def _restart(self, key: str) -> None:
+        """Release a Job that was taken back in order to start again."""
+        job = self._caches.workloads[JOBS].get(key)
+        if job is None or job.metadata.annotations.get(keys.ABORTED) != keys.ABORTED_TO_RESTART:
+            return
+        for binding in self._caches.bindings.by_index("workload", job.metadata.uid):
+            decided = binding.decision
+            if (decided.phase, decided.reason) == (Phase.SUSPENDED, Reason.HELD):
+                await self._annotate(job, {**_RELEASED, keys.RETRIES: _one_more(job)})
+
+    # -- all ---------------------------------------------------------------------------------------------------------
+
+    def _unknown(self, about: Json, action: str, known: Iterable[str]) -> None:
+        note = f"{action or 'an empty action'} can't be done; the actions are {', '.join(known)}"
+        self._complain(about, "UnknownAction", note)
+
+    def _complain(self, about: Json, reason: str, note: str) -> None:
+        log.info("command was not carried out", about=about["name"], reason=reason)
+        self._recorder.record(about, reason, note, warning=True)
+
+    async def _delete(self, command: CommandObject) -> None:
+        meta = command.metadata
+        try:
+            await self._host.delete(COMMANDS, meta.name, meta.namespace, uid=meta.uid)
+        except errors.Conflict:
+            return
+
+
+def _target_of(command: CommandObject) -> ApiResource | None:
+    target = command.target
+    if target is None:
+        return None
+    # Older clients leave the apiVersion out.
+    found = [each for each in (QUEUES, JOBS) if target.kind == each.kind]
+    return next((each for each in found if target.api_version in ("", each.api_version)), None)
+
+
+def _one_more(job: Full) -> str:
+    text = job.metadata.annotations.get(keys.RETRIES, "")
+    return str((int(text) if text.isdigit() else 0) + 1)
+
+
+def _about(resource: ApiResource, name: str, namespace: str, uid: str) -> Json:
+    about = {"apiVersion": resource.api_version, "kind": resource.kind, "name": name, "uid": uid}
+    return {**about, "namespace": namespace} if namespace else about
