@@ -85,3 +85,11 @@ def test_a_new_size_changes_the_pod_group_and_drops_tasks_that_are_gone() -> Non
     change = pods.group_change({"minMember": 3, "minTaskMember": {"w": 2, "old": 1}}, job)
     assert change["spec"]["minTaskMember"] == {"old": None, "w": 2}
     assert change["spec"]["minMember"] == 2
+
+
+def test_pods_that_vanished_while_nobody_looked_show_in_the_counts() -> None:
+    job = make_job(make_task("w", 4), phase="Running")
+    job["status"]["taskStatusCount"] = {"w": {"phase": {"Running": 3}}}
+    left = [make_pod("train-w-0"), make_pod("train-w-3")]
+    assert pods.vanished(job, left) == ["train-w-1"]
+    assert pods.vanished(job, [*left, make_pod("train-w-1")]) == []

@@ -344,10 +344,11 @@ def test_a_restart_of_part_of_an_elastic_gang_is_pending_at_once() -> None:
     assert next_phase(job, Census([pod("w-0", R, deleted=True)]))[0] == "Pending"
 
 
-def test_pods_that_have_all_ended_are_not_the_end_while_an_action_is_to_come() -> None:
+def test_a_job_has_not_failed_while_an_action_is_to_come_but_may_complete() -> None:
     job = make_job(task("w", 1), phase=R)
     census = Census([pod("w-0", "Failed")])
     assert (next_phase(job, census)[0], next_phase(job, census, hold=True)[0]) == ("Failed", R)
+    assert next_phase(job, Census([pod("w-0", "Succeeded")]), hold=True)[0] == "Completed"
 
 
 def going(phase: str, *pods: Pod, **status: Any) -> list[str]:

@@ -206,6 +206,8 @@ async def test_a_running_job_that_its_user_suspends_is_taken_back_and_goes_on_wh
     await site.reason("paused", "Held")
     found = await condition(site, "paused", "Suspended")
     assert found["status"]["succeeded"] == 2
+    # What was done is known to whoever takes over.
+    await site.federation.process("control").restart()
     site.kubectl("annotate", "job", "paused", f"{keys.HOLD}-", "-n", site.namespace)
     done = await condition(site, "paused", "Complete")
     assert done["status"]["succeeded"] == 4
@@ -352,3 +354,28 @@ async def test_a_namespaced_policy_wins_over_a_cluster_policy_and_that_over_the_
     finally:
         for each in (default, wide, f"both-{mine}"):
             await site.host.delete(CLUSTER_POLICIES, each)
+
+
+async def test_the_parts_of_a_divided_job_add_up_to_its_completions(site: Site) -> None:
+    divided = policy("divided", "alpha", namespace=site.namespace)
+    divided["spec"]["placement"] = {
+        "clusterAffinity": {"clusterNames": ["alpha", "beta"]},
+        "replicaScheduling": {"replicaSchedulingType": "Divided"},
+    }
+    await site.host.create(POLICIES, divided)
+    # alpha has room for 16 of these pods, beta for 8.
+    await site.submit(batch_job("wide", parallelism=20, completions=27, cpu="8"))
+    done = await condition(site, "wide", "Complete")
+    assert done["status"]["succeeded"] == 27
+    there = {name: await site.find(BATCH_JOBS, "wide", name) for name in ("alpha", "beta")}
+    shares = {name: found["spec"]["completions"] for name, found in there.items() if found is not None}
+    assert set(shares) == {"alpha", "beta"}
+    assert sum(shares.values()) == 27
+
+
+async def test_an_indexed_job_is_not_divided_even_where_its_policy_divides(site: Site) -> None:
+    divided = policy("divided", "alpha", namespace=site.namespace)
+    divided["spec"]["placement"] = {"replicaScheduling": {"replicaSchedulingType": "Divided"}}
+    await site.host.create(POLICIES, divided)
+    await site.submit(batch_job("indices", parallelism=20, cpu="8", completionMode="Indexed"))
+    await site.reason("indices", "InsufficientResources")

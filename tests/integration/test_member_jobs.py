@@ -19,6 +19,7 @@ from atoll.model.apiresource import (
     NODES,
     POD_GROUPS,
     PODS,
+    POLICIES,
     ApiResource,
 )
 from atoll.model.timestamps import to_seconds

@@ -146,6 +146,24 @@ def test_only_what_remains_is_run_again() -> None:
     assert rewrite(make_job(completionMode="Indexed"), carried={"succeeded": 3})["completions"] == 4
 
 
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=5), st.integers(0, 40), st.integers(0, 9))
+def test_the_completions_of_a_divided_job_add_up(pods: list[int], more: int, carried: int) -> None:
+    job = make_job(parallelism=sum(pods), completions=sum(pods) + more + carried)
+    found = []
+    for number, count in enumerate(pods):
+        preceding = {"main": sum(pods[:number])}
+        part = Part("m", {"main": count}, count, parts=len(pods), preceding=preceding, carried={"succeeded": carried})
+        spec = KIND.rewrite(job, part)["spec"]
+        assert spec["completions"] >= spec["parallelism"] == count
+        found.append(spec["completions"])
+    assert sum(found) == sum(pods) + more
+
+
+def test_an_indexed_job_stays_in_one_cluster() -> None:
+    assert KIND.gang(make_job(completionMode="Indexed"), priority=0).whole
+    assert not KIND.gang(make_job(), priority=0).whole
+
+
 def test_rewriting_changes_nothing_of_the_host() -> None:
     job = make_job()
     rewrite(job)

@@ -180,6 +180,8 @@ def binding_view(obj: BindingObject) -> BindingView | None:
     placement = obj.spec.placement or BindingPlacement()
     at = int(epoch) if epoch.isdigit() else 0
     least, most = _spread(placement)
+    if read is not None and read.whole:
+        least, most = 1, 1
     return BindingView(
         uid=obj.metadata.uid,
         namespace=obj.metadata.namespace,

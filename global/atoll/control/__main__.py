@@ -16,6 +16,7 @@ from atoll.control.ttl import Ttl
 from atoll.control.works import Works
 from atoll.kube import process
 from atoll.kube.election import Elector
+from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 
 
@@ -36,11 +37,13 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
     async def lead() -> None:
         nonlocal caches
         caches = Caches(host)
-        detector, works, status = Detector(host, caches), Works(host, caches), Status(host, caches)
+        recorder = Recorder(host, "control")
+        detector, works, status = Detector(host, caches), Works(host, caches), Status(host, caches, recorder)
         clusters, queues, holds = Clusters(host, caches), Queues(host, caches), Holds(host, caches)
         ttl, commands = Ttl(host, caches), Commands(host, caches)
         async with asyncio.TaskGroup() as group:
             group.create_task(caches.run())
+            group.create_task(recorder.run())
             await caches.wait()
             for controller in (detector, works, status, holds, clusters, queues, ttl, commands):
                 group.create_task(controller.run())

@@ -22,7 +22,6 @@ from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import COMMANDS, JOBS, QUEUES, ApiResource
-from atoll.model.decision import Phase
 from atoll.model.objects import Full
 from atoll.model.verdict import Reason
 
@@ -132,7 +131,7 @@ class Commands:
     # -- the second half of a restart ----------------------------------------------------------------------------------
 
     def _binding_changed(self, old: BindingObject | None, new: BindingObject | None) -> None:
-        if new is not None and (old is None or old.decision != new.decision):
+        if new is not None and (old is None or (old.decision, old.evicting) != (new.decision, new.evicting)):
             reference = new.spec.resource
             if (reference.api_version, reference.kind) == (JOBS.api_version, JOBS.kind):
                 self._restarts.add(f"{reference.namespace}/{reference.name}")
@@ -147,8 +146,7 @@ class Commands:
         if job is None or job.metadata.annotations.get(keys.ABORTED) != keys.ABORTED_TO_RESTART:
             return
         for binding in self._caches.bindings.by_index("workload", job.metadata.uid):
-            decided = binding.decision
-            if (decided.phase, decided.reason) == (Phase.SUSPENDED, Reason.HELD):
+            if binding.suspended and not binding.evicting and binding.decision.reason is Reason.HELD:
                 await self._annotate(job, {**_RELEASED, keys.RETRIES: _one_more(job)})
 
     # -- all ---------------------------------------------------------------------------------------------------------

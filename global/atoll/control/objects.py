@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from atoll.model import decision, gang, keys
-from atoll.model.decision import Decision
+from atoll.model.decision import Decision, Phase
 from atoll.model.gang import Gang
 from atoll.model.objects import Slim
 
@@ -75,6 +75,16 @@ class BindingObject(Slim, frozen=True, rename="camel"):
             return decision.decode(self.metadata.annotations.get(keys.DECISION))
         except msgspec.MsgspecError:
             return Decision()
+
+    @property
+    def evicting(self) -> bool:
+        """Whether it was taken back and a member may still have something of it."""
+        return self.decision.phase is Phase.EVICTING and not any(
+            c.get("type") == "Released"
+            and c.get("status") == "True"
+            and int(c.get("observedGeneration") or 0) >= self.metadata.generation
+            for c in self.status.get("conditions") or ()
+        )
 
     def condition(self, type_: str) -> bool:
         """Whether the condition is True."""

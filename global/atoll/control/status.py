@@ -9,15 +9,18 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import msgspec
 import structlog
 
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject
+from atoll.control.story import tell
 from atoll.control.works import binding_key
 from atoll.delivery.work import WorkObject
 from atoll.kinds import Kind, Outcome, Report
 from atoll.kube import errors
 from atoll.kube.conditions import with_condition
+from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import BINDINGS, WORKS, ApiResource
@@ -42,8 +45,8 @@ log = structlog.get_logger(__name__)
 class Status:
     """Keeps the status of bindings and workloads as members report."""
 
-    def __init__(self, host: ApiServer, caches: Caches) -> None:
-        self._host, self._caches = host, caches
+    def __init__(self, host: ApiServer, caches: Caches, recorder: Recorder) -> None:
+        self._host, self._caches, self._recorder = host, caches, recorder
         self._queue: WorkQueue[str] = WorkQueue("status")
         caches.bindings.on_change(self._binding_changed)
         caches.works.on_change(self._work_changed)
@@ -85,7 +88,8 @@ class Status:
         status = await self._binding_status(kind, binding, works)
         if status != binding.status:
             await self._put(BINDINGS, binding.metadata.uid, binding.metadata.key, status)
-        await self._workload_status(kind, obj, binding, works)
+            tell(self._recorder, binding, binding.status.get("conditions") or (), status["conditions"])
+        await self._workload_status(kind, obj, msgspec.structs.replace(binding, status=status), works)
 
     async def _workload_status(self, kind: Kind, obj: Full, binding: BindingObject, works: list[WorkObject]) -> None:
         reports = [Report(work.metadata.namespace, work.reported, work.carried) for work in works if work.reported]
@@ -127,7 +131,10 @@ class Status:
         decision = binding.decision
         if not binding.suspended and binding.spec.clusters:
             names = ", ".join(target.name for target in binding.spec.clusters)
-            say("Scheduled", True, "Success", f"dispatched to {names}")
+            if binding.reserving:
+                say("Scheduled", False, str(Reason.RESERVING), f"parts are being reserved in {names}")
+            else:
+                say("Scheduled", True, "Success", f"dispatched to {names}")
             applied = [work.applied for work in works]
             complete = len(works) == len(binding.spec.clusters)
             if complete and all(applied):
@@ -194,7 +201,7 @@ def _waiting(binding: BindingObject, works: list[WorkObject]) -> tuple[str, str]
         if work.applied is False:
             return "NotApplied", work.applied_message
     decision = binding.decision
-    if decision.phase is Phase.EVICTING:
+    if binding.evicting:
         why = Verdict(decision.reason, decision.blocker).sentence()
         return str(Phase.EVICTING), f"its pods are being removed: {why}"
     if binding.suspended and decision.story:

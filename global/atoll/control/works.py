@@ -207,8 +207,9 @@ def _parts(binding: BindingObject, gang: Gang) -> list[Part]:
             part.min_available,
             {task.name: task.min_available for task in part.tasks},
             len(targets),
+            {task.name: sum(share[index] for share in shares[:number]) for index, task in enumerate(gang.tasks)},
         )
-        for target, part in zip(targets, gangs, strict=True)
+        for number, (target, part) in enumerate(zip(targets, gangs, strict=True))
     ]
 
 

@@ -80,6 +80,7 @@ class BatchJob:
             network_topology=metadata.topology_wish(obj, spec.get("template") or {}),
             running_estimate=None if deadline is None else float(deadline),
             hold=metadata.held(obj) or replicas == 0,
+            whole=_indexed(spec),
         )
 
     def namespaced_needs(self, obj: Mapping[str, Any]) -> Sequence[tuple[ApiResource, str]]:
@@ -119,9 +120,15 @@ class BatchJob:
             },
             "spec": pod,
         }
-        spec.update(suspend=False, parallelism=part.counts.get(TASK, 0))
+        pods = part.counts.get(TASK, 0)
         if spec.get("completions") is not None:
-            spec["completions"] = _remaining(spec, part.carried)
+            left = _remaining(spec, part.carried)
+            spec["completions"] = left
+            if part.parts > 1:
+                # In proportion to the pods, rounded so that the parts add up.
+                total, first = min(int(spec.get("parallelism", 1)), left), part.preceding.get(TASK, 0)
+                spec["completions"] = left * (first + pods) // total - left * first // total
+        spec.update(suspend=False, parallelism=pods)
         return {
             "apiVersion": BATCH_JOBS.api_version,
             "kind": BATCH_JOBS.kind,

@@ -35,6 +35,8 @@ class Part:
     """Task name to the least of its pods; a task that is not named needs all."""
     parts: int = 1
     """How many members the workload runs in at once."""
+    preceding: Mapping[str, int] = field(default_factory=dict)
+    """Task name to the pods in the parts before this one."""
     identity: Mapping[str, str] = field(default_factory=dict)
     """Annotations that say which dispatch this is; for objects and pods."""
     carried: Mapping[str, int] = field(default_factory=dict)

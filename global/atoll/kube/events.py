@@ -22,6 +22,8 @@ from atoll.model.timestamps import rfc3339_micro
 
 REPEAT = 120.0
 _BURST, _REFILL = 10.0, 1 / 60
+_ALL_BURST, _ALL_REFILL = 100.0, 20.0
+"""Normal events of the whole process: a burst of work must not spend its writes on telling of it; warnings may."""
 _REMEMBERED = 4096
 _QUEUED = 1000
 
@@ -39,10 +41,19 @@ class Recorder:
         self._told: OrderedDict[tuple[str, str, str], float] = OrderedDict()
         #: uid -> (tokens, when)
         self._budget: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        #: (tokens, when) for normal events about anything
+        self._all = (_ALL_BURST, time.monotonic())
         self.dropped = 0
 
     def record(
-        self, about: Mapping[str, Any], reason: str, note: str, *, warning: bool = False, action: str = ""
+        self,
+        about: Mapping[str, Any],
+        reason: str,
+        note: str,
+        *,
+        warning: bool = False,
+        action: str = "",
+        related: Mapping[str, Any] | None = None,
     ) -> None:
         """Tell something about an object.
 
@@ -52,10 +63,11 @@ class Recorder:
             note: the sentence; cut at 1,024 bytes, as the API demands.
             warning: whether something is wrong.
             action: what was done; the reason where empty.
+            related: a second object that it is about.
         """
         now = time.monotonic()
         uid = str(about.get("uid", ""))
-        if not self._may(uid, (uid, reason, note), now):
+        if not self._may(uid, (uid, reason, note), now, warning):
             return
         namespace = about.get("namespace") or "default"
         event = {
@@ -71,15 +83,24 @@ class Recorder:
             "note": note.encode()[:1024].decode(errors="ignore"),
             "type": "Warning" if warning else "Normal",
         }
+        if related is not None:
+            event["related"] = dict(related)
         try:
             self._queue.put_nowait(event)
         except asyncio.QueueFull:
             self.dropped += 1
 
-    def _may(self, uid: str, sentence: tuple[str, str, str], now: float) -> bool:
+    def _may(self, uid: str, sentence: tuple[str, str, str], now: float, warning: bool) -> bool:
         last = self._told.get(sentence)
         if last is not None and now - last < REPEAT:
             return False
+        if not warning:
+            tokens = min(_ALL_BURST, self._all[0] + (now - self._all[1]) * _ALL_REFILL)
+            self._all = (tokens, now)
+            if tokens < 1:
+                self.dropped += 1
+                return False
+            self._all = (tokens - 1, now)
         tokens, when = self._budget.get(uid, (_BURST, now))
         tokens = min(_BURST, tokens + (now - when) * _REFILL)
         if tokens < 1:

@@ -57,6 +57,8 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Seconds that the user expects it to run."""
     hold: bool = False
     """The user's wish that it does not run."""
+    whole: bool = False
+    """It can't be divided over clusters, whatever its policy says."""
 
     @property
     def replicas(self) -> int:

@@ -192,7 +192,8 @@ class JobController:
             lost |= dict.fromkeys(made.vanished(job, pods), now)
         # What runs again, or was asked for no longer, is forgiven.
         back = {pod.metadata.name for pod in pods if pod.phase != "Pending"}
-        return {name: at for name, at in lost.items() if name not in back and name in made.names(job)}
+        asked = made.names(job) if lost else {}
+        return {name: at for name, at in lost.items() if name not in back and name in asked}
 
     # -- objects -----------------------------------------------------------------------------------------------------
 

@@ -220,7 +220,7 @@ def next_phase(job: Mapping[str, Any], census: Census, *, hold: bool = False) ->
     Args:
         job: the whole object.
         census: its pods.
-        hold: an action is still to come, so that pods which have all ended are not the Job's end.
+        hold: an action is still to come, which may mend what has failed.
     """
     spec, phase = job.get("spec") or {}, phase_of(job) or "Pending"
     if phase in FINAL:
@@ -239,7 +239,7 @@ def next_phase(job: Mapping[str, Any], census: Census, *, hold: bool = False) ->
         phase = "Running"
     if phase == "Running":
         after = _after_running(spec, census, floor)
-        return (phase, "") if hold and after[0] in FINAL else after
+        return (phase, "") if hold and after[0] == "Failed" else after
     return phase, ""
 
 

@@ -1,8 +1,8 @@
-"""Prepare a cluster to be a host, and join members to it: what `atollctl init` and `atollctl join` do.
+"""Prepare a cluster to be a host, join members to it, let them go: what `atollctl init`, `join` and `unjoin` do.
 
-Both are idempotent and start no process; they act with an administrator's credentials and leave each process its own.
+All are idempotent and start no process; they act with an administrator's credentials and leave each process its own.
 It may import `atoll.api`, `atoll.model`, `atoll.kinds` and `atoll.kube`.
-What leaves: `init`, `join`, the CRDs as they are installed, and kubeconfig files.
+What leaves: `init`, `join`, `unjoin`, the CRDs as they are installed, and kubeconfig files.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from atoll.control.install.crds import host_crds, member_crds
 from atoll.control.install.credentials import Endpoint, endpoint, issue_token, write_kubeconfig
 from atoll.control.install.host import PROCESSES, init, kubeconfig_of
+from atoll.control.install.leaving import Left, unjoin
 from atoll.control.install.member import AGENT, MemberFacts, agent_kubeconfigs, check_name, join
 from atoll.control.install.refusal import Refused
 from atoll.control.install.rights import ensure_rights
@@ -18,6 +19,7 @@ __all__ = [
     "AGENT",
     "PROCESSES",
     "Endpoint",
+    "Left",
     "MemberFacts",
     "Refused",
     "agent_kubeconfigs",
@@ -30,5 +32,6 @@ __all__ = [
     "join",
     "kubeconfig_of",
     "member_crds",
+    "unjoin",
     "write_kubeconfig",
 ]

@@ -1,0 +1,63 @@
+"""The arrows of a binding's life as Events on the workload, the binding being the related object.
+
+One Event per arrow is what `kubectl describe` shows; the story on the binding is complete, Events may be dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from atoll.control.objects import BindingObject
+from atoll.kube.conditions import Condition, find
+from atoll.kube.events import Recorder
+from atoll.model.apiresource import BINDINGS
+from atoll.model.verdict import Reason
+
+_REACHED = {
+    "Bound": "the pods of its minimum are bound",
+    "Running": "its minimum runs",
+    "Released": "taken back: nothing of it is left in any member",
+}
+_CALM = frozenset({Reason.RESERVING, Reason.HELD, Reason.SUBMITTED})
+
+
+def arrows(before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[tuple[str, str, bool]]:
+    """(reason, note, warning) for every condition that changed its status or reason."""
+    for condition in after:
+        old = find(list(before), condition["type"])
+        if old is not None and (old["status"], old["reason"]) == (condition["status"], condition["reason"]):
+            continue
+        reason, message = condition["reason"], condition.get("message") or ""
+        match condition["type"], condition["status"]:
+            case "Scheduled", "True":
+                yield str(Reason.DISPATCHED), message, False
+            case "Scheduled", _:
+                yield reason, message, reason not in _CALM
+            case "FullyApplied", "False":
+                yield "NotApplied", message, True
+            case "Finished", "True":
+                yield "Finished", f"ended: {reason}", reason == "Failed"
+            case type_, "True" if type_ in _REACHED:
+                yield type_, _REACHED[type_], False
+
+
+def tell(recorder: Recorder, binding: BindingObject, before: Sequence[Condition], after: Sequence[Condition]) -> None:
+    """Record the arrows between two states of a binding's conditions."""
+    reference = binding.spec.resource
+    workload = {
+        "apiVersion": reference.api_version,
+        "kind": reference.kind,
+        "namespace": reference.namespace,
+        "name": reference.name,
+        "uid": reference.uid,
+    }
+    metadata = binding.metadata
+    related = {
+        "apiVersion": BINDINGS.api_version,
+        "kind": BINDINGS.kind,
+        "namespace": metadata.namespace,
+        "name": metadata.name,
+        "uid": metadata.uid,
+    }
+    for reason, note, warning in arrows(before, after):
+        recorder.record(workload, reason, note, warning=warning, related=related)
