@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from atoll.model.apiresource import BINDINGS, COMMANDS, PRIORITY_CLASSES, QUEUES
+from atoll.model.timestamps import to_seconds
 from tests.integration.federation import Site, job, until
 
 pytestmark = pytest.mark.integration
@@ -69,11 +72,17 @@ async def test_the_higher_priority_class_goes_first_then_the_older_job(site: Sit
         PRIORITY_CLASSES, {"apiVersion": PRIORITY_CLASSES.api_version, "kind": PRIORITY_CLASSES.kind, **high}
     )
     queue = await site.queue(capability={"cpu": "1"})
-    await site.submit(job("holder", cpu="1", seconds=6, queue=queue))
+    await site.submit(job("holder", cpu="1", seconds=9, queue=queue))
     await site.phase("holder", "Running")
     for name, spec in (("old", {}), ("young", {}), ("vip", {"priorityClassName": high["metadata"]["name"]})):
-        await site.submit(job(name, cpu="1", queue=queue, **spec))
+        made = to_seconds((await site.submit(job(name, cpu="1", queue=queue, **spec)))["metadata"]["creationTimestamp"])
         await site.reason(name, "QuotaExceeded")
+
+        async def next_second(since: float = made) -> bool:
+            # Age is counted in the seconds of creationTimestamp; equal ages are ordered by UID.
+            return time.time() >= since + 1
+
+        await until(next_second, what="the next job is younger")
     for name in ("old", "young", "vip"):
         await site.phase(name, "Completed")
     dispatched = [

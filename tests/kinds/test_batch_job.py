@@ -116,7 +116,9 @@ IDENTITY = {keys.BINDING_UID: "b1", keys.EPOCH: "3"}
 
 
 def rewrite(job: Json, pods: int = 4, carried: dict[str, int] | None = None) -> Json:
-    return KIND.rewrite(job, Part("m", {"main": pods}, pods, identity=IDENTITY, carried=carried or {}))["spec"]
+    part = Part("m", {"main": pods}, pods, identity=IDENTITY, carried=carried or {})
+    spec: Json = KIND.rewrite(job, part)["spec"]
+    return spec
 
 
 def test_the_member_starts_it_under_its_own_controller_and_our_scheduler() -> None:

@@ -25,7 +25,7 @@ from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import BINDINGS, WORKS, ApiResource
 from atoll.model.decision import Phase
-from atoll.model.keys import cluster_of
+from atoll.model.keys import cluster_of, execution_namespace
 from atoll.model.objects import Full
 from atoll.model.timestamps import rfc3339_seconds
 from atoll.model.verdict import Reason, Verdict
@@ -92,7 +92,7 @@ class Status:
         await self._workload_status(kind, obj, msgspec.structs.replace(binding, status=status), works)
 
     async def _workload_status(self, kind: Kind, obj: Full, binding: BindingObject, works: list[WorkObject]) -> None:
-        reports = [Report(work.metadata.namespace, work.reported, work.carried) for work in works if work.reported]
+        reports = _reports(kind, binding, works)
         waiting = ("", "")
         if not reports:
             if kind.finished(obj.body.get("status") or {}) is not None:
@@ -193,6 +193,23 @@ def _bound(work: WorkObject, kind: Kind) -> bool:
     nodes = (work.reported.get("placement") or {}).get("nodes") or {}
     pods: int = sum(nodes.values())
     return pods >= max(kind.gang(work.manifest, priority=0).min_available, 1)
+
+
+def _reports(kind: Kind, binding: BindingObject, works: list[WorkObject]) -> list[Report]:
+    """What members say; none before one of them has said something.
+
+    A part that has not been heard of counts as one that has not begun, so that the others' end is not taken for the
+    whole's. Once one has failed the others are stopped, and then only those that are left count.
+    """
+    said = {
+        cluster_of(work.metadata.namespace): Report(work.metadata.namespace, work.reported, work.carried)
+        for work in works
+    }
+    heard = [report for report in said.values() if report.status]
+    if not heard or Outcome.FAILED in [kind.finished(report.status) for report in heard]:
+        return heard
+    silent = [target.name for target in binding.spec.clusters if target.name not in said]
+    return [*said.values(), *(Report(execution_namespace(name), {}, heard[0].carried) for name in silent)]
 
 
 def _waiting(binding: BindingObject, works: list[WorkObject]) -> tuple[str, str]:

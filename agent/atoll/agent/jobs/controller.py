@@ -115,12 +115,18 @@ class JobController:
         uid = cached.metadata.uid
         job, pods = self._known(cached.body, uid), self._cache.pods.by_index("owner", uid)
         # 1. What the host or a policy wants is written down first, so that it can't be half done.
-        intent = self._intent(job, uid, pods)
+        lost = dict(self._lost.get(uid, {}))
+        intent = self._intent(job, pods, self._evicted(job, pods, lost, first_look=uid not in self._known_jobs))
         if intent.changes:
             job = await self._patch_status(job, uid, intent.changes)
-            if "state" in intent.changes:
-                phase = state.phase_of(job)
-                self._recorder.record(_reference(job), phase, intent.message, warning=phase != "Completing")
+        # Only now: what could not be written must be seen again.
+        self._known_jobs.add(uid)
+        for name, pod in lost.items():
+            if self._lost[uid].get(name) is pod:
+                del self._lost[uid][name]
+        if "state" in intent.changes:
+            phase = state.phase_of(job)
+            self._recorder.record(_reference(job), phase, intent.message, warning=phase != "Completing")
         # 2. What has to go, goes.
         doomed = state.doomed(job, pods)
         leaving = {pod.metadata.uid for pod in doomed}
@@ -146,8 +152,7 @@ class JobController:
 
     # -- policies and commands ---------------------------------------------------------------------------------------
 
-    def _intent(self, job: dict[str, Any], uid: str, pods: list[Pod]) -> _Intent:
-        lost = self._take_lost(job, uid, pods)
+    def _intent(self, job: dict[str, Any], pods: list[Pod], lost: dict[str, float]) -> _Intent:
         now = time.time()
         if (command := policies.commanded(job)) is not None:
             action, text = command
@@ -178,11 +183,11 @@ class JobController:
         left = {name: at for name, at in kept.items() if name not in over}
         return _Intent({**acted, **({"evicted": left} if kept else {})}, first.message)
 
-    def _take_lost(self, job: dict[str, Any], uid: str, pods: list[Pod]) -> dict[str, float]:
+    def _evicted(
+        self, job: dict[str, Any], pods: list[Pod], fresh: dict[str, Pod], *, first_look: bool
+    ) -> dict[str, float]:
         """Name -> when a pod was evicted, of those that a policy may still ask about."""
-        now, fresh = time.time(), self._lost.pop(uid, {})
-        first_look = uid not in self._known_jobs
-        self._known_jobs.add(uid)
+        now = time.time()
         if not policies.watches_evictions(job):
             return {}
         known = (job.get("status") or {}).get("evicted") or {}
