@@ -33,6 +33,7 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter, generated files
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m atoll.api.crdgen --check
+	@$(BIN)/python -m atoll.api.reference --check
 
 bench: setup ## every benchmark, a table, and JSON in bench/results/
 	@$(BIN)/python -m bench $(BENCH)
@@ -41,8 +42,9 @@ format: $(STAMP) ## rewrite the sources in the project's format
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-generate: $(STAMP) ## write the CRDs from the models
+generate: $(STAMP) ## write the CRDs and docs/api.md from the models
 	@$(BIN)/python -m atoll.api.crdgen
+	@$(BIN)/python -m atoll.api.reference
 
 clean: ## remove the environment and what the tools left behind
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results

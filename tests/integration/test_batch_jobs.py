@@ -379,3 +379,35 @@ async def test_an_indexed_job_is_not_divided_even_where_its_policy_divides(site:
     await site.host.create(POLICIES, divided)
     await site.submit(batch_job("indices", parallelism=20, cpu="8", completionMode="Indexed"))
     await site.reason("indices", "InsufficientResources")
+
+
+async def test_a_job_taken_back_again_and_again_counts_every_completion_once(site: Site) -> None:
+    await site.submit(batch_job("often", parallelism=3, completions=12, seconds=0.4))
+    seen = [0]
+
+    async def beyond() -> Json | None:
+        found = await site.find(BATCH_JOBS, "often")
+        status = (found or {}).get("status") or {}
+        seen.append(status.get("succeeded", 0))
+        return found if seen[-1] > last or "completionTime" in status else None
+
+    for _ in range(4):
+        last = seen[-1]
+        found = await until(beyond, what=f"more than {last} have succeeded")
+        if "completionTime" in found["status"]:
+            break
+        site.kubectl("annotate", "job", "often", f"{keys.HOLD}=true", "-n", site.namespace)
+        await site.reason("often", "Held")
+        await condition(site, "often", "Suspended")
+        site.kubectl("annotate", "job", "often", f"{keys.HOLD}-", "-n", site.namespace)
+    done = await condition(site, "often", "Complete")
+    assert done["status"]["succeeded"] == 12
+    assert done["status"].get("failed", 0) == 0
+    assert seen == sorted(seen), "no count ever fell"
+    there = await site.find(BATCH_JOBS, "often", await site.where("often"))
+    work = [
+        w for w in await site.host.list(WORKS) if w["metadata"]["annotations"][keys.BINDING_NAMESPACE] == site.namespace
+    ]
+    assert there is not None
+    carried = json.loads(work[0]["metadata"]["annotations"].get(keys.CARRIED, "{}"))
+    assert carried.get("succeeded", 0) + there["status"]["succeeded"] == 12

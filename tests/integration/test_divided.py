@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from atoll.model.apiresource import BINDINGS, JOBS, PODS, POLICIES, WORKS
+from atoll.model.apiresource import BINDINGS, CAPACITIES, JOBS, PODS, POLICIES, WORKS
 from tests.integration.federation import Site, job, until
 
 pytestmark = pytest.mark.integration
@@ -79,6 +79,31 @@ async def test_24_pods_over_at_least_three_members_start_whole(site: Site) -> No
     assert min(await until(bound, what="24 pods are bound")) >= 1
 
 
+async def test_a_policy_that_one_part_triggers_restarts_all_parts(site: Site) -> None:
+    await allow_division(site, "alpha", "beta")
+    wish = gpus("restarted", 24, 4, seconds=None)
+    wish["spec"]["policies"] = [{"event": "PodFailed", "action": "RestartJob"}]
+    await site.submit(wish)
+    await site.phase("restarted", "Running")
+    before = {pod["metadata"]["uid"] for name in ("alpha", "beta") for pod in await site.pods(name)}
+    victim = (await site.pods("beta"))[0]["metadata"]["name"]
+    failed = {"status": {"phase": "Failed"}}
+    await site.members["beta"].merge_patch(PODS, victim, failed, site.namespace, subresource="status")
+
+    async def anew() -> bool:
+        pods = [pod for name in ("alpha", "beta") for pod in await site.pods(name)]
+        fresh = [p for p in pods if p["metadata"]["uid"] not in before and p["spec"].get("nodeName")]
+        return len(fresh) == len(pods) == 24
+
+    await until(anew, what="all 24 pods, in both members, are new")
+
+    async def counted() -> bool:
+        found = await site.find(JOBS, "restarted")
+        return bool(found and found["status"].get("retryCount") == 1 and found["status"].get("running") == 24)
+
+    await until(counted, what="the host counts one retry and 24 running pods")
+
+
 async def test_a_divided_gang_ends_completed_with_the_counts_of_all_its_parts(site: Site) -> None:
     await allow_division(site, "alpha", "beta")
     await site.submit(gpus("short", 24, 4, seconds=1))
@@ -92,6 +117,13 @@ async def test_when_one_member_can_not_hold_its_part_no_pod_exists_anywhere_and_
     """
     await allow_division(site, "alpha", "beta")
     agent = site.federation.process("atoll-agent-beta")
+
+    async def all_free() -> bool:
+        published = await site.host.list(CAPACITIES, "karmada-es-beta")
+        classes = [each for obj in published for each in obj["spec"]["classes"]]
+        return sum(each["nodes"] * each["free"]["nvidia.com/gpu"] for each in classes) == 32
+
+    await until(all_free, what="beta says that it is empty")
     await agent.stop()
     try:
         node = {"name": "beta-n0", "namespace": "default"}

@@ -118,9 +118,7 @@ async def test_a_restarted_job_gets_new_pods_and_counts_the_retry(site: Site) ->
 @pytest.mark.parametrize(
     ("action", "reason", "said"),
     [
-        pytest.param(
-            "CompleteJob", "UnknownAction", "AbortJob, RestartJob", id="an action that there is not"
-        ),
+        pytest.param("CompleteJob", "UnknownAction", "AbortJob, RestartJob", id="an action that there is not"),
         pytest.param("ResumeJob", "NotAborted", "is not aborted", id="resuming what is not aborted"),
         pytest.param("RestartJob", "NotStarted", "no member runs", id="restarting what waits"),
     ],

@@ -244,6 +244,12 @@ def test_while_suspended_it_has_not_started_and_says_why() -> None:
     assert resumed["startTime"] == NOW
 
 
+def test_the_switch_is_moved_only_where_it_is_not_there_yet() -> None:
+    assert KIND.suspension(make_job(), suspended=False) == ()
+    (operation,) = KIND.suspension(make_job(), suspended=True)
+    assert (operation["path"], operation["value"]) == ("/spec/suspend", True)
+
+
 def test_no_end_before_the_suspension_is_lifted() -> None:
     status = aggregate(make_job(suspend=True, completions=None), ended("Complete", succeeded=1))
     assert true_conditions(status) == ["Suspended"]

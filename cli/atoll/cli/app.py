@@ -25,9 +25,9 @@ app = typer.Typer(
 )
 app.add_typer(local.app, name="local")
 app.command(epilog="Example: atollctl init --kubeconfig host.yaml --out credentials")(installing.init)
-app.command(
-    epilog="Example: atollctl join east --member-kubeconfig east.yaml --region eu-1 --label gpu=h100"
-)(installing.join)
+app.command(epilog="Example: atollctl join east --member-kubeconfig east.yaml --region eu-1 --label gpu=h100")(
+    installing.join
+)
 app.add_typer(queues.app, name="queue")
 app.add_typer(jobs.app, name="job")
 app.command(epilog="Example: atollctl explain vcjob/train -n research; atollctl explain train -o json")(explain.explain)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.options import Format, NoHeaders, Output, settings
+from atoll.cli import operations
+from atoll.cli.options import Format, NoHeaders, Output, Watch, settings
 from atoll.cli.printing import age, show_objects, show_table
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-app = typer.Typer(no_args_is_help=True, help="Jobs: where they run, why they wait.")
+app = typer.Typer(no_args_is_help=True, help="Jobs: where they run, why they wait; hold, release, abort.")
 
 HEADERS = ("NAME", "QUEUE", "STATUS", "CLUSTER", "PENDING", "RUNNING", "SUCCEEDED", "FAILED", "AGE")
 
@@ -30,9 +31,10 @@ def list_(
     output: Output = None,
     no_headers: NoHeaders = False,
     queue: Annotated[str | None, typer.Option("--queue", "-q", help="Only jobs of this queue.")] = None,
+    watch: Watch = False,
 ) -> None:
     """List jobs of a namespace, or of all with -A."""
-    _show(ctx, None, output, no_headers, queue)
+    _show(ctx, None, output, no_headers, queue, watch)
 
 
 @app.command(epilog="Example: atollctl job get train -n research")
@@ -41,9 +43,18 @@ def get(
     name: Annotated[str, typer.Argument(help="Name of the job.")],
     output: Output = None,
     no_headers: NoHeaders = False,
+    watch: Watch = False,
 ) -> None:
     """Show one job."""
-    _show(ctx, name, output, no_headers, None)
+    _show(ctx, name, output, no_headers, None, watch)
+
+
+app.command(epilog="Example: atollctl job hold train -n research")(operations.hold)
+app.command(epilog="Example: atollctl job release train; atollctl job release job.batch/nightly")(operations.release)
+app.command(epilog="Example: atollctl job abort train")(operations.abort)
+app.command(epilog="Example: atollctl job resume train")(operations.resume)
+app.command(epilog="Example: atollctl job restart train")(operations.restart)
+app.command(epilog="Example: atollctl job delete train -n research")(operations.delete)
 
 
 def rows(
@@ -98,30 +109,45 @@ def reason_of(binding: Json) -> str:
     return "its binding is not Atoll's"
 
 
-def _show(ctx: typer.Context, name: str | None, output: Format | None, no_headers: bool, queue: str | None) -> None:
+def _show(
+    ctx: typer.Context, name: str | None, output: Format | None, no_headers: bool, queue: str | None, watch: bool
+) -> None:
+    from atoll.cli.bindings import by_workload
     from atoll.cli.connection import call
     from atoll.model.apiresource import BINDINGS, JOBS
 
     options = settings(ctx)
     data = output not in (None, Format.WIDE)
+    where = options.where if name is None else options.one_namespace
+    wide, namespaced = output is Format.WIDE, options.all_namespaces and name is None
+    headers = (("NAMESPACE",) if namespaced else ()) + HEADERS + (("REASON",) if wide else ())
+
+    def chosen(jobs: list[Json]) -> list[Json]:
+        return jobs if queue is None else [job for job in jobs if queue_of(job) == queue]
+
+    if watch:
+        from atoll.cli import watching
+
+        def table(jobs: list[Json], bindings: list[Json]) -> dict[str, list[object]]:
+            found = chosen(jobs)
+            lines = rows(found, by_workload(bindings), time.time(), namespaced=namespaced, wide=wide)
+            return {job["metadata"]["uid"]: line for job, line in zip(found, lines, strict=True)}
+
+        watching.check_output(output)
+        watching.watch(options, JOBS, where, name, table, headers, bindings_in=where, no_headers=no_headers)
+        return
 
     async def read(host: ApiServer) -> tuple[list[Json], list[Json]]:
-        where = options.where if name is None else options.one_namespace
         jobs = [await host.get(JOBS, name, where)] if name else await host.list(JOBS, where)
         return jobs, [] if data else await host.list(BINDINGS, where)
 
     jobs, bindings = call(options, read)
-    if queue is not None:
-        jobs = [job for job in jobs if queue_of(job) == queue]
+    jobs = chosen(jobs)
     if output is not None and data:
         show_objects(jobs, output, one=name is not None, group=_GROUP)
         return
     if not jobs:
         print(f"No jobs found{'' if options.where is None else f' in {options.where} namespace'}.", file=sys.stderr)
         return
-    from atoll.cli.bindings import by_workload
-
-    wide, namespaced = output is Format.WIDE, options.all_namespaces and name is None
-    headers = (("NAMESPACE",) if namespaced else ()) + HEADERS + (("REASON",) if wide else ())
-    table = rows(jobs, by_workload(bindings), time.time(), namespaced=namespaced, wide=wide)
-    show_table(headers, table, no_headers=no_headers)
+    found = rows(jobs, by_workload(bindings), time.time(), namespaced=namespaced, wide=wide)
+    show_table(headers, found, no_headers=no_headers)

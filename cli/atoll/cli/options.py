@@ -94,3 +94,4 @@ class DataFormat(StrEnum):
 Output = Annotated[Format | None, typer.Option("--output", "-o", help="Output format.", show_default=False)]
 DataOutput = Annotated[DataFormat | None, typer.Option("--output", "-o", help="Output as data.", show_default=False)]
 NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Leave the header line out.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on and print what changes, until ^C.")]

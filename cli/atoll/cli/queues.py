@@ -1,17 +1,17 @@
-"""`atollctl queue`: make, look at, close, open and delete queues."""
+"""`atollctl queue`: make, change, look at, close, open and delete queues."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.errors import USAGE, CommandError
-from atoll.cli.options import Format, NoHeaders, Output, settings
-from atoll.cli.printing import age, show_objects, show_table
+from atoll.cli.errors import CommandError
+from atoll.cli.options import DataOutput, Format, NoHeaders, Output, Watch, settings
+from atoll.cli.printing import age, show_data, show_objects, show_table
 
 if TYPE_CHECKING:
     from atoll.cli.bindings import QueueUse
@@ -25,55 +25,29 @@ HEADERS = ("NAME", "STATE", "PRIORITY", "PENDING", "RUNNING", "USED", "CAPABILIT
 WIDE = ("WEIGHT", "PARENT")
 
 _GROUP = "scheduling.volcano.sh"
-_COMMAND_NAMESPACE = "default"
 _WAIT_S = 10.0
 _STATES = {"CloseQueue": ("Closed", "Closing"), "OpenQueue": ("Open",)}
 
 Name = Annotated[str, typer.Argument(help="Name of the queue.")]
+Capability = Annotated[str | None, typer.Option(help="Most that it may use, such as cpu=64,memory=1Ti.")]
+Deserved = Annotated[str | None, typer.Option(help="What it is entitled to, in the same form.")]
+Guarantee = Annotated[str | None, typer.Option(help="What is never lent to others, in the same form.")]
+Priority = Annotated[int | None, typer.Option(min=0, help="Higher is served first.")]
+Namespaces = Annotated[
+    str | None, typer.Option(help="Label selector of the namespaces that may use it, such as team=a; '' for all.")
+]
+
+
+class Strategy(StrEnum):
+    """Values of `--strategy`."""
+
+    FIFO = "fifo"
+    TRAVERSE = "traverse"
+    BACKFILL = "backfill"
+
+
+Strategies = Annotated[Strategy | None, typer.Option(help="What may pass a workload that does not fit.")]
 Wait = Annotated[bool, typer.Option(help="Return only once the queue's state has followed (at most 10 s).")]
-
-
-def resources(text: str | None, option: str) -> dict[str, str]:
-    """`cpu=64,nvidia.com/gpu=16` as a ResourceList.
-
-    Raises:
-        CommandError: not of that form, or not a quantity.
-    """
-    from atoll.model.quantity import QuantityError, parse
-
-    result: dict[str, str] = {}
-    for part in (text or "").split(","):
-        if not part.strip():
-            continue
-        name, equals, amount = (piece.strip() for piece in part.partition("="))
-        if not (name and equals and amount):
-            raise CommandError(f"{option} {part.strip()!r}: write resource=quantity, such as cpu=64,memory=1Ti", USAGE)
-        if name in result:
-            raise CommandError(f"{option}: {name} is given twice", USAGE)
-        try:
-            if parse(amount) < 0:
-                raise CommandError(f"{option} {name}={amount}: must not be negative", USAGE)
-        except QuantityError as error:
-            raise CommandError(f"{option} {name}: {error}", USAGE) from error
-        result[name] = amount
-    return result
-
-
-def queue_object(
-    name: str, *, capability: str | None, deserved: str | None, weight: int, priority: int | None, parent: str | None
-) -> Json:
-    """The Queue that these options ask for; what is not given is left out."""
-    spec: Json = {"weight": weight}
-    for key, value in (
-        ("capability", resources(capability, "--capability")),
-        ("deserved", resources(deserved, "--deserved")),
-        ("parent", parent),
-    ):
-        if value:
-            spec[key] = value
-    if priority is not None:
-        spec["priority"] = priority
-    return {"apiVersion": f"{_GROUP}/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
 
 
 @app.command(
@@ -82,16 +56,29 @@ def queue_object(
 def create(
     ctx: typer.Context,
     name: Name,
-    capability: Annotated[str | None, typer.Option(help="Most that it may use, such as cpu=64,memory=1Ti.")] = None,
-    deserved: Annotated[str | None, typer.Option(help="What it is entitled to, in the same form.")] = None,
+    capability: Capability = None,
+    deserved: Deserved = None,
+    guarantee: Guarantee = None,
     weight: Annotated[int, typer.Option(min=1, max=65535, help="Share among its siblings.")] = 1,
-    priority: Annotated[int | None, typer.Option(min=0, help="Higher is served first.")] = None,
+    priority: Priority = None,
     parent: Annotated[str | None, typer.Option(help="Queue above it.")] = None,
+    strategy: Strategies = None,
+    namespaces: Namespaces = None,
     output: Output = None,
 ) -> None:
     """Create a queue."""
+    from atoll.cli.queue_spec import queue_object
+
     wanted = queue_object(
-        name, capability=capability, deserved=deserved, weight=weight, priority=priority, parent=parent
+        name,
+        namespaces=namespaces,
+        capability=capability,
+        deserved=deserved,
+        guarantee=guarantee,
+        weight=weight,
+        priority=priority,
+        parent=parent,
+        strategy=strategy,
     )
     from atoll.cli.connection import call
     from atoll.model.apiresource import QUEUES
@@ -103,16 +90,71 @@ def create(
         show_objects([made], output, one=True, group=_GROUP)
 
 
+@app.command(epilog="Example: atollctl queue update research --capability cpu=128 --namespaces 'team in (a,b)'")
+def update(
+    ctx: typer.Context,
+    name: Name,
+    capability: Capability = None,
+    deserved: Deserved = None,
+    guarantee: Guarantee = None,
+    weight: Annotated[int | None, typer.Option(min=1, max=65535, help="Share among its siblings.")] = None,
+    priority: Priority = None,
+    strategy: Strategies = None,
+    namespaces: Namespaces = None,
+) -> None:
+    """Change a queue; a list of resources replaces the whole list, an empty one ('') removes it."""
+    from atoll.cli import queue_spec
+    from atoll.cli.connection import call
+    from atoll.model.apiresource import QUEUES
+
+    async def work(host: ApiServer) -> bool:
+        before = await host.get(QUEUES, name)
+        patch = queue_spec.update(
+            before,
+            namespaces=namespaces,
+            capability=capability,
+            deserved=deserved,
+            guarantee=guarantee,
+            weight=weight,
+            priority=priority,
+            strategy=strategy,
+        )
+        after = await host.merge_patch(QUEUES, name, patch, field_manager="atollctl")
+        return bool(after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"])
+
+    changed = call(settings(ctx), work)
+    print(f"queue.{_GROUP}/{name} {'updated' if changed else 'unchanged'}")
+
+
+@app.command(epilog="Example: atollctl queue describe research")
+def describe(ctx: typer.Context, name: Name, output: DataOutput = None) -> None:
+    """Show what a queue may use, what it uses, what runs, and why the rest waits."""
+    from atoll.cli import queue_description
+    from atoll.cli.connection import call
+    from atoll.model.apiresource import BINDINGS, QUEUES
+
+    async def read(host: ApiServer) -> tuple[Json, list[Json], list[Json]]:
+        return await host.get(QUEUES, name), await host.list(QUEUES), await host.list(BINDINGS)
+
+    data = queue_description.describe(*call(settings(ctx), read), time.time())
+    if output is not None:
+        show_data(data, output)
+    else:
+        print(queue_description.text(data))
+
+
 @app.command("list", epilog="Example: atollctl queue list -o wide")
-def list_(ctx: typer.Context, output: Output = None, no_headers: NoHeaders = False) -> None:
+def list_(ctx: typer.Context, output: Output = None, no_headers: NoHeaders = False, watch: Watch = False) -> None:
     """List all queues with what they hold."""
-    _show(ctx, None, output, no_headers)
+    _show(ctx, None, output, no_headers, watch)
 
 
 @app.command(epilog="Example: atollctl queue get research -o yaml")
-def get(ctx: typer.Context, name: Name, output: Output = None, no_headers: NoHeaders = False) -> None:
+def get(
+    ctx: typer.Context, name: Name, output: Output = None, no_headers: NoHeaders = False, watch: Watch = False
+) -> None:
     """Show one queue."""
-    _show(ctx, name, output, no_headers)
+    _show(ctx, name, output, no_headers, watch)
 
 
 @app.command(epilog="Example: atollctl queue close research   # what runs goes on, nothing new starts")
@@ -181,10 +223,23 @@ def _amounts(used: Mapping[str, int], capability: Mapping[str, object]) -> str:
     )
 
 
-def _show(ctx: typer.Context, name: str | None, output: Format | None, no_headers: bool) -> None:
+def _show(ctx: typer.Context, name: str | None, output: Format | None, no_headers: bool, watch: bool) -> None:
+    from atoll.cli.bindings import use_by_queue, views
     from atoll.cli.connection import call
     from atoll.model.apiresource import BINDINGS, QUEUES
 
+    wide = output is Format.WIDE
+    headers = HEADERS + (WIDE if wide else ())
+    if watch:
+        from atoll.cli import watching
+
+        def table(queues: list[Json], bindings: list[Json]) -> dict[str, list[object]]:
+            use = use_by_queue(views(bindings))
+            return {str(row[0]): row for row in rows(queues, use, time.time(), wide=wide)}
+
+        watching.check_output(output)
+        watching.watch(settings(ctx), QUEUES, None, name, table, headers, bindings_in=None, no_headers=no_headers)
+        return
     data = output not in (None, Format.WIDE)
 
     async def read(host: ApiServer) -> tuple[list[Json], list[Json]]:
@@ -195,11 +250,7 @@ def _show(ctx: typer.Context, name: str | None, output: Format | None, no_header
     if output is not None and data:
         show_objects(queues, output, one=name is not None, group=_GROUP)
         return
-    from atoll.cli.bindings import use_by_queue, views
-
-    wide = output is Format.WIDE
-    table = rows(queues, use_by_queue(views(bindings)), time.time(), wide=wide)
-    show_table(HEADERS + (WIDE if wide else ()), table, no_headers=no_headers)
+    show_table(headers, rows(queues, use_by_queue(views(bindings)), time.time(), wide=wide), no_headers=no_headers)
 
 
 async def _delete(host: ApiServer, name: str, force: bool) -> None:
@@ -230,56 +281,18 @@ async def operate(host: ApiServer, name: str, action: str, *, wait: bool) -> str
         NotFound: no such queue.
         CommandError: the state did not follow in time.
     """
-    from atoll.model.apiresource import COMMANDS, QUEUES
-
-    queue = await host.get(QUEUES, name)
-    target = {"apiVersion": QUEUES.api_version, "kind": QUEUES.kind, "name": name, "uid": queue["metadata"]["uid"]}
-    # As vcctl does it: the Command lives in `default`, and goes with its queue if nobody takes it.
-    await host.create(
-        COMMANDS,
-        {
-            "apiVersion": COMMANDS.api_version,
-            "kind": COMMANDS.kind,
-            "metadata": {
-                "generateName": f"{name}-{action.lower()}-",
-                "namespace": _COMMAND_NAMESPACE,
-                "ownerReferences": [{**target, "controller": True}],
-            },
-            "action": action,
-            "target": {**target, "controller": True},
-        },
-        field_manager="atollctl",
-    )
-    if not wait:
-        return ""
-    try:
-        async with asyncio.timeout(_WAIT_S):
-            return await _state(host, queue, _STATES[action])
-    except TimeoutError:
-        wanted = _STATES[action][0]
-        raise CommandError(
-            f"queue {name} is not {wanted.lower()} after {_WAIT_S:.0f} s; the command stays:"
-            f" is atoll-control running? (kubectl get commands -n {_COMMAND_NAMESPACE})"
-        ) from None
-
-
-async def _state(host: ApiServer, queue: Json, wanted: tuple[str, ...]) -> str:
-    """Wait until a queue is in one of these states."""
-    import orjson
-
+    from atoll.cli import commands
     from atoll.model.apiresource import QUEUES
 
-    meta = queue["metadata"]
-    state = str((queue.get("status") or {}).get("state") or "")
-    if state in wanted:
-        return state
-    async for line in host.watch(
-        QUEUES, resource_version=meta["resourceVersion"], field_selector=f"metadata.name={meta['name']}"
-    ):
-        event = orjson.loads(line)
-        if event["type"] == "DELETED":
-            break
-        state = str((event["object"].get("status") or {}).get("state") or "")
-        if event["type"] != "BOOKMARK" and state in wanted:
-            return state
-    raise CommandError(f"queue {meta['name']} was deleted, or the watch of it ended")
+    queue, wanted = await host.get(QUEUES, name), _STATES[action]
+    await commands.send(host, QUEUES, queue, action)
+    if not wait:
+        return ""
+    after = await commands.followed(
+        host, QUEUES, queue, lambda seen: _state(seen) in wanted, seconds=_WAIT_S, wanted=wanted[0].lower()
+    )
+    return _state(after)
+
+
+def _state(queue: Json) -> str:
+    return str((queue.get("status") or {}).get("state") or "")

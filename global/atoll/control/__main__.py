@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 
+from atoll.control.actions import Actions
 from atoll.control.caches import Caches
 from atoll.control.clusters import Clusters
 from atoll.control.commands import Commands
@@ -38,6 +39,7 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
         nonlocal caches
         caches = Caches(host)
         recorder = Recorder(host, "control")
+        actions = Actions(host, caches)
         detector, works, status = Detector(host, caches), Works(host, caches), Status(host, caches, recorder)
         clusters, queues, holds = Clusters(host, caches), Queues(host, caches), Holds(host, caches)
         ttl, commands = Ttl(host, caches), Commands(host, caches)
@@ -45,7 +47,7 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
             group.create_task(caches.run())
             group.create_task(recorder.run())
             await caches.wait()
-            for controller in (detector, works, status, holds, clusters, queues, ttl, commands):
+            for controller in (detector, works, status, actions, holds, clusters, queues, ttl, commands):
                 group.create_task(controller.run())
 
     running.ready_when(lambda: not elector.leading.is_set() or (caches is not None and caches.synced))

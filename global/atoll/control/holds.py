@@ -50,23 +50,27 @@ class Holds:
             return
         kind, obj = found
         wanted = should_suspend(binding)
-        patch = kind.suspension(obj.body, suspended=wanted) if wanted is not None else None
-        if patch is None or _leave_alone(kind, obj, binding):
+        patch = kind.suspension(obj.body, suspended=wanted) if wanted is not None else ()
+        if not patch or _leave_alone(kind, obj, binding):
             return
-        metadata = {"uid": obj.metadata.uid, "resourceVersion": obj.metadata.resource_version}
+        # Its user may just have suspended it; a status that was just written does no harm.
+        tests = [
+            {"op": "test", "path": "/metadata/uid", "value": obj.metadata.uid},
+            {"op": "test", "path": "/metadata/generation", "value": obj.metadata.generation},
+        ]
         try:
-            await self._host.merge_patch(
+            await self._host.json_patch(
                 kind.resource,
                 obj.metadata.name,
-                {"metadata": metadata, "spec": patch},
+                [*tests, *patch],
                 obj.metadata.namespace,
                 field_manager="atoll-control",
             )
         except errors.NotFound:
             return
-        except errors.Conflict as error:
-            # Its user may just have held it: look again at what it is now.
-            raise errors.Retry(0.05) from error
+        except errors.Invalid:
+            if self._caches.workloads[kind.resource].get(obj.metadata.key) is obj:
+                raise
 
 
 def should_suspend(binding: BindingObject) -> bool | None:

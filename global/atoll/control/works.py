@@ -131,7 +131,12 @@ class Works:
 
     def _work(self, binding: BindingObject, kind: Kind, obj: Full, part: Part) -> Json:
         manifest = kind.rewrite(obj.body, part)
-        manifest["metadata"]["annotations"].update(part.identity)
+        annotations = manifest["metadata"]["annotations"]
+        annotations.update(part.identity)
+        if part.parts > 1:
+            annotations[keys.PARTS] = str(part.parts)
+        if action := binding.metadata.annotations.get(keys.ACTION):
+            annotations[keys.ACTION] = action
         metadata = obj.metadata
         return {
             "apiVersion": WORKS.api_version,
@@ -234,4 +239,5 @@ def _relevant(binding: BindingObject) -> tuple[Any, ...]:
         binding.epoch,
         binding.metadata.deletion_timestamp,
         binding.metadata.annotations.get(keys.GANG),
+        binding.metadata.annotations.get(keys.ACTION),
     )

@@ -162,8 +162,10 @@ class Delivery:
         if (theirs[keys.BINDING_UID], theirs.get(keys.EPOCH)) != (work.binding_uid, str(work.epoch)):
             await self._remove(kind, found)
             return
-        if found.metadata.deletion_timestamp is None and not _contains(found.body["spec"], manifest["spec"]):
-            patch = {"metadata": {"annotations": manifest["metadata"]["annotations"]}, "spec": manifest["spec"]}
+        annotations = manifest["metadata"]["annotations"]
+        follows = _contains(found.body["spec"], manifest["spec"]) and _contains(theirs, annotations)
+        if found.metadata.deletion_timestamp is None and not follows:
+            patch = {"metadata": {"annotations": annotations}, "spec": manifest["spec"]}
             await self._member.merge_patch(
                 kind.resource, metadata["name"], patch, metadata["namespace"], field_manager="atoll-delivery"
             )

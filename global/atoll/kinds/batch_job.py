@@ -136,9 +136,11 @@ class BatchJob:
             "spec": spec,
         }
 
-    def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Json | None:
+    def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
         """spec.suspend."""
-        return None if bool(obj["spec"].get("suspend")) == suspended else {"suspend": suspended}
+        if bool(obj["spec"].get("suspend")) == suspended:
+            return ()
+        return ({"op": "add", "path": "/spec/suspend", "value": suspended},)
 
     def carried(self, status: Mapping[str, Any]) -> dict[str, int]:
         """What has ended so far."""

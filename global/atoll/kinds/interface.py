@@ -93,8 +93,8 @@ class Kind(Protocol):
     def rewrite(self, obj: Mapping[str, Any], part: Part) -> Json:
         """The manifest for a member: spec for this part, user metadata, no server fields."""
 
-    def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Json | None:
-        """What to merge into the spec on the host so that it says this; None when it does, or has no such field."""
+    def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
+        """The JSON patch by which the object on the host says this; empty when it does, or has no such field."""
 
     def carried(self, status: Mapping[str, Any]) -> dict[str, int]:
         """What of the host's status the next dispatch must add to."""

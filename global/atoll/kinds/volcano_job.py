@@ -103,9 +103,9 @@ class VolcanoJob:
             "spec": spec,
         }
 
-    def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Json | None:
-        """None: its binding is what is suspended."""
-        return None
+    def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
+        """Nothing: its binding is what is suspended."""
+        return ()
 
     def carried(self, status: Mapping[str, Any]) -> dict[str, int]:
         """Nothing: every dispatch starts from the beginning."""

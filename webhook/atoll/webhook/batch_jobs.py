@@ -90,7 +90,7 @@ def validate_job_update(old: Json, new: Json, user: str) -> list[Problem]:
     else:
         message = (
             "can't be set to false by hand: the Job starts by itself when its queue has room"
-            f" (`atollctl explain {name}` tells what it waits for)"
+            f" (`atollctl explain job/{name}` tells what it waits for)"
         )
     return [*problems, Problem("spec.suspend", message)]
 

@@ -1,0 +1,190 @@
+"""`atollctl queue describe`: what a queue may use, what it uses, what runs and why the rest waits.
+
+A pure function from objects to data, which is what `-o json` prints, and one from data to text.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from atoll.cli.bindings import use_by_queue, views, waiting_line
+from atoll.cli.printing import duration, table
+from atoll.dispatcher.core.events import BindingView
+from atoll.model import keys, quantity
+from atoll.model.timestamps import to_seconds
+from atoll.model.verdict import Verdict
+
+Json = dict[str, Any]
+
+_BAR = 24
+_SHOWN = 20
+"""Workloads that the text names of each sort; the data has all of them."""
+
+
+def describe(queue: Json, queues: list[Json], bindings: list[Json], now: float) -> Json:
+    """Everything that is known about a queue, as plain data.
+
+    Args:
+        queue: the Queue.
+        queues: all of them, for those below it.
+        bindings: all of the federation.
+        now: seconds since the epoch.
+    """
+    meta, spec, status = queue["metadata"], queue.get("spec") or {}, queue.get("status") or {}
+    name = meta["name"]
+    everyone = views(bindings)
+    mine = [view for view in everyone if view.gang is not None and view.gang.queue == name and not view.finished]
+    data: Json = {
+        "name": name,
+        "state": status.get("state") or "Open",
+        "weight": spec.get("weight", 1),
+        "priority": spec.get("priority") or 0,
+        "parent": spec.get("parent") or keys.ROOT_QUEUE,
+    }
+    if spec.get("dequeueStrategy"):
+        data["dequeueStrategy"] = spec["dequeueStrategy"]
+    if text := (meta.get("annotations") or {}).get(keys.NAMESPACE_SELECTOR):
+        data["namespaces"] = _selector(text)
+    children = sorted(q["metadata"]["name"] for q in queues if (q.get("spec") or {}).get("parent") == name)
+    if children:
+        data["children"] = children
+    data["resources"] = _resources(spec, use_by_queue(mine))
+    data["running"] = [
+        _workload(view, now)
+        for view in sorted(mine, key=lambda view: (view.namespace, view.name))
+        if view.decision.phase.charged
+    ]
+    data["pending"] = [
+        {
+            "position": place,
+            **_workload(view, now),
+            "reason": view.decision.reason.value,
+            "message": Verdict(view.decision.reason, view.decision.blocker).sentence(),
+        }
+        for place, view in enumerate(waiting_line(everyone, name), start=1)
+    ]
+    return data
+
+
+def _resources(spec: Json, use: Any) -> list[Json]:
+    limits = {
+        "capability": spec.get("capability") or {},
+        "deserved": spec.get("deserved") or {},
+        "guarantee": (spec.get("guarantee") or {}).get("resource") or {},
+    }
+    used = next(iter(use.values())).used if use else {}
+    named = {name for amounts in limits.values() for name in amounts}
+    result = []
+    for name in sorted(named | {name for name in used if name != "pods"}):
+        line: Json = {"resource": name, "used": quantity.format_units(name, used.get(name, 0))}
+        line |= {key: str(amounts[name]) for key, amounts in limits.items() if name in amounts}
+        if name in limits["capability"]:
+            whole = quantity.floor_units(name, limits["capability"][name])
+            line["share"] = round(used.get(name, 0) / whole, 3) if whole else 1.0
+        result.append(line)
+    return result
+
+
+def _workload(view: BindingView, now: float) -> Json:
+    gang = view.gang
+    assert gang is not None
+    request = {name: quantity.format_units(name, amount) for name, amount in sorted(gang.total().items())}
+    result: Json = {
+        "namespace": view.namespace,
+        "binding": view.name,
+        "priority": gang.priority,
+        "pods": gang.replicas,
+        "request": {name: amount for name, amount in request.items() if name != "pods"},
+        "seconds": max(0, int(now - to_seconds(gang.submitted or view.created))),
+    }
+    if view.decision.phase.charged:
+        result["phase"] = view.decision.phase.value
+        result["clusters"] = [cluster for cluster, _ in view.parts]
+    return result
+
+
+def _selector(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+# -- for people ------------------------------------------------------------------------------------------------------
+
+
+def text(data: Json) -> str:
+    """The description as a person reads it."""
+    head = f"Queue {data['name']}: {data['state']}, weight {data['weight']}, priority {data['priority']}"
+    lines = [f"{head}, below {data['parent']}"]
+    if "dequeueStrategy" in data:
+        lines.append(f"  strategy    {data['dequeueStrategy']}")
+    if "children" in data:
+        lines.append(f"  divided into {', '.join(data['children'])}: workloads go there")
+    lines.append(f"  namespaces  {_namespaces(data.get('namespaces'))}")
+    lines += ["", "Resources"]
+    lines += [_bar(line) for line in data["resources"]] or ["  nothing is used, nothing is limited"]
+    lines += ["", f"Running: {len(data['running'])}"]
+    lines += _table(
+        ("NAMESPACE", "BINDING", "CLUSTERS", "PODS", "REQUEST", "AGE"),
+        [
+            [each["namespace"], each["binding"], ",".join(each["clusters"]), each["pods"], _amounts(each), _age(each)]
+            for each in data["running"]
+        ],
+    )
+    lines += ["", f"Pending: {len(data['pending'])}"]
+    lines += _table(
+        ("#", "NAMESPACE", "BINDING", "PRIORITY", "REQUEST", "WAITS", "WHY"),
+        [
+            [
+                each["position"],
+                each["namespace"],
+                each["binding"],
+                each["priority"],
+                _amounts(each),
+                _age(each),
+                each["message"],
+            ]
+            for each in data["pending"]
+        ],
+    )
+    return "\n".join(lines)
+
+
+def _namespaces(selector: Any) -> str:
+    if selector is None:
+        return "all"
+    if not isinstance(selector, dict):
+        return f"none, as the selector can't be read: {selector}"
+    parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for each in selector.get("matchExpressions") or ():
+        values = f" ({','.join(each['values'])})" if each.get("values") else ""
+        parts.append(f"{each.get('key')} {str(each.get('operator')).lower()}{values}")
+    return ", ".join(parts) or "all"
+
+
+def _bar(line: Json) -> str:
+    limits = [f"{word} {line[key]}" for key, word in (("deserved", "deserves"), ("guarantee", "keeps")) if key in line]
+    rest = f"  ({', '.join(limits)})" if limits else ""
+    if "share" not in line:
+        return f"  {line['resource']:<20} {' ' * (_BAR + 2)} {line['used']} of unlimited{rest}"
+    filled = min(_BAR, round(line["share"] * _BAR))
+    bar = "#" * filled + "." * (_BAR - filled)
+    return f"  {line['resource']:<20} [{bar}] {line['used']} of {line['capability']} ({line['share']:.0%}){rest}"
+
+
+def _amounts(workload: Json) -> str:
+    return ",".join(f"{name}={amount}" for name, amount in workload["request"].items())
+
+
+def _age(workload: Json) -> str:
+    return duration(workload["seconds"])
+
+
+def _table(headers: tuple[str, ...], rows: list[list[object]]) -> list[str]:
+    if not rows:
+        return []
+    lines = [f"  {line}" for line in table(headers, rows[:_SHOWN]).splitlines()]
+    more = len(rows) - _SHOWN
+    return [*lines, f"  and {more} more (-o json names all)"] if more > 0 else lines

@@ -1,0 +1,75 @@
+"""What a lifecycle policy asks for in one part of a divided gang, done in all of its parts.
+
+A member does not restart or stop its part of a gang by itself: it reports `ActionRequired`. The host answers with the
+action as an annotation on the binding, which goes to every part with the next look at its Works. The numbers in it, epoch
+and highest retry count that a part has reported, make a repeated wish a new one.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from atoll.control.caches import Caches
+from atoll.control.works import binding_key
+from atoll.delivery.work import WorkObject
+from atoll.kube import errors
+from atoll.kube.transport import ApiServer
+from atoll.kube.workqueue import WorkQueue
+from atoll.model import keys
+from atoll.model.apiresource import BINDINGS
+
+ACTIONS = frozenset({"RestartJob", "AbortJob", "TerminateJob", "CompleteJob"})
+
+log = structlog.get_logger(__name__)
+
+
+class Actions:
+    """Answers the parts of divided gangs that ask for an action."""
+
+    def __init__(self, host: ApiServer, caches: Caches) -> None:
+        self._host, self._caches = host, caches
+        self._queue: WorkQueue[str] = WorkQueue("actions")
+        caches.works.on_change(self._work_changed)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        await self._queue.run(self._reconcile)
+
+    def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
+        if new is not None and asked(new) is not None:
+            self._queue.add(binding_key(new))
+
+    async def _reconcile(self, key: str) -> None:
+        binding = self._caches.bindings.get(key)
+        if binding is None or binding.suspended:
+            return
+        works = [w for w in self._caches.works_of(binding.metadata.uid) if str(w.epoch) == binding.epoch]
+        value = answer(works)
+        if value is None or binding.metadata.annotations.get(keys.ACTION) == value:
+            return
+        log.info("a policy of one part acts on all", binding=key, action=value)
+        patch = {"metadata": {"uid": binding.metadata.uid, "annotations": {keys.ACTION: value}}}
+        try:
+            await self._host.merge_patch(
+                BINDINGS, binding.metadata.name, patch, binding.metadata.namespace, field_manager="atoll-control"
+            )
+        except (errors.NotFound, errors.Conflict):
+            return
+
+
+def asked(work: WorkObject) -> str | None:
+    """The action that this part asks for."""
+    state = work.reported.get("state") or {}
+    if state.get("reason") != "ActionRequired":
+        return None
+    action = str(state.get("message") or "").partition(":")[0]
+    return action if action in ACTIONS else None
+
+
+def answer(works: list[WorkObject]) -> str | None:
+    """`Action/epoch-retries` for all parts; of different wishes the first by member; None when no part asks."""
+    wishes = [action for work in works if (action := asked(work)) is not None]
+    if not wishes:
+        return None
+    retries = max(int(work.reported.get("retryCount") or 0) for work in works)
+    return f"{wishes[0]}/{works[0].epoch}-{retries}"
