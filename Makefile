@@ -33,6 +33,7 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter, generated files
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m atoll.api.crdgen --check
+	@$(BIN)/python -m atoll.cli.reference --check
 	@$(BIN)/python -m atoll.api.reference --check
 
 bench: setup ## every benchmark, a table, and JSON in bench/results/
@@ -44,6 +45,7 @@ format: $(STAMP) ## rewrite the sources in the project's format
 
 generate: $(STAMP) ## write the CRDs and docs/api.md from the models
 	@$(BIN)/python -m atoll.api.crdgen
+	@$(BIN)/python -m atoll.cli.reference
 	@$(BIN)/python -m atoll.api.reference
 
 clean: ## remove the environment and what the tools left behind

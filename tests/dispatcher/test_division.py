@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -137,7 +138,7 @@ def test_a_gang_without_leave_is_not_divided() -> None:
 def test_a_divided_gang_is_reserved_first_and_its_patch_says_so() -> None:
     s = three(4, 4, 4).submit(make_binding("a").tasks(12).divided())
     [command] = s.decide()
-    patch = {op["path"]: op.get("value") for op in patch_of(command)}
+    patch: dict[str, Any] = {op["path"]: op.get("value") for op in patch_of(command)}
     assert patch["/spec/suspension/dispatching"] is True
     assert patch["/spec/suspension/scheduling"] is False
     assert patch["/spec/clusters"][0] == {

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.integration]
 
 async def until(condition: Callable[[], bool], deadline_s: float = 20.0) -> None:
     async with asyncio.timeout(deadline_s):
-        while not condition():  # noqa: ASYNC110 (a process of the system has no event to wait for)
+        while not condition():
             await asyncio.sleep(0.02)
 
 

@@ -26,7 +26,7 @@ DEADLINE = 30.0
 
 def member(name: str, nodes: int, *, tree: bool = True) -> Member:
     """A member of 16-CPU nodes with 8 GPUs each, two to a rack, two racks to a block; or outside any domain."""
-    allocatable: dict[str, str | int] = {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8", "pods": "110"}
+    allocatable = {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8", "pods": "110"}
     tiers = [Tier(name="rack", size=2), Tier(name="block", size=2), Tier(name="root", size=max(1, nodes // 4))]
     return Member(
         name=name,

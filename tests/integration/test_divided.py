@@ -121,7 +121,7 @@ async def test_when_one_member_can_not_hold_its_part_no_pod_exists_anywhere_and_
     async def all_free() -> bool:
         published = await site.host.list(CAPACITIES, "karmada-es-beta")
         classes = [each for obj in published for each in obj["spec"]["classes"]]
-        return sum(each["nodes"] * each["free"]["nvidia.com/gpu"] for each in classes) == 32
+        return bool(sum(each["nodes"] * each["free"]["nvidia.com/gpu"] for each in classes) == 32)
 
     await until(all_free, what="beta says that it is empty")
     await agent.stop()

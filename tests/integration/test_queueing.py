@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ async def test_a_closed_queue_refuses_new_jobs_keeps_pending_ones_and_finishes_r
 
 
 async def test_the_higher_priority_class_goes_first_then_the_older_job(site: Site) -> None:
-    high = {"metadata": {"name": f"high-{site.namespace}"}, "value": 1000, "globalDefault": False}
+    high: dict[str, Any] = {"metadata": {"name": f"high-{site.namespace}"}, "value": 1000, "globalDefault": False}
     await site.host.create(
         PRIORITY_CLASSES, {"apiVersion": PRIORITY_CLASSES.api_version, "kind": PRIORITY_CLASSES.kind, **high}
     )

@@ -12,19 +12,19 @@ from atoll.kube.election import Elector
 from atoll.kube.transport import ApiServer
 from tests.kube.servers import eventually, serving
 
-TIMES = {"lease_seconds": 1.0, "renew_deadline": 0.4, "retry_period": 0.05}
+TIMES: Any = {"lease_seconds": 1.0, "renew_deadline": 0.4, "retry_period": 0.05}
 
 
 class LeaseServer:
     """One Lease with optimistic locking; `down` answers nothing."""
 
     def __init__(self) -> None:
-        self.lease: dict[str, Any] | None = None
+        self.lease: Any = None
         self.version = 0
         self.down: set[str] = set()
 
     async def __call__(self, request: web.Request) -> web.Response:
-        body = await request.json() if request.can_read_body else None
+        body: Any = await request.json() if request.can_read_body else None
         who = request.headers["User-Agent"]
         if who in self.down:
             assert request.transport is not None

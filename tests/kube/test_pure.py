@@ -81,7 +81,8 @@ class Watching:
         self.reflector.on_change(self._hear)
 
     def _hear(self, old: Full | None, new: Full | None) -> None:
-        self.heard.append((old and old.metadata.resource_version, new and new.metadata.resource_version))
+        versions = [obj.metadata.resource_version if obj is not None else None for obj in (old, new)]
+        self.heard.append((versions[0], versions[1]))
 
     def tell(self, *lines: bytes) -> list[str | None]:
         return [self.reflector._handle(each) for each in lines]

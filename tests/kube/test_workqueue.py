@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
@@ -122,7 +123,7 @@ async def test_a_failure_is_tried_again_and_the_worker_lives(error: Exception, m
 
 
 async def test_backoff_doubles_up_to_its_ceiling_and_starts_anew_after_success(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workqueue.random, "uniform", lambda low, high: high)
+    monkeypatch.setattr(random, "uniform", lambda low, high: high)
     queue: WorkQueue[str] = WorkQueue("t")
     now = asyncio.get_running_loop().time()
     delays = []

@@ -28,6 +28,9 @@ app.command(epilog="Example: atollctl init --kubeconfig host.yaml --out credenti
 app.command(epilog="Example: atollctl join east --member-kubeconfig east.yaml --region eu-1 --label gpu=h100")(
     installing.join
 )
+app.command(epilog="Example: atollctl unjoin east --member-kubeconfig east.yaml; atollctl unjoin lost --force")(
+    installing.unjoin
+)
 app.add_typer(queues.app, name="queue")
 app.add_typer(jobs.app, name="job")
 app.command(epilog="Example: atollctl explain vcjob/train -n research; atollctl explain train -o json")(explain.explain)

@@ -1,8 +1,10 @@
-"""`atollctl init` and `atollctl join`: real clusters become a federation."""
+"""`atollctl init`, `join` and `unjoin`: real clusters become a federation, and leave it."""
 
 from __future__ import annotations
 
+import contextlib
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -83,6 +85,59 @@ def join(
     install.check_name(name)
     command = call(options, work)
     print(f"\nMember {name} is joined. Start its agent:\n  {shlex.join(command)}")
+
+
+def unjoin(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the member.")],
+    member_kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            help="Administrator's kubeconfig of the member, to remove our account and role there.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    member_context: Annotated[str | None, typer.Option(help="Context in that kubeconfig.")] = None,
+    out: Out = _OUT,
+    force: Annotated[
+        bool,
+        typer.Option(help="Although workloads run there: they go back to their queues, also if its agent is silent."),
+    ] = False,
+    purge: Annotated[
+        bool, typer.Option(help="Remove from the member also our CRDs with all their objects, and what Atoll brought.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for the workloads to end.")] = 60.0,
+) -> None:
+    """Take a member out of the federation; stop its agent afterwards. Safe to repeat."""
+    if purge and member_kubeconfig is None:
+        raise CommandError("--purge needs --member-kubeconfig", USAGE)
+    from atoll.cli.connection import call
+    from atoll.control import install
+    from atoll.kube.transport import ApiServer
+
+    async def work(host: ApiServer) -> install.Left:
+        async with contextlib.AsyncExitStack() as stack:
+            member = None
+            if member_kubeconfig is not None:
+                member = await stack.enter_async_context(
+                    await ApiServer.from_kubeconfig(member_kubeconfig, member_context, user_agent="atollctl")
+                )
+            return await install.unjoin(
+                host, member, name, force=force, purge=purge, timeout=timeout, credentials=out, progress=print
+            )
+
+    left = call(settings(ctx), work)
+    print(f"\nMember {name} has left. Stop its agent (atoll-agent --cluster={name}).")
+    if member_kubeconfig is None:
+        print(
+            "Still in the member: account, ClusterRole and ClusterRoleBinding atoll-agent, namespace atoll-system, CRDs"
+            " (kubectl delete clusterrole,clusterrolebinding atoll-agent)."
+        )
+    if left.may_run:
+        print(f"These may still run in {name}, and start elsewhere now; delete them there:", file=sys.stderr)
+        for workload in left.may_run:
+            print(f"  {workload}", file=sys.stderr)
 
 
 def client_config(url: str | None, service: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """What a lifecycle policy asks for in one part of a divided gang, done in all of its parts.
 
 A member does not restart or stop its part of a gang by itself: it reports `ActionRequired`. The host answers with the
-action as an annotation on the binding, which goes to every part with the next look at its Works. The numbers in it, epoch
-and highest retry count that a part has reported, make a repeated wish a new one.
+action as an annotation on the binding, which goes to every part with the next look at its Works. The numbers in it,
+epoch and highest retry count that a part has reported, make a repeated wish a new one.
 """
 
 from __future__ import annotations
