@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from atoll.cli import errors, explain, installing, options, queues
+from atoll.cli import errors, explain, installing, options, queue_spec
 from atoll.cli.app import app
 from atoll.cli.connection import default_namespace
 from atoll.control.install import Refused
@@ -111,18 +111,18 @@ def test_a_defect_of_ours_is_not_hidden() -> None:
     ],
 )
 def test_resources(text: str | None, expected: dict[str, str]) -> None:
-    assert queues.resources(text, "--capability") == expected
+    assert queue_spec.resources(text, "--capability") == expected
 
 
 @pytest.mark.parametrize("text", ["cpu", "cpu=", "=4", "cpu=four", "cpu=-1", "cpu=1,cpu=2"])
 def test_resources_that_are_none_are_usage_errors(text: str) -> None:
     with pytest.raises(errors.CommandError, match="--capability") as caught:
-        queues.resources(text, "--capability")
+        queue_spec.resources(text, "--capability")
     assert caught.value.code == errors.USAGE
 
 
 def test_a_queue_says_only_what_was_given() -> None:
-    made = queues.queue_object("q", capability="cpu=1", deserved=None, weight=1, priority=0, parent=None)
+    made = queue_spec.queue_object("q", capability="cpu=1", deserved=None, weight=1, priority=0, parent=None)
     assert made["spec"] == {"weight": 1, "capability": {"cpu": "1"}, "priority": 0}
 
 

@@ -23,14 +23,17 @@ from atoll.local.federation import Federation
 from atoll.local.layout import FederationConfig
 from atoll.model import keys
 from atoll.model.apiresource import (
+    CLUSTER_ROLE_BINDINGS,
     CLUSTERS,
     CRDS,
+    HYPER_NODES,
     LEASES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     QUEUES,
     SERVICE_ACCOUNTS,
     VALIDATING_WEBHOOKS,
+    WORKS,
     ApiResource,
 )
 
@@ -125,6 +128,8 @@ async def test_init_makes_what_processes_expect(prepared: Path, host: ApiServer)
             )
             assert review["status"]["userInfo"]["username"] == f"system:serviceaccount:atoll-system:atoll-{process}"
             assert await api.list(QUEUES)
+            with pytest.raises(Forbidden):
+                await api.list(SERVICE_ACCOUNTS)
 
 
 async def test_init_again_writes_nothing_and_says_so(bare: Federation, prepared: Path, host: ApiServer) -> None:
@@ -206,15 +211,19 @@ async def test_join_makes_an_agent_that_sees_its_own_namespace_only(
     assert (spec["region"], spec["provider"], spec["zones"]) == ("eu-1", "own", ["a", "b"])
     assert "secretRef" not in spec
     async with await ApiServer.from_kubeconfig(host_file) as agent:
-        assert await agent.list(LEASES, "karmada-es-east") == []
-        assert (await agent.get(CLUSTERS, "east"))["metadata"]["name"] == "east"
-        for resource, namespace in ((LEASES, "atoll-system"), (QUEUES, None), (CLUSTERS, None)):
+        assert await agent.list(WORKS, "karmada-es-east") == []
+        for resource, namespace in (
+            (WORKS, "karmada-es-west"),
+            (LEASES, "atoll-system"),
+            (QUEUES, None),
+            (CLUSTERS, None),
+        ):
             with pytest.raises(Forbidden):
                 await agent.list(resource, namespace)
     async with await ApiServer.from_kubeconfig(member_file) as agent:
-        assert {crd["metadata"]["name"] for crd in await agent.list(CRDS)} == {
-            crd["metadata"]["name"] for crd in install.member_crds()
-        }
+        assert await agent.list(HYPER_NODES) == []
+        with pytest.raises(Forbidden):
+            await agent.list(CRDS)
 
 
 async def test_join_again_writes_nothing_and_keeps_what_is_not_given(
@@ -229,6 +238,21 @@ async def test_join_again_writes_nothing_and_keeps_what_is_not_given(
     cluster = await host.get(CLUSTERS, "east")
     assert cluster["metadata"]["labels"]["by"] == "hand"
     assert cluster["spec"]["region"] == "eu-1"
+
+
+async def test_rights_of_an_older_installation_are_replaced(bare: Federation, prepared: Path, host: ApiServer) -> None:
+    await host.delete(CLUSTER_ROLE_BINDINGS, "atoll-dispatcher")
+    binding = {
+        "apiVersion": CLUSTER_ROLE_BINDINGS.api_version,
+        "kind": CLUSTER_ROLE_BINDINGS.kind,
+        "metadata": {"name": "atoll-dispatcher"},
+        "roleRef": {"apiGroup": CLUSTER_ROLE_BINDINGS.group, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "atoll-dispatcher", "namespace": "atoll-system"}],
+    }
+    await host.create(CLUSTER_ROLE_BINDINGS, binding)
+    await run_init(bare, prepared, [])
+    found = await host.get(CLUSTER_ROLE_BINDINGS, "atoll-dispatcher")
+    assert found["roleRef"]["name"] == "atoll-dispatcher"
 
 
 async def test_a_name_that_is_taken_by_another_cluster_is_refused(bare: Federation, prepared: Path) -> None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
 import pytest
 
+from atoll.kube import errors
+from atoll.local.binaries import ensure
 from atoll.model import keys
-from atoll.model.apiresource import BINDINGS, COMMANDS, EVENTS, JOBS, WORKS
-from tests.integration.federation import Site, job, until
+from atoll.model.apiresource import BINDINGS, COMMANDS, EVENTS, JOBS, QUEUES, WORKS
+from tests.integration.federation import Site, batch_job, job, until
 
 pytestmark = pytest.mark.integration
 
@@ -147,3 +156,166 @@ async def test_an_aborted_job_is_still_aborted_after_control_was_killed(site: Si
     binding = await site.find(BINDINGS, "stays-job")
     assert binding is not None
     assert not binding["spec"]["clusters"]
+
+
+# -- the command line ------------------------------------------------------------------------------------------------
+
+
+def argv(*args: str) -> list[str]:
+    return [
+        sys.executable,
+        "-c",
+        f"import sys; sys.path[:] = {sys.path!r}; from atoll.cli.app import main; main()",
+        *args,
+    ]
+
+
+async def atollctl(site: Site, *args: str, ok: bool = True) -> str:
+    """Run a command as a user would; its output, or its error text when it is expected to fail."""
+    process = await asyncio.create_subprocess_exec(
+        *argv(*args, f"--kubeconfig={site.federation.host.kubeconfig}", f"--namespace={site.namespace}"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, said = (text.decode() for text in await process.communicate())
+    assert (process.returncode == 0) == ok, f"atollctl {' '.join(args)}: {out}{said}"
+    return out if ok else said
+
+
+async def test_a_running_job_is_held_and_released_from_the_command_line(site: Site) -> None:
+    made = await site.submit(job("work", seconds=None))
+    await site.phase("work", "Running")
+    assert await atollctl(site, "job", "hold", "work") == "job.batch.volcano.sh/work held\n"
+    await site.reason("work", "Held")
+    await site.phase("work", "Pending")
+    assert "held already" in await atollctl(site, "job", "hold", "vcjob/work")
+    assert "is held, not aborted" in await atollctl(site, "job", "resume", "work", ok=False)
+    assert await atollctl(site, "job", "release", "work") == "job.batch.volcano.sh/work released\n"
+    running = await site.phase("work", "Running")
+    assert running["metadata"]["uid"] == made["metadata"]["uid"]
+    assert await atollctl(site, "job", "delete", "work") == "job.batch.volcano.sh/work deleted\n"
+    assert "NotFound" in await atollctl(site, "job", "delete", "work", ok=False)
+
+
+async def test_a_job_is_aborted_resumed_and_restarted_from_the_command_line(site: Site) -> None:
+    await site.submit(job("work", seconds=None))
+    await site.phase("work", "Running")
+    assert await atollctl(site, "job", "abort", "work") == "job.batch.volcano.sh/work aborted\n"
+    assert "is aborted: `atollctl job resume work`" in await atollctl(site, "job", "release", "work", ok=False)
+    assert "aborted already" in await atollctl(site, "job", "abort", "work")
+    assert await atollctl(site, "job", "resume", "work") == "job.batch.volcano.sh/work resumed\n"
+    await site.phase("work", "Running")
+    assert await atollctl(site, "job", "restart", "work") == "job.batch.volcano.sh/work restarted\n"
+    assert (await site.phase("work", "Running"))["metadata"]["annotations"][keys.RETRIES] == "2"
+
+
+async def test_a_batch_job_is_held_and_can_not_be_aborted(site: Site) -> None:
+    await site.submit(batch_job("nightly", seconds=None))
+    assert "job.batch/nightly held" in await atollctl(site, "job", "hold", "nightly")
+    assert "AbortJob is for Volcano Jobs" in await atollctl(site, "job", "abort", "nightly", ok=False)
+    await site.submit(job("nightly"))
+    assert "write vcjob/nightly or job.batch/nightly" in await atollctl(site, "job", "hold", "nightly", ok=False)
+    assert "job.batch/nightly released" in await atollctl(site, "job", "release", "job.batch/nightly")
+
+
+async def test_a_queue_is_changed_by_the_rules_and_described_with_numbers(site: Site) -> None:
+    name = await site.queue(capability={"cpu": "4", "memory": "1Ti"}, deserved={"cpu": "2"})
+    await site.submit(job("runs", cpu="3", seconds=None, queue=name))
+    await site.phase("runs", "Running")
+    await site.submit(job("waits", cpu="2", queue=name))
+    await site.reason("waits", "QuotaExceeded")
+
+    said = await atollctl(site, "queue", "update", name, "--capability", "cpu=1", ok=False)
+    assert "spec.deserved.cpu" in said
+    assert "updated" in await atollctl(site, "queue", "update", name, "--capability", "cpu=4", "--priority", "7")
+    assert "unchanged" in await atollctl(site, "queue", "update", name, "--priority", "7")
+    assert "nothing to change" in await atollctl(site, "queue", "update", name, ok=False)
+    found = await site.find(QUEUES, name)
+    assert found is not None
+    assert found["spec"]["capability"] == {"cpu": "4"}
+    assert found["spec"]["priority"] == 7
+
+    text = await atollctl(site, "queue", "describe", name)
+    assert "3 of 4 (75%)  (deserves 2)" in text
+    assert "[##################......]" in text
+    assert "has 1 cpu free for it, 2 needed" in text
+    data = json.loads(await atollctl(site, "queue", "describe", name, "-o", "json"))
+    assert [(each["binding"], each["pods"]) for each in data["running"]] == [("runs-job", 1)]
+    assert [(each["position"], each["reason"]) for each in data["pending"]] == [(1, "QuotaExceeded")]
+
+    assert "updated" in await atollctl(site, "queue", "update", name, "--deserved", "", "--capability", "cpu=8")
+    await site.phase("waits", "Completed")
+
+
+async def test_a_queue_for_some_namespaces_refuses_the_others(site: Site) -> None:
+    name = f"team-{site.namespace}"
+    await site.queue("team", capability={"cpu": "4"})
+    await atollctl(site, "queue", "update", name, "--namespaces", "team=a")
+    assert "team=a" in await atollctl(site, "queue", "describe", name)
+
+    async def refused() -> str | None:
+        try:
+            await site.submit(job("x", queue=name))
+        except errors.ApiError as error:
+            return error.message
+        await site.host.delete(JOBS, "x", site.namespace)
+        return None
+
+    said = await until(refused, what="the webhook knows the queue")
+    assert f"queue '{name}' is not open to namespace '{site.namespace}'" in said
+    site.kubectl("label", "namespace", site.namespace, "team=a")
+
+    async def admitted() -> bool:
+        return await refused() is None
+
+    await until(admitted, what="the webhook knows the label")
+    site.kubectl("label", "namespace", site.namespace, "team=b", "--overwrite")
+    await until(refused, what="the webhook knows the other label")
+    await atollctl(site, "queue", "update", name, "--namespaces", "team in (a,b)")
+    await until(admitted, what="the webhook knows the wider selector")
+    await atollctl(site, "queue", "update", name, "--namespaces", "")
+    site.kubectl("label", "namespace", site.namespace, "team-")
+    await until(admitted, what="the webhook knows that the queue is open to all")
+
+
+async def test_a_watched_list_prints_a_line_for_each_change_until_it_is_interrupted(site: Site) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *argv("job", "list", "-w", f"--kubeconfig={site.federation.host.kubeconfig}", "-n", site.namespace),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    lines = [await asyncio.wait_for(process.stdout.readline(), 20)]
+    await site.submit(job("seen", seconds=1))
+    while b"Completed" not in lines[-1]:
+        lines.append(await asyncio.wait_for(process.stdout.readline(), 30))
+    process.send_signal(signal.SIGINT)
+    assert await asyncio.wait_for(process.wait(), 10) == 130
+    shown = [line.decode().split()[:4] for line in lines]
+    assert shown[0][:3] == ["NAME", "QUEUE", "STATUS"]
+    assert {line[2] for line in shown[1:]} >= {"Running", "Completed"}
+    assert len({tuple(line) for line in map(bytes.split, lines)}) == len(lines)
+
+
+async def test_kubectl_finds_atoll_and_completes_its_commands(site: Site, tmp_path: Path) -> None:
+    for name, module in (("kubectl-atoll", "atoll.cli.app"), ("kubectl_complete-atoll", "atoll.cli.completion")):
+        program = tmp_path / name
+        program.write_text(
+            f"#!{sys.executable}\nimport sys\nsys.path[:] = {sys.path!r}\nfrom {module} import main\nmain()\n"
+        )
+        program.chmod(0o755)
+    kubectl = str(ensure(report=lambda _: None).kubectl)
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "KUBECONFIG": str(site.federation.host.kubeconfig),
+    }
+
+    async def run(*args: str) -> str:
+        process = await asyncio.create_subprocess_exec(kubectl, *args, env=environment, stdout=asyncio.subprocess.PIPE)
+        return (await process.communicate())[0].decode()
+
+    assert "default" in await run("atoll", "queue", "list")
+    assert "Usage: kubectl atoll" in await run("atoll", "queue", "--help")
+    offered = await run("__complete", "atoll", "queue", "l")
+    assert "list\tList all queues" in offered
+    assert ":4" in offered

@@ -291,6 +291,17 @@ def _help(facts: Facts, view: BindingView, now: float) -> list[str]:
             return ["a member that is ready again: kubectl get clusters, and the logs of their agents"]
         case Reason.NO_NODE_MATCHES:
             return ["nodes with the labels that its pods select, or tolerations for the taints that nodes have"]
+        case Reason.AVOIDED | Reason.PART_REFUSED:
+            return [
+                "capacity that changes in the members that did not take it, or the end of the pause that they got",
+                "the log of the agents there, which says why its pods were not bound",
+            ]
+        case Reason.RESERVING:
+            return ["nothing: the members answer within seconds"]
+        case Reason.HELD:
+            name = facts.workload["metadata"]["name"]
+            aborted = keys.ABORTED in (facts.workload["metadata"].get("annotations") or {})
+            return [f"atollctl job {'resume' if aborted else 'release'} {name}"]
         case Reason.INVALID_GANG:
             return [f"remove annotation {keys.GANG} from the binding: atoll-control writes it again"]
     return []

@@ -179,8 +179,9 @@ class Detector:
         }
         try:
             await self._host.create(BINDINGS, binding, field_manager="atoll-detector")
-        except errors.AlreadyExists:
-            log.debug("binding is there already", binding=name)
+        except errors.AlreadyExists as error:
+            # Ours and not seen yet, or that of another kind's workload of this name: the cache is about to tell.
+            raise errors.Retry(0.2) from error
 
     def _wanted(self, kind: Kind, obj: Full, current: BindingObject | None) -> Json:
         """The detector's own fields of the binding."""

@@ -54,7 +54,7 @@ class Holds:
         if not patch or _leave_alone(kind, obj, binding):
             return
         # Its user may just have suspended it; a status that was just written does no harm.
-        tests = [
+        tests: list[dict[str, object]] = [
             {"op": "test", "path": "/metadata/uid", "value": obj.metadata.uid},
             {"op": "test", "path": "/metadata/generation", "value": obj.metadata.generation},
         ]
