@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from atoll.api.base import (
     ApiModel,
@@ -20,6 +20,7 @@ from atoll.api.base import (
     PositiveInt32,
     Resource,
     Time,
+    rules,
     served,
 )
 from atoll.api.scheduling import NetworkTopology
@@ -99,6 +100,15 @@ class PartitionPolicy(ApiModel):
 class TaskSpec(ApiModel):
     """A role of the Job: replicas of one pod template."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "!has(self.minAvailable) || !has(self.replicas) || self.minAvailable <= self.replicas",
+                "minAvailable is more than replicas: lower it, or raise replicas",
+            )
+        )
+    )
+
     # Not a list map by name: the webhook fills in missing names, and a map key has to be there
     # before it runs.
     name: str | None = None
@@ -123,6 +133,17 @@ class TaskSpec(ApiModel):
 
 class JobSpec(ApiModel):
     """What the Job runs, and the gang it forms."""
+
+    # Replicas that are absent are the webhook's to fill in.
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "!has(self.minAvailable) || !has(self.tasks) || !self.tasks.all(t, has(t.replicas))"
+                " || self.minAvailable <= self.tasks.map(t, t.replicas).sum()",
+                "minAvailable is more than the replicas of all tasks together: lower it, or raise replicas",
+            )
+        )
+    )
 
     scheduler_name: Annotated[str, Field(max_length=63)] | None = None
     """Scheduler that binds the pods."""

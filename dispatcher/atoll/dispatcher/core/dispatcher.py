@@ -8,8 +8,18 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from atoll.dispatcher.core import invariants
+from atoll.dispatcher.core.binding import (
+    Binding,
+    all_bound,
+    behind,
+    bound_in,
+    contained,
+    differs,
+    parts_of,
+    phase_of,
+)
 from atoll.dispatcher.core.choice import Choice, choose
 from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Evict, Explain, Part
 from atoll.dispatcher.core.events import (
@@ -27,10 +37,9 @@ from atoll.dispatcher.core.events import (
     Refused,
 )
 from atoll.dispatcher.core.members import Member
-from atoll.dispatcher.core.queues import QUEUE_REASONS, Key, Queue, ShapeClass, order_key, shape_of
+from atoll.dispatcher.core.queues import QUEUE_REASONS, Queue, ShapeClass, order_key, shape_of
 from atoll.fit import Placement, place
 from atoll.model.decision import Decision, Line, Phase
-from atoll.model.gang import Gang, divide
 from atoll.model.timestamps import rfc3339, to_seconds
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker
 
@@ -43,35 +52,6 @@ PASS_LIMIT = 128
 EXPLAIN_BURST = 50.0
 EXPLAIN_PER_DISPATCH = 0.1
 EXPLAIN_PER_SECOND = 10.0
-
-
-@dataclass(slots=True)
-class Binding:
-    """One binding: what was last seen of it and what was decided since."""
-
-    view: BindingView
-    #: newest of what was seen and what was decided; `epoch` above `view.epoch` means that a write is under way
-    epoch: int
-    phase: Phase
-    #: member -> the gang of its part; empty unless it is dispatched
-    parts: dict[str, Gang]
-    #: what it asks for, as last seen; None when that can't be read
-    wish: Gang | None
-    shape: bytes
-    key: Key
-    #: the queue in which it waits or is charged
-    queue: str
-    #: seconds since the epoch, while parts must still be reserved or pods bound
-    deadline: float | None = None
-    #: its minimum was bound once in this epoch
-    bound: bool = False
-    #: what the binding says about why it waits
-    told: Verdict | None = None
-
-    @property
-    def gang(self) -> Gang:
-        assert self.wish is not None, f"binding {self.view.uid} has no gang and can't be decided on"
-        return self.wish
 
 
 class Dispatcher:
@@ -160,7 +140,7 @@ class Dispatcher:
 
     def _set_binding(self, view: BindingView) -> None:
         old = self.bindings.get(view.uid)
-        if old is not None and _behind(view, old):
+        if old is not None and behind(view, old):
             # The watch is behind our own decision; keep the newest object for the case that the write is refused.
             old.view = view
             return
@@ -170,20 +150,20 @@ class Dispatcher:
         """Go by what was seen, whatever was decided before."""
         if old is not None:
             self._leave(old)
-        phase = _phase_of(view)
+        phase = phase_of(view)
         told = Verdict(view.decision.reason, view.decision.blocker) if phase is Phase.SUSPENDED else None
         binding = Binding(
             view,
             view.epoch,
             phase,
-            _parts_of(view) if phase.charged else {},
+            parts_of(view) if phase.charged else {},
             view.gang,
             shape_of(view),
             order_key(view),
             view.gang.queue if view.gang else "",
             told=told,
         )
-        binding.bound = _all_bound(binding) or (old is not None and old.bound and old.epoch == view.epoch)
+        binding.bound = all_bound(binding) or (old is not None and old.bound and old.epoch == view.epoch)
         if phase is Phase.EVICTING and old is not None:
             # What the member has still to let go of.
             binding.parts = old.parts
@@ -215,11 +195,11 @@ class Dispatcher:
         if binding.wish is None:
             self._untold[binding.view.uid] = None
         elif binding.phase is Phase.SUSPENDED and binding.gang.hold:
-            if _differs(binding.told, _HELD):
+            if differs(binding.told, _HELD):
                 self._untold[binding.view.uid] = None
         elif binding.phase is Phase.SUSPENDED:
             group = self._queue(binding.queue).add(binding.shape, binding.key)
-            if group.parked is not None and _differs(binding.told, group.parked):
+            if group.parked is not None and differs(binding.told, group.parked):
                 self._untold[binding.view.uid] = None
         elif binding.phase.charged:
             self._queue(binding.queue).charge(binding.view.uid, binding.gang.total())
@@ -249,18 +229,18 @@ class Dispatcher:
         """Let go of what was assumed in a member once the member's own figures contain it, or once it is over."""
         uid = binding.view.uid
         for member in self.members.values():
-            if uid in member.expected and _contained(binding, member) and member.forget(uid):
+            if uid in member.expected and contained(binding, member) and member.forget(uid):
                 self._wake_all()
         for name in binding.parts:
             member = self._member(name)
-            if not _contained(binding, member):
+            if not contained(binding, member):
                 member.expected.add(uid)
                 self._assume_late(binding, member)
 
     def _settle(self, member: Member) -> None:
         for uid in sorted(member.expected):
             binding = self.bindings.get(uid)
-            if binding is None or _contained(binding, member):
+            if binding is None or contained(binding, member):
                 if member.forget(uid):
                     self._wake_all()
             else:
@@ -399,7 +379,7 @@ class Dispatcher:
     def _park(self, group: ShapeClass, verdict: Verdict) -> None:
         group.parked = verdict
         for *_, uid in group.members:
-            if _differs(self.bindings[uid].told, verdict):
+            if differs(self.bindings[uid].told, verdict):
                 self._untold[uid] = None
 
     def _overdue(self) -> Iterator[Command]:
@@ -418,7 +398,7 @@ class Dispatcher:
                 text = f"no answer from {', '.join(silent)} within {RESERVE_TIMEOUT:g} s"
                 yield self._evict(binding, Reason.DEADLINE_EXCEEDED, text)
             elif binding.phase is Phase.BOUND and not binding.bound:
-                late = [name for name in binding.parts if not _bound_in(binding, name)]
+                late = [name for name in binding.parts if not bound_in(binding, name)]
                 for name in late:
                     self._avoid_member(binding, name)
                 text = f"not all of its pods were bound in {', '.join(late)} within {self._commit_timeout:g} s"
@@ -445,7 +425,7 @@ class Dispatcher:
             del self._untold[uid]
             binding = self.bindings.get(uid)
             verdict = self.verdict(uid)
-            if binding is None or verdict is None or not _differs(binding.told, verdict):
+            if binding is None or verdict is None or not differs(binding.told, verdict):
                 continue
             self._explain_tokens -= 1
             binding.told = verdict
@@ -475,91 +455,7 @@ class Dispatcher:
         Raises:
             AssertionError: naming the invariant and the object.
         """
-        for queue in self.queues.values():
-            expected: dict[str, int] = {}
-            for uid, amount in queue.charges.items():
-                binding = self.bindings[uid]
-                assert binding.phase.charged, f"{uid} is charged to {queue.name} in phase {binding.phase}"
-                for name, value in amount.items():
-                    expected[name] = expected.get(name, 0) + value
-            assert {k: v for k, v in expected.items() if v} == queue.used, (
-                f"queue {queue.name}: used differs from its charges"
-            )
-            for group in queue.classes.values():
-                assert group.members, f"queue {queue.name}: an empty class"
-                assert group.members == sorted(group.members), f"queue {queue.name}: a class out of order"
-                for key in group.members:
-                    waiting = self.bindings[key[2]]
-                    assert waiting.phase is Phase.SUSPENDED, f"{key[2]} waits in phase {waiting.phase}"
-                    assert waiting.queue == queue.name, f"{key[2]} waits in a queue that is not its own"
-        waiting_total = sum(len(group.members) for queue in self.queues.values() for group in queue.classes.values())
-        pending = sum(
-            b.phase is Phase.SUSPENDED and b.wish is not None and not b.gang.hold for b in self.bindings.values()
-        )
-        assert waiting_total == pending, "a suspended binding waits nowhere or twice"
-        charged = sum(len(queue.charges) for queue in self.queues.values())
-        live = sum(b.phase.charged and b.wish is not None for b in self.bindings.values())
-        assert charged == live, "a live binding is not charged, or twice"
-        for member in self.members.values():
-            assert member.inflight.keys() <= member.expected, f"{member.name} counts what it does not expect"
-            for uid in member.expected:
-                assert member.name in self.bindings[uid].parts, f"{uid} is counted in {member.name} but is not there"
+        invariants.verify(self.queues, self.members, self.bindings)
 
 
 _HELD = Verdict(Reason.HELD)
-
-
-def _phase_of(view: BindingView) -> Phase:
-    """The phase that an observed binding is in."""
-    if view.finished:
-        return Phase.FINISHED
-    if not view.suspended:
-        return Phase.RESERVING if view.decision.phase is Phase.RESERVING else Phase.BOUND
-    if view.decision.phase is Phase.EVICTING and view.released < view.generation:
-        return Phase.EVICTING
-    return Phase.SUSPENDED
-
-
-def _behind(view: BindingView, binding: Binding) -> bool:
-    """Whether an observed binding is older than what was decided since."""
-    if view.epoch != binding.epoch:
-        return view.epoch < binding.epoch
-    return binding.phase is Phase.BOUND and view.decision.phase is Phase.RESERVING and not view.finished
-
-
-def _parts_of(view: BindingView) -> dict[str, Gang]:
-    """Member -> the gang of its part, as the binding says."""
-    if view.gang is None or not view.parts:
-        return {}
-    gangs = divide(view.gang, [counts for _, counts in view.parts]) if len(view.parts) > 1 else [view.gang]
-    return {name: part for (name, _), part in zip(view.parts, gangs, strict=True)}
-
-
-def _bound_in(binding: Binding, name: str) -> bool:
-    _, pods = binding.view.placed.get(name, (0, 0))
-    return pods >= max(binding.parts[name].min_available, 1)
-
-
-def _all_bound(binding: Binding) -> bool:
-    return binding.view.bound or all(_bound_in(binding, name) for name in binding.parts)
-
-
-def _contained(binding: Binding, member: Member) -> bool:
-    """Whether the member's published figures contain the binding's pods or hold, or never will."""
-    if member.name not in binding.parts:
-        return True
-    if binding.phase is Phase.EVICTING or binding.epoch != binding.view.epoch:
-        return False
-    generation, _ = binding.view.placed.get(member.name, (-1, 0))
-    if binding.bound or _bound_in(binding, member.name):
-        return member.generation >= generation
-    answer = binding.view.reserved.get(member.name)
-    return answer is not None and answer.granted and member.generation >= answer.generation
-
-
-def _differs(told: Verdict | None, verdict: Verdict) -> bool:
-    """Whether the binding must be told anew: another reason or another blocker, not merely another free amount."""
-    if told is None or told.reason != verdict.reason:
-        return True
-    a, b = told.blocker, verdict.blocker
-    return (a and (a.kind, a.name, a.resource)) != (b and (b.kind, b.name, b.resource))

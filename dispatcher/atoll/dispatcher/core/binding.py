@@ -1,0 +1,97 @@
+"""One binding: what was seen of it, what was decided since, and what follows from the two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from atoll.dispatcher.core.events import BindingView
+from atoll.dispatcher.core.members import Member
+from atoll.dispatcher.core.queues import Key
+from atoll.model.decision import Phase
+from atoll.model.gang import Gang, divide
+from atoll.model.verdict import Verdict
+
+
+@dataclass(slots=True)
+class Binding:
+    """One binding: what was last seen of it and what was decided since."""
+
+    view: BindingView
+    #: newest of what was seen and what was decided; `epoch` above `view.epoch` means that a write is under way
+    epoch: int
+    phase: Phase
+    #: member -> the gang of its part; empty unless it is dispatched
+    parts: dict[str, Gang]
+    #: what it asks for, as last seen; None when that can't be read
+    wish: Gang | None
+    shape: bytes
+    key: Key
+    #: the queue in which it waits or is charged
+    queue: str
+    #: seconds since the epoch, while parts must still be reserved or pods bound
+    deadline: float | None = None
+    #: its minimum was bound once in this epoch
+    bound: bool = False
+    #: what the binding says about why it waits
+    told: Verdict | None = None
+
+    @property
+    def gang(self) -> Gang:
+        assert self.wish is not None, f"binding {self.view.uid} has no gang and can't be decided on"
+        return self.wish
+
+
+def phase_of(view: BindingView) -> Phase:
+    """The phase that an observed binding is in."""
+    if view.finished:
+        return Phase.FINISHED
+    if not view.suspended:
+        return Phase.RESERVING if view.decision.phase is Phase.RESERVING else Phase.BOUND
+    if view.decision.phase is Phase.EVICTING and view.released < view.generation:
+        return Phase.EVICTING
+    return Phase.SUSPENDED
+
+
+def behind(view: BindingView, binding: Binding) -> bool:
+    """Whether an observed binding is older than what was decided since."""
+    if view.epoch != binding.epoch:
+        return view.epoch < binding.epoch
+    return binding.phase is Phase.BOUND and view.decision.phase is Phase.RESERVING and not view.finished
+
+
+def parts_of(view: BindingView) -> dict[str, Gang]:
+    """Member -> the gang of its part, as the binding says."""
+    if view.gang is None or not view.parts:
+        return {}
+    gangs = divide(view.gang, [counts for _, counts in view.parts]) if len(view.parts) > 1 else [view.gang]
+    return {name: part for (name, _), part in zip(view.parts, gangs, strict=True)}
+
+
+def bound_in(binding: Binding, name: str) -> bool:
+    _, pods = binding.view.placed.get(name, (0, 0))
+    return pods >= max(binding.parts[name].min_available, 1)
+
+
+def all_bound(binding: Binding) -> bool:
+    return binding.view.bound or all(bound_in(binding, name) for name in binding.parts)
+
+
+def contained(binding: Binding, member: Member) -> bool:
+    """Whether the member's published figures contain the binding's pods or hold, or never will."""
+    if member.name not in binding.parts:
+        return True
+    if binding.phase is Phase.EVICTING or binding.epoch != binding.view.epoch:
+        return False
+    generation, _ = binding.view.placed.get(member.name, (-1, 0))
+    if binding.bound or bound_in(binding, member.name):
+        return member.generation >= generation
+    answer = binding.view.reserved.get(member.name)
+    return answer is not None and answer.granted and member.generation >= answer.generation
+
+
+def differs(told: Verdict | None, verdict: Verdict) -> bool:
+    """Whether the binding must be told anew: another reason or another blocker, not merely another free amount."""
+    if told is None or told.reason != verdict.reason:
+        return True
+    a, b = told.blocker, verdict.blocker
+    return (a and (a.kind, a.name, a.resource)) != (b and (b.kind, b.name, b.resource))
