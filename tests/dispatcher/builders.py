@@ -271,3 +271,19 @@ def explained(commands: Iterable[Command]) -> dict[str, Explain]:
 
 def evicted(commands: Iterable[Command]) -> list[str]:
     return [c.name for c in commands if isinstance(c, Evict)]
+
+
+ROOM = (make_cluster("m"), make_capacity("m", [8]))
+EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+
+
+def scene(*more: object, room: object = ROOM) -> Scene:
+    """A scene with queue q and one member of 8 GPUs, unless told otherwise."""
+    return Scene(make_queue("q"), *room, *more)  # type: ignore[misc,arg-type]
+
+
+def two_members() -> Scene:
+    s = scene(room=(make_cluster("m1"), make_cluster("m2"), make_capacity("m1", [4]), make_capacity("m2", [8])))
+    s.submit(make_binding("a").tasks(4).submitted(EARLY))
+    assert dispatched(s.run()) == [("a", "m1")]
+    return s

@@ -151,7 +151,8 @@ async def test_purge_removes_what_the_installation_brought(fed: AtollFederation,
     async with await fed.members[member].connect() as api:
 
         async def clean() -> bool:
-            crds = [crd for crd in await api.list(CRDS) if crd["spec"]["group"].endswith("volcano.sh")]
-            return not crds and await gone(api, NAMESPACES, "atoll-system")
+            there = {crd["metadata"]["name"] for crd in await api.list(CRDS)}
+            ours = {crd["metadata"]["name"] for crd in install.member_crds()}
+            return not there & ours and await gone(api, NAMESPACES, "atoll-system")
 
         await until(clean, what="the member is clean")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 
 from atoll.dispatcher.shell import Metrics, Shell
-from atoll.kube import process
-from atoll.kube.election import Elector
+from atoll.kube import election, process
 from atoll.kube.transport import ApiServer
 
 
 def main() -> None:
     """Run until a signal or until leadership is lost for good."""
     parser = process.arguments("dispatcher", "Orders suspended bindings by queue and places them on member clusters.")
+    election.arguments(parser)
     parser.epilog = "example: atoll-dispatcher --kubeconfig atoll-dispatcher.kubeconfig --health-port 8083"
     options = parser.parse_args()
     process.run("dispatcher", options, lambda running: _setup(running, options))
@@ -21,7 +21,7 @@ def main() -> None:
 async def _setup(running: process.Process, options: argparse.Namespace) -> None:
     host = await ApiServer.from_kubeconfig(options.kubeconfig, user_agent="atoll-dispatcher")
     running.stack.push_async_callback(host.close)
-    elector = Elector(host, "atoll-dispatcher", running.identity)
+    elector = election.elector(host, "atoll-dispatcher", running.identity, options)
     metrics = Metrics(running.metrics)
     shell: Shell | None = None
 

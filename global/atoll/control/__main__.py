@@ -15,8 +15,7 @@ from atoll.control.queues import Queues
 from atoll.control.status import Status
 from atoll.control.ttl import Ttl
 from atoll.control.works import Works
-from atoll.kube import process
-from atoll.kube.election import Elector
+from atoll.kube import election, process
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 
@@ -24,6 +23,7 @@ from atoll.kube.transport import ApiServer
 def main() -> None:
     """Run until a signal or until leadership is lost for good."""
     parser = process.arguments("control", "Makes bindings of workloads, Works of decisions, and status of reports.")
+    election.arguments(parser)
     parser.epilog = "example: atoll-control --kubeconfig atoll-control.kubeconfig --health-port 8082"
     options = parser.parse_args()
     process.run("control", options, lambda running: _setup(running, options))
@@ -32,7 +32,7 @@ def main() -> None:
 async def _setup(running: process.Process, options: argparse.Namespace) -> None:
     host = await ApiServer.from_kubeconfig(options.kubeconfig, user_agent="atoll-control")
     running.stack.push_async_callback(host.close)
-    elector = Elector(host, "atoll-control", running.identity)
+    elector = election.elector(host, "atoll-control", running.identity, options)
     caches: Caches | None = None
 
     async def lead() -> None:

@@ -7,7 +7,9 @@ Any error is a failed renewal; each request has a deadline of its own; the lease
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -25,6 +27,40 @@ from atoll.model.timestamps import rfc3339_micro
 log = structlog.get_logger(__name__)
 
 
+LEASE_SECONDS = 15.0
+RENEW_DEADLINE = 10.0
+RETRY_PERIOD = 2.0
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags from which `elector` makes one."""
+    for flag, default, meaning in (
+        ("--lease-seconds", LEASE_SECONDS, "without a renewal for so long, another replica takes over"),
+        ("--renew-deadline", RENEW_DEADLINE, "seconds without a renewal after which the leader stops its work"),
+        ("--retry-period", RETRY_PERIOD, "seconds between attempts to get or renew the lease"),
+    ):
+        parser.add_argument(flag, type=float, default=default, metavar="S", help=f"{meaning} (default: {default:g})")
+
+
+def elector(api: ApiServer, name: str, identity: str, options: argparse.Namespace) -> Elector:
+    """The elector for the flags of `arguments`; ends the process where their times can't keep its promise."""
+    try:
+        return Elector(
+            api,
+            name,
+            identity,
+            lease_seconds=options.lease_seconds,
+            renew_deadline=options.renew_deadline,
+            retry_period=options.retry_period,
+        )
+    except ValueError as error:
+        given = (
+            f"--lease-seconds={options.lease_seconds:g} --renew-deadline={options.renew_deadline:g}"
+            f" --retry-period={options.retry_period:g}"
+        )
+        raise SystemExit(f"{name}: {given}: {error}") from None
+
+
 class Elector:
     """Runs work while this process holds the lease."""
 
@@ -35,9 +71,9 @@ class Elector:
         identity: str,
         *,
         namespace: str = keys.SYSTEM_NAMESPACE,
-        lease_seconds: float = 15.0,
-        renew_deadline: float = 10.0,
-        retry_period: float = 2.0,
+        lease_seconds: float = LEASE_SECONDS,
+        renew_deadline: float = RENEW_DEADLINE,
+        retry_period: float = RETRY_PERIOD,
     ) -> None:
         """No I/O happens here.
 
@@ -49,11 +85,14 @@ class Elector:
             lease_seconds: after so long without a renewal others may take over.
             renew_deadline: after so long without a renewal the work is cancelled; smaller than `lease_seconds`.
             retry_period: pause between attempts, jittered.
+
+        Raises:
+            ValueError: with these times two could lead at once, or a leader would get one attempt only.
         """
-        if not (retry_period < renew_deadline and renew_deadline + 2 * retry_period < lease_seconds):
+        if not (0 < retry_period < renew_deadline and renew_deadline + 2 * retry_period < lease_seconds):
             # A pause and an attempt may both pass after the deadline before the work is cancelled.
             raise ValueError(
-                "retry_period < renew_deadline and renew_deadline + 2 * retry_period < lease_seconds must hold"
+                "0 < retry_period < renew_deadline and renew_deadline + 2 * retry_period < lease_seconds must hold"
             )
         self._api, self._name, self._identity, self._namespace = api, name, identity, namespace
         self._lease_seconds, self._renew_deadline, self._retry_period = lease_seconds, renew_deadline, retry_period
@@ -84,11 +123,13 @@ class Elector:
                 log.error("lost the lease, stopping work", lease=self._name)
             finally:
                 self.leading.clear()
-                if not task.done():
-                    task.cancel()
-                    with suppress(asyncio.CancelledError):
-                        await task
-                await self._release()
+                try:
+                    if not task.done():
+                        task.cancel()
+                        with suppress(asyncio.CancelledError):
+                            await task
+                finally:
+                    await self._release()
 
     async def _win(self) -> float:
         """Try until it succeeds; gives the time at which the successful attempt began."""
@@ -133,17 +174,19 @@ class Elector:
         mine = previous.get("holderIdentity") == self._identity
         return {
             "holderIdentity": self._identity,
-            "leaseDurationSeconds": max(1, round(self._lease_seconds)),
+            "leaseDurationSeconds": max(1, math.ceil(self._lease_seconds)),
             "renewTime": now,
             "acquireTime": previous.get("acquireTime", now) if mine else now,
             "leaseTransitions": int(previous.get("leaseTransitions") or 0) + (0 if mine else 1),
         }
 
     async def _release(self) -> None:
-        lease = self._seen
-        if lease is None or (lease.get("spec") or {}).get("holderIdentity") != self._identity:
-            return
-        spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+        """Let others take over at once; where that fails they wait until the lease has expired."""
         with suppress(errors.ApiError, TimeoutError):
             async with asyncio.timeout(self._retry_period):
-                self._seen = await self._api.replace(LEASES, {**lease, "spec": spec})
+                # Read anew: a renewal that was cancelled on its way may have been carried out.
+                lease = await self._api.get(LEASES, self._name, self._namespace)
+                spec = lease.get("spec") or {}
+                if spec.get("holderIdentity") == self._identity:
+                    released = {**spec, "holderIdentity": "", "leaseDurationSeconds": 1}
+                    self._seen = await self._api.replace(LEASES, {**lease, "spec": released})
