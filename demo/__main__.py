@@ -9,17 +9,18 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from atoll.kube.errors import ApiError
 from atoll.local import audit, binaries
-from atoll.local.atoll_federation import AtollFederation
+from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
 from atoll.local.processes import ProcessFailed
 from demo import checks, philly, record, report, workload
 from demo.drive import Drive, create_queues
+from demo.kill import Killer
 from demo.places import Places
 from demo.progress import progress
 from demo.scales import GPUS_PER_NODE, SCALES, Scale
@@ -33,12 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--scale", choices=sorted(SCALES), default="full", help="small: two members and about 20 jobs")
     parser.add_argument("--seed", type=int, default=1, help="of the synthetic gangs (default: 1)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep logs and audit logs in this folder")
+    parser.add_argument(
+        "--kill", type=int, metavar="SEED", help="kill each process of Atoll in turn, at moments that this seed decides"
+    )
     options = parser.parse_args(arguments)
     plain = Console()
     console = plain if plain.is_terminal else Console(width=140)
     with _folder(options.keep) as folder:
         try:
-            return asyncio.run(_demo(console, SCALES[options.scale], options.seed, folder))
+            return asyncio.run(_demo(console, SCALES[options.scale], options.seed, folder, options.kill))
         except (KeyboardInterrupt, asyncio.CancelledError):
             console.print("Stopped; nothing is left running.")
             return _INTERRUPTED
@@ -56,7 +60,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-async def _demo(console: Console, scale: Scale, seed: int, folder: Path) -> int:
+async def _demo(console: Console, scale: Scale, seed: int, folder: Path, kill: int | None) -> int:
     task = asyncio.current_task()
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -65,22 +69,45 @@ async def _demo(console: Console, scale: Scale, seed: int, folder: Path) -> int:
     work = workload.generate(philly.read(), scale, seed)
     _introduce(console, scale, work)
     federation = AtollFederation(
-        scale.config, folder, binaries=programs, on_progress=lambda line: console.print(f"  {line}", highlight=False)
+        scale.config,
+        folder,
+        binaries=programs,
+        # A killed leader's successor waits for its lease.
+        flags={} if kill is None else {"control": QUICK_ELECTION, "dispatcher": QUICK_ELECTION},
+        on_progress=lambda line: console.print(f"  {line}", highlight=False),
     )
     async with federation, await federation.host.connect() as api:
         await create_queues(api, scale)
         console.print(f"ready after {time.monotonic() - began:.0f} s; submitting", highlight=False)
+        killer = None if kill is None else Killer(federation.processes, kill)
         with progress(console, len(work.submissions)) as step:
-            drive = Drive(api, work, step)
-            late = await drive.run()
+            drive = Drive(api, work, step, insist=killer is not None)
+            async with _beside(killer):
+                late = await drive.run()
         console.print("stopping")
     for name, why in drive.refused.items():
         console.print(f"refused by the host: job {name}: {why}", markup=False, highlight=False, soft_wrap=True)
     if late:
         console.print(f"not final in time: {', '.join(late)}", highlight=False, soft_wrap=True)
+    if killer is not None:
+        times = ", ".join(f"{name} {count}" for name, count in killer.killed.items())
+        console.print(
+            f"killed with seed {kill}: {times}; {drive.repeated} submissions were repeated", highlight=False, soft_wrap=True
+        )
     failed = _conclude(console, scale, work, federation)
     console.print(f"{time.monotonic() - began:.0f} s in total", highlight=False)
     return 1 if failed else 0
+
+
+@contextlib.asynccontextmanager
+async def _beside(killer: Killer | None) -> AsyncIterator[None]:
+    task = None if killer is None else asyncio.create_task(killer.run())
+    try:
+        yield
+    finally:
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 def _introduce(console: Console, scale: Scale, work: workload.Workload) -> None:

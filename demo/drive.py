@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from atoll.kube.errors import ApiError
+from atoll.kube.errors import AlreadyExists, ApiError, Busy, Unreachable
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.local.install import wait_until
@@ -16,6 +16,7 @@ from demo.workload import NAMESPACE, Submission, Workload, job_object, queue_obj
 
 PATIENCE_S = 60.0
 """How long after the last submission plus the longest run time everything must be over."""
+_AGAIN_S = 0.5
 _FINAL = ("Completed", "Failed", "Terminated", "Aborted")
 
 Step = Callable[[int, int, int], None]
@@ -43,8 +44,16 @@ async def create_queues(api: ApiServer, scale: Scale) -> None:
 class Drive:
     """One run of a workload."""
 
-    def __init__(self, api: ApiServer, workload: Workload, step: Step) -> None:
-        """No I/O happens here."""
+    def __init__(self, api: ApiServer, workload: Workload, step: Step, *, insist: bool = False) -> None:
+        """No I/O happens here.
+
+        Args:
+            api: the host.
+            workload: what to submit.
+            step: told about progress.
+            insist: submit again what the host could not take for the moment, as users do.
+        """
+        self._insist = insist
         self._api, self._workload, self._step = api, workload, step
         self._jobs = Reflector(api, JOBS, decode_full, namespace=NAMESPACE)
         self._jobs.on_change(self._changed)
@@ -53,6 +62,8 @@ class Drive:
         self._over = asyncio.Event()
         #: job -> why the host did not take it
         self.refused: dict[str, str] = {}
+        #: how often a job was submitted again
+        self.repeated = 0
 
     async def run(self) -> list[str]:
         """Submit everything at its time.
@@ -81,11 +92,28 @@ class Drive:
     async def _submit(self, job: Submission, start: float) -> None:
         await asyncio.sleep(start + job.offset - asyncio.get_running_loop().time())
         try:
-            await self._api.create(JOBS, job_object(job))
+            await self._create(job)
         except ApiError as error:
             self.refused[job.name] = str(error)
         self._submitted += 1
         self._look()
+
+    async def _create(self, job: Submission) -> None:
+        clock = asyncio.get_running_loop().time
+        end = clock() + PATIENCE_S
+        while True:
+            try:
+                await self._api.create(JOBS, job_object(job))
+            except AlreadyExists:
+                if not self._insist:
+                    raise
+            except (Busy, Unreachable):
+                if not self._insist or clock() > end:
+                    raise
+                self.repeated += 1
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            return
 
     def _changed(self, old: Full | None, new: Full | None) -> None:
         if new is not None:

@@ -45,7 +45,7 @@ Use = tuple[str, Rule, str]
 
 def granted(federation: AtollFederation) -> dict[tuple[str, str], tuple[str, tuple[Grant, ...]]]:
     """(cluster, user) -> name of the role and what it grants."""
-    found = {
+    found: dict[tuple[str, str], tuple[str, tuple[Grant, ...]]] = {
         (HOST, f"{ACCOUNT}atoll-system:atoll-{process}"): (process, grants) for process, grants in roles.HOST.items()
     }
     for name in federation.members:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,6 +27,10 @@ from atoll.local.supervisor import Extension
 _START_S = 60.0
 _START_S_PER_PROCESS = 5.0
 """Twenty Python processes on two cores take a while each."""
+QUICK_ELECTION = ("--lease-seconds=5", "--renew-deadline=3", "--retry-period=0.5")
+"""Flags of control and dispatcher with which a standby takes over in seconds; too brief for a machine under load."""
+_REPLICATED = ("control", "dispatcher")
+"""The webhook's replicas would need a Service in front of them, an agent has none."""
 
 Progress = Callable[[str], None]
 
@@ -39,6 +43,8 @@ class Atoll:
         federation: Federation,
         *,
         leave_out: Sequence[str] = (),
+        replicas: Mapping[str, int] | None = None,
+        flags: Mapping[str, Sequence[str]] | None = None,
         progress: Progress = lambda _: None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
@@ -47,9 +53,19 @@ class Atoll:
         Args:
             federation: started, its nodes created.
             leave_out: names of processes that are prepared but not started, such as `atoll-dispatcher`.
+            replicas: `{"control": 2}` for a second one, named `atoll-control-2`.
+            flags: `{"control": [...]}`, given to each replica in addition.
             progress: gets a line per step.
             on_change: called whenever a process was started.
+
+        Raises:
+            ValueError: `replicas` or `flags` name what can't have them.
         """
+        self._replicas, self._flags = dict(replicas or {}), dict(flags or {})
+        if wrong := [name for name in self._replicas if name not in _REPLICATED]:
+            raise ValueError(f"replicas of {', '.join(wrong)}: only {' and '.join(_REPLICATED)} can have them here")
+        if wrong := [name for name in self._flags if name not in install.PROCESSES]:
+            raise ValueError(f"flags for {', '.join(wrong)}: there are {', '.join(install.PROCESSES)}")
         self._federation = federation
         self._leave_out = frozenset(leave_out)
         self._progress = progress
@@ -69,7 +85,8 @@ class Atoll:
             Refused: a cluster can't be prepared.
             ProcessFailed: a process does not become ready; nothing of Atoll is left running.
         """
-        webhook_port, *health_ports = free_ports(1 + len(install.PROCESSES) + len(self._federation.members))
+        processes = sum(self._replicas.get(name, 1) for name in install.PROCESSES) + len(self._federation.members)
+        webhook_port, *health_ports = free_ports(1 + processes)
         await self._install(f"https://127.0.0.1:{webhook_port}")
         logs = self._federation.directory / "logs"
         for spec in self._specs(health_ports):
@@ -112,8 +129,10 @@ class Atoll:
         """Every process of Atoll: the one list of them. Each takes a health port from the end of `ports`."""
         specs = []
         for process in install.PROCESSES:
-            flags = [f"--kubeconfig={install.kubeconfig_of(self.credentials, process)}"]
-            specs.append(_spec(f"atoll-{process}", f"atoll.{process}", flags, ports.pop()))
+            flags = [f"--kubeconfig={install.kubeconfig_of(self.credentials, process)}", *self._flags.get(process, ())]
+            for number in range(1, self._replicas.get(process, 1) + 1):
+                name = f"atoll-{process}" if number == 1 else f"atoll-{process}-{number}"
+                specs.append(_spec(name, f"atoll.{process}", flags, ports.pop()))
         for name in self._federation.members:
             host_file, member_file = install.agent_kubeconfigs(self.credentials, name)
             flags = [f"--cluster={name}", f"--kubeconfig={host_file}", f"--member-kubeconfig={member_file}"]
@@ -131,6 +150,8 @@ class AtollFederation:
         *,
         binaries: Binaries | None = None,
         leave_out: Sequence[str] = (),
+        replicas: Mapping[str, int] | None = None,
+        flags: Mapping[str, Sequence[str]] | None = None,
         on_progress: Progress = lambda _: None,
     ) -> None:
         """No I/O happens here.
@@ -140,12 +161,15 @@ class AtollFederation:
             directory: data, logs and credentials go below it; what an earlier federation left there is removed.
             binaries: of the control plane; found, downloaded or built if not given.
             leave_out: names of processes that are not started at first (`process(name).start()` does it later).
+            replicas: see `Atoll`.
+            flags: see `Atoll`.
             on_progress: gets a line per step.
         """
         self._config = config
         self._directory = directory
         self._binaries = binaries
         self._leave_out = leave_out
+        self._replicas, self._flags = replicas, flags
         self._progress = on_progress
         #: set by start()
         self.federation: Federation
@@ -200,7 +224,10 @@ class AtollFederation:
             self._config, directory=self._directory, binaries=self._binaries, crds=install.host_crds(),
             on_progress=self._progress,
         )  # fmt: skip
-        self.atoll = Atoll(self.federation, leave_out=self._leave_out, progress=self._progress)
+        self.atoll = Atoll(
+            self.federation, leave_out=self._leave_out, replicas=self._replicas, flags=self._flags,
+            progress=self._progress,
+        )  # fmt: skip
         try:
             await self.federation.start()
             await self.federation.populate()

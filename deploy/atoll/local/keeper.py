@@ -62,13 +62,18 @@ class KeptProcess:
             self._keeper = asyncio.create_task(self._keep(), name=f"keep {self.name}")
             await self._started.wait()
 
-    async def stop(self, grace_s: float = 5.0) -> None:
-        """End it and leave it down. Safe to repeat."""
+    async def stop(self, grace_s: float = 5.0) -> int | None:
+        """End it and leave it down. Safe to repeat.
+
+        Returns:
+            Its exit code, the negative number of the signal if one ended it; None if it never ran.
+        """
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.cancel()
             await asyncio.gather(keeper, return_exceptions=True)
         await self.process.stop(grace_s)
+        return None if self.pid is None else await self.process.wait()
 
     def kill(self) -> None:
         """End it as a crash would: SIGKILL, unasked. It is started again after a short pause."""

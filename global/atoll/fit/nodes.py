@@ -77,6 +77,15 @@ class Nodes:
         rows = {index: tree.at_tiers(index) for index in {*lowest, NO_DOMAIN}}
         self.domain: Ints = np.array([rows[index] for index in lowest], np.int64).reshape(len(names), len(tree.tiers)).T
         self.lowest: Ints = np.array(lowest, np.int64)
+        #: per tier of the tree, nearest first: the indices of its domains
+        self.at_tier: list[Ints] = [
+            np.array([i for i, domain in enumerate(tree.domains) if domain.tier == tier], np.int64)
+            for tier in tree.tiers
+        ]
+        #: index of the domain above each domain; NO_DOMAIN, the last entry included, leads to itself
+        self.parent: Ints = np.array([*(domain.parent for domain in tree.domains), NO_DOMAIN], np.int64)
+        #: rank of each domain among all names
+        self.by_name: Ints = np.argsort(np.argsort(np.array([*(domain.name for domain in tree.domains), ""])))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -118,7 +127,7 @@ class Nodes:
 
     def column(self, requests: Mapping[str, int]) -> Ints:
         """int64[R]: the requests in row order; resources without a row are left out."""
-        return np.array([requests.get(name, 0) for name in self.resources], np.int64)
+        return np.array([min(requests.get(name, 0), int(UNBOUNDED)) for name in self.resources], np.int64)
 
     def take(self, requests: Sequence[Mapping[str, int]], placement: Placement, times: int = 1) -> None:
         """Subtract a placement's pods; `requests` per task index."""

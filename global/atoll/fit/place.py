@@ -84,14 +84,14 @@ def place(nodes: Nodes, gang: Gang, *, within: int | None = None) -> Placement |
     if within is not None:
         inside = _members(nodes, within)
         room = [np.where(inside, each, 0) for each in room]
-    domains = _candidates(nodes, gang)
+    levels = _levels(nodes, gang)
     for want in (full, floor) if full != floor else (full,):
-        for tier_domains in domains:
-            for domain in _by_tightness(nodes, tier_domains, room, want):
-                placement = _try(nodes, gang, room, want, full, domain)
+        for domains in levels:
+            for domain in _by_tightness(nodes, domains, room, want):
+                placement = _try(nodes, gang, room, want, full, int(domain))
                 if placement is not None:
                     return placement
-    return _nearest_miss(nodes, gang, room, floor, domains)
+    return _nearest_miss(nodes, gang, room, floor, levels)
 
 
 def fill(nodes: Nodes, gang: Gang) -> Placement:
@@ -103,21 +103,16 @@ def fill(nodes: Nodes, gang: Gang) -> Placement:
     return placement
 
 
-def _candidates(nodes: Nodes, gang: Gang) -> list[list[int]]:
-    """Domains to try, tier by tier from the nearest; [[ALL]] last where the gang may be anywhere."""
-    wish = gang.network_topology
-    allowed = None
-    if wish is not None and wish.hard:
-        allowed = wish.highest_tier_allowed
-        if allowed is None:
-            allowed = nodes.tree.tier_named(wish.highest_tier_name or "")
-            allowed = -1 if allowed is None else allowed
-    tiers: dict[int, list[int]] = {}
-    for index, domain in enumerate(nodes.tree.domains):
-        if allowed is None or domain.tier <= allowed:
-            tiers.setdefault(domain.tier, []).append(index)
-    result = [tiers[tier] for tier in sorted(tiers)]
-    return result if allowed is not None else [*result, [ALL]]
+def _levels(nodes: Nodes, gang: Gang) -> list[Ints]:
+    """Domains to try, tier by tier from the nearest; [ALL] last where the gang may be anywhere."""
+    wish, tiers = gang.network_topology, nodes.tree.tiers
+    if wish is None or not wish.hard:
+        return [*nodes.at_tier, np.array([ALL])]
+    allowed = wish.highest_tier_allowed
+    if allowed is None:
+        allowed = nodes.tree.tier_named(wish.highest_tier_name or "")
+    highest = -1 if allowed is None else allowed
+    return [domains for tier, domains in zip(tiers, nodes.at_tier, strict=True) if tier <= highest]
 
 
 def _members(nodes: Nodes, domain: int) -> NDArray[np.bool_]:
@@ -128,33 +123,39 @@ def _members(nodes: Nodes, domain: int) -> NDArray[np.bool_]:
     return inside
 
 
-def _sums(nodes: Nodes, domains: Sequence[int], room: Ints) -> list[int]:
-    """Pods that each domain holds, all domains being of one tier (or ALL)."""
+def _sums(nodes: Nodes, domains: Ints, room: Ints) -> Ints:
+    """Pods that each of these domains holds, all being of one tier (or ALL)."""
     if domains[0] == ALL:
-        return [int(room.sum())]
+        return np.array([room.sum()], np.int64)
     level = nodes.tree.tiers.index(nodes.tree.domains[domains[0]].tier)
     per_domain = np.zeros(len(nodes.tree.domains) + 1, np.int64)
     np.add.at(per_domain, nodes.domain[level], room)
-    return [int(per_domain[domain]) for domain in domains]
+    sums: Ints = per_domain[domains]
+    return sums
 
 
-def _by_tightness(nodes: Nodes, domains: Sequence[int], room: Sequence[Ints], want: Sequence[int]) -> list[int]:
+def _by_tightness(nodes: Nodes, domains: Ints, room: Sequence[Ints], want: Sequence[int]) -> Ints:
     """The domains that may hold the wanted pods (each task by itself does), the tightest first.
 
     Of equally tight ones first that with less room above it, so that what is broken up already is used up first; then
     by name.
     """
-    sums = [_sums(nodes, domains, each) for each in room]
-    fitting = [i for i in range(len(domains)) if all(sums[t][i] >= want[t] for t in range(len(want)))]
-    if len(fitting) > 1:
-        tree = nodes.tree
-        held = np.zeros(len(tree.domains) + 1, np.int64)
-        for level in range(len(tree.tiers)):
-            np.add.at(held, nodes.domain[level], np.sum(room, axis=0))
-        fitting.sort(
-            key=lambda i: ([int(held[each]) for each in tree.ancestors(domains[i])], tree.domains[domains[i]].name)
-        )
-    return [domains[i] for i in fitting]
+    fits = np.ones(len(domains), np.bool_)
+    for each, amount in zip(room, want, strict=True):
+        fits &= _sums(nodes, domains, each) >= amount
+    fitting = domains[fits]
+    if len(fitting) < 2:
+        return fitting
+    total = room[0] if len(room) == 1 else np.sum(room, axis=0)
+    held = np.zeros(len(nodes.tree.domains) + 1, np.int64)
+    for level in range(len(nodes.tree.tiers)):
+        np.add.at(held, nodes.domain[level], total)
+    held[NO_DOMAIN] = 0
+    keys, above = [], fitting
+    for _ in nodes.tree.tiers:
+        keys.append(held[above])
+        above = nodes.parent[above]
+    return fitting[np.lexsort((nodes.by_name[fitting], *reversed(keys)))]
 
 
 def _try(
@@ -205,45 +206,43 @@ def _greediest_first(nodes: Nodes, tasks: Sequence[Task], want: Sequence[int]) -
 
 def _fill(nodes: Nodes, room: Ints, count: int, domain: int) -> list[tuple[int, int]]:
     """(node, pods) for `count` pods in the domain, by rule 3; `room` is zero outside and holds enough."""
-    if count <= 0:
-        return []
     chosen: list[tuple[int, int]] = []
-    rest = room
     level = len(nodes.tree.tiers) if domain == ALL else nodes.tree.tiers.index(nodes.tree.domains[domain].tier)
-    while level > 0:
-        level -= 1
-        parts = nodes.domain[level]
-        while True:
-            sums = np.zeros(len(nodes.tree.domains) + 1, np.int64)
-            np.add.at(sums, parts, rest)
-            sums[NO_DOMAIN] = 0
-            enough = np.flatnonzero(sums >= count)
-            if enough.size:
-                part = int(enough[np.argmin(sums[enough])])
-                rest = np.where(parts == part, rest, 0)
-                break
-            part = int(sums.argmax())
-            if sums[part] == 0:
-                break
-            inside = parts == part
-            chosen.extend((int(each), int(rest[each])) for each in np.flatnonzero(inside & (rest > 0)))
-            count -= int(sums[part])
-            rest = np.where(inside, 0, rest)
-    order = np.argsort(-rest, kind="stable")
-    while count > 0:
-        enough = np.flatnonzero(rest >= count)
-        if enough.size:
-            chosen.append((int(enough[np.argmin(rest[enough])]), count))
-            break
-        node = int(order[0])
-        order = order[1:]
-        chosen.append((node, int(rest[node])))
-        count -= int(rest[node])
-        if not order.size:
-            break
-        rest = rest.copy()
-        rest[node] = 0
+    for parts in reversed(nodes.domain[:level]):
+        if count <= 0:
+            return chosen
+        sums = np.zeros(len(nodes.tree.domains) + 1, np.int64)
+        np.add.at(sums, parts, room)
+        sums[NO_DOMAIN] = 0
+        whole, last, count = _greedy(sums, count)
+        taken = np.isin(parts, whole)
+        chosen.extend((int(node), int(room[node])) for node in np.flatnonzero(taken & (room > 0)))
+        room = np.where(taken if last is None else parts != last, 0, room)
+    whole, last, count = _greedy(room, count)
+    chosen.extend((int(node), int(room[node])) for node in whole)
+    if last is not None:
+        chosen.append((last, count))
     return chosen
+
+
+def _greedy(amounts: Ints, count: int) -> tuple[Ints, int | None, int]:
+    """Rule 3 for one kind of part: which to use up, which of the others then holds the rest in the tightest gap.
+
+    Returns:
+        Indices used up, the largest first; the index that holds what is left, None when all do not; what is left.
+    """
+    if count <= 0:
+        return np.zeros(0, np.int64), None, 0
+    order = np.argsort(-amounts, kind="stable")
+    ranked = amounts[order]
+    left = count - (np.cumsum(ranked) - ranked)
+    enough = np.flatnonzero(ranked >= left)
+    if not enough.size:
+        return order[ranked > 0], None, count - int(ranked.sum())
+    cut = int(enough[0])
+    rest = int(left[cut])
+    holding = order[cut:][ranked[cut:] >= rest]
+    return order[:cut], int(holding[np.lexsort((holding, amounts[holding]))[0]]), rest
 
 
 def covering(nodes: Nodes, chosen: set[int]) -> tuple[int | None, int | None]:
@@ -256,21 +255,20 @@ def covering(nodes: Nodes, chosen: set[int]) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _nearest_miss(
-    nodes: Nodes, gang: Gang, room: Sequence[Ints], floor: Sequence[int], domains: Sequence[Sequence[int]]
-) -> Miss:
+def _nearest_miss(nodes: Nodes, gang: Gang, room: Sequence[Ints], floor: Sequence[int], levels: Sequence[Ints]) -> Miss:
     wanted = sum(floor)
     if any(want and not nodes.accepting(task).any() for task, want in zip(gang.tasks, floor, strict=True)):
         return Miss(Reason.NO_NODE_MATCHES, wanted, 0)
     hard = gang.network_topology is not None and gang.network_topology.hard
     best, best_name, held = ALL, "", -1
-    for tier_domains in domains:
-        sums = [_sums(nodes, tier_domains, each) for each in room]
-        for i, domain in enumerate(tier_domains):
-            total = sum(min(s[i], want) for s, want in zip(sums, floor, strict=True))
-            if total > held:
-                best, held = domain, total
-                best_name = nodes.tree.domains[domain].name if domain != ALL else ""
+    for domains in levels:
+        totals = np.zeros(len(domains), np.int64)
+        for each, want in zip(room, floor, strict=True):
+            totals += np.minimum(_sums(nodes, domains, each), want)
+        most = int(totals.argmax())
+        if totals[most] > held:
+            best, held = int(domains[most]), int(totals[most])
+            best_name = nodes.tree.domains[best].name if best != ALL else ""
     reason = Reason.NO_DOMAIN_FITS if hard else Reason.INSUFFICIENT_RESOURCES
     if held < 0:
         return Miss(reason, wanted, 0)

@@ -7,7 +7,7 @@ recovery, a cluster that is set up otherwise) says so in `rare`; the test lets i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -172,7 +172,7 @@ DISPATCHER: Final = (
     ),
 )
 
-HOST: Final = {"webhook": WEBHOOK, "control": CONTROL, "dispatcher": DISPATCHER}
+HOST: Final[Mapping[str, tuple[Grant, ...]]] = {"webhook": WEBHOOK, "control": CONTROL, "dispatcher": DISPATCHER}
 """Process -> its grants on the host."""
 
 

@@ -1,0 +1,34 @@
+"""What `queue describe` says, from objects to data to text."""
+
+from __future__ import annotations
+
+from atoll.cli import queue_description
+from atoll.model import keys
+from atoll.model.verdict import Blocker, Reason
+from tests.cli.test_rendering import NOW, binding, queue
+
+
+def test_an_empty_queue_without_limits() -> None:
+    data = queue_description.describe(queue("idle"), [], [], NOW)
+    text = queue_description.text(data)
+    assert data["resources"] == data["running"] == data["pending"] == []
+    assert "nothing is used, nothing is limited" in text
+    assert "namespaces  all" in text
+
+
+def test_limits_are_shown_with_what_is_deserved_and_kept() -> None:
+    item = queue("q", capability={"cpu": "8"}, deserved={"cpu": "4"}, guarantee={"resource": {"cpu": "1"}})
+    item["metadata"]["annotations"] = {
+        keys.NAMESPACE_SELECTOR: '{"matchExpressions":[{"key":"x","operator":"Exists"}]}'
+    }
+    text = queue_description.text(queue_description.describe(item, [queue("child", parent="q")], [], NOW))
+    assert "[........................] 0 of 8 (0%)  (deserves 4, keeps 1)" in text
+    assert "x exists" in text
+    assert "divided into child" in text
+
+
+def test_waiting_workloads_are_in_order_and_say_why() -> None:
+    waiting = binding(reason=Reason.QUOTA_EXCEEDED, blocker=Blocker("Queue", "research", "cpu", "4", "1"))
+    data = queue_description.describe(queue("research"), [], [waiting], NOW)
+    assert [each["position"] for each in data["pending"]] == [1]
+    assert "has 1 cpu free for it, 4 needed" in queue_description.text(data)

@@ -1,0 +1,78 @@
+"""Options of `queue create` and `queue update` become objects and patches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from atoll.cli.errors import USAGE, CommandError
+from atoll.cli.queue_spec import queue_object, selector, update
+from atoll.model import keys, selectors
+
+QUEUE: dict[str, Any] = {
+    "metadata": {"name": "q", "uid": "u"},
+    "spec": {"capability": {"cpu": "4", "memory": "1Ti"}, "guarantee": {"resource": {"cpu": "1"}}, "weight": 2},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "matching", "others"),
+    [
+        pytest.param("team=a", {"team": "a"}, {"team": "b"}, id="one value"),
+        pytest.param("team==a", {"team": "a"}, {}, id="one value with two equals signs"),
+        pytest.param("team=a,env=dev", {"team": "a", "env": "dev"}, {"team": "a"}, id="all of several terms"),
+        pytest.param("env in (dev, test)", {"env": "test"}, {"env": "prod"}, id="one of several values"),
+        pytest.param("env notin (dev,test)", {"env": "prod"}, {"env": "dev"}, id="none of several values"),
+        pytest.param("env!=prod", {"env": "dev"}, {"env": "prod"}, id="another value"),
+        pytest.param("team", {"team": "x"}, {"env": "x"}, id="the label is there"),
+        pytest.param("!team", {"env": "x"}, {"team": "x"}, id="the label is not there"),
+        pytest.param("a.b/c_d=e", {"a.b/c_d": "e"}, {}, id="a key with a prefix"),
+        pytest.param("a=1,a=2", {"none": ""}, {"a": "1"}, id="two values that can't both be"),
+    ],
+)
+def test_namespaces_are_selected_as_with_kubectl(text: str, matching: dict[str, str], others: dict[str, str]) -> None:
+    made = selector(text)
+    assert selectors.label_selector_matches(made, matching) == (text != "a=1,a=2")
+    assert not selectors.label_selector_matches(made, others)
+
+
+@pytest.mark.parametrize("text", ["team=a,", "=a", "team in dev", "team=a b", "a(b)", "-a=b"])
+def test_a_selector_that_can_not_be_read_is_refused(text: str) -> None:
+    with pytest.raises(CommandError, match="write a label selector") as raised:
+        selector(text)
+    assert raised.value.code == USAGE
+
+
+def test_a_queue_has_what_was_given_and_nothing_else() -> None:
+    made = queue_object("q", namespaces="team=a", capability="cpu=1", guarantee="cpu=500m", weight=2, strategy="fifo")
+    assert made["spec"] == {
+        "capability": {"cpu": "1"}, "guarantee": {"resource": {"cpu": "500m"}}, "weight": 2, "dequeueStrategy": "fifo",
+    }  # fmt: skip
+    assert made["metadata"]["annotations"] == {keys.NAMESPACE_SELECTOR: '{"matchLabels": {"team": "a"}}'}
+
+
+@pytest.mark.parametrize(
+    ("options", "spec"),
+    [
+        pytest.param(
+            {"capability": "cpu=8"}, {"capability": {"cpu": "8", "memory": None}}, id="a list replaces the whole list"
+        ),
+        pytest.param({"capability": ""}, {"capability": None}, id="an empty text removes the field"),
+        pytest.param(
+            {"guarantee": "memory=1Gi"}, {"guarantee": {"resource": {"cpu": None, "memory": "1Gi"}}}, id="a guarantee"
+        ),
+        pytest.param({"priority": 0, "weight": 3}, {"priority": 0, "weight": 3}, id="zero is a value"),
+    ],
+)
+def test_a_patch_changes_what_was_given(options: dict[str, Any], spec: dict[str, Any]) -> None:
+    assert update(QUEUE, **options) == {"metadata": {"uid": "u"}, "spec": spec}
+
+
+def test_a_queue_is_opened_to_all_namespaces_by_an_empty_selector() -> None:
+    assert update(QUEUE, namespaces="")["metadata"]["annotations"] == {keys.NAMESPACE_SELECTOR: None}
+
+
+def test_an_update_without_options_is_refused() -> None:
+    with pytest.raises(CommandError, match="nothing to change"):
+        update(QUEUE, weight=None)

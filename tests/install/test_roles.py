@@ -1,0 +1,76 @@
+"""The rules themselves: nothing in them is wider than a rule has to be."""
+
+from __future__ import annotations
+
+import pytest
+
+from atoll.control.install.roles import AGENT_IN_MEMBER, HOST, Grant, Rule, agent_on_host, manifest_rules
+from atoll.model import keys
+
+GRANTS = [
+    *((process, grant) for process, grants in HOST.items() for grant in grants),
+    *(("agent on the host", grant) for grant in agent_on_host("east")),
+    *(("agent in its member", grant) for grant in AGENT_IN_MEMBER),
+]
+RULES = [(who, grant, rule) for who, grant in GRANTS for rule in grant.rules]
+
+
+def test_nothing_is_granted_by_a_star() -> None:
+    for who, _, rule in RULES:
+        assert "*" not in (rule.group, *rule.verbs), who
+        assert "*" not in rule.resource, who
+
+
+def test_nobody_may_change_rights_or_act_as_others() -> None:
+    for who, _, rule in RULES:
+        assert rule.group != "rbac.authorization.k8s.io", who
+        assert not {"bind", "escalate", "impersonate"} & {*rule.verbs}, who
+        assert rule.resource != "serviceaccounts/token", who
+
+
+def test_secrets_are_read_by_name_only_and_by_the_webhook_alone() -> None:
+    found = [(who, grant.namespace, rule) for who, grant, rule in RULES if rule.resource == "secrets"]
+    assert {(who, namespace) for who, namespace, _ in found} == {("webhook", keys.SYSTEM_NAMESPACE)}
+    assert all(rule.names for _, _, rule in found if "create" not in rule.verbs)
+
+
+def test_an_agent_has_nothing_outside_of_its_namespace_on_the_host() -> None:
+    assert [grant.namespace for grant in agent_on_host("east")] == ["karmada-es-east"]
+
+
+def test_reasons_are_sentences_about_when() -> None:
+    assert all(len(rule.rare.split()) > 3 for _, _, rule in RULES if rule.rare)
+
+
+def test_no_verb_is_granted_twice() -> None:
+    seen: set[tuple[str, str | None, str, str, str]] = set()
+    for who, grant, rule in RULES:
+        for verb in rule.verbs:
+            key = (who, grant.namespace, rule.group, rule.resource, verb)
+            assert key not in seen
+            seen.add(key)
+
+
+@pytest.mark.parametrize(("who", "grant"), GRANTS)
+def test_the_role_says_what_the_rules_say(who: str, grant: Grant) -> None:
+    said = {
+        (group, resource, verb, tuple(rule.get("resourceNames", ())))
+        for rule in manifest_rules(grant)
+        for group in rule.get("apiGroups", ("",))
+        for resource in rule.get("resources", rule.get("nonResourceURLs", ()))
+        for verb in rule["verbs"]
+    }
+    assert said == {(r.group, r.resource, verb, r.names) for r in grant.rules for verb in r.verbs}
+
+
+def test_rules_of_equal_verbs_in_one_group_are_one_rule() -> None:
+    rules = (
+        Rule("g", "a", ("list",)),
+        Rule("g", "a", ("watch",)),
+        Rule("g", "b", ("list", "watch")),
+        Rule("g", "c", ("get",), ("n",)),
+    )
+    assert manifest_rules(Grant(None, rules)) == [
+        {"apiGroups": ["g"], "resources": ["a", "b"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["g"], "resources": ["c"], "verbs": ["get"], "resourceNames": ["n"]},
+    ]
