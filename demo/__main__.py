@@ -92,11 +92,13 @@ async def _demo(console: Console, scale: Scale, seed: int, folder: Path, kill: i
     if killer is not None:
         times = ", ".join(f"{name} {count}" for name, count in killer.killed.items())
         console.print(
-            f"killed with seed {kill}: {times}; {drive.repeated} submissions were repeated", highlight=False, soft_wrap=True
+            f"killed with seed {kill}: {times}; {drive.repeated} submissions were repeated",
+            highlight=False,
+            soft_wrap=True,
         )
     failed = _conclude(console, scale, work, federation)
     console.print(f"{time.monotonic() - began:.0f} s in total", highlight=False)
-    return 1 if failed else 0
+    return 1 if failed or late else 0
 
 
 @contextlib.asynccontextmanager
@@ -107,7 +109,8 @@ async def _beside(killer: Killer | None) -> AsyncIterator[None]:
     finally:
         if task is not None:
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
 
 def _introduce(console: Console, scale: Scale, work: workload.Workload) -> None:

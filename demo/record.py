@@ -115,7 +115,8 @@ def _read_host(record: Record, events: Iterable[audit.Event]) -> None:
                 record.capabilities[name] = int(amount)
         elif event.wrote("jobs", "create", group=JOBS.group):
             record.jobs[name] = _job(name, event)
-        elif event.wrote("jobs/status", group=JOBS.group):
+        elif event.wrote("jobs/status", group=JOBS.group, or_unknown=True):
+            # Had it not been carried out, the writer's successor would have written it again.
             record.statuses.setdefault(name, []).append(audit.status_in(event.body()))
         elif event.wrote(BINDINGS.plural, "create"):
             workloads[name] = event.body()["spec"]["resource"]["name"]
@@ -152,7 +153,7 @@ def _read_member(record: Record, cluster: str, events: Iterable[audit.Event], ow
         if event.object_ref.resource == "pods":
             if event.object_ref.key in owners:
                 pods[event.object_ref.key].append(event)
-        elif event.wrote("jobs/status", group=JOBS.group):
+        elif event.wrote("jobs/status", group=JOBS.group, or_unknown=True):
             phase = (audit.status_in(event.body()).get("state") or {}).get("phase")
             if phase:
                 record.member_phases[cluster, event.object_ref.name] = phase
@@ -163,14 +164,28 @@ def _read_member(record: Record, cluster: str, events: Iterable[audit.Event], ow
 def _stays(pod: Stay, events: Iterable[audit.Event]) -> list[Stay]:
     """The stays of one pod name: each binding begins one."""
     found: list[Stay] = []
+    perhaps: Stay | None = None
     for event in events:
-        if event.wrote("pods/binding", "create"):
-            found.append(replace(pod, node=event.body()["target"]["name"], bound=event.at))
-        elif not found or found[-1].finished:
+        if event.wrote("pods/binding", "create", or_unknown=True):
+            bound = replace(pod, node=event.body()["target"]["name"], bound=event.at)
+            if event.unknown:
+                perhaps = perhaps or bound
+            else:
+                # A bound pod can't be bound again: what was unknown before was not carried out.
+                perhaps = None
+                found.append(bound)
             continue
-        elif event.wrote("pods/status") and (phase := audit.status_in(event.body()).get("phase")) in _ENDED:
-            found[-1] = replace(found[-1], ended=event.at, finished=True, succeeded=phase == "Succeeded")
+        ended = event.wrote("pods/status") and audit.status_in(event.body()).get("phase")
+        if perhaps is not None and ended in _ENDED:
+            # It ran, so it was bound.
+            found.append(perhaps)
+            perhaps = None
+        if not found or found[-1].finished:
+            continue
+        if ended in _ENDED:
+            found[-1] = replace(found[-1], ended=event.at, finished=True, succeeded=ended == "Succeeded")
         elif event.wrote("pods", "delete"):
             # A deletion with grace is followed by the kubelet's own: the last one is when the pod is gone.
             found[-1] = replace(found[-1], ended=event.at)
+            perhaps = None
     return found

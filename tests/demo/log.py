@@ -16,6 +16,8 @@ from demo.philly import TraceJob
 from demo.scales import GPU
 from demo.workload import Origin, Submission, job_object, queue_object
 
+CUT_OFF = "Timeout: request did not complete within requested timeout - context canceled"
+"""What an API server logs, with code 504, about a request whose client died."""
 START = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 ADMIN = "admin"
 CONTROL = "system:serviceaccount:atoll-system:atoll-control"
@@ -33,6 +35,7 @@ def event(
     group: str = "",
     namespace: str = "default",
     stage: str = "ResponseComplete",
+    message: str = "",
 ) -> dict[str, Any]:
     """One line of an audit log, `at` seconds after START."""
     resource, _, subresource = path.partition("/")
@@ -51,7 +54,7 @@ def event(
         "verb": verb,
         "user": {"username": user},
         "objectRef": {key: value for key, value in reference.items() if value},
-        "responseStatus": {"metadata": {}, "code": code},
+        "responseStatus": {"metadata": {}, "code": code, **({"message": message} if message else {})},
         **({} if body is None else {"requestObject": body}),
         "requestReceivedTimestamp": moment,
         "stageTimestamp": moment,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from atoll.local import audit
-from tests.demo.log import START, event, written
+from tests.demo.log import CUT_OFF, START, event, written
 
 WRITES = [
     event(1, "create", "pods", "a", code=201),
@@ -51,6 +51,24 @@ def test_only_writes_that_were_carried_out_are_counted(tmp_path: Path) -> None:
         ("kubelet", "patch", "pods/status"): 1,
         ("admin", "create", "jobs"): 2,
     }
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "ok", "unknown"),
+    [
+        pytest.param(201, "", True, False, id="carried out"),
+        pytest.param(409, "", False, False, id="refused"),
+        pytest.param(504, CUT_OFF, False, True, id="its client died before the answer"),
+        pytest.param(504, "Timeout: etcd", False, False, id="the server gave up"),
+    ],
+)
+def test_a_write_whose_client_died_may_have_been_carried_out(
+    code: int, message: str, ok: bool, unknown: bool, tmp_path: Path
+) -> None:
+    (found,) = audit.read(written(tmp_path / "log", [event(1, "create", "pods", "a", code=code, message=message)]))
+    assert (found.ok, found.unknown) == (ok, unknown)
+    assert found.wrote("pods", "create") == ok
+    assert found.wrote("pods", "create", or_unknown=True) == (ok or unknown)
 
 
 def test_times_are_by_key_and_refused_requests_have_none(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from atoll.model.verdict import Reason
 from demo import checks, report
 from demo.places import Places
 from demo.scales import FULL
-from tests.demo.log import Log
+from tests.demo.log import CUT_OFF, Log
 
 PLACES = Places(FULL.config)
 JOBS = ("one", "gang")
@@ -167,6 +167,38 @@ def test_a_gang_that_is_taken_away_in_time_and_bound_again_is_whole(tmp_path: Pa
     log.bind(1, "gang", 0, 1).remove(5, "gang", 0, 1).bind(60, "gang", 0, 1, 2, 3).end(70, "gang", 0, 1, 2, 3)
     log.status(71, "gang", "Completed", succeeded=4)
     assert violations(log, tmp_path, ("gang",)) == {}
+
+
+def cut_off(log: Log, cluster: str | None, path: str, name: str) -> None:
+    """The last such write was answered when its client was dead."""
+    events = log.host if cluster is None else log.members[cluster]
+    resource, _, subresource = path.partition("/")
+    for event in reversed(events):
+        reference = event["objectRef"]
+        if (reference["resource"], reference.get("subresource", ""), reference["name"]) == (
+            resource,
+            subresource,
+            name,
+        ):
+            event["responseStatus"] = {"metadata": {}, "code": 504, "message": CUT_OFF}
+            return
+    raise AssertionError(f"no write to {path} {name}")
+
+
+def test_writes_that_were_carried_out_although_their_client_was_dead_are_counted(tmp_path: Path) -> None:
+    log = good()
+    cut_off(log, "east", "pods/binding", "gang-worker-2")
+    cut_off(log, None, "jobs/status", "gang")
+    cut_off(log, "east", "jobs/status", "gang")
+    assert violations(log, tmp_path) == {}
+
+
+def test_a_binding_that_was_made_again_was_not_carried_out_before(tmp_path: Path) -> None:
+    """Three pods are bound, the fourth is not until the binder's successor does it: in part for 11 seconds."""
+    log = Log().queue("research", 32).create(0, "gang", 32).dispatch(0.1, "gang").bind(1, "gang", 0, 1, 2, 3)
+    cut_off(log, "east", "pods/binding", "gang-worker-3")
+    log.bind(12, "gang", 3).end(20, "gang", 0, 1, 2, 3).status(21, "gang", "Completed", succeeded=4)
+    assert violations(log, tmp_path, ("gang",)).keys() == {"no gang bound in part"}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import subprocess
@@ -16,10 +17,10 @@ pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
     search = os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
     return subprocess.Popen(
-        [sys.executable, "-u", "-m", "demo", "--scale", "small", "--keep", str(folder)],
+        [sys.executable, "-u", "-m", "demo", "--scale", "small", "--keep", str(folder), *options],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": search},
         stdout=subprocess.PIPE,
@@ -51,6 +52,19 @@ def test_the_small_demo_passes_its_checks_and_leaves_nothing(tmp_path: Path) -> 
     assert "FAILED" not in output
     assert re.search(r"Jobs by queue and cluster(.|\n)*Gangs by topology tier reached", output), output
     assert processes_of(tmp_path) == []
+
+
+@pytest.mark.parametrize("seed", [7, random.randrange(1000, 10**6)], ids=["a fixed seed", "a new seed"])
+def test_the_checks_hold_when_each_process_is_killed_meanwhile(seed: int, tmp_path: Path) -> None:
+    demo = start(tmp_path / "fed", "--kill", str(seed))
+    output, _ = demo.communicate(timeout=180)
+    assert demo.returncode == 0, output
+    assert output.count("  ok ") == 5, output
+    told = re.search(rf"killed with seed {seed}: (.*);", output)
+    assert told, output
+    counts = {name: int(count) for name, count in (each.split() for each in told[1].split(", "))}
+    assert len(counts) == 5, output
+    assert all(counts.values()), output
 
 
 def test_an_interrupted_demo_leaves_nothing(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_the_role_says_what_the_rules_say(who: str, grant: Grant) -> None:
         (group, resource, verb, tuple(rule.get("resourceNames", ())))
         for rule in manifest_rules(grant)
         for group in rule.get("apiGroups", ("",))
-        for resource in rule.get("resources", rule.get("nonResourceURLs", ()))
+        for resource in rule.get("resources") or rule["nonResourceURLs"]
         for verb in rule["verbs"]
     }
     assert said == {(r.group, r.resource, verb, r.names) for r in grant.rules for verb in r.verbs}

@@ -119,19 +119,21 @@ class Judgement:
 
 
 async def small_scenario(site: Site) -> None:
-    """One job in each member that has nodes, to its end, and one deleted while it runs."""
-    for name in ("one", "two"):
-        await site.submit(job(name, replicas=2))
-    await site.submit(job("endless", seconds=None))
+    """Jobs to their end, one with an account of its own, one deleted while it runs, one removed by its TTL."""
+    rich = job("rich")
+    rich["spec"]["tasks"][0]["template"]["spec"]["serviceAccountName"] = "robot"
+    for each in (job("plain", replicas=2), rich, job("brief", ttlSecondsAfterFinished=1), job("endless", seconds=None)):
+        await site.submit(each)
     await site.phase("endless", "Running")
     site.kubectl("delete", "vcjob", "endless", "-n", site.namespace)
-    for name in ("one", "two"):
+    for name in ("plain", "rich"):
         await site.phase(name, "Completed")
 
     async def gone() -> bool:
-        return await site.find(BINDINGS, "endless-job") is None
+        left = [await site.find(BINDINGS, f"{name}-job") for name in ("endless", "brief")]
+        return not any(left)
 
-    await until(gone, what="the binding of the deleted job is gone")
+    await until(gone, what="the bindings of the deleted jobs are gone")
 
 
 async def test_no_request_was_refused_and_no_rule_was_unused_without_a_reason(site: Site) -> None:

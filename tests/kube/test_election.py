@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from atoll.kube import election
 from atoll.kube.election import Elector
 from atoll.kube.transport import ApiServer
 from tests.kube.servers import eventually, serving
@@ -131,6 +133,57 @@ async def test_work_that_fails_releases_and_is_heard() -> None:
         with pytest.raises(RuntimeError, match="broken"):
             await Elector(api, "atoll-test", "only", **TIMES).run(work)
     assert server.holder == ""
+
+
+async def test_the_lease_is_released_when_the_answer_to_a_renewal_was_lost() -> None:
+    """1. A renewal is carried out, its answer does not come. 2. The leader is stopped. 3. The lease is free."""
+    server = LeaseServer()
+    lost = asyncio.Event()
+
+    async def answers(request: web.Request) -> web.Response:
+        response = await server(request)
+        if request.method == "PUT" and not lost.is_set():
+            lost.set()
+            await asyncio.Event().wait()
+        return response
+
+    async with serving(answers) as api:
+        leader = Candidate(api, "leader")
+        await lost.wait()
+        await leader.stop()
+    assert server.holder == ""
+
+
+async def test_the_lease_is_released_when_the_work_fails_while_it_is_stopped() -> None:
+    server = LeaseServer()
+    working = asyncio.Event()
+
+    async def work() -> None:
+        working.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise RuntimeError("broken on the way out")
+
+    async with serving(server) as api:
+        leader = asyncio.create_task(Elector(api, "atoll-test", "only", **TIMES).run(work))
+        await working.wait()
+        leader.cancel()
+        with pytest.raises(RuntimeError, match="broken"):
+            await leader
+    assert server.holder == ""
+
+
+def test_flags_become_an_elector_and_bad_ones_are_named() -> None:
+    parser = argparse.ArgumentParser()
+    election.arguments(parser)
+    api: Any = None
+    election.elector(api, "atoll-x", "me", parser.parse_args([]))
+    election.elector(
+        api, "atoll-x", "me", parser.parse_args(["--lease-seconds=5", "--renew-deadline=3", "--retry-period=0.5"])
+    )
+    with pytest.raises(SystemExit, match=r"atoll-x: --lease-seconds=5 --renew-deadline=10 .* must hold"):
+        election.elector(api, "atoll-x", "me", parser.parse_args(["--lease-seconds=5"]))
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ class Response(msgspec.Struct, frozen=True):
     """How it ended."""
 
     code: int = 0
+    message: str = ""
 
 
 class Event(msgspec.Struct, frozen=True, rename="camel"):
@@ -81,20 +82,27 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
         return self.stage == "ResponseComplete" and 200 <= self.response_status.code < 300
 
     @property
+    def unknown(self) -> bool:
+        """Whether its client was gone before the answer: the store may have carried it out all the same."""
+        response = self.response_status
+        return self.stage == "ResponseComplete" and response.code == 504 and "context canceled" in response.message
+
+    @property
     def forbidden(self) -> bool:
         """Whether these credentials may not do that; an object that admission refused is none of it."""
         return self.response_status.code == 401 or self.annotations.get("authorization.k8s.io/decision") == "forbid"
 
-    def wrote(self, path: str, *verbs: str, group: str | None = None) -> bool:
+    def wrote(self, path: str, *verbs: str, group: str | None = None, or_unknown: bool = False) -> bool:
         """Whether this is a write to `path` that was carried out.
 
         Args:
             path: such as `pods/binding`.
             verbs: any of these; none given means any write.
             group: only of this API group; None for any (a Volcano Job and a batch Job are both `jobs`).
+            or_unknown: take it as carried out where its client died too early to tell.
         """
         return (
-            self.ok
+            (self.ok or (or_unknown and self.unknown))
             and self.verb in (verbs or WRITES)
             and self.object_ref.path == path
             and (group is None or self.object_ref.api_group == group)
