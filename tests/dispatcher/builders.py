@@ -90,7 +90,7 @@ class BindingBuilder:
         return self
 
     def affinity(self, **affinity: Any) -> Self:
-        return self._with(affinity=affinity)
+        return self._with(affinities=(affinity,))
 
     def tolerating(self, *tolerations: Mapping[str, Any]) -> Self:
         return self._with(tolerations=tolerations)
@@ -131,9 +131,9 @@ def make_queue(name: str, *, priority: int = 0, is_open: bool = True, **capabili
 
 
 def make_cluster(
-    name: str, *, ready: bool = True, labels: Mapping[str, str] | None = None, taints: Any = ()
+    name: str, *, ready: bool = True, labels: Mapping[str, str] | None = None, taints: Any = (), region: str = ""
 ) -> ClusterSet:
-    return ClusterSet(ClusterView(name, ready, labels or {}, tuple(taints)))
+    return ClusterSet(ClusterView(name, ready, labels or {}, tuple(taints), {"region": (region,)}))
 
 
 def make_capacity(

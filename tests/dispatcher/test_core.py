@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -184,6 +185,18 @@ def test_a_workload_that_is_edited_while_it_waits_is_decided_by_its_new_wish() -
 # -- members -------------------------------------------------------------------------------------------------------------
 
 
+def region(operator: str, name: str) -> dict[str, object]:
+    return {"matchExpressions": [{"key": "region", "operator": operator, "values": [name]}]}
+
+
+def test_ordered_affinities_are_tried_in_turn() -> None:
+    s = scene(room=(make_cluster("m1"), make_cluster("m2"), make_capacity("m1", [1]), make_capacity("m2", [4])))
+    turns = ({"affinityName": "first", "clusterNames": ["m1"]}, {"affinityName": "second", "clusterNames": ["m2"]})
+    s.submit(dataclasses.replace(make_binding("a").tasks(1).build(), affinities=turns))
+    s.submit(dataclasses.replace(make_binding("b").tasks(2).build(), affinities=turns))
+    assert dispatched(s.run()) == [("a", "m1"), ("b", "m2")]
+
+
 @pytest.mark.parametrize(
     ("builder", "target"),
     [
@@ -201,10 +214,19 @@ def test_a_workload_that_is_edited_while_it_waits_is_decided_by_its_new_wish() -
             id="a tainted cluster with toleration",
         ),
         pytest.param(make_binding("a").affinity(clusterNames=["nowhere"]), None, id="no cluster matches"),
+        pytest.param(
+            make_binding("a").affinity(fieldSelector=region("In", "mars")), None, id="no cluster of that region"
+        ),
+        pytest.param(make_binding("a").affinity(fieldSelector=region("In", "eu")), "m2", id="clusters of a region"),
+        pytest.param(make_binding("a").affinity(fieldSelector=region("NotIn", "us")), "m2", id="not of a region"),
     ],
 )
 def test_cluster_affinity_and_tolerations(builder: BindingBuilder, target: str | None) -> None:
-    room: list[object] = [make_cluster("m1"), make_cluster("m2"), make_cluster("m3", labels={"zone": "z"})]
+    room: list[object] = [
+        make_cluster("m1", region="us"),
+        make_cluster("m2", region="eu"),
+        make_cluster("m3", labels={"zone": "z"}, region="us"),
+    ]
     room.append(make_cluster("m4", taints=[{"key": "maint", "effect": "NoSchedule"}]))
     s = scene(room=[*room, *(make_capacity(f"m{i}", [1]) for i in range(1, 5))]).submit(builder)
     commands = s.run()

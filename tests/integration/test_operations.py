@@ -94,6 +94,23 @@ async def test_an_aborted_job_leaves_its_members_keeps_its_counts_and_runs_again
     assert resumed["metadata"]["creationTimestamp"] == made["metadata"]["creationTimestamp"]
 
 
+async def test_a_job_that_its_own_policy_aborts_returns_its_quota_and_can_be_resumed(site: Site) -> None:
+    queue = await site.queue(capability={"cpu": "1"})
+    wish = job("policy", cpu="1", seconds=None, queue=queue, policies=[{"event": "PodEvicted", "action": "AbortJob"}])
+    made = await site.submit(wish)
+    await site.phase("policy", "Running")
+    await site.submit(job("next", cpu="1", queue=queue))
+    await site.reason("next", "QuotaExceeded")
+    member = await site.where("policy")
+    [pod] = await site.pods(member)
+    site.kubectl("delete", "pod", pod["metadata"]["name"], "-n", site.namespace, "--wait=false", cluster=member)
+    await site.phase("policy", "Aborted")
+    await site.phase("next", "Completed")
+    await site.phase("policy", "Aborted")
+    await command(site, "ResumeJob", made)
+    await site.phase("policy", "Running")
+
+
 async def test_a_job_that_waits_is_aborted_and_resumed_without_ever_running(site: Site) -> None:
     queue = await site.queue(capability={"cpu": "1"})
     made = await site.submit(job("big", cpu="2", queue=queue))

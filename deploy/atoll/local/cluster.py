@@ -31,6 +31,7 @@ _MEMBER_CONTROLLERS = (
     "replicaset-controller",
     "statefulset-controller",
     "disruption-controller",
+    "persistentvolumeclaim-protection-controller",
 )
 
 

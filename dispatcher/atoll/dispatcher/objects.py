@@ -39,6 +39,7 @@ class Target(Part, frozen=True, rename="camel"):
 
 class BindingPlacement(Part, frozen=True, rename="camel"):
     cluster_affinity: dict[str, Any] = {}
+    cluster_affinities: list[dict[str, Any]] = []
     cluster_tolerations: list[dict[str, Any]] = []
     replica_scheduling: dict[str, Any] | None = None
     spread_constraints: list[dict[str, Any]] = []
@@ -109,6 +110,10 @@ class QueueObject(Slim, frozen=True, rename="camel"):
 
 class ClusterSpec(Part, frozen=True, rename="camel"):
     taints: list[dict[str, Any]] = []
+    provider: str = ""
+    region: str = ""
+    zone: str = ""
+    zones: list[str] = []
 
 
 class ClusterStatus(Part, frozen=True, rename="camel"):
@@ -171,9 +176,12 @@ def binding_view(obj: BindingObject) -> BindingView | None:
     told = decision.Decision()
     try:
         read = gang.decode(text)
+    except msgspec.MsgspecError as error:
+        log.warning("gang annotation can't be read", binding=obj.metadata.key, error=str(error))
+    try:
         told = decision.decode(annotations.get(keys.DECISION))
     except msgspec.MsgspecError as error:
-        log.warning("binding annotation can't be read", binding=obj.metadata.key, error=str(error))
+        log.warning("decision annotation can't be read", binding=obj.metadata.key, error=str(error))
     epoch = annotations.get(keys.EPOCH, "0")
     conditions = {condition.type: condition for condition in obj.status.conditions}
     released = conditions.get("Released")
@@ -193,7 +201,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         created=obj.metadata.creation_timestamp,
         suspended=obj.spec.suspension is not None and obj.spec.suspension.scheduling,
         parts=tuple((target.name, _counts(read, target)) for target in obj.spec.clusters),
-        affinity=placement.cluster_affinity,
+        affinities=tuple(placement.cluster_affinities) or (placement.cluster_affinity,),
         tolerations=tuple(placement.cluster_tolerations),
         divided=_divided(placement) and (most is None or most > 1),
         least_clusters=least,
@@ -259,6 +267,11 @@ def cluster_view(obj: ClusterObject) -> ClusterView:
         ready and obj.metadata.deletion_timestamp is None,
         obj.metadata.labels,
         tuple(obj.spec.taints),
+        {
+            "provider": (obj.spec.provider,),
+            "region": (obj.spec.region,),
+            "zone": tuple(obj.spec.zones) or (obj.spec.zone,),
+        },
     )
 
 

@@ -120,6 +120,17 @@ class Commands:
         bindings = self._caches.bindings.by_index("workload", job.metadata.uid)
         return any(not binding.suspended for binding in bindings)
 
+    def _gave_up(self, job: Full) -> bool:
+        """Whether a lifecycle policy of its own aborted it: its members report so, and nobody on the host asked."""
+        if held(job.body):
+            return False
+        for binding in self._caches.bindings.by_index("workload", job.metadata.uid):
+            works = [w for w in self._caches.works_of(binding.metadata.uid) if str(w.epoch) == binding.epoch]
+            phases = {(work.reported.get("state") or {}).get("phase") for work in works}
+            if not binding.suspended and phases == {"Aborted"}:
+                return True
+        return False
+
     async def _annotate(self, job: Full, annotations: Json) -> None:
         meta = job.metadata
         patch = {"metadata": {"uid": meta.uid, "annotations": annotations}}
@@ -137,12 +148,17 @@ class Commands:
                 self._restarts.add(f"{reference.namespace}/{reference.name}")
 
     def _job_changed(self, old: Full | None, new: Full | None) -> None:
-        if new is not None and new.metadata.annotations.get(keys.ABORTED) == keys.ABORTED_TO_RESTART:
+        if new is not None and (
+            new.metadata.annotations.get(keys.ABORTED) == keys.ABORTED_TO_RESTART or self._gave_up(new)
+        ):
             self._restarts.add(new.metadata.key)
 
     async def _restart(self, key: str) -> None:
-        """Release a Job that was taken back in order to start again."""
+        """Release a Job that was taken back in order to start again; take back one that a policy of its own aborted."""
         job = self._caches.workloads[JOBS].get(key)
+        if job is not None and self._gave_up(job):
+            await self._annotate(job, {keys.HOLD: "true", keys.ABORTED: keys.ABORTED_FOR_GOOD})
+            return
         if job is None or job.metadata.annotations.get(keys.ABORTED) != keys.ABORTED_TO_RESTART:
             return
         for binding in self._caches.bindings.by_index("workload", job.metadata.uid):

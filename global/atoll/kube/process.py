@@ -57,7 +57,14 @@ class Process:
         """Run all tasks until one ends or a signal asks to stop."""
         async with self.stack:
             if health_port:
-                await self._serve_health(health_host, health_port)
+                try:
+                    await self._serve_health(health_host, health_port)
+                except OSError as error:
+                    for _, coroutine in self._tasks:
+                        coroutine.close()
+                    raise SystemExit(
+                        f"{self.name}: --health-port {health_port} can't be used: {error.strerror}"
+                    ) from error
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.stopping.set)
@@ -96,12 +103,19 @@ class Process:
         return web.Response(body=body, content_type="text/plain")
 
 
+HEALTH_PORTS = {"webhook": 8081, "control": 8082, "dispatcher": 8083, "agent": 8084}
+"""One per process, so that all of them run on one machine."""
+
+
 def arguments(name: str, description: str) -> argparse.ArgumentParser:
     """The flags that every process has; a process adds its own."""
     parser = argparse.ArgumentParser(prog=f"atoll-{name}", description=description)
     parser.add_argument("--kubeconfig", type=Path, help="credentials for the host (default: the pod's service account)")
     parser.add_argument(
-        "--health-port", type=int, default=8080, help="/healthz, /readyz and /metrics; 0 turns them off"
+        "--health-port",
+        type=int,
+        default=HEALTH_PORTS.get(name, 8080),
+        help="/healthz, /readyz and /metrics; 0 turns them off",
     )
     parser.add_argument("--health-host", default="127.0.0.1", help="address that the health port listens on")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])

@@ -279,8 +279,7 @@ class ApiServer:
             resource_version: where to start.
             label_selector: only objects with these labels.
             field_selector: only objects with these fields.
-            inactivity: seconds of silence after which the connection is taken for dead; bookmarks come about once a
-                minute, so that silence means more than quiet.
+            inactivity: seconds of silence after which the connection is taken for dead and the stream ends.
 
         Raises:
             Unreachable: the stream broke.
@@ -312,6 +311,9 @@ class ApiServer:
                     for line in lines:
                         if line:
                             yield line
+        except aiohttp.SocketTimeoutError:
+            # Silence is no failure: a quiet stream is opened anew from where it was.
+            return
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self.requests["WATCH", resource.plural, 0] += 1
             raise errors.Unreachable(f"watch of {path} broke: {error or type(error).__name__}") from error

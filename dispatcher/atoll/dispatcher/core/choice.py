@@ -41,15 +41,28 @@ class Choice:
 
 
 def choose(binding: BindingView, members: Sequence[Member], avoided: Collection[str] = ()) -> Choice | Verdict:
-    """The best member that holds the gang, or the nearest miss.
+    """Where the gang goes by the first of its cluster affinities that leads anywhere, or the verdict on the last.
 
-    Members in `avoided` failed this shape lately. All replicas before only the minimum; then the nearest tier; then the
-    member with the least left over; then its name.
+    Members in `avoided` failed this shape lately.
+    """
+    outcome: Choice | Verdict = Verdict(Reason.NO_CLUSTER)
+    for affinity in binding.affinities:
+        matching = [member for member in members if member.accepts(affinity, binding.tolerations)]
+        outcome = _choose(binding, matching, avoided)
+        if isinstance(outcome, Choice):
+            return outcome
+    return outcome
+
+
+def _choose(binding: BindingView, matching: Sequence[Member], avoided: Collection[str]) -> Choice | Verdict:
+    """The best of these members, or the nearest miss.
+
+    All replicas before only the minimum; then the nearest tier; then the member with the least left over; then its
+    name.
     """
     gang = binding.gang
     if gang is None:
         return Verdict(Reason.INVALID_GANG)
-    matching = [member for member in members if member.accepts(binding)]
     if not matching:
         return Verdict(Reason.NO_CLUSTER)
     ready = [member for member in matching if member.ready]

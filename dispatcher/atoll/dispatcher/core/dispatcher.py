@@ -151,7 +151,9 @@ class Dispatcher:
         if old is not None:
             self._leave(old)
         phase = phase_of(view)
-        told = Verdict(view.decision.reason, view.decision.blocker) if phase is Phase.SUSPENDED else None
+        told = None
+        if phase is Phase.SUSPENDED and view.decision.phase is Phase.SUSPENDED:
+            told = Verdict(view.decision.reason, view.decision.blocker)
         binding = Binding(
             view,
             view.epoch,

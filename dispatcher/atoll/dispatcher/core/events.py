@@ -30,6 +30,8 @@ class ClusterView:
     ready: bool = True
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Mapping[str, Any], ...] = ()
+    fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """provider, region and zone: what the Cluster object says of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,8 @@ class BindingView:
     """spec.suspension.scheduling."""
     parts: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """(member, pods per task) for each of spec.clusters."""
-    affinity: Mapping[str, Any] = field(default_factory=dict)
-    """The placement's clusterAffinity: clusterNames, exclude, labelSelector."""
+    affinities: tuple[Mapping[str, Any], ...] = ({},)
+    """Cluster affinities (clusterNames, exclude, labelSelector, fieldSelector), tried in turn; empty takes any."""
     tolerations: tuple[Mapping[str, Any], ...] = ()
     divided: bool = False
     """Whether its policy lets it run in several clusters at once."""

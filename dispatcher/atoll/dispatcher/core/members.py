@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from atoll.dispatcher.core.events import BindingView, CapacityView, ClusterView
+from atoll.dispatcher.core.events import CapacityView, ClusterView
 from atoll.fit import Miss, Nodes, Placement, Profile, fill, place
 from atoll.model import selectors
 from atoll.model.gang import Gang
@@ -36,18 +38,21 @@ class Member:
     def ready(self) -> bool:
         return self.view is not None and self.view.ready
 
-    def accepts(self, binding: BindingView) -> bool:
-        """Whether the binding's cluster affinity and tolerations allow this member."""
+    def accepts(self, affinity: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether a cluster affinity and tolerations allow this member."""
         if self.view is None:
             return False
-        affinity = binding.affinity
         names = affinity.get("clusterNames")
         if (names and self.name not in names) or self.name in (affinity.get("exclude") or ()):
             return False
         selector = affinity.get("labelSelector")
         if selector and not selectors.label_selector_matches(selector, self.view.labels):
             return False
-        return selectors.untolerated(self.view.taints, binding.tolerations) is None
+        for each in (affinity.get("fieldSelector") or {}).get("matchExpressions") or ():
+            inside = not set(self.view.fields.get(each.get("key", ""), ())).isdisjoint(each.get("values") or ())
+            if inside is (each.get("operator") == "NotIn"):
+                return False
+        return selectors.untolerated(self.view.taints, tolerations) is None
 
     def set_root(self, capacity: CapacityView) -> bool:
         """Take in what was published; True when there may be more room than before."""

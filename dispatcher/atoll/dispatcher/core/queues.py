@@ -35,7 +35,8 @@ def shape_of(binding: BindingView) -> bytes:
     gang = binding.gang
     tasks = [msgspec.structs.replace(task, name="") for task in gang.tasks] if gang else None
     wish = (gang.min_available, gang.network_topology) if gang else None
-    return msgspec.json.encode((tasks, wish, binding.affinity, binding.tolerations), order="sorted")
+    spread = (binding.divided, binding.least_clusters, binding.most_clusters)
+    return msgspec.json.encode((tasks, wish, binding.affinities, binding.tolerations, spread), order="sorted")
 
 
 @dataclass(slots=True)
