@@ -181,6 +181,19 @@ def writes(events: Iterable[audit.Event], times: Times, namespace: str, workload
     return found
 
 
+def reads(events: Iterable[audit.Event], begin: float, end: float) -> Counter[tuple[str, str, str]]:
+    """Reads of Atoll's accounts between two times: (account, verb, resource) -> number; watches are left out of the log."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    for event in events:
+        if (
+            event.verb in ("get", "list")
+            and begin <= event.at <= end
+            and "system:serviceaccount:" in event.user.username
+        ):
+            found[short(event.user.username), event.verb, event.object_ref.path] += 1
+    return found
+
+
 def short(account: str) -> str:
     """A service account without what all of them share."""
     return account.removeprefix("system:serviceaccount:").removeprefix(f"{keys.SYSTEM_NAMESPACE}:")

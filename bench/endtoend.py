@@ -162,6 +162,10 @@ async def _load(
             report.add_latency(f"{earlier} -> {later}", accounting.latencies(times, earlier, later))
     report.add_latency("created -> pod bound", accounting.latencies(times, "created", "pod bound"))
     _add_writes(report, accounting.writes(host, times, "load", names), len(names))
+    found = accounting.reads(host, began, max(times["completed on the host"].values(), default=began))
+    report.add("host reads", "all", sum(found.values()) / max(len(names), 1), "1/workload")
+    for (account, verb, resource), number in _merged(found).most_common(12):
+        report.add("host reads", f"{account} {verb} {resource}", number / max(len(names), 1), "1/workload")
     _add_cpu(report, machine.used(before, after), len(names))
     others = machine.others(before, after)
     add("the machine", "used_by_others", others, "share")

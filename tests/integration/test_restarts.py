@@ -20,7 +20,7 @@ import pytest_asyncio
 
 from atoll.kube import errors
 from atoll.local import audit
-from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
+from atoll.local.atoll_federation import QUICK_ELECTION, Atoll, AtollFederation
 from atoll.local.keeper import KeptProcess
 from atoll.local.layout import FederationConfig
 from atoll.model import keys
@@ -187,6 +187,19 @@ async def completed(site: Site, name: str, pods: int) -> None:
     assert not any(status.get(count) for count in ("pending", "running", "failed", "terminating", "unknown")), status
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        pytest.param({"replicas": {"webhook": 2}}, "replicas of webhook: only control and dispatcher", id="replicas"),
+        pytest.param({"flags": {"agent": ["-v"]}}, "flags for agent: there are webhook", id="flags"),
+    ],
+)
+def test_replicas_and_flags_that_a_process_can_not_have_are_refused(options: dict[str, Any], text: str) -> None:
+    federation: Any = None
+    with pytest.raises(ValueError, match=text):
+        Atoll(federation, **options)
+
+
 # -- takeover ------------------------------------------------------------------------------------------------------------
 
 
@@ -240,6 +253,31 @@ async def test_a_busy_process_that_is_asked_to_stop_ends_in_order(site: Site, na
     assert_decided_once(site)
     assert_ran_once(site, *jobs)
     await process.ready()
+
+
+@pytest.mark.parametrize("name", ["control", "dispatcher"])
+async def test_a_leader_that_hung_longer_than_its_lease_does_nothing_twice(site: Site, name: str) -> None:
+    """1. The leader hangs. 2. The standby leads. 3. While jobs come in the first one goes on. 4. It notices in time."""
+    hung = await leading(site, name)
+    jobs = [f"late-{number}" for number in range(12)]
+    hung.signal(signal.SIGSTOP)
+    try:
+        await site.submit(job(jobs[0], replicas=2))
+        successor = await leading(site, name, apart_from=hung, deadline=LEASE + 2)
+        for each in jobs[1:6]:
+            await site.submit(job(each, replicas=2))
+    finally:
+        hung.signal(signal.SIGCONT)
+    for each in jobs[6:]:
+        await site.submit(job(each, replicas=2))
+    for each in jobs:
+        await completed(site, each, 2)
+    assert await leading(site, name) is successor
+    assert b"lost the lease, stopping work" in hung.log.read_bytes()
+    refused = [event for event in happened(site) if event.verb == "patch" and event.response_status.code == 422]
+    print(f"{len(refused)} late patches were refused")
+    assert_decided_once(site)
+    assert_ran_once(site, *jobs)
 
 
 # -- the webhook ---------------------------------------------------------------------------------------------------------
