@@ -182,7 +182,7 @@ def writes(events: Iterable[audit.Event], times: Times, namespace: str, workload
 
 
 def reads(events: Iterable[audit.Event], begin: float, end: float) -> Counter[tuple[str, str, str]]:
-    """Reads of Atoll's accounts between two times: (account, verb, resource) -> number; watches are left out of the log."""
+    """Reads of Atoll's accounts between two times: (account, verb, resource) -> number; watches are not in the log."""
     found: Counter[tuple[str, str, str]] = Counter()
     for event in events:
         if (

@@ -205,3 +205,14 @@ def test_decisions_are_told_from_reasons_and_from_what_others_write(log):
         "ns",
     )
     assert (turn.resumed, turn.patches, turn.refused, turn.reasons) == ({"ns/a-job": 3}, 2, 1, 1)
+
+
+def test_reads_of_our_accounts_in_the_window_are_counted_by_kind(log):
+    events = log(
+        event(1, "get", LEASES, "atoll-system/atoll-control"),
+        event(2, "get", LEASES, "atoll-system/atoll-control"),
+        event(2, "list", PODS, "ns/", user="admin"),
+        event(2, "patch", BINDINGS, "ns/a-job"),
+        event(9, "get", LEASES, "atoll-system/atoll-control"),
+    )
+    assert accounting.reads(events, 1.5, 5) == {("atoll-control", "get", "leases"): 1}

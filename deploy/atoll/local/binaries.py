@@ -97,9 +97,7 @@ def ensure(
                     found[tool.name] = hit
             missing = [tool for tool in TOOLS if tool.name not in found]
             if missing:
-                found |= _obtain(
-                    missing, cache, fetch or download.fetch, install or build.install, report
-                )
+                found |= _obtain(missing, cache, fetch or download.fetch, install or build.install, report)
     for tool in TOOLS:
         path, source = found[tool.name]
         report(f"{tool.name}: {path} ({source})")
@@ -125,9 +123,7 @@ def target() -> tuple[str, str]:
     return sys.platform, {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
 
 
-def find(
-    tool: Tool, environ: Mapping[str, str], *, report: Report | None = None
-) -> tuple[Path, str] | None:
+def find(tool: Tool, environ: Mapping[str, str], *, report: Report | None = None) -> tuple[Path, str] | None:
     """Return (path, source) of a program that is there already and will do, or None."""
     assets = environ.get("KUBEBUILDER_ASSETS")
     if assets:
@@ -164,9 +160,7 @@ def _cached(tool: Tool, cache: Path) -> tuple[Path, str] | None:
 
 def _will_do(tool: Tool, path: Path, source: str, report: Report | None) -> bool:
     try:
-        run = subprocess.run(
-            [str(path), *tool.version_args], capture_output=True, text=True, timeout=20, check=False
-        )
+        run = subprocess.run([str(path), *tool.version_args], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         reason = f"it does not run: {error}"
     else:

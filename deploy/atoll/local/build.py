@@ -78,9 +78,7 @@ def check_go(directory: Path, environ: Mapping[str, str] | None = None) -> None:
     if run.returncode != 0 or match is None:
         raise BuildError(f"{needs} is needed to build them; {go} says: {run.stderr.strip()}")
     if (int(match[1]), int(match[2])) < _GO_MINIMUM:
-        raise BuildError(
-            f"{needs} is needed to build them; {go} is {match[0]}: install a newer one"
-        )
+        raise BuildError(f"{needs} is needed to build them; {go} is {match[0]}: install a newer one")
 
 
 def _environment() -> dict[str, str]:
@@ -91,17 +89,12 @@ def _environment() -> dict[str, str]:
 def _ldflags(version: str) -> str:
     major, minor = version.removeprefix("v").split(".")[:2]
     package = "k8s.io/component-base/version"
-    return (
-        f"-s -w -X {package}.gitVersion={version} "
-        f"-X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
-    )
+    return f"-s -w -X {package}.gitVersion={version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
 
 
 def _run(argv: list[str], cwd: Path, env: dict[str, str], report: Callable[[str], None]) -> None:
     """Run a build, showing elapsed time and its last line: it is silent for minutes otherwise."""
-    child = subprocess.Popen(
-        argv, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    child = subprocess.Popen(argv, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     lines: deque[str] = deque(maxlen=30)
 
     def read() -> None:

@@ -82,9 +82,7 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def new_handle(
-    name: str, directory: Path, logs: Path, port: int, authority: Authority
-) -> ClusterHandle:
+def new_handle(name: str, directory: Path, logs: Path, port: int, authority: Authority) -> ClusterHandle:
     """Choose a credential for a cluster and write its kubeconfig."""
     directory.mkdir(parents=True, exist_ok=True)
     handle = ClusterHandle(
@@ -147,9 +145,7 @@ def etcd(binaries: Binaries, data: Path, client_port: int, peer_port: int) -> Pr
     )
 
 
-def api_server(
-    binaries: Binaries, handle: ClusterHandle, keys: Keys, directory: Path, etcd_port: int
-) -> ProcessSpec:
+def api_server(binaries: Binaries, handle: ClusterHandle, keys: Keys, directory: Path, etcd_port: int) -> ProcessSpec:
     """Run kube-apiserver with everything that Atoll's own servers need from it."""
     tokens = directory / "tokens.csv"
     write_private(tokens, f'{handle.token},admin,admin,"system:masters"\n'.encode())
@@ -202,9 +198,7 @@ def api_server(
     )
 
 
-def controller_manager(
-    binaries: Binaries, handle: ClusterHandle, keys: Keys, port: int, *, host: bool
-) -> ProcessSpec:
+def controller_manager(binaries: Binaries, handle: ClusterHandle, keys: Keys, port: int, *, host: bool) -> ProcessSpec:
     """Run the few controllers that are needed; a dedicated host has none for workloads."""
     controllers = _HOST_CONTROLLERS if host else _MEMBER_CONTROLLERS
     return ProcessSpec(

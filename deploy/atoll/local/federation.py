@@ -107,10 +107,7 @@ class Federation:
             service_account=write_signing_key(self.directory / "pki"),
         )
         handles = [
-            cluster.new_handle(
-                name, self.directory / "clusters" / name, logs, next(ports), authority
-            )
-            for name in names
+            cluster.new_handle(name, self.directory / "clusters" / name, logs, next(ports), authority) for name in names
         ]
         self.host, self.members = handles[0], {handle.name: handle for handle in handles[1:]}
 
@@ -121,9 +118,7 @@ class Federation:
 
         self._progress(f"starting {len(handles)} API servers")
         servers = [
-            cluster.api_server(
-                self._binaries, handle, self.keys, handle.kubeconfig.parent, etcd_port
-            )
+            cluster.api_server(self._binaries, handle, self.keys, handle.kubeconfig.parent, etcd_port)
             for handle in handles
         ]
         # Twenty servers on two cores take a while each.
@@ -137,11 +132,7 @@ class Federation:
         wave: list[ProcessSpec] = []
         for handle in handles:
             host = handle is self.host
-            wave.append(
-                cluster.controller_manager(
-                    self._binaries, handle, self.keys, next(ports), host=host
-                )
-            )
+            wave.append(cluster.controller_manager(self._binaries, handle, self.keys, next(ports), host=host))
             if not host:
                 wave.append(cluster.kwok(self._binaries, handle, next(ports)))
         await self.processes.start(wave, deadline_s=60 + 10 * len(wave))

@@ -16,9 +16,7 @@ from atoll.model.apiresource import CRDS, ApiResource
 _BATCH = 256
 
 
-async def create_all(
-    api: ApiServer, resource: ApiResource, objects: Sequence[dict[str, Any]]
-) -> None:
+async def create_all(api: ApiServer, resource: ApiResource, objects: Sequence[dict[str, Any]]) -> None:
     """Create objects side by side; what exists already stays as it is.
 
     Raises:
@@ -39,9 +37,7 @@ async def create_all(
         await asyncio.gather(*(create(item) for item in objects[at : at + _BATCH]))
 
 
-async def install_crds(
-    api: ApiServer, crds: Sequence[dict[str, Any]], deadline_s: float = 30
-) -> None:
+async def install_crds(api: ApiServer, crds: Sequence[dict[str, Any]], deadline_s: float = 30) -> None:
     """Create CRDs; return when each is established and listed by discovery.
 
     Discovery counts because the garbage collector reads it at its start and then only every 30 s:
@@ -87,9 +83,7 @@ async def _refusals(api: ApiServer) -> str:
     )
 
 
-async def wait_until(
-    missing: Callable[[], Awaitable[str]], what: str, deadline_s: float, poll_s: float = 0.05
-) -> None:
+async def wait_until(missing: Callable[[], Awaitable[str]], what: str, deadline_s: float, poll_s: float = 0.05) -> None:
     """Call until it returns an empty string; raise TimeoutError with its last answer."""
     ends = time.monotonic() + deadline_s
     while reason := await missing():

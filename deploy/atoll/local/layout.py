@@ -63,12 +63,8 @@ class Member(_Strict):
     """One member cluster."""
 
     name: str
-    labels: dict[str, str] = Field(
-        default_factory=dict, description="Labels of its Cluster object on the host."
-    )
-    nodes: list[NodeGroup] = Field(
-        default_factory=list, description="Node groups, one or a list, in topology order."
-    )
+    labels: dict[str, str] = Field(default_factory=dict, description="Labels of its Cluster object on the host.")
+    nodes: list[NodeGroup] = Field(default_factory=list, description="Node groups, one or a list, in topology order.")
     topology: Topology | None = None
     hypernodes: list[dict[str, Any]] = Field(
         default_factory=list, description="HyperNode objects as they are, instead of `topology`."
@@ -83,9 +79,7 @@ class Member(_Strict):
     @classmethod
     def _name_is_a_dns_label(cls, value: str) -> str:
         if not _DNS_LABEL.fullmatch(value) or len(value) > 48:
-            raise ValueError(
-                f"{value!r} must be lower-case letters, digits and '-', at most 48 characters"
-            )
+            raise ValueError(f"{value!r} must be lower-case letters, digits and '-', at most 48 characters")
         return value
 
     @model_validator(mode="after")
@@ -130,8 +124,7 @@ def load(path: Path) -> FederationConfig:
         return FederationConfig.model_validate(content)
     except ValidationError as error:
         lines = [
-            f"  {'.'.join(str(part) for part in item['loc']) or '(file)'}: {item['msg']}"
-            for item in error.errors()
+            f"  {'.'.join(str(part) for part in item['loc']) or '(file)'}: {item['msg']}" for item in error.errors()
         ]
         raise LayoutError(f"{path} cannot be used:\n" + "\n".join(lines)) from error
 
@@ -193,10 +186,7 @@ def hypernode_objects(member: Member) -> list[dict[str, Any]]:
         top = number == len(tiers)
         size = max(len(children), 1) if top else tier.size
         groups = [children[at : at + size] for at in range(0, len(children), size)]
-        names = [
-            f"{member.name}-{tier.name}" + ("" if top else f"-{index}")
-            for index in range(len(groups))
-        ]
+        names = [f"{member.name}-{tier.name}" + ("" if top else f"-{index}") for index in range(len(groups))]
         objects += [
             {
                 "apiVersion": HYPERNODE_API,
@@ -205,10 +195,7 @@ def hypernode_objects(member: Member) -> list[dict[str, Any]]:
                 "spec": {
                     "tier": number,
                     "tierName": tier.name,
-                    "members": [
-                        {"type": kind, "selector": {"exactMatch": {"name": child}}}
-                        for child in group
-                    ],
+                    "members": [{"type": kind, "selector": {"exactMatch": {"name": child}}} for child in group],
                 },
             }
             for name, group in zip(names, groups, strict=True)

@@ -152,9 +152,7 @@ class Process:
         code = None if self._child is None else self._child.returncode
         exit_text = "" if code is None else f" with exit code {code}"
         tail = last_lines(self.log)
-        return ProcessFailed(
-            f"{self.spec.name} {what}{exit_text}; the end of {self.log}:\n{tail or '(empty)'}"
-        )
+        return ProcessFailed(f"{self.spec.name} {what}{exit_text}; the end of {self.log}:\n{tail or '(empty)'}")
 
 
 class ProcessGroup:

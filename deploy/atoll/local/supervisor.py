@@ -100,9 +100,7 @@ class State(BaseModel):
 def run_directory(name: str) -> Path:
     """Return the folder of a federation; raise SupervisorError for a name that is no name."""
     if not _NAME.fullmatch(name):
-        raise SupervisorError(
-            f"name {name!r} must be lower-case letters, digits and '-', at most 40 characters"
-        )
+        raise SupervisorError(f"name {name!r} must be lower-case letters, digits and '-', at most 40 characters")
     home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(home) / "atoll" / "local" / name
 
@@ -280,9 +278,7 @@ async def _run(
 def _prepare(name: str, config: FederationConfig) -> Path:
     directory = run_directory(name)
     if status(name).pid is not None:
-        raise SupervisorError(
-            f"federation {name!r} runs already: take it down first, or choose another name"
-        )
+        raise SupervisorError(f"federation {name!r} runs already: take it down first, or choose another name")
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     (directory / "config.json").write_text(config.model_dump_json())
     return directory
