@@ -82,7 +82,7 @@ def binding(namespace: str, suspension: Json) -> Json:
     }
 
 
-@pytest.mark.asyncio
+@pytest.mark.integration
 async def test_what_users_see(host_kubeconfig: Path) -> None:
     unique = uuid.uuid4().hex[:8]
     namespace, closed = f"team-{unique}", f"closed-{unique}"

@@ -61,12 +61,13 @@ async def set_up(process: Process, options: argparse.Namespace) -> None:
     answers = reviews.Reviews(queue_cache, namespaces)
     host, port = _address(client_config, options)
     try:
-        runner = await server.serve(server.application(answers, process.metrics), tls, host, port)
+        app = server.application(answers, process.metrics)
+        runner = await server.serve(app, tls, host, port)
     except OSError as error:
         raise CannotStart(
             f"can't listen on {host}:{port}: {error.strerror}; free the port or give another with --port"
         ) from error
-    process.stack.push_async_callback(runner.cleanup)
+    process.stack.push_async_callback(server.leave, runner, app)
     log.info("listening", host=host, port=port, names=names)
 
     registered = asyncio.Event()

@@ -6,6 +6,7 @@ that nobody understands.
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import time
 
@@ -17,7 +18,10 @@ from atoll.webhook import reviews
 
 #: Larger than any object that etcd takes, twice (old and new).
 _MAX_BODY = 8 * 2**20
-_DRAIN = 10.0
+_DRAIN = 2.0
+_LINGER = 1.0
+"""Seconds that a server on its way out goes on: whoever sends requests has to hear of it first."""
+_LEAVING = web.AppKey("leaving", asyncio.Event)
 _BUCKETS = (
     0.0001,
     0.00025,
@@ -57,6 +61,9 @@ def application(answers: reviews.Reviews, metrics: CollectorRegistry) -> web.App
         body = await request.read()
         started = time.perf_counter()
         outcome, response = await answer(answers, request.path, body)
+        if app[_LEAVING].is_set():
+            # Closed by the answer, a connection can't be closed under the next request.
+            response.force_close()
         seconds.labels(request.path, outcome).observe(time.perf_counter() - started)
         return response
 
@@ -64,6 +71,7 @@ def application(answers: reviews.Reviews, metrics: CollectorRegistry) -> web.App
         return web.Response(text="ok\n")
 
     app = web.Application(client_max_size=_MAX_BODY)
+    app[_LEAVING] = asyncio.Event()
     for path in (*answers.mutations, *answers.validations):
         app.router.add_post(path, review)
     app.router.add_get("/readyz", readyz)
@@ -106,6 +114,16 @@ async def serve(app: web.Application, tls: ssl.SSLContext, host: str, port: int)
         await runner.cleanup()
         raise
     return runner
+
+
+async def leave(runner: web.AppRunner, app: web.Application) -> None:
+    """Stop in order: let connections end with their next answer, take no new ones, finish what was asked."""
+    app[_LEAVING].set()
+    await asyncio.sleep(_LINGER)
+    for site in list(runner.sites):
+        await site.stop()
+    await asyncio.sleep(_LINGER / 2)
+    await runner.cleanup()
 
 
 def _json(body: bytes) -> web.Response:
