@@ -103,7 +103,7 @@ async def test_what_users_see(host_kubeconfig: Path) -> None:
                 assert made["spec"]["minAvailable"] == 2
                 assert made["spec"]["schedulerName"] == "atoll"
 
-                with pytest.raises(errors.Forbidden, match="9 is more than the 2 replicas"):
+                with pytest.raises(errors.Invalid, match="minAvailable is more than the replicas"):
                     await api.create(JOBS, job("bad", minAvailable=9))
                 with pytest.raises(errors.Forbidden, match=f"queue '{closed}' is Closed"):
                     await api.create(JOBS, job("late", queue=closed))
