@@ -1,14 +1,14 @@
 """Gangs of pods whose owner knows nothing of gangs: Deployments, StatefulSets, batch Jobs, and pods on their own.
 
-A pod for our scheduler that names no PodGroup gets one that all pods of its owner share, `podgroup-<owner's UID>`, and
-the annotation that names it; the scheduler leaves it alone until then. The pod template's annotations say how many must
-start together.
+A pod for our scheduler that names no PodGroup gets one that all pods of its owner share, `podgroup-<owner's UID>`,
+and the annotation that names it; the scheduler leaves it alone until then. The pod template's annotations say how
+many must start together.
 
 The pods of a Deployment are one gang, not those of each ReplicaSet: a rolling update starts the new pods one by one
 while the old ones run, and a gang of new ones alone would never be complete.
 
-Pods without an owner form a gang by naming the same PodGroup; where none of that name exists and the pods say how many
-must start together, it is made too.
+Pods without an owner form a gang by naming the same PodGroup; where none of that name exists and the pods say how
+many must start together, it is made too.
 """
 
 from __future__ import annotations

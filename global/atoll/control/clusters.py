@@ -1,7 +1,7 @@
 """Whether members are alive: the Ready condition of each Cluster follows its agent's lease.
 
-The agent renews its lease while it runs and says in it whether the member's API server is ready. How long a lease
-has been silent is measured here by when it last changed, on the loop's clock, never by the dates in it.
+The agent renews its lease while it runs and says in it whether the member's API server is ready. How long a lease has
+been silent is measured here by when it last changed, on the loop's clock, never by the dates in it.
 """
 
 from __future__ import annotations

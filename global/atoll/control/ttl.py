@@ -1,6 +1,7 @@
 """Removes finished workloads after their `ttlSecondsAfterFinished`, on the host alone: the members' parts go with them.
 
-The moment is counted from the times that the object itself carries, so that a restart neither forgets nor postpones it.
+The moment is counted from the times that the object itself carries, so that a restart neither forgets nor postpones
+it.
 """
 
 from __future__ import annotations

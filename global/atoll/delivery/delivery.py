@@ -1,9 +1,8 @@
 """The loop of one member: makes its objects follow the Works on the host, and the Works' status follow its objects.
 
 Level-based: each look at a Work compares the Work, the object in the member and the status last written, and does
-what is
-missing. Identity is (binding UID, epoch): an object of an older epoch is removed before a newer one is made, and an
-older one is never made after a newer one was seen.
+what is missing. Identity is (binding UID, epoch): an object of an older epoch is removed before a newer one is made,
+and an older one is never made after a newer one was seen.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The one arithmetic of "does this gang fit there", used by the dispatcher on summaries and by the agent on nodes.
 
-It may import `atoll.api` and `atoll.model`. Integers only; every order is total, so equal input gives equal placements.
+It may import `atoll.api` and `atoll.model`. Integers only; every order is total, so equal input gives equal
+placements.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Place a gang on nodes: whole or not at all, as near together as there is room, in the tightest gap that holds it.
 
-1. All replicas before the bare minimum: a domain for the whole workload is worth more than a tighter one for its floor.
+1. All replicas before the bare minimum: a domain for the whole workload is worth more than a tighter one for its
+   floor.
 2. Tier by tier from the nearest; in a tier the domain with the least room that is enough, so that large empty ones
-stay whole.
+   stay whole.
 3. Inside a domain the same rule downwards: the smallest part that holds what is left, else the largest part and go
-on, which uses few parts.
+   on, which uses few parts.
 
 A gang of several tasks is tried task by task, the greediest first, on what the earlier ones left.
 """

@@ -1,8 +1,8 @@
 """One leader at a time, by a Lease, with the work stopped *before* the lease can expire.
 
 Durations are measured on the loop's monotonic clock; a candidate judges another's lease by when it last saw it
-change, never by the dates in it.
-Any error is a failed renewal; each request has a deadline of its own; the lease is released on the way out.
+change, never by the dates in it. Any error is a failed renewal; each request has a deadline of its own; the lease is
+released on the way out.
 """
 
 from __future__ import annotations

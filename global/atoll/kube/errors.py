@@ -11,8 +11,8 @@
     ├── Forbidden               401 or 403
     └── Unexpected              any other code
 
-A reconciler raises `Retry(after)` to be called again; every other exception is a failure, logged and tried again
-with backoff.
+A reconciler raises `Retry(after)` to be called again; every other exception is a failure, logged and tried again with
+backoff.
 """
 
 from __future__ import annotations

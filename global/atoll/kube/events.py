@@ -1,7 +1,7 @@
 """Kubernetes Events about what Atoll does, never in anybody's way.
 
-Recording is fire and forget through a bounded queue. The same sentence about the same object is told once per `REPEAT`
-seconds, and each object has a small budget, so a gang that waits for days does not fill etcd.
+Recording is fire and forget through a bounded queue. The same sentence about the same object is told once per
+`REPEAT` seconds, and each object has a small budget, so a gang that waits for days does not fill etcd.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A cache of one resource, kept by list and watch: the only way in which Atoll learns of changes.
 
-It resumes from the last resourceVersion (bookmarks included), lists again when that has expired and tells handlers the
-difference, backs off with jitter and forgets the backoff only after a healthy stream, and takes a silent connection
-for dead.
+It resumes from the last resourceVersion (bookmarks included), lists again when that has expired and tells handlers
+the difference, backs off with jitter and forgets the backoff only after a healthy stream, and takes a silent
+connection for dead.
 """
 
 from __future__ import annotations

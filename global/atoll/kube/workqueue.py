@@ -1,7 +1,7 @@
 """A queue of keys to reconcile: each key at most once in it, never with two workers, later if it failed.
 
-Level-based: a key says "look again", not what happened, so any number of changes while a worker is busy cost one
-more look.
+Level-based: a key says "look again", not what happened, so any number of changes while a worker is busy cost one more
+look.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Every label, annotation, finalizer and well-known name that Atoll reads or writes, so that one word has one
-spelling.
-"""
+"""Every label, annotation, finalizer and well-known name that Atoll reads or writes: one word, one spelling."""
 
 from __future__ import annotations
 

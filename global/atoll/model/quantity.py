@@ -1,9 +1,8 @@
 """Kubernetes quantities as exact integers.
 
 Accounting must never drift, so quantities become integers at the edge: CPU in thousandths, everything else in whole
-base
-units (bytes, devices, pods). The rounding is the caller's: requests round up, capacity rounds down, so that a rounded
-comparison never claims room that is not there. Grammar: Kubernetes' documentation of `resource.Quantity`.
+base units (bytes, devices, pods). The rounding is the caller's: requests round up, capacity rounds down, so that a
+rounded comparison never claims room that is not there. Grammar: Kubernetes' documentation of `resource.Quantity`.
 """
 
 from __future__ import annotations

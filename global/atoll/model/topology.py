@@ -1,8 +1,8 @@
 """The tree of topology domains: which nodes are near each other, as HyperNodes say it.
 
 A domain is one HyperNode: its tier counts upwards from the nearest (racks) to the farthest (the whole fabric). Node
-members may be named
-exactly, by an unanchored regular expression or by labels, HyperNode members exactly, as in Volcano.
+members may be named exactly, by an unanchored regular expression or by labels, HyperNode members exactly, as in
+Volcano.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The webhook's certificate authority, shared by its replicas, and what it issues.
 
-The authority is a Secret; whoever creates it first wins and the others read it. Leaf certificates
-are made in memory by each replica, so nothing but the authority has to be kept, and a new leaf
-needs nobody's consent. An authority may carry several CA certificates: the first one signs, all are
-trusted, which is what a rotation needs.
+The authority is a Secret; whoever creates it first wins and the others read it. Leaf certificates are made in memory
+by each replica, so nothing but the authority has to be kept, and a new leaf needs nobody's consent. An authority may
+carry several CA certificates: the first one signs, all are trusted, which is what a rotation needs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Volcano Jobs: defaults that depend on other fields, and the rules that a schema can't express.
 
-The rules are those that Volcano's users know (the same manifests pass and fail); the words are
-ours. Pure functions: what they know of queues and namespaces is given to them.
+The rules are those that Volcano's users know (the same manifests pass and fail); the words are ours. Pure functions:
+what they know of queues and namespaces is given to them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Pod templates: the mistakes that would otherwise show only in a member, when the user has left.
 
-Not the whole of Kubernetes' own validation, which the member's API server does; the part that
-people get wrong.
+Not the whole of Kubernetes' own validation, which the member's API server does; the part that people get wrong.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is wrong with an object, in words for its sender, and the name rules shared by all kinds.
 
-A check gives a list of problems instead of raising at the first one: whoever fixes a manifest wants
-to see all of them.
+A check gives a list of problems instead of raising at the first one: whoever fixes a manifest wants to see all of
+them.
 """
 
 from __future__ import annotations

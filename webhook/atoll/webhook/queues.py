@@ -1,7 +1,7 @@
 """Queues: defaults, what a queue may look like, and whether it takes new work.
 
-A queue that does not exist is no reason to refuse a workload (it waits until the queue is there);
-one that exists and can never admit it is.
+A queue that does not exist is no reason to refuse a workload (it waits until the queue is there); one that exists and
+can never admit it is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """How the API server learns of the webhook: two configurations, both named `atoll`.
 
-`atollctl init` creates them empty, with the address in an annotation, so that nothing is
-intercepted before somebody answers; the running webhook adds the webhooks and its CA by server-side
-apply. What must not depend on the webhook (system namespaces, objects on their way out) is excluded
-in the API server, so that a broken webhook can't hold up the cluster's own work.
+`atollctl init` creates them empty, with the address in an annotation, so that nothing is intercepted before somebody
+answers; the running webhook adds the webhooks and its CA by server-side apply. What must not depend on the webhook
+(system namespaces, objects on their way out) is excluded in the API server, so that a broken webhook can't hold up
+the cluster's own work.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """AdmissionReview (admission.k8s.io/v1) in and out, and what each review of ours answers.
 
-Each answer is computed from the request and the caches alone: no request to the API server while
-another one waits for us.
+Each answer is computed from the request and the caches alone: no request to the API server while another one waits
+for us.
 """
 
 from __future__ import annotations

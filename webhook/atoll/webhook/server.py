@@ -1,7 +1,7 @@
 """The HTTPS server of the webhook: one route per review, whatever comes gets an answer.
 
-A refusal with a reason beats a broken connection: the API server turns the latter into a timeout
-that nobody understands.
+A refusal with a reason beats a broken connection: the API server turns the latter into a timeout that nobody
+understands.
 """
 
 from __future__ import annotations

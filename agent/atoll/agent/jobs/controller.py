@@ -1,7 +1,7 @@
 """Volcano Jobs become a PodGroup and pods, and their status tells the truth.
 
-Level-based: every look compares what the Job asks for with what exists, so a Job that was left half made is finished by
-the next look, and watch lag costs at most a refused create.
+Level-based: every look compares what the Job asks for with what exists, so a Job that was left half made is finished
+by the next look, and watch lag costs at most a refused create.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Lifecycle policies: what happened to a Job's pods, and which action its author wants for it.
 
 Level-based like the rest: events are read off the pods as they are, with the times that their statuses carry, so that
-neither a missed watch event nor a restart of the agent loses an action or its timeout. Only a pod that vanished leaves
-nothing to read; the caller remembers it (`lost`).
+neither a missed watch event nor a restart of the agent loses an action or its timeout. Only a pod that vanished
+leaves nothing to read; the caller remembers it (`lost`).
 
-Where Volcano reads the first container's exit code, any container that ended badly counts here, since a sidecar listed
-first must not hide the failure.
+Where Volcano reads the first container's exit code, any container that ended badly counts here, since a sidecar
+listed first must not hide the failure.
 """
 
 from __future__ import annotations

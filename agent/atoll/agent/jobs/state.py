@@ -1,9 +1,10 @@
 """What a Volcano Job's status should say, given its pods: the state machine without its I/O.
 
 Phases and the rules between them follow Volcano's job controller: `act` does what a policy or a command asks for,
-`next_phase` what the pods' own progress asks for. A restart is written down before any pod is deleted: `version` counts
-restarts and stops of the whole Job, `restarts` says at which `retryCount` a task, partition or pod was restarted, and
-pods carry both numbers of the moment when they were made, so every later look knows which of them are to go.
+`next_phase` what the pods' own progress asks for. A restart is written down before any pod is deleted: `version`
+counts restarts and stops of the whole Job, `restarts` says at which `retryCount` a task, partition or pod was
+restarted, and pods carry both numbers of the moment when they were made, so every later look knows which of them are
+to go.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Holds with the world around them: the clock, the PodGroups that outlive the process, and those who wait for answers.
 
-The PodGroup `<workload>-hold` has no pods; it is the memory of a reservation, best effort: without it a restarted agent
-plans again when delivery asks again. Its namespace is made as delivery would make it.
+The PodGroup `<workload>-hold` has no pods; it is the memory of a reservation, best effort: without it a restarted
+agent plans again when delivery asks again. Its namespace is made as delivery would make it.
 """
 
 from __future__ import annotations

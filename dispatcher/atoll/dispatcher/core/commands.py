@@ -1,6 +1,4 @@
-"""What the core decides; the shell writes each as one patch, guarded by the epoch and generation that it was decided
-on.
-"""
+"""What the core decides; each is written as one patch, guarded by the epoch and generation it was decided on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The core: what was told, what is decided.
 
-All state lives in one `Dispatcher` and is changed only by `handle`. Nothing here reads a clock or does I/O, and
-every order is total, so the same events always give the same commands. Never change an attribute from outside.
+All state lives in one `Dispatcher` and is changed only by `handle`. Nothing here reads a clock or does I/O, and every
+order is total, so the same events always give the same commands. Never change an attribute from outside.
 """
 
 from __future__ import annotations

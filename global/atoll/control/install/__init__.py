@@ -1,8 +1,8 @@
 """Prepare a cluster to be a host, join members to it, let them go: what `atollctl init`, `join` and `unjoin` do.
 
 All are idempotent and start no process; they act with an administrator's credentials and leave each process its own.
-It may import `atoll.api`, `atoll.model`, `atoll.kinds` and `atoll.kube`.
-What leaves: `init`, `join`, `unjoin`, the CRDs as they are installed, and kubeconfig files.
+It may import `atoll.api`, `atoll.model`, `atoll.kinds` and `atoll.kube`. What leaves: `init`, `join`, `unjoin`, the
+CRDs as they are installed, and kubeconfig files.
 """
 
 from __future__ import annotations
