@@ -11,7 +11,7 @@ import pytest_asyncio
 from hypothesis import settings
 
 from atoll.kube.transport import ApiServer
-from atoll.local.atoll_federation import AtollFederation
+from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
 from atoll.local.layout import FederationConfig
 from tests.integration.federation import Site, member
 
@@ -26,7 +26,8 @@ LAYOUT = FederationConfig(members=[member("alpha", 8), member("beta", 4), member
 async def federation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AtollFederation]:
     """A host and three members, with every process of Atoll."""
     directory: Path = tmp_path_factory.mktemp("federation")
-    async with AtollFederation(LAYOUT, directory) as running:
+    quick = {"control": QUICK_ELECTION, "dispatcher": QUICK_ELECTION}
+    async with AtollFederation(LAYOUT, directory, flags=quick) as running:
         yield running
 
 

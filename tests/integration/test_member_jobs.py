@@ -179,20 +179,23 @@ async def test_a_gang_that_spans_clusters_asks_the_host_before_it_restarts(site:
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_job_is_aborted_and_resumed_once_per_wish(site: Site) -> None:
-    await site.submit(job("paused", replicas=2, seconds=None))
-    await site.phase("paused", "Running")
-    member = await site.where("paused")
-    await command(site, "paused", "AbortJob/1")
-    await site.phase("paused", "Aborted")
-    assert not await site.pods(member)
-    assert len(await site.members[member].list(POD_GROUPS, site.namespace)) == 1
-    await command(site, "paused", "ResumeJob/2")
-    resumed = await site.phase("paused", "Running")
-    assert resumed["status"]["retryCount"] == 1
-    await command(site, "paused", "AbortJob/3")
-    own = await member_job(site, "paused", in_phase("Aborted"))
-    assert own["status"]["lastAction"] == "AbortJob/3"
+async def test_a_wish_of_the_host_is_obeyed_once(site: Site) -> None:
+    await site.submit(job("again", replicas=2, seconds=None))
+    await site.phase("again", "Running")
+
+    async def restarted(times: int) -> None:
+        async def look() -> bool:
+            status = ((await site.find(JOBS, "again")) or {}).get("status") or {}
+            return (status.get("retryCount"), status.get("running")) == (times, 2)
+
+        await until(look, what=f"restarted {times} times and running")
+
+    await command(site, "again", "RestartJob/1")
+    await restarted(1)
+    own = await member_job(site, "again", in_phase("Running"))
+    assert own["status"]["lastAction"] == "RestartJob/1"
+    await command(site, "again", "RestartJob/2")
+    await restarted(2)
 
 
 # -- pods without a PodGroup -------------------------------------------------------------------------------------------
