@@ -73,7 +73,7 @@ async def test_the_higher_priority_class_goes_first_then_the_older_job(site: Sit
         PRIORITY_CLASSES, {"apiVersion": PRIORITY_CLASSES.api_version, "kind": PRIORITY_CLASSES.kind, **high}
     )
     queue = await site.queue(capability={"cpu": "1"})
-    await site.submit(job("holder", cpu="1", seconds=9, queue=queue))
+    await site.submit(job("holder", cpu="1", seconds=7, queue=queue))
     await site.phase("holder", "Running")
     for name, spec in (("old", {}), ("young", {}), ("vip", {"priorityClassName": high["metadata"]["name"]})):
         made = to_seconds((await site.submit(job(name, cpu="1", queue=queue, **spec)))["metadata"]["creationTimestamp"])

@@ -40,7 +40,7 @@ async def example(site: Site) -> AsyncIterator[Site]:
 
     await until(known, what="the member's topology is known on the host")
     yield site
-    for name in ("near", "too-near"):
+    for name in ("near", "too-near", "few-racks"):
         await site.host.delete(JOBS, name, "default")
 
     async def empty() -> bool:
@@ -77,3 +77,15 @@ async def test_all_pods_of_a_hard_tier_2_job_land_in_one_group_and_a_rack_too_sm
     assert blocker["name"].startswith(f"{MEMBER}/te-rack")
     assert (blocker["requested"], blocker["available"], blocker["resource"]) == ("6", "4", "pods")
     assert not [p for p in await example.members[MEMBER].list(PODS, "default") if "too-near" in p["metadata"]["name"]]
+
+
+async def test_soft_mode_takes_as_few_racks_as_possible(example: Site) -> None:
+    example.kubectl("apply", "-f", str(EXAMPLE / "job-soft.yaml"))
+
+    async def bound() -> list[str] | None:
+        pods = await example.members[MEMBER].list(PODS, "default")
+        nodes = [pod["spec"].get("nodeName") for pod in pods]
+        return nodes if len(nodes) == 10 and all(nodes) else None
+
+    racks = {(int(node.removeprefix("te")) + 1) // 2 for node in await until(bound, what="ten pods are bound")}
+    assert len(racks) == 3
