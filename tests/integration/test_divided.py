@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from atoll.model.apiresource import BINDINGS, CAPACITIES, JOBS, PODS, POLICIES, WORKS
@@ -151,8 +152,18 @@ async def test_when_one_member_can_not_hold_its_part_no_pod_exists_anywhere_and_
         await until(works, what="both parts are to be reserved")
     finally:
         await agent.start()
-    decision = await site.reason("refused", "PartRefused")
-    blocker = decision["blocker"]
+
+    async def refused() -> dict[str, Any] | None:
+        # From the audit log: the binding itself says so only until the next look finds another reason to wait.
+        for event in site.audit():
+            if event["verb"] == "patch" and event["user"]["username"].endswith(":atoll-dispatcher"):
+                for operation in event["requestObject"]:
+                    told = orjson.loads(operation["value"]) if operation["path"].endswith("decision") else {}
+                    if told.get("reason") == "PartRefused":
+                        return dict(told)
+        return None
+
+    blocker = (await until(refused, what="the dispatcher says that a part was refused"))["blocker"]
     assert (blocker["kind"], blocker["name"], blocker["requested"], blocker["available"]) == (
         "Cluster",
         "beta",
