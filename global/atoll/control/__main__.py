@@ -42,7 +42,7 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
         actions = Actions(host, caches)
         detector, works, status = Detector(host, caches), Works(host, caches), Status(host, caches, recorder)
         clusters, queues, holds = Clusters(host, caches), Queues(host, caches), Holds(host, caches)
-        ttl, commands = Ttl(host, caches), Commands(host, caches)
+        ttl, commands = Ttl(host, caches), Commands(host, caches, recorder)
         async with asyncio.TaskGroup() as group:
             group.create_task(caches.run())
             group.create_task(recorder.run())

@@ -43,7 +43,7 @@ class Actions:
         binding = self._caches.bindings.get(key)
         if binding is None or binding.suspended:
             return
-        works = [w for w in self._caches.works_of(binding.metadata.uid) if str(w.epoch) == binding.epoch]
+        works = self._caches.current_works(binding)
         value = answer(works)
         if value is None or binding.metadata.annotations.get(keys.ACTION) == value:
             return
@@ -60,7 +60,7 @@ class Actions:
 def asked(work: WorkObject) -> str | None:
     """The action that this part asks for."""
     state = work.reported.get("state") or {}
-    if state.get("reason") != "ActionRequired":
+    if state.get("reason") != keys.ACTION_REQUIRED:
         return None
     action = str(state.get("message") or "").partition(":")[0]
     return action if action in ACTIONS else None

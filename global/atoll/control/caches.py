@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from atoll.control import objects
@@ -82,6 +82,17 @@ class Caches:
         if old is not None and new is None:
             self.expected_works.pop(old.metadata.uid, None)
 
+    def on_edited_workload(self, look: Callable[[str], None]) -> None:
+        """Call `look(key of the binding)` when the spec of a binding's workload was changed; before `run`."""
+
+        def changed(old: Full | None, new: Full | None) -> None:
+            if old is not None and new is not None and old.metadata.generation != new.metadata.generation:
+                for binding in self.bindings.by_index("workload", new.metadata.uid):
+                    look(binding.metadata.key)
+
+        for reflector in self.workloads.values():
+            reflector.on_change(changed)
+
     # -- questions that several controllers ask ----------------------------------------------------------------------
 
     def workload_of(self, binding: objects.BindingObject) -> tuple[Kind, Full] | None:
@@ -94,6 +105,10 @@ class Caches:
                     return kind, obj
         return None
 
+    def current_works(self, binding: objects.BindingObject) -> list[WorkObject]:
+        """The Works of a binding's present epoch, in order of their members."""
+        return [work for work in self.works_of(binding.metadata.uid) if str(work.epoch) == binding.epoch]
+
     def works_of(self, binding_uid: str) -> list[WorkObject]:
         """The Works of a binding, in order of their members."""
         return self.works.by_index("binding", binding_uid)
@@ -102,10 +117,8 @@ class Caches:
         """Counts of a workload's earlier dispatches: fixed by the first Work of the present one, else what its status
         says now.
         """
-        for work in self.works_of(binding.metadata.uid):
-            if str(work.epoch) == binding.epoch:
-                return work.carried
-        return kind.carried(obj.body.get("status") or {})
+        works = self.current_works(binding)
+        return works[0].carried if works else kind.carried(obj.body.get("status") or {})
 
     def default_queue(self, namespace: str) -> str:
         """The queue of workloads in this namespace that name none."""

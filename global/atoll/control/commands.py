@@ -37,10 +37,9 @@ log = structlog.get_logger(__name__)
 class Commands:
     """Consumes the Commands that target a Queue or a Volcano Job."""
 
-    def __init__(self, host: ApiServer, caches: Caches) -> None:
+    def __init__(self, host: ApiServer, caches: Caches, recorder: Recorder) -> None:
         """No I/O happens here; `run` does it."""
-        self._host, self._caches = host, caches
-        self._recorder = Recorder(host, "control")
+        self._host, self._caches, self._recorder = host, caches, recorder
         self._queue: WorkQueue[str] = WorkQueue("commands")
         self._restarts: WorkQueue[str] = WorkQueue("restarts")
         caches.commands.on_change(lambda old, new: self._queue.add(new.metadata.key) if new is not None else None)
@@ -50,7 +49,6 @@ class Commands:
     async def run(self) -> None:
         """Obey, one Command at a time, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._recorder.run())
             group.create_task(self._queue.run(self._obey))
             group.create_task(self._restarts.run(self._restart))
 
@@ -125,7 +123,7 @@ class Commands:
         if held(job.body):
             return False
         for binding in self._caches.bindings.by_index("workload", job.metadata.uid):
-            works = [w for w in self._caches.works_of(binding.metadata.uid) if str(w.epoch) == binding.epoch]
+            works = self._caches.current_works(binding)
             phases = {(work.reported.get("state") or {}).get("phase") for work in works}
             if not binding.suspended and phases == {"Aborted"}:
                 return True

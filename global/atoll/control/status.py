@@ -50,8 +50,8 @@ class Status:
         self._queue: WorkQueue[str] = WorkQueue("status")
         caches.bindings.on_change(self._binding_changed)
         caches.works.on_change(self._work_changed)
-        for reflector in caches.workloads.values():
-            reflector.on_change(self._workload_changed)
+        # A workload's status depends on its suspension.
+        caches.on_edited_workload(self._queue.add)
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
@@ -70,12 +70,6 @@ class Status:
         if old is not None and (new is None or new.status != old.status):
             self._queue.add(binding_key(old), after=REPORTED)
 
-    def _workload_changed(self, old: Full | None, new: Full | None) -> None:
-        """Its status depends on its suspension."""
-        if old is not None and new is not None and old.metadata.generation != new.metadata.generation:
-            for binding in self._caches.bindings.by_index("workload", new.metadata.uid):
-                self._queue.add(binding.metadata.key)
-
     async def _reconcile(self, key: str) -> None:
         binding = self._caches.bindings.get(key)
         if binding is None or binding.metadata.deletion_timestamp is not None:
@@ -84,7 +78,7 @@ class Status:
         if found is None:
             return
         kind, obj = found
-        works = [work for work in self._caches.works_of(binding.metadata.uid) if str(work.epoch) == binding.epoch]
+        works = self._caches.current_works(binding)
         status = await self._binding_status(kind, binding, works)
         if status != binding.status:
             await self._put(BINDINGS, binding.metadata.uid, binding.metadata.key, status)

@@ -40,8 +40,7 @@ class Works:
         self._queue: WorkQueue[str] = WorkQueue("works")
         caches.bindings.on_change(self._binding_changed)
         caches.works.on_change(self._work_changed)
-        for reflector in caches.workloads.values():
-            reflector.on_change(self._workload_changed)
+        caches.on_edited_workload(self._queue.add)
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
@@ -57,11 +56,6 @@ class Works:
         """A Work that vanished lets its binding go on, or is made again."""
         if old is not None and new is None:
             self._queue.add(binding_key(old))
-
-    def _workload_changed(self, old: Full | None, new: Full | None) -> None:
-        if old is not None and new is not None and old.metadata.generation != new.metadata.generation:
-            for binding in self._caches.bindings.by_index("workload", new.metadata.uid):
-                self._queue.add(binding.metadata.key)
 
     # -- one binding -------------------------------------------------------------------------------------------------
 

@@ -130,12 +130,6 @@ def default_queue(queue: Json) -> list[jsonpatch.Operation]:
     return operations
 
 
-def parent_of(queue: Json) -> str:
-    """The parent that the queue names, if it names another than the root."""
-    parent = mapping(queue.get("spec")).get("parent")
-    return parent if isinstance(parent, str) and parent != keys.ROOT_QUEUE else ""
-
-
 def validate_queue(queue: Json, lookup: Callable[[str], Queue | None]) -> list[Problem]:
     """Everything that is wrong with a new or changed queue.
 

@@ -26,8 +26,6 @@ KILLING = {"Aborting": "Aborted", "Completing": "Completed", "Terminating": "Ter
 MAKING = ("Pending", "Running")
 """Phases in which what is missing is made."""
 RETRY_COUNT = "volcano.sh/job-retry-count"
-ACTION_REQUIRED = "ActionRequired"
-"""Reason in status.state: a policy asks for what only the host may decide."""
 _STOPS = {"AbortJob": "Aborting", "CompleteJob": "Completing", "TerminateJob": "Terminating"}
 _MAX_RETRY = 3
 _WHOLE = "*"
@@ -300,15 +298,15 @@ def desired_status(
     if phase == before:
         status["state"] = was
         if required:
-            status["state"] = {**was, "reason": ACTION_REQUIRED, "message": required}
-        elif was.get("reason") == ACTION_REQUIRED:
+            status["state"] = {**was, "reason": keys.ACTION_REQUIRED, "message": required}
+        elif was.get("reason") == keys.ACTION_REQUIRED:
             status["state"] = {key: value for key, value in was.items() if key not in ("reason", "message")}
         status["conditions"] = old.get("conditions") or []
         if "runningDuration" in old:
             status["runningDuration"] = old["runningDuration"]
         return status
     if required:
-        status |= _entered(old, phase, ACTION_REQUIRED, required, now)
+        status |= _entered(old, phase, keys.ACTION_REQUIRED, required, now)
     elif phase in FINAL and (before in KILLING or before == "Restarting"):
         # What led here is what people ask for.
         sentence = "; ".join(text for text in (message, was.get("message") or "") if text)

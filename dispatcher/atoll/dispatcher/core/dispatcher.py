@@ -37,7 +37,7 @@ from atoll.dispatcher.core.events import (
     Refused,
 )
 from atoll.dispatcher.core.members import Member
-from atoll.dispatcher.core.queues import QUEUE_REASONS, Queue, ShapeClass, order_key, shape_of
+from atoll.dispatcher.core.queues import MEMBER_REASONS, QUEUE_REASONS, Queue, ShapeClass, order_key, shape_of
 from atoll.fit import Placement, place
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.timestamps import rfc3339, to_seconds
@@ -265,9 +265,7 @@ class Dispatcher:
     def _wake_all(self) -> None:
         """Something may fit now that did not: look at everything again that was blocked by members."""
         for queue in self.queues.values():
-            for group in queue.classes.values():
-                if group.parked is not None and group.parked.reason not in QUEUE_REASONS:
-                    group.parked = None
+            queue.wake(MEMBER_REASONS)
 
     def _queue(self, name: str) -> Queue:
         return self.queues.setdefault(name, Queue(name))

@@ -22,6 +22,8 @@ Key = tuple[int, str, str]
 
 QUEUE_REASONS = frozenset({Reason.QUEUE_NOT_FOUND, Reason.QUEUE_CLOSED, Reason.QUOTA_EXCEEDED})
 """Verdicts that only a change of the queue can lift."""
+MEMBER_REASONS = frozenset(Reason) - QUEUE_REASONS
+"""Verdicts that a change of a member can lift."""
 
 
 def order_key(binding: BindingView) -> Key:
