@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench format generate clean
+.PHONY: help setup demo test lint bench format generate clean chaos soak
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -26,6 +26,12 @@ demo: setup ## a federation on this machine, real workloads in, a result table o
 
 test: setup ## all tests, the integration tests against real API servers
 	@$(BIN)/python -m pytest $(TESTS)
+
+chaos: setup ## real work while processes, leases, connections and API servers fail; CHAOS_SECONDS, CHAOS_SEED
+	@$(BIN)/python -m tests.chaos --seconds $(or $(CHAOS_SECONDS),90) --seed $(or $(CHAOS_SEED),7) $(CHAOS)
+
+soak: setup ## jobs for SOAK_SECONDS; fails if the memory of a process grows or a loop is late
+	@$(BIN)/python -m tests.soak --seconds $(or $(SOAK_SECONDS),1800) $(SOAK)
 
 lint: $(STAMP) ## ruff, mypy --strict, import-linter, generated files
 	@$(BIN)/ruff check .

@@ -10,13 +10,16 @@ from typing import Any
 
 import orjson
 
-from bench import dispatch, endtoend, place
+from bench import dispatch, endtoend, place, reflector, restart, webhook
 from bench.report import RESULTS, Report, console, parser_of, progress
 
 BENCHMARKS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], Report]]] = {
     place.NAME: (place.DESCRIPTION, place.options, place.measure),
     dispatch.NAME: (dispatch.DESCRIPTION, dispatch.options, dispatch.measure),
     endtoend.NAME: (endtoend.DESCRIPTION, endtoend.options, endtoend.measure),
+    webhook.NAME: (webhook.DESCRIPTION, webhook.options, webhook.measure),
+    reflector.NAME: (reflector.DESCRIPTION, reflector.options, reflector.measure),
+    restart.NAME: (restart.DESCRIPTION, restart.options, restart.measure),
 }
 
 

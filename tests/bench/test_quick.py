@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 from pathlib import Path
@@ -12,12 +13,16 @@ import orjson
 import pytest
 
 from bench.place import gangs, make_nodes, naive
+from bench.webhook import job_object, quantile
 
 FIELDS = {"case", "metric", "value", "unit", "bound", "ratio"}
 THROUGHPUTS = {
     "place": {"placements_per_s"},
     "dispatch": {"decisions_per_s"},
     "endtoend": {"created_per_s", "in_member_per_s", "bound_per_s", "completed_per_s"},
+    "webhook": {"creates_per_s"},
+    "reflector": {"decoded_events_per_s", "synced"},
+    "restart": {"lease_to_first_decision"},
 }
 
 
@@ -84,6 +89,43 @@ async def test_a_workload_costs_the_host_no_more_writes_than_its_targets(tmp_pat
     assert 0 < metric(found, "until_bound") <= 10
     assert 0 < metric(found, "until_completed") <= 16
     assert sum(value for (_, each), value in found.items() if each.startswith("jobs in ")) == 30
+
+
+@pytest.mark.integration
+async def test_every_create_of_a_job_is_reviewed_twice_while_the_webhook_is_on_and_never_while_it_is_off(tmp_path):
+    found = await run("webhook", tmp_path)
+    for kilobytes in (2, 50):
+        assert found[f"handler, {kilobytes} kB", "reviews"] % 2 == 0
+        assert found[f"handler, {kilobytes} kB", "reviews"] >= 2 * 10
+        assert found[f"handler, {kilobytes} kB", "p50"] > 0
+
+
+def test_a_quantile_of_a_histogram_is_the_end_of_its_bucket():
+    histogram = {0.001: 98.0, 0.002: 1.0, math.inf: 1.0}
+    assert quantile(histogram, 50) == 0.001
+    assert quantile(histogram, 99) == 0.002
+    assert quantile(histogram, 100) == 60.0
+    assert quantile({}, 99) == 0.0
+
+
+def test_jobs_have_the_size_that_is_asked_for():
+    for kilobytes in (2, 50):
+        assert len(orjson.dumps(job_object("job-0000001", kilobytes))) == pytest.approx(kilobytes * 1000, rel=0.1)
+
+
+@pytest.mark.integration
+async def test_a_cache_of_real_pods_is_complete_by_list_and_by_watch_list(tmp_path):
+    found = await run("reflector", tmp_path)
+    held = [value for (case, each), value in found.items() if each == "rss" and "slim" in case]
+    assert len(held) == 2
+    assert all(value > 0 for value in held)
+
+
+@pytest.mark.integration
+async def test_a_dispatcher_that_takes_over_decides_once_all_is_read(tmp_path):
+    found = await run("restart", tmp_path)
+    read, decided = metric(found, "lease_to_all_read"), found["500 bindings, 3 members", "lease_to_first_decision"]
+    assert 0 < read < decided
 
 
 def test_the_bound_of_placing_finds_room_where_there_is_some():

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from atoll.control.install.roles import AGENT_IN_MEMBER, HOST, Grant, Rule, agent_on_host, manifest_rules
+from atoll.control.install.roles import (
+    AGENT_IN_MEMBER,
+    HOST,
+    Grant,
+    Rule,
+    agent_on_host,
+    manifest_rules,
+    reader_of_secret,
+)
 from atoll.model import keys
 
 GRANTS = [
@@ -36,6 +44,16 @@ def test_secrets_are_read_by_name_only_and_by_the_webhook_alone() -> None:
 
 def test_an_agent_has_nothing_outside_of_its_namespace_on_the_host() -> None:
     assert [grant.namespace for grant in agent_on_host("east")] == ["karmada-es-east"]
+
+
+def test_an_agent_beside_the_host_reads_one_cluster_and_one_secret_by_name() -> None:
+    rules = [
+        (grant.namespace, rule) for grant in reader_of_secret("east", "creds", "east-token") for rule in grant.rules
+    ]
+    assert [(namespace, rule.resource, rule.verbs, rule.names) for namespace, rule in rules] == [
+        (None, "clusters", ("get",), ("east",)),
+        ("creds", "secrets", ("get",), ("east-token",)),
+    ]
 
 
 def test_reasons_are_sentences_about_when() -> None:

@@ -61,7 +61,9 @@ def requests(federation: AtollFederation) -> Iterator[tuple[str, audit.Event]]:
     logs |= {name: member.audit_log for name, member in federation.members.items()}
     for cluster, log in logs.items():
         for event in audit.read(log):
-            if event.user.username.startswith((f"{ACCOUNT}atoll-system:", f"{ACCOUNT}karmada-es-")):
+            ours = event.user.username.startswith((f"{ACCOUNT}atoll-system:", f"{ACCOUNT}karmada-es-"))
+            # Another test tries on purpose, with an agent's credentials, what is to be refused.
+            if ours and not event.user_agent.startswith("test-trust"):
                 yield cluster, event
 
 

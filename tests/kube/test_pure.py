@@ -22,7 +22,7 @@ def status(reason: str = "", message: str = "no") -> bytes:
 @pytest.mark.parametrize(
     ("code", "body", "kind"),
     [
-        (400, status(), errors.Invalid), (401, status(), errors.Forbidden), (403, status(), errors.Forbidden), (404, status(), errors.NotFound),
+        (400, status(), errors.Invalid), (401, status(), errors.Unauthorized), (403, status(), errors.Forbidden), (404, status(), errors.NotFound),
         (409, status("Conflict"), errors.Conflict), (409, status("AlreadyExists"), errors.AlreadyExists), (410, status(), errors.Gone),
         (400, status("Expired"), errors.Gone), (422, status(), errors.Invalid), (429, status(), errors.Busy), (500, status(), errors.Busy),
         (504, status(), errors.Busy), (418, status(), errors.Unexpected), (502, b"<html>", errors.Busy), (500, b"null", errors.Busy), (500, b"", errors.Busy),
@@ -35,7 +35,7 @@ def test_the_error_of_an_answer(code: int, body: bytes, kind: type[errors.ApiErr
 
 
 @pytest.mark.parametrize(
-    ("header", "seconds"), [("3", 3.0), (None, None), ("", None), ("Wed, 21 Oct 2015 07:28:00 GMT", None)]
+    ("header", "seconds"), [("3", 3.0), (None, None), ("", None), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0)]
 )
 def test_retry_after(header: str | None, seconds: float | None) -> None:
     assert errors.from_response(429, status(), header, "GET /x").retry_after == seconds

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
@@ -13,7 +15,7 @@ from atoll.kube import reflector as module
 from atoll.kube.reflector import Reflector
 from atoll.model.apiresource import PODS
 from atoll.model.objects import Full, decode_full
-from tests.kube.servers import eventually, serving
+from tests.kube.servers import Handler, eventually, serving
 
 
 class PodServer:
@@ -118,3 +120,167 @@ async def test_an_expired_version_means_a_new_list_and_its_difference(stream: tu
             await asyncio.gather(task, return_exceptions=True)
     assert (server.resumed, reflector.relists) == (["5", "9"], 1)
     assert heard[3:] == [("changed", "changed"), ("", "new"), ("gone", "")]
+
+
+def server_error(code: int) -> dict[str, Any]:
+    return {"type": "ERROR", "object": {"code": code, "reason": "Timeout", "message": "Too large resource version"}}
+
+
+async def test_a_version_that_the_server_can_not_resume_from_is_given_up() -> None:
+    server = PodServer({"a": 1}, 5, [([server_error(504)], "closed")])
+    await follow(server, 2)
+    assert (server.resumed, server.lists) == (["5", "5"], 2)
+
+
+async def test_a_healthy_stream_that_ends_in_order_is_resumed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_HEALTHY_AFTER", 0.0)
+    monkeypatch.setattr(module, "_BACKOFF_FIRST", 60.0)
+    server = PodServer({}, 5, [([event("BOOKMARK", "", number)], "closed") for number in (6, 7, 8)])
+    await follow(server, 4)
+    assert server.resumed == ["5", "6", "7", "8"]
+
+
+@pytest.mark.parametrize("end", ["closed", "dropped", "410"])
+async def test_a_server_that_ends_every_stream_at_once_is_not_hammered_however_slow_its_lists_are(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_HEALTHY_AFTER", 0.03)
+    monkeypatch.setattr(module, "_BACKOFF_FIRST", 0.04)
+    server = PodServer({}, 5, [([], end)] * 5)
+    began = asyncio.get_running_loop().time()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        if request.query.get("watch") != "true":
+            await asyncio.sleep(0.05)
+        return await server(request)
+
+    async with following(slow, Reflector):
+        await eventually(lambda: len(server.resumed) == 5)
+    assert server.lists == (5 if end == "410" else 1)
+    # Four pauses, each at least half of what doubles every time; without the doubling it would take half of this.
+    assert asyncio.get_running_loop().time() - began >= 0.05 * server.lists + 0.02 * (1 + 2 + 4 + 8)
+
+
+@asynccontextmanager
+async def following(handler: Handler, make: Callable[..., Reflector[Any]], **options: Any) -> AsyncIterator[Any]:
+    """A running reflector of pods, and what its handler heard: (old version, new version) of each change."""
+    heard: list[tuple[str, str]] = []
+
+    def told(obj: Full | None) -> str:
+        return f"{obj.metadata.name}@{obj.metadata.resource_version}" if obj is not None else ""
+
+    async with serving(handler) as api:
+        reflector: Reflector[Full] = make(api, PODS, options.pop("decode", decode_full), **options)
+        reflector.on_change(lambda old, new: heard.append((told(old), told(new))))
+        task = asyncio.create_task(reflector.run())
+        try:
+            yield reflector, heard
+            assert not task.done()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_list_from_a_server_that_lags_is_not_believed() -> None:
+    server = PodServer({"a": 7}, 9, [([GONE], "closed")])
+    versions = iter([9, 4, 12])
+
+    async def lagging(request: web.Request) -> web.StreamResponse:
+        if request.query.get("watch") != "true":
+            server.version = next(versions)
+            server.objects = {"a": 3} if server.version == 4 else {"a": server.version}
+        return await server(request)
+
+    async with following(lagging, Reflector) as (_, heard):
+        await eventually(lambda: len(server.resumed) == 2)
+        assert heard == [("", "a@9"), ("a@9", "a@12")]
+
+
+async def test_a_store_that_was_put_back_to_an_earlier_state_is_believed_in_the_end() -> None:
+    server = PodServer({"a": 7, "b": 8}, 9, [([GONE], "closed")])
+
+    async def restored(request: web.Request) -> web.StreamResponse:
+        if request.query.get("watch") != "true" and server.lists == 1:
+            server.version, server.objects = 4, {"a": 3}
+        return await server(request)
+
+    async with following(restored, Reflector) as (reflector, heard):
+        await eventually(lambda: len(server.resumed) == 2)
+        assert server.lists == 4
+        assert heard[2:] == [("a@7", "a@3"), ("b@8", "")]
+        reflector._handle(orjson.dumps(event("MODIFIED", "a", 5)))
+        assert heard[-1] == ("a@3", "a@5")
+
+
+async def test_a_bookmark_from_before_the_stream_began_means_a_server_that_lags() -> None:
+    server = PodServer({"a": 1}, 9, [([event("BOOKMARK", "", 4)], "open")])
+    async with following(server, Reflector):
+        await eventually(lambda: server.lists == 2)
+
+
+END: dict[str, Any] = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "20", "annotations": {"k8s.io/initial-events-end": "true"}}}}  # fmt: skip
+
+
+async def test_a_watch_list_tells_what_exists_and_what_is_gone_since() -> None:
+    later = {"type": "BOOKMARK", "object": {"metadata": {**END["object"]["metadata"], "resourceVersion": "30"}}}
+    first = [event("ADDED", "b", 12), event("ADDED", "a", 3), END, event("MODIFIED", "a", 21), GONE]
+    server = PodServer({}, 0, [(first, "closed"), ([event("ADDED", "a", 25), later], "open")])
+    async with following(server, Reflector, watch_list=True) as (reflector, heard):
+        await eventually(lambda: reflector.relists == 1)
+        assert heard == [("", "b@12"), ("", "a@3"), ("a@3", "a@21"), ("a@21", "a@25"), ("b@12", "")]
+        assert (server.lists, server.resumed) == (0, ["", ""])
+
+
+async def test_a_watch_list_that_breaks_off_removes_nothing() -> None:
+    server = PodServer({}, 0, [([event("ADDED", "a", 3), END, GONE], "closed"), ([], "closed")])
+    async with following(server, Reflector, watch_list=True) as (reflector, heard):
+        await eventually(lambda: len(server.resumed) == 3)
+        assert (heard, sorted(reflector.store)) == ([("", "a@3")], ["ns/a"])
+
+
+@pytest.mark.parametrize("answer", ["refused", "never closed"])
+async def test_a_server_without_watch_lists_is_read_in_pages(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_INITIAL_SILENCE", 0.05)
+    server = PodServer({"a": 1}, 5, [([event("ADDED", "a", 1)], "open")] if answer == "never closed" else [])
+
+    async def old(request: web.Request) -> web.StreamResponse:
+        if answer == "refused" and "sendInitialEvents" in request.query:
+            return web.json_response({"message": "sendInitialEvents is forbidden", "code": 422}, status=422)
+        return await server(request)
+
+    async with following(old, Reflector, watch_list=True) as (reflector, heard):
+        await eventually(lambda: server.resumed[-1:] == ["5"])
+        assert (heard, server.lists) == ([("", "a@1")], 1)
+        assert reflector.synced.is_set()
+
+
+async def test_metadata_is_asked_for_where_nothing_else_is_wanted() -> None:
+    wanted: list[str] = []
+    server = PodServer({"a": 1}, 5, [])
+
+    async def noting(request: web.Request) -> web.StreamResponse:
+        wanted.append(request.headers["Accept"].partition(";g=")[0])
+        return await server(request)
+
+    async with following(noting, Reflector, metadata_only=True):
+        await eventually(lambda: len(server.resumed) == 1)
+    assert wanted == [f"application/json;as=PartialObjectMetadata{what}" for what in ("List", "")]
+
+
+async def test_nothing_in_an_object_can_end_the_watch() -> None:
+    """Numbers, texts and depths that one JSON reader takes and another refuses."""
+    bad = b'{"type":"ADDED","object":{"metadata":{"name":"bad","namespace":"ns","resourceVersion":"6"},"x":%s}}\n'
+    values = [b"1e999", b'"\xff"', b"[" * 600 + b"]" * 600, b"[" * 5000 + b"]" * 5000]
+    server = PodServer({"a": 1}, 5, [])
+
+    async def hostile(request: web.Request) -> web.StreamResponse:
+        if request.query.get("watch") != "true" or not values:
+            return await server(request)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(bad % values.pop())
+        return response
+
+    async with following(hostile, Reflector) as (reflector, _):
+        await eventually(lambda: len(server.resumed) == 1)
+        assert sorted(reflector.store) == ["ns/a"]

@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
-from atoll.kube import workqueue
+from atoll.kube import metrics, workqueue
 from atoll.kube.errors import Busy, Retry
 from atoll.kube.workqueue import WorkQueue
 
@@ -129,12 +130,12 @@ async def test_backoff_doubles_up_to_its_ceiling_and_starts_anew_after_success(m
     delays = []
     for _ in range(12):
         queue.retry("a")
-        delays.append(round(queue._later.pop("a") - now, 2))
+        delays.append(round(queue._later.pop("a")[0] - now, 2))
     assert delays[:4] == [0.05, 0.1, 0.2, 0.4]
     assert delays[-1] == pytest.approx(30, abs=0.1)
     queue.forget("a")
     queue.retry("a")
-    assert queue._later["a"] - now == pytest.approx(0.05, abs=0.04)
+    assert queue._later["a"][0] - now == pytest.approx(0.05, abs=0.04)
 
 
 async def test_a_wish_to_be_called_later_is_no_failure() -> None:
@@ -150,3 +151,66 @@ async def test_a_wish_to_be_called_later_is_no_failure() -> None:
     queue.add("a")
     await run_until(queue, reconcile, over, workers=1)
     assert queue._failures == {}
+
+
+async def test_the_highest_priority_of_all_wishes_counts_also_when_the_earliest_was_another() -> None:
+    queue: WorkQueue[str] = WorkQueue("t")
+    queue.add("urgent", priority=5, after=60)
+    queue.add("usual", priority=1)
+    queue.add("urgent")
+    assert await drain(queue, 2) == ["urgent", "usual"]
+
+
+async def test_a_key_whose_priority_was_raised_once_has_no_better_place_the_next_time() -> None:
+    queue: WorkQueue[str] = WorkQueue("t")
+    queue.add("raised", priority=1)
+    queue.add("raised", priority=2)
+    assert await drain(queue, 1) == ["raised"]
+    queue.add("first", priority=1)
+    queue.add("raised", priority=1)
+    assert await drain(queue, 2) == ["first", "raised"]
+
+
+async def test_a_server_that_asks_for_patience_gets_it() -> None:
+    queue: WorkQueue[str] = WorkQueue("t")
+    looks, over = Counter[str](), asyncio.Event()
+
+    async def reconcile(key: str) -> None:
+        looks[key] += 1
+        over.set()
+        raise Busy("later", code=429, retry_after=20)
+
+    queue.add("a")
+    now = asyncio.get_running_loop().time()
+    await run_until(queue, reconcile, over, workers=1)
+    assert queue._later["a"][0] - now >= 20
+
+
+async def test_what_a_scrape_says_of_queues_of_one_name_is_said_once() -> None:
+    queues: list[WorkQueue[str]] = [WorkQueue("scraped"), WorkQueue("scraped")]
+    for queue in queues:
+        queue.add("done")
+        assert await drain(queue, 1) == ["done"]
+        queue.add("held")
+        assert await queue.get() == "held"
+        queue.add("waits")
+        queue.add("later", after=60)
+    text = generate_latest(registry_of(metrics.KubeCollector())).decode()
+    found = {
+        line.split("{")[0]: float(line.rpartition(" ")[2])
+        for line in text.splitlines()
+        if '{queue="scraped"}' in line and "_created" not in line
+    }
+    assert found["atoll_workqueue_depth"] == 2
+    assert found["atoll_workqueue_delayed"] == 2
+    assert found["atoll_workqueue_wait_seconds_count"] == 4
+    assert found["atoll_workqueue_look_seconds_count"] == 2
+    assert found["atoll_workqueue_unfinished_seconds"] >= found["atoll_workqueue_longest_seconds"] > 0
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+    assert len({line.rpartition(" ")[0] for line in samples}) == len(samples)
+
+
+def registry_of(collector: metrics.KubeCollector) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(collector)
+    return registry

@@ -43,6 +43,14 @@ def test_a_job_created_suspended_is_held() -> None:
     assert kept["metadata"]["annotations"] == {"a": "b", keys.HOLD: "true"}
 
 
+def test_a_job_that_was_suspended_for_its_user_is_not_taken_for_held_when_it_is_created_anew() -> None:
+    """As with `kubectl get -o yaml | kubectl create`, and where another webhook has this one called again."""
+    once = taken(make_job())
+    assert batch_jobs.default_job(once, {}) == []
+    held = taken(make_job(suspend=True))
+    assert taken(held)["metadata"]["annotations"] == {keys.HOLD: "true"}
+
+
 @pytest.mark.parametrize(
     "job",
     [
@@ -58,6 +66,7 @@ def test_a_job_created_suspended_is_held() -> None:
             id="made by a workload of ours",
         ),
         pytest.param({"metadata": {}, "spec": []}, id="not a Job at all"),
+        pytest.param({"metadata": None, "spec": {}}, id="without metadata"),
     ],
 )
 def test_left_alone(job: Json) -> None:

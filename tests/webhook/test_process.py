@@ -9,12 +9,13 @@ import socket
 import sys
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from atoll.control import install
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import (
@@ -36,14 +37,11 @@ def free_port() -> int:
         return port
 
 
-async def prepare(api: ApiServer, port: int) -> None:
-    """What an installer does before the webhook starts."""
-    with suppress(errors.AlreadyExists):
-        await api.create(NAMESPACES, {"metadata": {"name": "atoll-system"}})
-    empty = registration.empty_configurations({"url": f"https://127.0.0.1:{port}"})
-    for resource, configuration in zip((MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), empty, strict=True):
-        await api.delete(resource, registration.NAME)
-        await api.create(resource, configuration)
+async def prepare(api: ApiServer, kubeconfig: Path, port: int) -> Path:
+    """What an installer does before the webhook starts; gives the credentials of the webhook."""
+    address = {"url": f"https://127.0.0.1:{port}"}
+    await install.init(api, await install.endpoint(kubeconfig), out=kubeconfig.parent, webhook_client_config=address)
+    return install.kubeconfig_of(kubeconfig.parent, "webhook")
 
 
 @asynccontextmanager
@@ -51,7 +49,7 @@ async def running_webhook(kubeconfig: Path) -> AsyncIterator[None]:
     """The process, registered; it must end in order when asked to."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "atoll.webhook"),
-        *("--kubeconfig", str(kubeconfig), "--health-port", "0"),
+        *("--kubeconfig", str(kubeconfig), "--health-port", "0", "--linger-seconds", "0.2"),
         stderr=asyncio.subprocess.PIPE,
     )
     assert process.stderr is not None
@@ -92,13 +90,13 @@ async def test_what_users_see(host_kubeconfig: Path) -> None:
         return {**made, "metadata": {"name": name, "namespace": namespace}}
 
     async with await ApiServer.from_kubeconfig(host_kubeconfig) as api:
-        await prepare(api, free_port())
+        credentials = await prepare(api, host_kubeconfig, free_port())
         labels = {"atoll.sh/enabled": "true"}
         await api.create(NAMESPACES, {"metadata": {"name": namespace, "labels": labels}})
         await api.create(QUEUES, make_queue(closed))
         await api.merge_patch(QUEUES, closed, {"status": {"state": "Closed"}}, subresource="status")
         try:
-            async with running_webhook(host_kubeconfig):
+            async with running_webhook(credentials):
                 made = await api.create(JOBS, job("train"))
                 assert made["spec"]["minAvailable"] == 2
                 assert made["spec"]["schedulerName"] == "atoll"

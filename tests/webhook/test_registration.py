@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from atoll.model.authority import ca_bundle, make_signer
 from atoll.webhook import registration
 
 URL = {"url": "https://127.0.0.1:9443"}
@@ -25,11 +28,22 @@ def test_addresses() -> None:
     }
 
 
-def test_only_jobs_depend_on_the_namespace_opting_in() -> None:
+def test_all_but_queues_depend_on_the_namespace_opting_in_and_only_there_a_failure_refuses() -> None:
     for configuration in registration.configurations(URL, "Q0E="):
         for entry in configuration["webhooks"]:
             opted = entry["namespaceSelector"] == {"matchLabels": {"atoll.sh/enabled": "true"}}
-            assert opted == (entry["rules"][0]["resources"] == ["jobs"])
+            assert opted == (entry["rules"][0]["resources"] != ["queues"])
+            assert entry["failurePolicy"] == ("Fail" if opted else "Ignore")
+
+
+def test_what_control_changes_on_batch_jobs_never_reaches_the_webhook_but_what_it_creates_does() -> None:
+    for configuration in registration.configurations(URL, "Q0E="):
+        (entry,) = [each for each in configuration["webhooks"] if each["rules"][0]["apiGroups"] == ["batch"]]
+        (condition,) = [each for each in entry["matchConditions"] if "userInfo" in each["expression"]]
+        assert condition["expression"] == (
+            'request.operation != "UPDATE"'
+            ' || request.userInfo.username != "system:serviceaccount:atoll-system:atoll-control"'
+        )
 
 
 def test_batch_jobs_of_another_manager_never_reach_the_webhook() -> None:
@@ -38,11 +52,10 @@ def test_batch_jobs_of_another_manager_never_reach_the_webhook() -> None:
         assert any("managedBy" in condition["expression"] for condition in entry["matchConditions"])
 
 
-def test_every_webhook_fails_closed_and_soon() -> None:
+def test_every_webhook_is_soon_done() -> None:
     for configuration in registration.configurations(URL, "Q0E="):
         assert configuration["metadata"] == {"name": "atoll"}
         for entry in configuration["webhooks"]:
-            assert entry["failurePolicy"] == "Fail"
             assert entry["timeoutSeconds"] == 5
             assert entry["sideEffects"] == "None"
             assert entry["matchPolicy"] == "Equivalent"
@@ -50,10 +63,10 @@ def test_every_webhook_fails_closed_and_soon() -> None:
             assert entry.get("reinvocationPolicy") == ("Never" if mutates else None)
 
 
-def test_the_address_survives_the_annotation() -> None:
-    for configuration in registration.empty_configurations(SERVICE):
-        assert "webhooks" not in configuration
-        assert registration.client_config_of(configuration) == SERVICE
+def test_the_address_comes_from_the_annotation() -> None:
+    text = '{"service": {"namespace": "atoll-system", "name": "atoll-webhook", "port": 443}}'
+    configuration = {"metadata": {"annotations": {"atoll.sh/client-config": text}}}
+    assert registration.client_config_of(configuration) == SERVICE
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]"])
@@ -64,7 +77,11 @@ def test_a_bad_annotation_is_named(text: str | None) -> None:
 
 
 def test_trust() -> None:
-    mutating, _ = registration.configurations(URL, "Q0E=")
-    assert registration.trusts(mutating, "Q0E=")
-    assert not registration.trusts(mutating, "T1RIRVI=")
-    assert not registration.trusts({"webhooks": []}, "Q0E=")
+    old, new = (make_signer(datetime.now(UTC)).certificate for _ in range(2))
+    mutating, _ = registration.configurations(URL, ca_bundle((old, new)))
+    assert registration.trusted_by(mutating) == (old, new)
+    mutating["webhooks"][1]["clientConfig"]["caBundle"] = ca_bundle((new,))
+    assert registration.trusted_by(mutating) == (new,), "what one of them does not trust is not trusted"
+    mutating["webhooks"][1]["clientConfig"]["caBundle"] = "Q0E="
+    assert registration.trusted_by(mutating) == ()
+    assert registration.trusted_by({"webhooks": []}) is None

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import structlog
 
+from atoll.agent.credentials import member_connection
 from atoll.agent.member import MemberAgent
 from atoll.delivery import Delivery
-from atoll.kube import errors, process
+from atoll.kube import config, errors, process
 from atoll.kube.process import Process
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import ApiResource
@@ -34,9 +35,11 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
     host = await running.stack.enter_async_context(
         await ApiServer.from_kubeconfig(options.kubeconfig, user_agent=agent_name)
     )
-    member = await running.stack.enter_async_context(
-        await ApiServer.from_kubeconfig(options.member_kubeconfig, user_agent=agent_name, connections=128)
-    )
+    if options.member_secret:
+        to_member = await member_connection(host, options.cluster)
+    else:
+        to_member = await config.load(options.member_kubeconfig)
+    member = await running.stack.enter_async_context(ApiServer(to_member, user_agent=agent_name, connections=128))
     jobs = options.jobs == "on" or (options.jobs == "auto" and not await runs_volcano(member))
     if not jobs:
         log.info("Volcano Jobs are left to another controller", flag=options.jobs)
@@ -50,7 +53,7 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
         reservations=agent.reservations,
     )
     agent.on_placement(delivery.touch)
-    running.ready_when(lambda: agent.ready)
+    running.ready_when(lambda: agent.ready and delivery.synced)
     running.add_task("agent", agent.run())
     running.add_task("delivery", delivery.run())
 
@@ -59,10 +62,16 @@ def main() -> None:
     """Console script `atoll-agent`."""
     parser = process.arguments("agent", "Runs and places the gangs of one member cluster.")
     parser.add_argument("--cluster", required=True, help="name of the member's Cluster object on the host")
-    parser.add_argument(
+    to_member = parser.add_mutually_exclusive_group()
+    to_member.add_argument(
         "--member-kubeconfig",
         type=Path,
         help="credentials for the member (default: the pod's service account)",
+    )
+    to_member.add_argument(
+        "--member-secret",
+        action="store_true",
+        help="credentials for the member are in the Secret on the host that spec.secretRef of its Cluster names",
     )
     parser.add_argument(
         "--jobs",
@@ -71,7 +80,7 @@ def main() -> None:
         help="reconcile Volcano Jobs; auto: unless Volcano's controllers run in the member",
     )
     options = parser.parse_args()
-    process.run("agent", options, lambda running: setup(running, options))
+    process.run("agent", options, lambda running: setup(running, options), cluster=options.cluster)
 
 
 if __name__ == "__main__":

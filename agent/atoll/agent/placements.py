@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from atoll.agent.cache import MemberCache
+from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.publisher import Publisher
 from atoll.agent.scheduler import gangs
 from atoll.agent.scheduler.loop import Scheduler
 from atoll.agent.scheduler.planner import smallest_domain
+from atoll.model import keys
 
 
 class Placements:
@@ -21,6 +23,9 @@ class Placements:
         self._publisher = publisher
         #: binding UID -> capacity generation that contains its present placement
         self._generations: dict[str, int] = {}
+        # After the scheduler's handlers, whose room knows by then what is gone.
+        for reflector in (cache.pods, cache.pod_groups):
+            reflector.on_change(self._may_be_gone)
 
     def observe(self, changed: set[str]) -> None:
         """These bindings' placements changed."""
@@ -52,6 +57,13 @@ class Placements:
             "tier": tier,
             "waiting": self._waiting(binding_uid),
         }
+
+    def _may_be_gone(self, old: Pod | PodGroup | None, new: Pod | PodGroup | None) -> None:
+        """The last pod or PodGroup of a binding takes what is remembered of it along."""
+        if new is None and old is not None:
+            uid = old.metadata.annotations.get(keys.BINDING_UID, "")
+            if uid in self._generations and not self._known(uid):
+                del self._generations[uid]
 
     def _known(self, uid: str) -> bool:
         return bool(

@@ -59,12 +59,12 @@ def watch(
         no_headers: leave the header line out.
     """
     from atoll.cli.connection import call
-    from atoll.kube.process import configure_logging
+    from atoll.kube import logs
     from atoll.kube.reflector import Reflector
     from atoll.model.apiresource import BINDINGS
     from atoll.model.objects import decode_full
 
-    configure_logging("error", process="atollctl")
+    logs.configure("error", process="atollctl")
 
     async def work(host: ApiServer) -> None:
         objects = Reflector(

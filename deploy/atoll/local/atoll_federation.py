@@ -29,10 +29,14 @@ _START_S_PER_PROCESS = 5.0
 """Twenty Python processes on two cores take a while each."""
 QUICK_ELECTION = ("--lease-seconds=5", "--renew-deadline=3", "--retry-period=0.5")
 """Flags of control and dispatcher with which a standby takes over in seconds; too brief for a machine under load."""
+_USUAL = {"webhook": ("--linger-seconds=1",)}
+"""Nothing is in front of the webhook here that has to hear of its end."""
 _REPLICATED = ("control", "dispatcher")
 """The webhook's replicas would need a Service in front of them, an agent has none."""
 
 Progress = Callable[[str], None]
+Through = Callable[[str, Path], Path]
+"""Given a process' name and one of its kubeconfigs, names the file to start it with instead."""
 
 
 class Atoll:
@@ -45,6 +49,7 @@ class Atoll:
         leave_out: Sequence[str] = (),
         replicas: Mapping[str, int] | None = None,
         flags: Mapping[str, Sequence[str]] | None = None,
+        through: Through = lambda _, kubeconfig: kubeconfig,
         progress: Progress = lambda _: None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
@@ -55,6 +60,8 @@ class Atoll:
             leave_out: names of processes that are prepared but not started, such as `atoll-dispatcher`.
             replicas: `{"control": 2}` for a second one, named `atoll-control-2`.
             flags: `{"control": [...]}`, given to each replica in addition.
+            through: called before the processes start, once per kubeconfig of each: twice for an agent, whose file
+                for the host ends in `.host.kubeconfig` and whose file for its member in `.member.kubeconfig`.
             progress: gets a line per step.
             on_change: called whenever a process was started.
 
@@ -68,6 +75,7 @@ class Atoll:
             raise ValueError(f"flags for {', '.join(wrong)}: there are {', '.join(install.PROCESSES)}")
         self._federation = federation
         self._leave_out = frozenset(leave_out)
+        self._through = through
         self._progress = progress
         self._on_change = on_change
         #: name -> process, in the order of their start; filled by start()
@@ -129,14 +137,20 @@ class Atoll:
         """Every process of Atoll: the one list of them. Each takes a health port from the end of `ports`."""
         specs = []
         for process in install.PROCESSES:
-            flags = [f"--kubeconfig={install.kubeconfig_of(self.credentials, process)}", *self._flags.get(process, ())]
+            kubeconfig = install.kubeconfig_of(self.credentials, process)
             for number in range(1, self._replicas.get(process, 1) + 1):
                 name = f"atoll-{process}" if number == 1 else f"atoll-{process}-{number}"
+                flags = [
+                    f"--kubeconfig={self._through(name, kubeconfig)}",
+                    *_USUAL.get(process, ()),
+                    *self._flags.get(process, ()),
+                ]
                 specs.append(_spec(name, f"atoll.{process}", flags, ports.pop()))
-        for name in self._federation.members:
-            host_file, member_file = install.agent_kubeconfigs(self.credentials, name)
-            flags = [f"--cluster={name}", f"--kubeconfig={host_file}", f"--member-kubeconfig={member_file}"]
-            specs.append(_spec(f"atoll-agent-{name}", "atoll.agent", flags, ports.pop()))
+        for member in self._federation.members:
+            name = f"atoll-agent-{member}"
+            host, own = (self._through(name, path) for path in install.agent_kubeconfigs(self.credentials, member))
+            flags = [f"--cluster={member}", f"--kubeconfig={host}", f"--member-kubeconfig={own}"]
+            specs.append(_spec(name, "atoll.agent", flags, ports.pop()))
         return specs
 
 
@@ -152,6 +166,7 @@ class AtollFederation:
         leave_out: Sequence[str] = (),
         replicas: Mapping[str, int] | None = None,
         flags: Mapping[str, Sequence[str]] | None = None,
+        through: Through = lambda _, kubeconfig: kubeconfig,
         on_progress: Progress = lambda _: None,
     ) -> None:
         """No I/O happens here.
@@ -163,13 +178,14 @@ class AtollFederation:
             leave_out: names of processes that are not started at first (`process(name).start()` does it later).
             replicas: see `Atoll`.
             flags: see `Atoll`.
+            through: see `Atoll`.
             on_progress: gets a line per step.
         """
         self._config = config
         self._directory = directory
         self._binaries = binaries
         self._leave_out = leave_out
-        self._replicas, self._flags = replicas, flags
+        self._replicas, self._flags, self._through = replicas, flags, through
         self._progress = on_progress
         #: set by start()
         self.federation: Federation
@@ -226,7 +242,7 @@ class AtollFederation:
         )  # fmt: skip
         self.atoll = Atoll(
             self.federation, leave_out=self._leave_out, replicas=self._replicas, flags=self._flags,
-            progress=self._progress,
+            through=self._through, progress=self._progress,
         )  # fmt: skip
         try:
             await self.federation.start()

@@ -70,6 +70,8 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
     annotations: dict[str, str] = {}
     #: empty where the policy does not keep it
     request_object: msgspec.Raw = msgspec.Raw()
+    #: the same
+    response_object: msgspec.Raw = msgspec.Raw()
 
     @property
     def at(self) -> float:
@@ -111,6 +113,11 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
     def body(self) -> Any:
         """The request's body, decoded; None where the policy does not keep it."""
         body = bytes(self.request_object)
+        return orjson.loads(body) if body else None
+
+    def answer(self) -> Any:
+        """The answer's body, decoded; None where the policy does not keep it."""
+        body = bytes(self.response_object)
         return orjson.loads(body) if body else None
 
 

@@ -23,9 +23,15 @@ _DATA = Path(__file__).parent
 #: Below the range from which Linux takes the local ports of outgoing connections, so that no
 #: client can occupy a port between its choice and the start of its server.
 _PORTS = range(20_000, 32_000)
-_HOST_CONTROLLERS = ("namespace-controller", "garbage-collector-controller")
+_HOST_CONTROLLERS = (
+    "namespace-controller",
+    "garbage-collector-controller",
+    # Type checks the admission policies, as any other cluster does.
+    "validatingadmissionpolicy-status-controller",
+)
 _MEMBER_CONTROLLERS = (
-    *_HOST_CONTROLLERS,
+    "namespace-controller",
+    "garbage-collector-controller",
     "job-controller",
     "deployment-controller",
     "replicaset-controller",

@@ -39,6 +39,7 @@ class KeptProcess:
         self._on_change = on_change
         self._keeper: asyncio.Task[None] | None = None
         self._started = asyncio.Event()
+        self._pause = _BACKOFF_S[0]
 
     @property
     def pid(self) -> int | None:
@@ -78,6 +79,8 @@ class KeptProcess:
     def kill(self) -> None:
         """End it as a crash would: SIGKILL, unasked. It is started again after a short pause."""
         self.signal(signal.SIGKILL)
+        # Somebody else's doing says nothing about the program: however often, it is no reason to wait longer.
+        self._pause = _BACKOFF_S[0]
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, such as SIGSTOP for a process that hangs.
@@ -115,7 +118,6 @@ class KeptProcess:
                 return
 
     async def _keep(self) -> None:
-        pause = _BACKOFF_S[0]
         while True:
             await self.process.start()
             began = time.monotonic()
@@ -123,9 +125,9 @@ class KeptProcess:
             self._on_change()
             await self.process.wait()
             if time.monotonic() - began >= _LASTED_S:
-                pause = _BACKOFF_S[0]
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _BACKOFF_S[1])
+                self._pause = _BACKOFF_S[0]
+            await asyncio.sleep(self._pause)
+            self._pause = min(self._pause * 2, _BACKOFF_S[1])
             self.restarts += 1
 
 

@@ -31,7 +31,10 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
         shell = Shell(host, metrics)
         await shell.run()
 
-    running.ready_when(lambda: not elector.leading.is_set() or (shell is not None and shell.synced))
+    def ready() -> bool:
+        return shell is not None and shell.synced if elector.leading.is_set() else elector.can_lead
+
+    running.ready_when(ready)
     running.add_task("election", elector.run(lead))
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import structlog
 
-from atoll.dispatcher.core import BindingView, CapacityView, ClusterView, QueueView, Reservation
-from atoll.dispatcher.core.events import NodeClass
+from atoll.dispatcher.core import BindingView, ClusterView, QueueView, Reservation
 from atoll.model import decision, gang, keys, quantity
 from atoll.model.objects import Slim
 
 log = structlog.get_logger(__name__)
 
 Json = dict[str, Any]
+
+MAX_CAPACITY = 512 * 1024
+"""Bytes of one ClusterCapacity; agents publish at most 200 kB, and field management adds to it."""
 
 
 class Part(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -45,7 +46,12 @@ class BindingPlacement(Part, frozen=True, rename="camel"):
     spread_constraints: list[dict[str, Any]] = []
 
 
+class Reference(Part, frozen=True):
+    name: str = ""
+
+
 class BindingSpec(Part, frozen=True, rename="camel"):
+    resource: Reference = Reference()
     suspension: Suspension | None = None
     clusters: list[Target] = []
     placement: BindingPlacement | None = None
@@ -90,6 +96,11 @@ class BindingObject(Slim, frozen=True, rename="camel"):
 
     spec: BindingSpec = BindingSpec()
     status: BindingStatus = BindingStatus()
+
+    @property
+    def workload(self) -> str:
+        """`namespace/name` of what it stands for."""
+        return f"{self.metadata.namespace}/{self.spec.resource.name}"
 
 
 class QueueSpec(Part, frozen=True, rename="camel"):
@@ -136,7 +147,7 @@ class CapacityDomain(Part, frozen=True, rename="camel"):
 
 class CapacityProfile(Part, frozen=True, rename="camel"):
     labels: dict[str, str] = {}
-    taints: list[dict[str, Any]] = []
+    taints: list[dict[str, str]] = []
 
 
 class CapacityClass(Part, frozen=True, rename="camel"):
@@ -160,10 +171,62 @@ class CapacityObject(Slim, frozen=True, rename="camel"):
     spec: CapacitySpec = CapacitySpec()
 
 
-decode_binding = msgspec.json.Decoder(BindingObject).decode
+class _AsSaid(Part, frozen=True, rename="camel"):
+    cluster_name: str
+    status: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _StatusAsSaid(Part, frozen=True, rename="camel"):
+    conditions: list[Condition] = []
+    aggregated_status: list[_AsSaid] = []
+
+
+class _BindingAsSaid(Slim, frozen=True, rename="camel"):
+    spec: BindingSpec = BindingSpec()
+    status: _StatusAsSaid = _StatusAsSaid()
+
+
+_decode_binding = msgspec.json.Decoder(BindingObject).decode
+_decode_as_said = msgspec.json.Decoder(_BindingAsSaid).decode
+_decode_member_status = msgspec.json.Decoder(MemberStatus | None).decode
 decode_queue = msgspec.json.Decoder(QueueObject).decode
 decode_cluster = msgspec.json.Decoder(ClusterObject).decode
-decode_capacity = msgspec.json.Decoder(CapacityObject).decode
+_decode_capacity = msgspec.json.Decoder(CapacityObject).decode
+
+
+def decode_binding(raw: bytes | msgspec.Raw) -> BindingObject:
+    """A ResourceBinding; a member whose report in it can't be read has said nothing.
+
+    Raises:
+        msgspec.MsgspecError: what the host wrote can't be read.
+    """
+    try:
+        return _decode_binding(raw)
+    except msgspec.ValidationError:
+        # It must not vanish, and give back what it is charged, because of what a member says.
+        received = _decode_as_said(raw)
+    items = []
+    for item in received.status.aggregated_status:
+        status = None
+        try:
+            status = _decode_member_status(item.status)
+        except msgspec.MsgspecError as error:
+            log.warning(
+                "a report can't be read", cluster=item.cluster_name, binding=received.metadata.key, error=str(error)
+            )
+        items.append(Aggregated(item.cluster_name, status))
+    return BindingObject(received.metadata, received.spec, BindingStatus(received.status.conditions, items))
+
+
+def decode_capacity(raw: bytes | msgspec.Raw) -> CapacityObject:
+    """A ClusterCapacity.
+
+    Raises:
+        msgspec.MsgspecError: it can't be read, or is larger than what members may publish.
+    """
+    if memoryview(raw).nbytes > MAX_CAPACITY:
+        raise msgspec.ValidationError(f"{memoryview(raw).nbytes} bytes; the most that is read is {MAX_CAPACITY}")
+    return _decode_capacity(raw)
 
 
 def binding_view(obj: BindingObject) -> BindingView | None:
@@ -177,17 +240,18 @@ def binding_view(obj: BindingObject) -> BindingView | None:
     try:
         read = gang.decode(text)
     except msgspec.MsgspecError as error:
-        log.warning("gang annotation can't be read", binding=obj.metadata.key, error=str(error))
+        log.warning("gang annotation can't be read", **_about(obj), error=str(error))
     try:
         told = decision.decode(annotations.get(keys.DECISION))
     except msgspec.MsgspecError as error:
-        log.warning("decision annotation can't be read", binding=obj.metadata.key, error=str(error))
+        log.warning("decision annotation can't be read", **_about(obj), error=str(error))
     epoch = annotations.get(keys.EPOCH, "0")
     conditions = {condition.type: condition for condition in obj.status.conditions}
     released = conditions.get("Released")
     placement = obj.spec.placement or BindingPlacement()
     at = int(epoch) if epoch.isdigit() else 0
     least, most = _spread(placement)
+    said = {item.cluster_name: item.status for item in obj.status.aggregated_status if item.status is not None}
     if read is not None and read.whole:
         least, most = 1, 1
     return BindingView(
@@ -210,14 +274,14 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         finished="Finished" in conditions and conditions["Finished"].status == "True",
         released=released.observed_generation if released is not None and released.status == "True" else 0,
         placed={
-            item.cluster_name: (item.status.placement.generation, sum(item.status.placement.nodes.values()))
-            for item in obj.status.aggregated_status
-            if item.status is not None and item.status.placement is not None
+            cluster: (status.placement.generation, sum(status.placement.nodes.values()))
+            for cluster, status in said.items()
+            if status.placement is not None
         },
         reserved={
-            item.cluster_name: Reservation(hold.state == "Reserved", hold.generation, hold.requested, hold.available)
-            for item in obj.status.aggregated_status
-            if item.status is not None and (hold := item.status.reservation) is not None and hold.epoch == at
+            cluster: Reservation(hold.state == "Reserved", hold.generation, hold.requested, hold.available)
+            for cluster, status in said.items()
+            if (hold := status.reservation) is not None and hold.epoch == at
         },
     )
 
@@ -246,6 +310,10 @@ def _spread(placement: BindingPlacement) -> tuple[int, int | None]:
     return 1, None
 
 
+def _about(obj: BindingObject) -> dict[str, str]:
+    return {"binding": obj.metadata.key, "workload": obj.workload}
+
+
 def queue_view(obj: QueueObject) -> QueueView:
     """The core's view; a quantity that can't be read closes the queue rather than opening it without limit."""
     try:
@@ -272,23 +340,4 @@ def cluster_view(obj: ClusterObject) -> ClusterView:
             "region": (obj.spec.region,),
             "zone": tuple(obj.spec.zones) or (obj.spec.zone,),
         },
-    )
-
-
-def capacity_view(obj: CapacityObject) -> CapacityView:
-    """The core's view. Which member it speaks for follows from the namespace, the one thing that its writer can't
-    choose.
-    """
-    profiles = obj.spec.profiles
-    classes = []
-    for each in obj.spec.classes:
-        profile = profiles[each.profile] if 0 <= each.profile < len(profiles) else CapacityProfile()
-        free: Mapping[str, int] = {name: max(amount, 0) for name, amount in each.free.items()}
-        classes.append(NodeClass(each.domain, profile.labels, tuple(profile.taints), max(each.nodes, 0), dict(free)))
-    return CapacityView(
-        keys.cluster_of(obj.metadata.namespace),
-        obj.spec.root,
-        obj.spec.generation,
-        tuple((domain.name, domain.tier, domain.tier_name, domain.parent) for domain in obj.spec.domains),
-        tuple(classes),
     )

@@ -17,11 +17,10 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram
 from prometheus_client import Counter as Count
 
 from atoll.dispatcher import objects
+from atoll.dispatcher.capacity import Capacities
 from atoll.dispatcher.core import (
     BindingGone,
     BindingSet,
-    CapacityGone,
-    CapacitySet,
     ClusterGone,
     ClusterSet,
     Command,
@@ -38,6 +37,7 @@ from atoll.dispatcher.core import (
     Refused,
 )
 from atoll.kube import errors
+from atoll.kube.logs import working_on
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
@@ -66,7 +66,9 @@ class Shell:
         #: told since the last pass
         self._events: list[Event] = []
         self._wake = asyncio.Event()
-        self._commands: asyncio.Queue[Command] = asyncio.Queue()
+        #: (number of the pass that decided it, what to write)
+        self._commands: asyncio.Queue[tuple[int, Command]] = asyncio.Queue()
+        self._cycle = 0
         self._bindings = Reflector(host, BINDINGS, objects.decode_binding)
         self._queues = Reflector(host, QUEUES, objects.decode_queue)
         self._clusters = Reflector(host, CLUSTERS, objects.decode_cluster)
@@ -78,12 +80,8 @@ class Shell:
         self._clusters.on_change(
             self._telling(lambda c: ClusterSet(objects.cluster_view(c)), lambda c: ClusterGone(c.metadata.name))
         )
-        self._capacities.on_change(
-            self._telling(
-                lambda c: CapacitySet(objects.capacity_view(c)),
-                lambda c: CapacityGone(keys.cluster_of(c.metadata.namespace), c.spec.root),
-            )
-        )
+        self._believed = Capacities()
+        self._capacities.on_change(self._capacity_changed)
         self._metrics = metrics or Metrics(CollectorRegistry())
         #: UID -> time.monotonic() of the first sight, while it waits
         self._first_seen: dict[str, float] = {}
@@ -98,11 +96,29 @@ class Shell:
         async with asyncio.TaskGroup() as group:
             for reflector in (self._queues, self._clusters, self._capacities, self._bindings):
                 group.create_task(reflector.run())
-            for reflector in (self._queues, self._clusters, self._capacities, self._bindings):
-                await reflector.synced.wait()
+            await self._read()
+            log.info("all read", bindings=len(self._bindings))
             for _ in range(WRITERS):
                 group.create_task(self._write())
             group.create_task(self._decide())
+
+    async def _read(self) -> None:
+        """Take in the bindings while the server still sends them: only a pass decides, and there is none before all
+        is read. Members come first, so that what runs there is not charged twice for a moment.
+        """
+        for reflector in (self._queues, self._clusters, self._capacities):
+            await reflector.synced.wait()
+        reading = asyncio.ensure_future(self._bindings.synced.wait())
+        try:
+            while not reading.done():
+                woken = asyncio.ensure_future(self._wake.wait())
+                await asyncio.wait({reading, woken}, return_when=asyncio.FIRST_COMPLETED)
+                woken.cancel()
+                self._wake.clear()
+                self._take_in()
+        finally:
+            reading.cancel()
+        self._wake.set()
 
     # -- in ----------------------------------------------------------------------------------------------------------
 
@@ -120,6 +136,10 @@ class Shell:
                 self._tell(gone(old))
 
         return handler
+
+    def _capacity_changed(self, old: objects.CapacityObject | None, new: objects.CapacityObject | None) -> None:
+        for event in self._believed.changed(old, new):
+            self._tell(event)
 
     def _binding_changed(self, old: objects.BindingObject | None, new: objects.BindingObject | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
@@ -143,15 +163,20 @@ class Shell:
             await self._pause()
             await asyncio.sleep(COALESCE)
             self._wake.clear()
-            events, self._events = self._events, []
             started = time.perf_counter()
-            for event in events:
-                self.core.handle(event)
-            commands = self.core.handle(Pass(time.time()))
+            self._cycle += 1
+            with working_on(cycle=self._cycle):
+                self._take_in()
+                commands = self.core.handle(Pass(time.time()))
             self._metrics.passes.observe(time.perf_counter() - started)
             for command in commands:
-                self._commands.put_nowait(command)
+                self._commands.put_nowait((self._cycle, command))
             self._metrics.show(self.core)
+
+    def _take_in(self) -> None:
+        events, self._events = self._events, []
+        for event in events:
+            self.core.handle(event)
 
     async def _pause(self) -> None:
         due = self.core.next_deadline
@@ -165,26 +190,38 @@ class Shell:
 
     async def _write(self) -> None:
         while True:
-            command = await self._commands.get()
-            outcome = "written"
-            try:
-                await self._host.json_patch(
-                    BINDINGS, command.name, patch_of(command), command.namespace, field_manager="atoll-dispatcher"
-                )
-            except (errors.Invalid, errors.NotFound, errors.Conflict) as error:
-                outcome = "refused"
-                log.info("decision refused, will decide again", binding=command.name, error=str(error))
-                self._tell(Refused(command.uid, command.decision.epoch))
-            except errors.ApiError as error:
-                # It may or may not have been carried out: the epoch test makes a second try harmless.
-                outcome = "repeated"
-                log.warning("decision not written, will try again", binding=command.name, error=str(error))
-                asyncio.get_running_loop().call_later(0.5, self._commands.put_nowait, command)
-            self._metrics.writes.labels(type(command).__name__, outcome).inc()
-            if outcome == "written" and isinstance(command, Dispatch):
-                seen = self._first_seen.pop(command.uid, None)
-                if seen is not None:
-                    self._metrics.latency.observe(time.monotonic() - seen)
+            cycle, command = await self._commands.get()
+            with working_on(cycle=cycle, **self._about(command)):
+                await self._carry_out(cycle, command)
+
+    def _about(self, command: Command) -> dict[str, str]:
+        """The log fields of a command: its binding and the workload behind it."""
+        key = f"{command.namespace}/{command.name}"
+        binding = self._bindings.get(key)
+        return {"binding": key, **({"workload": binding.workload} if binding is not None else {})}
+
+    async def _carry_out(self, cycle: int, command: Command) -> None:
+        outcome = "written"
+        try:
+            await self._host.json_patch(
+                BINDINGS, command.name, patch_of(command), command.namespace, field_manager="atoll-dispatcher"
+            )
+        except (errors.Invalid, errors.NotFound, errors.Conflict) as error:
+            outcome = "refused"
+            log.info("decision refused, will decide again", error=str(error))
+            self._tell(Refused(command.uid, command.decision.epoch))
+        except errors.ApiError as error:
+            # It may or may not have been carried out: the epoch test makes a second try harmless.
+            outcome = "repeated"
+            log.warning("decision not written, will try again", error=str(error))
+            asyncio.get_running_loop().call_later(0.5, self._commands.put_nowait, (cycle, command))
+        self._metrics.writes.labels(type(command).__name__, outcome).inc()
+        if outcome == "written" and isinstance(command, Dispatch):
+            log.info("dispatched", clusters=[part.cluster for part in command.parts], epoch=command.decision.epoch)
+        if outcome == "written" and isinstance(command, Dispatch):
+            seen = self._first_seen.pop(command.uid, None)
+            if seen is not None:
+                self._metrics.latency.observe(time.monotonic() - seen)
 
 
 def patch_of(command: Command) -> list[dict[str, Any]]:
@@ -236,11 +273,20 @@ class Metrics:
             registry=registry,
         )
         self.charged = Gauge("atoll_queue_charged", "Workloads that are charged", ["queue"], registry=registry)
+        #: queues that have a series; one that is gone and empty loses it
+        self._shown: set[str] = set()
 
     def show(self, core: Dispatcher) -> None:
         """Show how many wait, why, and how many are charged, per queue."""
         self.blocked.clear()
+        shown = {queue.name for queue in core.queues.values() if queue.view or queue.classes or queue.charges}
+        for name in self._shown - shown:
+            self.pending.remove(name)
+            self.charged.remove(name)
+        self._shown = shown
         for queue in core.queues.values():
+            if queue.name not in shown:
+                continue
             self.pending.labels(queue.name).set(sum(len(group.members) for group in queue.classes.values()))
             self.charged.labels(queue.name).set(len(queue.charges))
             reasons: Counter[str] = Counter()

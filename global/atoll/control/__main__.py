@@ -50,7 +50,10 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
             for controller in (detector, works, status, actions, holds, clusters, queues, ttl, commands):
                 group.create_task(controller.run())
 
-    running.ready_when(lambda: not elector.leading.is_set() or (caches is not None and caches.synced))
+    def ready() -> bool:
+        return caches is not None and caches.synced if elector.leading.is_set() else elector.can_lead
+
+    running.ready_when(ready)
     running.add_task("election", elector.run(lead))
 
 

@@ -28,7 +28,7 @@ class Actions:
 
     def __init__(self, host: ApiServer, caches: Caches) -> None:
         self._host, self._caches = host, caches
-        self._queue: WorkQueue[str] = WorkQueue("actions")
+        self._queue: WorkQueue[str] = WorkQueue("actions", caches.about)
         caches.works.on_change(self._work_changed)
 
     async def run(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from atoll.control import objects
-from atoll.delivery import decode_work
+from atoll.delivery import decode_reported
 from atoll.delivery.work import WorkObject
 from atoll.kinds import KINDS, Kind
 from atoll.kube.reflector import Reflector
@@ -42,7 +42,7 @@ class Caches:
         self.cluster_policies = Reflector(host, CLUSTER_POLICIES, objects.decode_policy)
         self.priority_classes = Reflector(host, PRIORITY_CLASSES, objects.decode_priority_class)
         self.bindings = Reflector(host, BINDINGS, objects.decode_binding)
-        self.works = Reflector(host, WORKS, decode_work)
+        self.works = Reflector(host, WORKS, decode_reported)
         self.queues = Reflector(host, QUEUES, objects.decode_queue)
         self.commands = Reflector(host, COMMANDS, objects.decode_command)
         self.clusters = Reflector(host, CLUSTERS, objects.decode_cluster)
@@ -92,6 +92,14 @@ class Caches:
 
         for reflector in self.workloads.values():
             reflector.on_change(changed)
+
+    def about(self, binding_key: str) -> dict[str, str]:
+        """The log fields of work on a binding: itself and, while it exists, its workload."""
+        binding = self.bindings.get(binding_key)
+        if binding is None:
+            return {"binding": binding_key}
+        reference = binding.spec.resource
+        return {"binding": binding_key, "workload": f"{reference.namespace}/{reference.name}"}
 
     # -- questions that several controllers ask ----------------------------------------------------------------------
 

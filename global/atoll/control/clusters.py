@@ -26,7 +26,7 @@ class Clusters:
 
     def __init__(self, host: ApiServer, caches: Caches) -> None:
         self._host, self._caches = host, caches
-        self._queue: WorkQueue[str] = WorkQueue("clusters")
+        self._queue: WorkQueue[str] = WorkQueue("clusters", lambda key: {"cluster": key})
         #: cluster -> when its lease last changed, on the loop's clock
         self._heard: dict[str, float] = {}
         caches.clusters.on_change(self._cluster_changed)

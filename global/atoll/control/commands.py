@@ -40,8 +40,8 @@ class Commands:
     def __init__(self, host: ApiServer, caches: Caches, recorder: Recorder) -> None:
         """No I/O happens here; `run` does it."""
         self._host, self._caches, self._recorder = host, caches, recorder
-        self._queue: WorkQueue[str] = WorkQueue("commands")
-        self._restarts: WorkQueue[str] = WorkQueue("restarts")
+        self._queue: WorkQueue[str] = WorkQueue("commands", lambda key: {"command": key})
+        self._restarts: WorkQueue[str] = WorkQueue("restarts", lambda key: {"workload": key})
         caches.commands.on_change(lambda old, new: self._queue.add(new.metadata.key) if new is not None else None)
         caches.bindings.on_change(self._binding_changed)
         caches.workloads[JOBS].on_change(self._job_changed)

@@ -36,7 +36,7 @@ class Detector:
 
     def __init__(self, host: ApiServer, caches: Caches) -> None:
         self._host, self._caches = host, caches
-        self._queue: WorkQueue[Key] = WorkQueue("detector")
+        self._queue: WorkQueue[Key] = WorkQueue("detector", lambda key: {"kind": key[0].kind, "workload": key[1]})
         for kind in KINDS:
             self._follow(kind)
         caches.bindings.on_change(self._binding_changed)

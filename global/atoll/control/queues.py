@@ -20,7 +20,7 @@ class Queues:
 
     def __init__(self, host: ApiServer, caches: Caches) -> None:
         self._host, self._caches = host, caches
-        self._queue: WorkQueue[str] = WorkQueue("queues")
+        self._queue: WorkQueue[str] = WorkQueue("queues", lambda key: {"queue": key})
         caches.queues.on_change(self._queue_changed)
         caches.bindings.on_change(self._binding_changed)
 

@@ -47,7 +47,7 @@ class Status:
 
     def __init__(self, host: ApiServer, caches: Caches, recorder: Recorder) -> None:
         self._host, self._caches, self._recorder = host, caches, recorder
-        self._queue: WorkQueue[str] = WorkQueue("status")
+        self._queue: WorkQueue[str] = WorkQueue("status", caches.about)
         caches.bindings.on_change(self._binding_changed)
         caches.works.on_change(self._work_changed)
         # A workload's status depends on its suspension.
@@ -67,7 +67,7 @@ class Status:
             self._queue.add(new.metadata.key, after=REPORTED if waiting else UNREPORTED)
 
     def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
-        if old is not None and (new is None or new.status != old.status):
+        if old is not None and (new is None or (new.status, new.refused) != (old.status, old.refused)):
             self._queue.add(binding_key(old), after=REPORTED)
 
     async def _reconcile(self, key: str) -> None:
@@ -145,10 +145,17 @@ class Status:
                 say("Finished", True, Outcome.FAILED)
             elif complete and all(outcomes):
                 say("Finished", True, Outcome.SUCCEEDED)
+            refused = [f"{cluster_of(work.metadata.namespace)}: {work.refused}" for work in works if work.refused]
+            if refused:
+                say("ReportsAccepted", False, "ReportRefused", "; ".join(refused))
+            elif any(condition["type"] == "ReportsAccepted" for condition in conditions):
+                say("ReportsAccepted", True, "ReportsMakeSense")
         elif decision.story:
             verdict = Verdict(decision.reason, decision.blocker)
             say("Scheduled", False, str(decision.reason), verdict.sentence())
-            conditions = [c for c in conditions if c["type"] not in ("FullyApplied", "Bound", "Running")]
+            conditions = [
+                c for c in conditions if c["type"] not in ("FullyApplied", "Bound", "Running", "ReportsAccepted")
+            ]
         if decision.phase is Phase.EVICTING and await self._released(binding):
             say("Released", True, str(Reason.EVICTED), "no Work of it is left")
         status["conditions"] = conditions
@@ -186,7 +193,7 @@ def _item(work: WorkObject) -> Json:
 def _bound(work: WorkObject, kind: Kind) -> bool:
     nodes = (work.reported.get("placement") or {}).get("nodes") or {}
     pods: int = sum(nodes.values())
-    return pods >= max(kind.gang(work.manifest, priority=0).min_available, 1)
+    return pods > 0 and pods >= max(kind.gang(work.manifest, priority=0).min_available, 1)
 
 
 def _reports(kind: Kind, binding: BindingObject, works: list[WorkObject]) -> list[Report]:

@@ -31,7 +31,9 @@ class Ttl:
 
     def __init__(self, host: ApiServer, caches: Caches) -> None:
         self._host, self._caches = host, caches
-        self._queue: WorkQueue[tuple[ApiResource, str]] = WorkQueue("ttl")
+        self._queue: WorkQueue[tuple[ApiResource, str]] = WorkQueue(
+            "ttl", lambda key: {"kind": key[0].kind, "workload": key[1]}
+        )
         for resource, reflector in caches.workloads.items():
             reflector.on_change(partial(self._changed, resource))
         caches.namespaces.on_change(self._namespace_changed)

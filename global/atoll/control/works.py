@@ -37,7 +37,7 @@ class Works:
 
     def __init__(self, host: ApiServer, caches: Caches) -> None:
         self._host, self._caches = host, caches
-        self._queue: WorkQueue[str] = WorkQueue("works")
+        self._queue: WorkQueue[str] = WorkQueue("works", caches.about)
         caches.bindings.on_change(self._binding_changed)
         caches.works.on_change(self._work_changed)
         caches.on_edited_workload(self._queue.add)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
 
 from atoll.delivery.reservations import Reservations
-from atoll.delivery.work import WorkObject, decode_work
+from atoll.delivery.work import WorkObject, decode_work, identifier, work_name
 from atoll.kinds import BY_GVK, Kind
 from atoll.kube import errors
 from atoll.kube.conditions import with_condition
@@ -40,6 +41,8 @@ QUIET = 0.25
 """Least seconds between two status writes for one Work that are not final."""
 RENEW = 20.0
 """Seconds between two renewals of a hold."""
+LOOK_AGAIN = 1.0
+"""Seconds until the next look at an object that goes, where the cache is behind and no event may come."""
 PATIENCE = 1.0
 """Seconds that "applied, nothing bound yet" may wait to be told together with what comes next."""
 
@@ -76,11 +79,12 @@ class Delivery:
         if reservations is not None:
             reservations.on_change(self.touch)
         self._works = Reflector(host, WORKS, decode_work, namespace=keys.execution_namespace(cluster))
-        self._queue: WorkQueue[str] = WorkQueue("delivery")
+        self._queue: WorkQueue[str] = WorkQueue("delivery", self._about)
         self._works.add_index("binding", lambda work: [work.binding_uid])
         self._works.on_change(self._work_changed)
-        for reflector in objects.values():
-            reflector.on_change(self._object_changed)
+        for resource, reflector in objects.items():
+            reflector.add_index("work", partial(self._work_of, resource))
+            reflector.on_change(partial(self._object_changed, resource))
         #: shared objects known to be in the member
         self._present: set[tuple[str, str, str]] = set()
         #: binding UID -> newest epoch seen
@@ -118,17 +122,38 @@ class Delivery:
             self._changed_at.pop(old.metadata.key, None)
             self._written_at.pop(old.metadata.key, None)
             self._newest.pop(old.binding_uid, None)
+            # What it asked for must be gone with it.
+            self._queue.add(old.metadata.key)
 
-    def _object_changed(self, old: Full | None, new: Full | None) -> None:
+    def _object_changed(self, resource: ApiResource, old: Full | None, new: Full | None) -> None:
         for obj in (old, new):
             if obj is not None and (uid := obj.metadata.annotations.get(keys.BINDING_UID)):
                 self.touch(uid)
+        if new is not None:
+            for key in self._work_of(resource, new):
+                self._queue.add(key)
+
+    def _work_of(self, resource: ApiResource, obj: Full) -> list[str]:
+        """Key of the Work that asks for this object, if it came by one."""
+        if keys.BINDING_UID not in obj.metadata.annotations:
+            return []
+        name = work_name(obj.metadata.namespace, obj.metadata.name, resource.kind, resource.group)
+        return [f"{keys.execution_namespace(self._cluster)}/{name}"]
+
+    def _about(self, key: str) -> dict[str, str]:
+        work = self._works.get(key)
+        if work is None or not work.spec.workload.manifests:
+            return {"cluster": self._cluster, "work": key}
+        metadata = work.manifest.get("metadata") or {}
+        workload = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+        return {"cluster": self._cluster, "work": key, "workload": workload}
 
     # -- one Work ----------------------------------------------------------------------------------------------------
 
     async def _reconcile(self, key: str) -> None:
         work = self._works.get(key)
         if work is None:
+            await self._sweep(key)
             return
         manifest = work.manifest
         kind = BY_GVK.get((manifest["apiVersion"], manifest["kind"]))
@@ -176,6 +201,7 @@ class Delivery:
             for manifest in work.spec.workload.manifests[:-1]:
                 await self._ensure_shared(manifest)
             await self._member.create(kind.resource, work.manifest, field_manager="atoll-delivery")
+            log.info("delivered", epoch=work.epoch)
         except errors.AlreadyExists:
             # The cache is behind; its event brings us back.
             return
@@ -205,6 +231,9 @@ class Delivery:
         if found is not None and found.metadata.annotations.get(keys.BINDING_UID) == work.binding_uid:
             await self._remove(kind, found)
             return
+        if not await self._gone(work, kind):
+            self._queue.add(work.metadata.key, after=LOOK_AGAIN)
+            return
         if self._reservations is not None:
             self._reservations.release(work.binding_uid)
         rest = [name for name in work.metadata.finalizers if name != keys.WORK_FINALIZER]
@@ -214,6 +243,26 @@ class Delivery:
                 await self._host.merge_patch(WORKS, work.metadata.name, patch, work.metadata.namespace)
             except errors.NotFound:
                 return
+
+    async def _gone(self, work: WorkObject, kind: Kind) -> bool:
+        """Whether the member itself, and not merely its cache, has no object of this Work; if it has one, it goes."""
+        wanted = work.manifest["metadata"]
+        for there in await _there(self._member, kind.resource, wanted["name"], wanted["namespace"]):
+            metadata = there["metadata"]
+            if (metadata.get("annotations") or {}).get(keys.BINDING_UID) == work.binding_uid:
+                if not metadata.get("deletionTimestamp"):
+                    await self._delete(kind.resource, wanted["name"], wanted["namespace"], metadata["uid"])
+                return False
+        return True
+
+    async def _sweep(self, key: str) -> None:
+        """Remove what came by a Work that is no more: its creation was under way when the Work was withdrawn."""
+        namespace, name = key.split("/")
+        for resource, reflector in self._objects.items():
+            for obj in reflector.by_index("work", key):
+                if not await _there(self._host, WORKS, name, namespace):
+                    log.warning("no Work asks for it: removed", kind=resource.kind, workload=obj.metadata.key)
+                    await self._remove(BY_GVK[resource.api_version, resource.kind], obj)
 
     async def _reserve(self, work: WorkObject, kind: Kind) -> None:
         """Hold room for a part that is not to start yet, and tell what became of it."""
@@ -225,7 +274,7 @@ class Delivery:
         self._reservations.hold(work.binding_uid, work.epoch, gang, metadata["name"], metadata["namespace"])
         state = self._reservations.state(work.binding_uid)
         if state is not None:
-            item = {"identifier": _identifier(work, kind), "status": {"reservation": state}, "health": "Unknown"}
+            item = {"identifier": identifier(work, kind), "status": {"reservation": state}, "health": "Unknown"}
             status = {"conditions": list(work.status.get("conditions") or ()), "manifestStatuses": [item]}
             if status != work.status:
                 await self._put_status(work, status)
@@ -234,13 +283,15 @@ class Delivery:
     async def _remove(self, kind: Kind, found: Full) -> None:
         """Delete an object; in the foreground, so that it stays until its pods are gone."""
         if found.metadata.deletion_timestamp is None:
-            await self._member.delete(
-                kind.resource,
-                found.metadata.name,
-                found.metadata.namespace,
-                uid=found.metadata.uid,
-                propagation="Foreground",
-            )
+            metadata = found.metadata
+            await self._delete(kind.resource, metadata.name, metadata.namespace, metadata.uid)
+
+    async def _delete(self, resource: ApiResource, name: str, namespace: str, uid: str) -> None:
+        try:
+            await self._member.delete(resource, name, namespace, uid=uid, propagation="Foreground")
+        except (errors.NotFound, errors.Conflict):
+            # The cache is behind: it is gone, or another one has its name.
+            return
 
     # -- status ------------------------------------------------------------------------------------------------------
 
@@ -286,7 +337,13 @@ class Delivery:
                 WORKS, work.metadata.name, operations, work.metadata.namespace, subresource="status"
             )
         except errors.NotFound:
+            self._written_at.pop(key, None)
             return
+
+
+async def _there(api: ApiServer, resource: ApiResource, name: str, namespace: str) -> list[Json]:
+    """The object as the server, not a cache, has it; empty if it has none. For accounts that may list, but not get."""
+    return await api.list(resource, namespace, field_selector=f"metadata.name={name}")
 
 
 def _status(work: WorkObject, kind: Kind | None, reported: Json, problem: str | None) -> Json:
@@ -302,21 +359,8 @@ def _status(work: WorkObject, kind: Kind | None, reported: Json, problem: str | 
     if kind is None:
         return {"conditions": conditions}
     health = {True: "Healthy", False: "Unhealthy", None: "Unknown"}[kind.healthy(reported)]
-    item: Json = {"identifier": _identifier(work, kind), "status": reported, "health": health}
+    item: Json = {"identifier": identifier(work, kind), "status": reported, "health": health}
     return {"conditions": conditions, "manifestStatuses": [item]}
-
-
-def _identifier(work: WorkObject, kind: Kind) -> Json:
-    resource, metadata = kind.resource, work.manifest["metadata"]
-    return {
-        "ordinal": len(work.spec.workload.manifests) - 1,
-        "group": resource.group,
-        "version": resource.version,
-        "kind": resource.kind,
-        "resource": resource.plural,
-        "namespace": metadata["namespace"],
-        "name": metadata["name"],
-    }
 
 
 def _contains(have: Any, want: Any) -> bool:

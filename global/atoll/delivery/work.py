@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from atoll.kinds import Kind
 from atoll.model import keys
 from atoll.model.objects import Slim
 
@@ -35,6 +36,8 @@ class WorkObject(Slim, frozen=True, rename="camel"):
 
     spec: WorkSpec = WorkSpec()
     status: Json = msgspec.field(default_factory=dict)
+    refused: str = ""
+    """Why the status was not believed (`atoll.delivery.reports`); not part of the object."""
 
     @property
     def binding_uid(self) -> str:
@@ -55,8 +58,8 @@ class WorkObject(Slim, frozen=True, rename="camel"):
 
     @property
     def manifest(self) -> Json:
-        """The workload itself."""
-        return self.spec.workload.manifests[-1]
+        """The workload itself; empty in a Work that sends nothing."""
+        return self.spec.workload.manifests[-1] if self.spec.workload.manifests else {}
 
     @property
     def reported(self) -> Json:
@@ -90,6 +93,20 @@ class WorkObject(Slim, frozen=True, rename="camel"):
 
 _decode_counts = msgspec.json.Decoder(dict[str, int]).decode
 decode_work = msgspec.json.Decoder(WorkObject).decode
+
+
+def identifier(work: WorkObject, kind: Kind) -> Json:
+    """What names the workload among the manifests of its Work."""
+    resource, metadata = kind.resource, work.manifest.get("metadata") or {}
+    return {
+        "ordinal": len(work.spec.workload.manifests) - 1,
+        "group": resource.group,
+        "version": resource.version,
+        "kind": resource.kind,
+        "resource": resource.plural,
+        "namespace": metadata.get("namespace", ""),
+        "name": metadata.get("name", ""),
+    }
 
 
 def work_name(namespace: str, name: str, kind: str, group: str) -> str:

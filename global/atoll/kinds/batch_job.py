@@ -11,7 +11,7 @@ from typing import Any
 
 from atoll.kinds import metadata
 from atoll.kinds.interface import NOTHING, Json, Outcome, Part, Report
-from atoll.model import keys, selectors
+from atoll.model import keys, reports, selectors
 from atoll.model.apiresource import BATCH_JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task
 from atoll.model.vector import pod_requests
@@ -19,6 +19,7 @@ from atoll.model.vector import pod_requests
 TASK = "main"
 """Its one task."""
 
+_INT32 = 2**31 - 1
 _HOST_ONLY = ("ttlSecondsAfterFinished", "managedBy", "suspend")
 _GENERATED_LABELS = (
     "controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name",
@@ -141,6 +142,24 @@ class BatchJob:
         if bool(obj["spec"].get("suspend")) == suspended:
             return ()
         return ({"op": "add", "path": "/spec/suspend", "value": suspended},)
+
+    def reported(self, manifest: Mapping[str, Any], status: Any, *, field: str = "status") -> Json:
+        """Its counts are cut to the pods that were sent; those that failed may be retried and are only bounded."""
+        spec = manifest.get("spec") or {}
+        pods, completions = int(spec.get("parallelism", 1)), int(spec.get("completions") or 0)
+        own = {
+            "active": reports.number(pods),
+            "ready": reports.number(pods),
+            "terminating": reports.number(_INT32),
+            "succeeded": reports.number(max(pods, completions)),
+            "failed": reports.number(_INT32),
+            "startTime": reports.moment,
+            "completionTime": reports.moment,
+            "completedIndexes": reports.indices(completions),
+            "failedIndexes": reports.indices(completions),
+            "conditions": reports.conditions,
+        }
+        return reports.part_of(status, pods, own, field)
 
     def carried(self, status: Mapping[str, Any]) -> dict[str, int]:
         """What has ended so far."""

@@ -96,6 +96,19 @@ class Kind(Protocol):
     def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
         """The JSON patch by which the object on the host says this; empty when it does, or has no such field."""
 
+    def reported(self, manifest: Mapping[str, Any], status: Any, *, field: str = "status") -> Json:
+        """What a member says of its part, with what can't be left out: the only status that the methods below are
+        given, besides that of the host's own object.
+
+        Args:
+            manifest: what the member was sent.
+            status: as it was received.
+            field: how to call it in errors.
+
+        Raises:
+            BadReport: a field is of the wrong type or form.
+        """
+
     def carried(self, status: Mapping[str, Any]) -> dict[str, int]:
         """What of the host's status the next dispatch must add to."""
 

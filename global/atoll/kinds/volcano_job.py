@@ -14,7 +14,7 @@ import msgspec
 
 from atoll.kinds import metadata
 from atoll.kinds.interface import NOTHING, Json, Outcome, Part, Report
-from atoll.model import keys, selectors
+from atoll.model import keys, reports, selectors
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.vector import pod_requests
@@ -24,7 +24,17 @@ _PHASES = (
     "Pending", "Restarting", "Running", "Completing", "Completed",
     "Aborting", "Aborted", "Terminating", "Terminated", "Failed",
 )  # fmt: skip
+_INT32 = 2**31 - 1
 _COUNTS = ("pending", "running", "succeeded", "failed", "terminating", "unknown")
+
+
+_DURATION = re.compile(r"(?:\d{1,9}(?:\.\d{0,9})?(?:ns|us|µs|ms|s|m|h)){1,6}", re.ASCII)
+_STATE = reports.record(
+    phase=reports.text(32),
+    reason=reports.text(reports.MAX_WORD),
+    message=reports.text(),
+    lastTransitionTime=reports.moment,
+)
 
 
 class VolcanoJob:
@@ -106,6 +116,24 @@ class VolcanoJob:
     def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
         """Nothing: its binding is what is suspended."""
         return ()
+
+    def reported(self, manifest: Mapping[str, Any], status: Any, *, field: str = "status") -> Json:
+        """Its counts are cut to the pods that were sent."""
+        tasks = (manifest.get("spec") or {}).get("tasks") or ()
+        pods = sum(int(task.get("replicas", 1)) for task in tasks)
+        phases = reports.table(reports.number(pods), reports.text(32), 16)
+        counts: dict[str, reports.Check[Any]] = dict.fromkeys(_COUNTS, reports.number(pods))
+        own = {
+            **counts,
+            "state": _STATE,
+            "minAvailable": reports.number(pods),
+            "taskStatusCount": reports.table(reports.record(phase=phases), reports.text(253), max(len(tasks), 1)),
+            "version": reports.number(_INT32),
+            "retryCount": reports.number(_INT32),
+            "runningDuration": reports.matching(_DURATION),
+            "conditions": reports.items(reports.record(status=reports.text(32), lastTransitionTime=reports.moment), 64),
+        }
+        return reports.part_of(status, pods, own, field)
 
     def carried(self, status: Mapping[str, Any]) -> dict[str, int]:
         """Nothing: every dispatch starts from the beginning."""
@@ -233,7 +261,6 @@ def _task(number: int, task: Mapping[str, Any]) -> Task:
     )
 
 
-_DURATION = re.compile(r"(?:\d+(?:\.\d*)?(?:ns|us|µs|ms|s|m|h))+", re.ASCII)
 _DURATION_PART = re.compile(r"(\d+(?:\.\d*)?)(ns|us|µs|ms|s|m|h)", re.ASCII)
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 

@@ -2,7 +2,12 @@
 
 Durations are measured on the loop's monotonic clock; a candidate judges another's lease by when it last saw it
 change, never by the dates in it. Any error is a failed renewal; each request has a deadline of its own; the lease is
-released on the way out.
+released on the way out, but only after the work has ended. Work that does not end when it is cancelled takes the
+process with it: nothing else is certain to stop it before another leads.
+
+A leader can't be stopped from outside while it does not run (SIGSTOP, a loop that is blocked, a machine asleep). When
+it runs again it may act before its elector does: `certain` is what a writer asks right before a write. A write that is
+under way at that moment is the business of whoever is written to: decisions test the epoch that they were made on.
 """
 
 from __future__ import annotations
@@ -10,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -30,6 +36,9 @@ log = structlog.get_logger(__name__)
 LEASE_SECONDS = 15.0
 RENEW_DEADLINE = 10.0
 RETRY_PERIOD = 2.0
+_MARGIN = 0.01
+_LAST_WORDS = 1.0
+"""Seconds in which work that was cancelled too late must end, before the process is."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,9 +52,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def elector(api: ApiServer, name: str, identity: str, options: argparse.Namespace) -> Elector:
-    """The elector for the flags of `arguments`; ends the process where their times can't keep its promise."""
+    """The elector for the flags of `arguments`; ends the process where their times can't keep its promise.
+
+    From then on `api` writes only while it is certain that no other leads; only leases are written at any time.
+    """
     try:
-        return Elector(
+        made = Elector(
             api,
             name,
             identity,
@@ -59,6 +71,17 @@ def elector(api: ApiServer, name: str, identity: str, options: argparse.Namespac
             f" --retry-period={options.retry_period:g}"
         )
         raise SystemExit(f"{name}: {given}: {error}") from None
+    api.writes.guard = lambda: made.certain
+    return made
+
+
+class _Taken(Exception):
+    """Another holds the lease."""
+
+
+def _die() -> None:
+    # Not SystemExit: that would wait for the very task that does not end.
+    os._exit(1)
 
 
 class Elector:
@@ -74,6 +97,7 @@ class Elector:
         lease_seconds: float = LEASE_SECONDS,
         renew_deadline: float = RENEW_DEADLINE,
         retry_period: float = RETRY_PERIOD,
+        overdue: Callable[[], None] = _die,
     ) -> None:
         """No I/O happens here.
 
@@ -83,91 +107,155 @@ class Elector:
             identity: unique per process instance.
             namespace: of the Lease.
             lease_seconds: after so long without a renewal others may take over.
-            renew_deadline: after so long without a renewal the work is cancelled; smaller than `lease_seconds`.
+            renew_deadline: after so long without a renewal the work is cancelled. What is left of `lease_seconds`
+                then is the time in which it must end.
             retry_period: pause between attempts, jittered.
+            overdue: called when the lease can have expired and the work still runs; ends the process.
 
         Raises:
             ValueError: with these times two could lead at once, or a leader would get one attempt only.
         """
-        if not (0 < retry_period < renew_deadline and renew_deadline + 2 * retry_period < lease_seconds):
-            # A pause and an attempt may both pass after the deadline before the work is cancelled.
-            raise ValueError(
-                "0 < retry_period < renew_deadline and renew_deadline + 2 * retry_period < lease_seconds must hold"
-            )
+        if not 0 < 2 * retry_period < renew_deadline < lease_seconds:
+            raise ValueError("0 < 2 * retry_period < renew_deadline < lease_seconds must hold")
         self._api, self._name, self._identity, self._namespace = api, name, identity, namespace
         self._lease_seconds, self._renew_deadline, self._retry_period = lease_seconds, renew_deadline, retry_period
+        #: of one attempt. A slow server may take longer than the pause between attempts; one that hangs leaves time
+        #: for a second attempt, on another connection.
+        self._patience = max(retry_period, renew_deadline / 3)
+        self._overdue = overdue
+        #: when the last attempt began that is known to have got or renewed the lease, on the loop's clock; minus
+        #: infinity once another is known to have it
+        self._renewed = -math.inf
+        #: renewTime of the claim that was last sent, and when its attempt began
+        self._sent = ("", -math.inf)
         #: the last lease seen and when it last changed, on the loop's clock
         self._seen: dict[str, Any] | None = None
         self._seen_at = 0.0
+        #: how long it lasts from then on
+        self._lasts = lease_seconds
         #: set while the work runs
         self.leading = asyncio.Event()
+        #: when an attempt was last answered, whoever has the lease; on the loop's clock
+        self._answered_at = -math.inf
+
+    @property
+    def can_lead(self) -> bool:
+        """Whether this candidate could take the lease over: its last answered attempt is younger than a lease."""
+        return asyncio.get_running_loop().time() - self._answered_at < self._lease_seconds
+
+    @property
+    def certain(self) -> bool:
+        """Whether no other can lead now: the work runs and the lease was renewed within the renew deadline."""
+        return self.leading.is_set() and self._left() > 0
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
         """Become the leader, do the work while it lasts, start over; ends when the work ends by itself or on
         cancellation.
         """
-        loop = asyncio.get_running_loop()
         while True:
-            renewed = await self._win()
+            await self._win()
             log.info("leading", lease=self._name, identity=self._identity)
             task = asyncio.ensure_future(work())
             self.leading.set()
             try:
-                while not task.done() and loop.time() - renewed < self._renew_deadline:
-                    await asyncio.wait({task}, timeout=self._retry_period * random.uniform(0.8, 1.0))
-                    started = loop.time()
-                    if not task.done() and await self._attempt():
-                        renewed = started
+                await self._keep(task)
                 if task.done():
                     return task.result()
                 log.error("lost the lease, stopping work", lease=self._name)
             finally:
-                self.leading.clear()
-                try:
-                    if not task.done():
-                        task.cancel()
-                        with suppress(asyncio.CancelledError):
-                            await task
-                finally:
-                    await self._release()
+                await self._step_down(task)
 
-    async def _win(self) -> float:
-        """Try until it succeeds; gives the time at which the successful attempt began."""
+    async def _win(self) -> None:
         while True:
-            started = asyncio.get_running_loop().time()
-            if await self._attempt():
-                return started
-            await asyncio.sleep(self._retry_period * random.uniform(0.8, 1.2))
+            await self._attempt(self._patience)
+            if self._left() > 0:
+                return
+            pause = self._retry_period * random.uniform(0.8, 1.2)
+            # Another's lease that expires during the pause is tried for right then.
+            expires = self._seen_at + self._lasts - asyncio.get_running_loop().time()
+            await asyncio.sleep(expires + _MARGIN if 0 < expires < pause else pause)
 
-    async def _attempt(self) -> bool:
-        try:
-            async with asyncio.timeout(self._retry_period):
-                return await self._acquire()
-        except (errors.ApiError, TimeoutError) as error:
-            log.warning("lease attempt failed", lease=self._name, error=str(error) or "timed out")
-            return False
+    async def _keep(self, task: asyncio.Future[None]) -> None:
+        """Renew until the work ends, another has the lease, or the renew deadline has passed."""
+        while not task.done() and (left := self._left()) > 0:
+            await asyncio.wait({task}, timeout=min(self._retry_period * random.uniform(0.8, 1.0), left))
+            # A pause may have taken longer than it was to: an attempt then could only prolong what must end.
+            left = self._left()
+            if not task.done() and left > 0:
+                await self._attempt(min(self._patience, left))
 
-    async def _acquire(self) -> bool:
+    def _left(self) -> float:
+        """Seconds until the renew deadline."""
+        return self._renewed + self._renew_deadline - asyncio.get_running_loop().time()
+
+    async def _step_down(self, task: asyncio.Future[None]) -> None:
+        """Stop the work, then give the lease back; raises what the work raised."""
+        loop = asyncio.get_running_loop()
+        self.leading.clear()
+        task.cancel()
+        cancelled: asyncio.CancelledError | None = None
+        # After a stop of the whole process the lease has expired already: then no write begins any more, and the work
+        # deserves the chance to end.
+        end = max(self._renewed + self._lease_seconds, loop.time() + _LAST_WORDS)
+        while not task.done():
+            left = end - loop.time()
+            if left <= 0:
+                log.critical("the work goes on although the lease may have expired", lease=self._name)
+                return self._overdue()
+            try:
+                await asyncio.wait({task}, timeout=left)
+            except asyncio.CancelledError as error:
+                # Meant for us: the work has been asked to end, and must not be disturbed in that.
+                cancelled = error
+        self._renewed = -math.inf
+        await self._release()
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            raise failure
+        if cancelled is not None:
+            raise cancelled
+
+    async def _attempt(self, patience: float) -> None:
+        """Get or renew the lease; `_left` tells afterwards whether it is ours."""
         loop = asyncio.get_running_loop()
         try:
+            async with asyncio.timeout(patience):
+                await self._acquire()
+            self._answered_at = loop.time()
+        except _Taken:
+            self._answered_at = loop.time()
+            self._renewed = -math.inf
+        except Exception as error:
+            # Of whatever kind: what is not known to be renewed is not renewed.
+            log.warning("lease attempt failed", lease=self._name, error=str(error) or type(error).__name__)
+
+    async def _acquire(self) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        lease: dict[str, Any] | None = None
+        with suppress(errors.NotFound):
             lease = await self._api.get(LEASES, self._name, self._namespace)
-        except errors.NotFound:
-            metadata = {"name": self._name, "namespace": self._namespace}
-            lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": {}}
-            self._seen = await self._api.create(LEASES, {**lease, "spec": self._claim({})})
-            self._seen_at = loop.time()
-            return True
-        spec = lease.get("spec") or {}
-        if self._seen is None or self._seen.get("spec") != spec:
+        if lease is not None and (self._seen is None or self._seen.get("spec") != lease.get("spec")):
             self._seen, self._seen_at = lease, loop.time()
+        # A lease that was deleted binds for as long as it would have lasted: its holder may not know yet.
+        spec = (self._seen or {}).get("spec") or {}
         holder = spec.get("holderIdentity") or ""
-        lasts = float(spec.get("leaseDurationSeconds") or self._lease_seconds)
-        if holder not in ("", self._identity) and loop.time() - self._seen_at < lasts:
-            return False
-        # The resourceVersion in it makes this a compare-and-swap.
-        self._seen = await self._api.replace(LEASES, {**lease, "spec": self._claim(spec)})
-        self._seen_at = loop.time()
-        return True
+        self._lasts = float(spec.get("leaseDurationSeconds") or self._lease_seconds)
+        if holder not in ("", self._identity) and loop.time() - self._seen_at < self._lasts:
+            raise _Taken
+        claim = self._claim(spec)
+        if lease is not None and holder == self._identity and spec.get("renewTime") == self._sent[0]:
+            # The answer to our last write was lost, the write was not. Without this a candidate that never gets an
+            # answer would keep the lease alive and never lead.
+            self._renewed = max(self._renewed, self._sent[1])
+        self._sent = (claim["renewTime"], began)
+        if lease is None:
+            metadata = {"name": self._name, "namespace": self._namespace}
+            lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
+            self._seen = await self._api.create(LEASES, {**lease, "spec": claim})
+        else:
+            # The resourceVersion in it makes this a compare-and-swap.
+            self._seen = await self._api.replace(LEASES, {**lease, "spec": claim})
+        self._renewed, self._seen_at = began, loop.time()
 
     def _claim(self, previous: dict[str, Any]) -> dict[str, Any]:
         now = rfc3339_micro(time.time())
@@ -182,8 +270,8 @@ class Elector:
 
     async def _release(self) -> None:
         """Let others take over at once; where that fails they wait until the lease has expired."""
-        with suppress(errors.ApiError, TimeoutError):
-            async with asyncio.timeout(self._retry_period):
+        with suppress(Exception):
+            async with asyncio.timeout(self._patience):
                 # Read anew: a renewal that was cancelled on its way may have been carried out.
                 lease = await self._api.get(LEASES, self._name, self._namespace)
                 spec = lease.get("spec") or {}

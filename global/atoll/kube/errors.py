@@ -8,7 +8,8 @@
     │   └── AlreadyExists       409 on create
     ├── Gone                    410: the resourceVersion is too old, list again
     ├── Invalid                 400 or 422: the object was refused, or a JSON patch test failed
-    ├── Forbidden               401 or 403
+    ├── Forbidden               403
+    │   └── Unauthorized        401: the server does not know these credentials (any more)
     └── Unexpected              any other code
 
 A reconciler raises `Retry(after)` to be called again; every other exception is a failure, logged and tried again with
@@ -17,7 +18,12 @@ backoff.
 
 from __future__ import annotations
 
+import time
+from email.utils import parsedate_to_datetime
+
 import orjson
+
+_LONGEST_MESSAGE = 4000
 
 
 class ApiError(Exception):
@@ -63,6 +69,13 @@ class Forbidden(ApiError):
     """These credentials may not do that."""
 
 
+class Unauthorized(Forbidden):
+    """The server does not know these credentials."""
+
+    renewed = False
+    """Whether there are others now."""
+
+
 class Unexpected(ApiError):
     """An answer that nothing here expects."""
 
@@ -77,7 +90,7 @@ class Retry(Exception):
 
 _BY_CODE: dict[int, type[ApiError]] = {
     400: Invalid,
-    401: Forbidden,
+    401: Unauthorized,
     403: Forbidden,
     404: NotFound,
     409: Conflict,
@@ -97,21 +110,38 @@ def from_response(code: int, body: bytes, retry_after: str | None, request: str)
     Args:
         code: HTTP status.
         body: a `Status` object where the API server itself answered; anything where a proxy did.
-        retry_after: the header of that name, in seconds.
+        retry_after: the header of that name, in seconds or as a date.
         request: verb and path, for the message.
     """
-    message, reason = "", ""
+    message, reason, patience = "", "", None
     try:
         status = orjson.loads(body)
         message, reason = str(status.get("message") or ""), str(status.get("reason") or "")
+        patience = (status.get("details") or {}).get("retryAfterSeconds")
     except (orjson.JSONDecodeError, AttributeError):
-        message = body[:200].decode(errors="replace")
+        message = message or body[:200].decode(errors="replace")
     kind = _BY_CODE.get(code, Unexpected)
     if reason == "AlreadyExists":
         kind = AlreadyExists
     elif reason in ("Expired", "Gone"):
         kind = Gone
-    after = float(retry_after) if retry_after and retry_after.isdigit() else None
+    after = _seconds(retry_after)
+    if after is None and isinstance(patience, int) and patience > 0:
+        after = float(patience)
     return kind(
-        f"{message or 'no message'} ({request}: {code} {reason})".rstrip(), code=code, reason=reason, retry_after=after
+        f"{message[:_LONGEST_MESSAGE] or 'no message'} ({request}: {code} {reason})".rstrip(),
+        code=code,
+        reason=reason,
+        retry_after=after,
     )
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """Seconds from now that a Retry-After header asks for (RFC 9110, 10.2.3); None for none or nonsense."""
+    text = (retry_after or "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        return max(parsedate_to_datetime(text).timestamp() - time.time(), 0.0)
+    except (ValueError, OverflowError):
+        return None

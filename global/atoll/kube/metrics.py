@@ -7,20 +7,58 @@ process has to wire its metrics by hand.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol, TypeVar
 from weakref import WeakSet
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from atoll.kube.drain import Writes
+
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0)
+"""Seconds."""
+
+
+class Durations:
+    """A histogram of seconds that costs a fraction of a microsecond to observe and is merged over its owners."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        #: per bound, then beyond the last one; not cumulative
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.total += seconds
+
+    def add(self, other: Durations) -> None:
+        self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        self.total += other.total
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """As Prometheus has them: (upper bound, how many up to it)."""
+        so_far, result = 0, []
+        for bound, count in zip((*map(str, BOUNDS), "+Inf"), self.counts, strict=True):
+            so_far += count
+            result.append((bound, float(so_far)))
+        return result
 
 
 class Client(Protocol):
     """An `ApiServer`."""
 
+    writes: Writes
     requests: Counter[tuple[str, str, int]]
     """(verb, resource, code) -> answers; code 0 = none."""
+
+    @property
+    def seconds(self) -> Mapping[str, Durations]:
+        """Verb -> time to the answer."""
 
 
 class Cache(Protocol):
@@ -29,6 +67,10 @@ class Cache(Protocol):
     relists: int
     heard_at: float
     """time.monotonic() of the last event or list."""
+
+    @property
+    def active_at(self) -> float | None:
+        """time.monotonic() of the last attempt or sign of life; None while it does not run."""
 
     @property
     def name(self) -> str: ...
@@ -42,13 +84,42 @@ class Queue(Protocol):
     name: str
     retries: int
     handled: int
+    waits: Durations
+    looks: Durations
+
+    @property
+    def delayed(self) -> int:
+        """Keys that wait for their time."""
+
+    @property
+    def unfinished(self) -> list[float]:
+        """Seconds since a worker got each of the keys that are with one."""
 
     def __len__(self) -> int: ...
+
+
+class Named(Protocol):
+    """A cache or a queue."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class Events(Protocol):
+    """A `Recorder`."""
+
+    outcomes: Counter[str]
+    """written, repeated, dropped or failed -> calls."""
 
 
 clients: WeakSet[Client] = WeakSet()
 caches: WeakSet[Cache] = WeakSet()
 queues: WeakSet[Queue] = WeakSet()
+recorders: WeakSet[Events] = WeakSet()
+
+
+refused: Counter[tuple[str, str]] = Counter()
+"""(kind, namespace) of objects written by members -> times that what one said was not believed."""
 
 
 class KubeCollector(Collector):
@@ -61,25 +132,81 @@ class KubeCollector(Collector):
         )
         answers: Counter[tuple[str, str, int]] = Counter()
         for client in list(clients):
-            answers.update(client.requests)
+            # A copy in one step: this runs in a thread, while the loop goes on counting.
+            answers.update(dict(client.requests))
         for (verb, resource, code), amount in sorted(answers.items()):
             requests.add_metric([verb, resource, str(code)], amount)
         yield requests
+        seconds: dict[str, Durations] = {}
+        for client in list(clients):
+            for verb, durations in list(client.seconds.items()):
+                seconds.setdefault(verb, Durations()).add(durations)
+        latency = HistogramMetricFamily(
+            "atoll_api_request_seconds", "Time to the answer of an API server", labels=["verb"]
+        )
+        for verb, durations in sorted(seconds.items()):
+            latency.add_metric([verb], durations.buckets(), durations.total)
+        yield latency
+        distrust = CounterMetricFamily(
+            "atoll_reports_refused", "Reports of members that were left out", labels=["kind", "namespace"]
+        )
+        for (kind, namespace), amount in sorted(dict(refused).items()):
+            distrust.add_metric([kind, namespace], amount)
+        yield distrust
         objects = GaugeMetricFamily("atoll_cache_objects", "Objects in a cache", labels=["resource"])
         silence = GaugeMetricFamily(
             "atoll_cache_silence_seconds", "Time since a cache last heard from its API server", labels=["resource"]
         )
         relists = CounterMetricFamily("atoll_cache_relists", "Lists after the first", labels=["resource"])
-        for cache in sorted(caches, key=lambda each: each.name):
-            objects.add_metric([cache.name], len(cache))
-            silence.add_metric([cache.name], time.monotonic() - cache.heard_at)
-            relists.add_metric([cache.name], cache.relists)
+        # Several caches of one process may be of one resource (of several members, or of several groups that use one
+        # plural): they are shown together, because a scrape with one series twice is refused as a whole.
+        for name, several in _by_name(caches):
+            objects.add_metric([name], sum(len(cache) for cache in several))
+            silence.add_metric([name], max(time.monotonic() - cache.heard_at for cache in several))
+            relists.add_metric([name], sum(cache.relists for cache in several))
         yield from (objects, silence, relists)
         depth = GaugeMetricFamily("atoll_workqueue_depth", "Keys that wait for a worker", labels=["queue"])
         handled = CounterMetricFamily("atoll_workqueue_handled", "Looks at keys", labels=["queue"])
         retries = CounterMetricFamily("atoll_workqueue_retries", "Looks that failed", labels=["queue"])
-        for queue in sorted(queues, key=lambda each: each.name):
-            depth.add_metric([queue.name], len(queue))
-            handled.add_metric([queue.name], queue.handled)
-            retries.add_metric([queue.name], queue.retries)
-        yield from (depth, handled, retries)
+        delayed = GaugeMetricFamily("atoll_workqueue_delayed", "Keys that wait for their time", labels=["queue"])
+        unfinished = GaugeMetricFamily(
+            "atoll_workqueue_unfinished_seconds", "Time that keys have been with workers, added up", labels=["queue"]
+        )
+        longest = GaugeMetricFamily(
+            "atoll_workqueue_longest_seconds", "Time that one key has been with its worker", labels=["queue"]
+        )
+        waits = HistogramMetricFamily(
+            "atoll_workqueue_wait_seconds", "From the time a key is due until a worker gets it", labels=["queue"]
+        )
+        looks = HistogramMetricFamily("atoll_workqueue_look_seconds", "Time that a look takes", labels=["queue"])
+        for name, some in _by_name(queues):
+            depth.add_metric([name], sum(len(queue) - queue.delayed for queue in some))
+            delayed.add_metric([name], sum(queue.delayed for queue in some))
+            handled.add_metric([name], sum(queue.handled for queue in some))
+            retries.add_metric([name], sum(queue.retries for queue in some))
+            under_way = [since for queue in some for since in queue.unfinished]
+            unfinished.add_metric([name], sum(under_way))
+            longest.add_metric([name], max(under_way, default=0.0))
+            for family, each in ((waits, [q.waits for q in some]), (looks, [q.looks for q in some])):
+                merged = Durations()
+                for durations in each:
+                    merged.add(durations)
+                family.add_metric([name], merged.buckets(), merged.total)
+        yield from (depth, delayed, handled, retries, unfinished, longest, waits, looks)
+        events = CounterMetricFamily("atoll_events", "Events, by what became of them", labels=["outcome"])
+        told: Counter[str] = Counter()
+        for recorder in list(recorders):
+            told.update(dict(recorder.outcomes))
+        for outcome in ("written", "repeated", "dropped", "failed"):
+            events.add_metric([outcome], told[outcome])
+        yield events
+
+
+N = TypeVar("N", bound=Named)
+
+
+def _by_name(things: Iterable[N]) -> Iterator[tuple[str, list[N]]]:
+    named: dict[str, list[N]] = {}
+    for each in list(things):
+        named.setdefault(each.name, []).append(each)
+    yield from sorted(named.items())

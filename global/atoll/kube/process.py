@@ -2,28 +2,37 @@
 
 A process is an async function that is given a `Process` and adds its tasks to it; when one of them fails, all stop
 and the process exits non-zero, so that its supervisor starts it again from the state in the API server.
+
+The end, by SIGTERM, SIGINT or a failed task: no write begins any more, those under way are waited for, then every task
+is cancelled and the lease is given back. All of that is over within `--drain-seconds`, whoever hangs; a second signal
+ends the process at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import os
+import secrets
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import orjson
 import structlog
 from aiohttp import web
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 
+from atoll.kube import drain, health, logs, metrics, vitals
 from atoll.kube.metrics import KubeCollector
+
+DRAIN_SECONDS = 5.0
+_LEAVE = 1.5
+"""Seconds of the drain that are kept for giving the lease back and closing connections."""
 
 log = structlog.get_logger(__name__)
 
@@ -31,19 +40,30 @@ log = structlog.get_logger(__name__)
 class Process:
     """The running process: its tasks, its readiness, its metrics."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, drain_seconds: float = DRAIN_SECONDS) -> None:
         self.name = name
-        self.identity = f"{socket.gethostname()}-{os.getpid()}"
+        # Two containers on one node may share host name and process id; two leaders may not share a name.
+        self.identity = f"{socket.gethostname()}-{secrets.token_hex(4)}-{os.getpid()}"
         self.stack = AsyncExitStack()
         self.metrics = CollectorRegistry()
         self.metrics.register(KubeCollector())
+        vitals.register(self.metrics)
         self.stopping = asyncio.Event()
+        self._drain_seconds = drain_seconds
+        self._pauses = vitals.GcPauses()
+        self.metrics.register(self._pauses)
         self._tasks: list[tuple[str, Coroutine[Any, Any, None]]] = []
         self._ready: list[Callable[[], bool]] = []
+        self._farewells: list[Callable[[], Awaitable[None]]] = []
+        self.add_task("vitals", vitals.watch_loop(vitals.lag_histogram(self.metrics)))
 
     def add_task(self, name: str, task: Coroutine[Any, Any, None]) -> None:
         """Run this until the process ends; its failure ends the process."""
         self._tasks.append((name, task))
+
+    def before_end(self, farewell: Callable[[], Awaitable[None]]) -> None:
+        """After a signal and before the drain: /readyz fails already, all tasks go on until this returns."""
+        self._farewells.append(farewell)
 
     def ready_when(self, condition: Callable[[], bool]) -> None:
         """/readyz answers 200 once every such condition holds."""
@@ -54,53 +74,88 @@ class Process:
         return not self.stopping.is_set() and all(condition() for condition in self._ready)
 
     async def run(self, health_host: str, health_port: int) -> None:
-        """Run all tasks until one ends or a signal asks to stop."""
+        """Run all tasks until one ends or a signal asks to stop.
+
+        Raises:
+            SystemExit: the health port can't be had, or a task ended.
+        """
         async with self.stack:
             if health_port:
                 try:
                     await self._serve_health(health_host, health_port)
                 except OSError as error:
-                    for _, coroutine in self._tasks:
-                        coroutine.close()
+                    self.discard()
                     raise SystemExit(
                         f"{self.name}: --health-port {health_port} can't be used: {error.strerror}"
                     ) from error
+            self._pauses.watch()
+            self.stack.callback(self._pauses.unwatch)
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, self.stopping.set)
+                loop.add_signal_handler(number, self._asked_to_stop)
             tasks = {asyncio.create_task(task, name=name) for name, task in self._tasks}
             stop = asyncio.create_task(self.stopping.wait(), name="signal")
-            log.info("started", process=self.name, identity=self.identity)
+            log.info("started", identity=self.identity)
             done, _ = await asyncio.wait({*tasks, stop}, return_when=asyncio.FIRST_COMPLETED)
             self.stopping.set()
-            for task in (*tasks, stop):
-                task.cancel()
-            await asyncio.gather(*tasks, stop, return_exceptions=True)
+            if done == {stop}:
+                for farewell in self._farewells:
+                    await farewell()
+            await self._end({*tasks, stop})
             for task in done - {stop}:
                 if task.exception() is not None:
                     log.error("task failed", task=task.get_name(), exc_info=task.exception())
                 raise SystemExit(f"{self.name}: task {task.get_name()} ended")
-            log.info("stopped", process=self.name)
+        log.info("stopped")
+
+    def discard(self) -> None:
+        """Close the tasks of a process that will not run."""
+        for _, task in self._tasks:
+            task.close()
+
+    def _asked_to_stop(self) -> None:
+        self.stopping.set()
+        # The second signal is for a process, or an operator, that has no time: the system ends us without our help.
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+
+    async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
+        log.info("stopping", seconds=self._drain_seconds)
+        _give_up_after(self._drain_seconds)
+        end = asyncio.get_running_loop().time() + self._drain_seconds
+        patience = max(self._drain_seconds - _LEAVE, self._drain_seconds / 2)
+        left = await drain.finish((client.writes for client in metrics.clients), patience)
+        if left:
+            log.warning("writes are cut: no answer while the process could wait", writes=left)
+        for task in tasks:
+            task.cancel()
+        # Some give a lease back now; those that can't because nobody answers are cancelled in that too.
+        rest = end - asyncio.get_running_loop().time() - _LEAVE / 2
+        _, late = await asyncio.wait(tasks, timeout=max(rest, 0.1))
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve_health(self, host: str, port: int) -> None:
-        app = web.Application()
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._metrics)
-        runner = web.AppRunner(app, access_log=None)
+        app = health.application(lambda: self.ready, self.metrics)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await runner.setup()
         self.stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, host, port).start()
 
-    async def _healthz(self, _: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
 
-    async def _readyz(self, _: web.Request) -> web.Response:
-        return web.Response(text="ok\n") if self.ready else web.Response(text="not ready\n", status=503)
+def _give_up_after(seconds: float) -> None:
+    """End this process after so long, whatever hangs in it: the loop may, and so may a thread."""
 
-    async def _metrics(self, _: web.Request) -> web.Response:
-        body = await asyncio.to_thread(generate_latest, self.metrics)
-        return web.Response(body=body, content_type="text/plain")
+    def leave() -> None:
+        log.error("the process did not end in time and is ended", seconds=seconds)
+        os._exit(1)
+
+    timer = threading.Timer(seconds, leave)
+    timer.daemon = True
+    timer.start()
 
 
 HEALTH_PORTS = {"webhook": 8081, "control": 8082, "dispatcher": 8083, "agent": 8084}
@@ -118,18 +173,42 @@ def arguments(name: str, description: str) -> argparse.ArgumentParser:
         help="/healthz, /readyz and /metrics; 0 turns them off",
     )
     parser.add_argument("--health-host", default="127.0.0.1", help="address that the health port listens on")
+    parser.add_argument(
+        "--drain-seconds",
+        type=_positive,
+        default=DRAIN_SECONDS,
+        metavar="S",
+        help="longest time from SIGTERM to the exit; writes under way are waited for, the lease is given back"
+        f" (default: {DRAIN_SECONDS:g})",
+    )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser
 
 
-def run(name: str, options: argparse.Namespace, setup: Callable[[Process], Awaitable[None]]) -> None:
-    """Configure logging, set the process up, run it to its end."""
-    configure_logging(options.log_level, process=name)
+def _positive(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds above 0")
+    return seconds
+
+
+def run(name: str, options: argparse.Namespace, setup: Callable[[Process], Awaitable[None]], **bound: str) -> None:
+    """Configure logging, set the process up, run it to its end.
+
+    Args:
+        name: of the process.
+        options: what the parser of `arguments` gave.
+        setup: adds the tasks.
+        bound: fields of every log line besides `process`.
+    """
+    logs.configure(options.log_level, process=name, **bound)
+    sys.excepthook = _last_words
 
     async def main() -> None:
-        process = Process(name)
+        process = Process(name, drain_seconds=options.drain_seconds)
         async with AsyncExitStack() as until_ready:
             until_ready.push_async_callback(process.stack.aclose)
+            until_ready.callback(process.discard)
             await setup(process)
             until_ready.pop_all()
         await process.run(options.health_host, options.health_port)
@@ -137,17 +216,5 @@ def run(name: str, options: argparse.Namespace, setup: Callable[[Process], Await
     asyncio.run(main())
 
 
-def configure_logging(level: str, **bound: str) -> None:
-    """JSON lines on stderr, one per happening, with these fields in each."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(serializer=lambda value, **_: orjson.dumps(value, default=str).decode()),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    structlog.contextvars.bind_contextvars(**bound)
+def _last_words(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    log.critical("the process failed", exc_info=(kind, error, trace))

@@ -1,38 +1,61 @@
 """A cache of one resource, kept by list and watch: the only way in which Atoll learns of changes.
 
-It resumes from the last resourceVersion (bookmarks included), lists again when that has expired and tells handlers
-the difference, backs off with jitter and forgets the backoff only after a healthy stream, and takes a silent
-connection for dead.
+It lists page by page, or by a watch that begins with what exists; resumes from the last resourceVersion, bookmarks
+included; lists again when that has expired and tells handlers the difference; backs off with jitter and forgets the
+backoff only after a healthy stream; and takes a silent connection for dead.
+
+Newer wins. Within one resource, resourceVersions that are decimal numbers are compared as such: Kubernetes guarantees
+that from 1.35 on (KEP-5504), and before it they were etcd's revisions. A version of any other form is equal to itself
+and not comparable with others; then the order of arrival counts.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing
 from typing import Generic, TypeVar
 
 import msgspec
 import structlog
+from msgspec.structs import force_setattr
 
 from atoll.kube import errors, metrics
-from atoll.kube.transport import ApiServer
+from atoll.kube.transport import ApiServer, Page
 from atoll.model.apiresource import ApiResource
-from atoll.model.objects import HasMeta, decode_meta
+from atoll.model.objects import HasMeta, Meta, decode_meta
 
 T = TypeVar("T", bound=HasMeta)
 Handler = Callable[[T | None, T | None], None]
 """Called with (old, new): old is None for an added object, new is None for a deleted one. It must not block."""
 
 _HEALTHY_AFTER = 5.0
+"""Seconds for which a stream must have lived to end a series of failures."""
 _BACKOFF_FIRST, _BACKOFF_MAX = 0.2, 30.0
+_INITIAL_SILENCE = 30.0
+"""Seconds between what a watch-list tells: a server that does not know the wish never says that it is done."""
+_STALE_LISTS = 3
+"""Lists older than what was seen, after which the store must have been put back to an earlier state."""
+_TOMBSTONES = 1024
+_TURN = 0.01
+"""Seconds of work after which the event loop gets a turn."""
+_FREEZE_EVERY = 10_000
+"""Objects of the first list after which the garbage collector is told not to look at what is there again."""
+_SHARED_TEXTS, _SHARED_LENGTH = 65_536, 256
+"""How many texts, of how many characters at most, are kept once for all objects that hold them."""
+_NONE: list[str] = []
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises: of bytes that are no JSON or of the wrong types, no UTF-8, or nested too deeply."""
+_INITIAL_END = "k8s.io/initial-events-end"
 
 log = structlog.get_logger(__name__)
 
 
-class _Event(msgspec.Struct, frozen=True):
+class _Event(msgspec.Struct, frozen=True, gc=False):
     type: str
     object: msgspec.Raw
 
@@ -45,6 +68,7 @@ class _Status(msgspec.Struct, frozen=True):
 
 class _Marked(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
+    annotations: dict[str, str] = {}
 
 
 class _Bookmark(msgspec.Struct, frozen=True):
@@ -56,8 +80,30 @@ _status_decoder = msgspec.json.Decoder(_Status)
 _bookmark_decoder = msgspec.json.Decoder(_Bookmark)
 
 
+class _Distrusted(Exception):
+    """What the server told can't be right; only a new list can help."""
+
+
+class _NoWatchList(Exception):
+    """The server does not close the events of what exists."""
+
+
+class _Initial:
+    """A watch-list that is under way."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+        #: resourceVersion of what was told, once all of it was; empty before
+        self.end = ""
+
+
 class Reflector(Generic[T]):
-    """The objects of one resource, as the API server last told them."""
+    """The objects of one resource, as the API server last told them.
+
+    Handlers hear of every object in the order of its changes: never an older state after a newer one, and of an
+    object that was deleted and made anew under the same name first the deletion, then the new object. States in
+    between may be left out where the stream was interrupted.
+    """
 
     def __init__(
         self,
@@ -68,6 +114,9 @@ class Reflector(Generic[T]):
         namespace: str | None = None,
         label_selector: str = "",
         field_selector: str = "",
+        metadata_only: bool = False,
+        watch_list: bool = False,
+        inactivity: float = 100.0,
     ) -> None:
         """No I/O happens here; `run` does it.
 
@@ -78,26 +127,64 @@ class Reflector(Generic[T]):
             namespace: only this namespace; None for all.
             label_selector: only objects with these labels.
             field_selector: only objects with these fields.
+            metadata_only: have the server send nothing but metadata.
+            watch_list: have the first state sent as a stream, which costs the server less memory than a list; where
+                it refuses, pages are read.
+            inactivity: seconds of silence after which a stream is opened anew; longer than the server's bookmarks
+                are apart (a minute).
         """
         self._api = api
         self.resource = resource
         self._decode = decode
         self._namespace = namespace
         self._labels, self._fields = label_selector, field_selector
+        self._metadata_only, self._watch_list, self._inactivity = metadata_only, watch_list, inactivity
         #: key -> object; mutated only by `_put`, so that indexes and handlers always agree with it
         self._store: dict[str, T] = {}
         self._handlers: list[Handler[T]] = []
         self._indexers: dict[str, Callable[[T], Iterable[str]]] = {}
         #: index name -> value -> keys; empty sets are removed
         self._indexes: dict[str, dict[str, set[str]]] = {}
+        #: where a watch is resumed; empty when only a list can help
+        self._version = ""
+        #: the highest number that was seen as a version, and that of the last list; -1 = none
+        self._newest = self._listed = -1
+        #: key -> number of the version at which it was deleted, for the last of them
+        self._deleted: dict[str, int] = {}
+        #: the highest number that was dropped from `_deleted`
+        self._forgotten = -1
+        #: lists in a row that were older than what was seen
+        self._stale_lists = 0
+        #: the watch-list that is under way
+        self._initial: _Initial | None = None
+        #: number of the version at which the current stream began
+        self._opened_at = -1
+        #: loop time of the first sign of life of the current stream
+        self._alive_since: float | None = None
+        #: text -> itself
+        self._texts: dict[str, str] = {}
+        #: objects that were there when the garbage collector was last told to leave them alone
+        self._frozen = 0
         self.synced = asyncio.Event()
         self.relists = 0
+        #: events that were older than what was known
+        self.stale = 0
         self.heard_at = time.monotonic()
+        #: time.monotonic() of the last attempt to list or watch; None while `run` does not run
+        self._tried_at: float | None = None
         metrics.caches.add(self)
 
     @property
     def name(self) -> str:
         return self.resource.plural
+
+    @property
+    def active_at(self) -> float | None:
+        """time.monotonic() of the last attempt or sign of life; None while `run` does not run.
+
+        A server that is away does not make this old: only a task that hangs does.
+        """
+        return None if self._tried_at is None else max(self._tried_at, self.heard_at)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -134,102 +221,327 @@ class Reflector(Generic[T]):
 
     async def run(self) -> None:
         """List and watch until cancelled."""
-        version = ""
+        try:
+            await self._keep()
+        finally:
+            self._tried_at = None
+
+    async def _keep(self) -> None:
+        loop = asyncio.get_running_loop()
         failures = 0
         while True:
-            started = asyncio.get_running_loop().time()
+            self._tried_at = time.monotonic()
+            self._alive_since, at_least, orderly = None, 0.0, False
             try:
-                if not version:
-                    version = await self._list()
-                    self.synced.set()
-                async for line in self._api.watch(
-                    self.resource,
-                    self._namespace,
-                    resource_version=version,
-                    label_selector=self._labels,
-                    field_selector=self._fields,
-                ):
-                    version = self._handle(line) or version
-            except errors.Gone:
-                version = ""
-                self.relists += 1
-            except msgspec.MsgspecError as error:
-                # Not even the frame of an event can be read: nothing that follows in this stream can be trusted.
-                version = ""
-                log.warning("watch can't be read, listing again", resource=self.resource.plural, error=str(error))
+                await self._follow_from_where_it_was()
+                orderly = True
+            except (errors.Gone, errors.Invalid, errors.Unexpected) as error:
+                # An ordinary end for Gone; whatever else the server has against this version, a list has none.
+                self._version = ""
+                log.info("listing again", resource=self.name, why=str(error))
+            except (_Distrusted, *_UNREADABLE) as error:
+                # Where not even the frame of an event can be read, nothing that follows in the stream can be trusted.
+                self._version = ""
+                log.warning("watch can't be trusted, listing again", resource=self.name, error=str(error))
             except errors.ApiError as error:
-                log.warning("watch interrupted", resource=self.resource.plural, error=str(error))
-            if asyncio.get_running_loop().time() - started > _HEALTHY_AFTER:
+                at_least = min(error.retry_after or 0.0, _BACKOFF_MAX)
+                log.warning("watch interrupted", resource=self.name, error=str(error))
+            if self._alive_since is not None and loop.time() - self._alive_since >= _HEALTHY_AFTER:
                 failures = 0
+                if orderly:
+                    # Servers end every watch after some minutes; nothing is wrong.
+                    continue
             failures += 1
             ceiling = min(_BACKOFF_FIRST * 2 ** min(failures - 1, 10), _BACKOFF_MAX)
-            await asyncio.sleep(random.uniform(ceiling / 2, ceiling))
+            await asyncio.sleep(max(random.uniform(ceiling / 2, ceiling), at_least))
 
-    async def _list(self) -> str:
-        seen: set[str] = set()
-        version = ""
-        self.heard_at = time.monotonic()
-        async for page in self._api.pages(
-            self.resource, self._namespace, label_selector=self._labels, field_selector=self._fields
-        ):
-            for raw in page.items:
-                obj = self._decoded(raw)
-                if obj is not None:
-                    seen.add(obj.metadata.key)
-                    self._put(obj.metadata.key, obj)
-            version = page.metadata.resource_version
+    async def _follow_from_where_it_was(self) -> None:
+        if not self._version and self._watch_list and not self._stale_lists:
+            try:
+                return await self._follow(_Initial())
+            except (errors.Invalid, _NoWatchList):
+                self._watch_list = False
+                log.info("the server has no watch-list, reading pages", resource=self.name)
+        if not self._version:
+            await self._list()
+        return await self._follow(None)
+
+    async def _follow(self, initial: _Initial | None) -> None:
+        """Watch until the stream ends; with `initial`, what exists comes first."""
+        loop = asyncio.get_running_loop()
+        self._initial, opened, turn = initial, loop.time(), _Turn()
+        self._opened_at = _number(self._version)
+        lines = self._api.watch(
+            self.resource,
+            self._namespace,
+            resource_version=self._version,
+            label_selector=self._labels,
+            field_selector=self._fields,
+            metadata_only=self._metadata_only,
+            initial_events=initial is not None,
+            inactivity=self._inactivity,
+        )
+        try:
+            async with asyncio.timeout(_INITIAL_SILENCE if initial is not None else None) as limit, aclosing(lines):
+                async for line in lines:
+                    if self._alive_since is None:
+                        self._alive_since = loop.time()
+                    self._handle(line)
+                    if initial is not None and initial.end:
+                        limit.reschedule(None)
+                        await self._complete(initial.seen, initial.end)
+                        self._initial = initial = None
+                    if await turn.give() and initial is not None:
+                        limit.reschedule(loop.time() + _INITIAL_SILENCE)
+        except TimeoutError:
+            raise _NoWatchList from None
+        finally:
+            self._initial = None
+        if self._alive_since is None:
+            # It said nothing, and ended as it should: a quiet resource.
+            self._alive_since = opened
+
+    async def _list(self) -> None:
+        turn, seen, version = _Turn(), set[str](), ""
+        async with aclosing(self._pages()) as pages:
+            async for page in pages:
+                self.heard_at = time.monotonic()
+                if not version:
+                    put_back = self._older_than_seen(page.metadata.resource_version)
+                for raw in page.items:
+                    obj = self._decoded(raw)
+                    if obj is not None:
+                        key = obj.metadata.key
+                        seen.add(key)
+                        self._put(key, obj, anyhow=put_back)
+                    await turn.give()
+                version = page.metadata.resource_version
+                self._freeze()
+        await self._complete(seen, version)
+
+    async def _pages(self) -> AsyncGenerator[Page, None]:
+        """The pages of a list, the next one under way while the caller works on this one."""
+        source = self._api.pages(
+            self.resource,
+            self._namespace,
+            label_selector=self._labels,
+            field_selector=self._fields,
+            metadata_only=self._metadata_only,
+        )
+
+        async def ask() -> Page | None:
+            return await anext(source, None)
+
+        ahead = asyncio.create_task(ask())
+        try:
+            while (page := await ahead) is not None:
+                ahead = asyncio.create_task(ask())
+                yield page
+        finally:
+            ahead.cancel()
+            await asyncio.gather(ahead, return_exceptions=True)
+            await source.aclose()
+
+    async def _complete(self, seen: set[str], version: str) -> None:
+        """All that exists was told: what was not among it is gone."""
+        turn = _Turn()
+        if self._initial is not None:
+            self._older_than_seen(version)
         for key in [key for key in self._store if key not in seen]:
             self._put(key, None)
-        return version
+            await turn.give()
+        self._version, self._listed, self._stale_lists = version, _number(version), 0
+        self._newest = self._listed
+        self._deleted, self._forgotten = {}, -1
+        if self.synced.is_set():
+            self.relists += 1
+        self._freeze()
+        self.synced.set()
+
+    def _older_than_seen(self, version: str) -> bool:
+        """Whether a list goes back behind what was seen; then it is believed only when the server insists.
+
+        An API server that lags behind the one asked before must not undo what that one told; but after the store was
+        restored from a backup its versions are lower for good.
+        """
+        if _number(version) < 0 or _number(version) >= self._newest:
+            return False
+        self._stale_lists += 1
+        if self._stale_lists < _STALE_LISTS:
+            raise _Distrusted(f"a list at {version} is older than what was seen at {self._newest}")
+        log.warning("the store went back to an earlier state", resource=self.name, to=version, seen=self._newest)
+        return True
 
     def _handle(self, line: bytes) -> str | None:
-        """Take one watch event in and give the resourceVersion to resume from."""
+        """Take one watch event in and give its resourceVersion."""
         self.heard_at = time.monotonic()
         event = _event_decoder.decode(line)
         if event.type == "BOOKMARK":
-            return _bookmark_decoder.decode(event.object).metadata.resource_version
+            return self._bookmark(event.object)
         if event.type == "ERROR":
             status = _status_decoder.decode(event.object)
-            message = f"watch of {self.resource.plural}: {status.message}"
+            message = f"watch of {self.name}: {status.message}"
             if status.code == 410:
                 raise errors.Gone(message, code=410, reason=status.reason)
             raise errors.Unexpected(message, code=status.code, reason=status.reason)
-        obj = None if event.type == "DELETED" else self._decoded(event.object)
+        deleted = event.type == "DELETED"
+        obj = None if deleted else self._decoded(event.object)
         try:
-            self._put(decode_meta(event.object).metadata.key, obj)
-        except msgspec.MsgspecError as error:
-            log.warning("object can't be named", resource=self.resource.plural, error=str(error))
-        return _bookmark_decoder.decode(event.object).metadata.resource_version
+            meta: Meta = obj.metadata if obj is not None else decode_meta(event.object).metadata
+        except _UNREADABLE as error:
+            log.warning("object can't be named", resource=self.name, error=str(error))
+            return self._advanced(_bookmark_decoder.decode(event.object).metadata.resource_version)
+        key = meta.key
+        if self._outdated(key, meta.resource_version):
+            self.stale += 1
+        else:
+            self._put(key, obj)
+            if deleted:
+                self._bury(key, meta.resource_version)
+        if self._initial is not None:
+            self._initial.seen.add(key)
+            return meta.resource_version
+        return self._advanced(meta.resource_version)
+
+    def _bookmark(self, raw: msgspec.Raw) -> str:
+        mark = _bookmark_decoder.decode(raw).metadata
+        if self._initial is None:
+            if 0 <= _number(mark.resource_version) < self._opened_at:
+                raise _Distrusted(f"the server is at {mark.resource_version}, before {self._opened_at} of this stream")
+            return self._advanced(mark.resource_version)
+        if mark.annotations.get(_INITIAL_END) == "true":
+            self._initial.end = mark.resource_version
+        return mark.resource_version
+
+    def _advanced(self, version: str) -> str:
+        """Resume here from now on; not at an event that came too late."""
+        number = _number(version)
+        if number < 0 or number >= self._newest:
+            self._version, self._newest = version, max(number, self._newest)
+        return version
+
+    def _outdated(self, key: str, version: str) -> bool:
+        """Whether an event tells nothing new about an object.
+
+        A stream is in the order of versions, so this is the case of a server, or of something on the way, that
+        repeats events or mixes their order.
+        """
+        number = _number(version)
+        if number > self._newest or number < 0:
+            return False
+        known = self._store.get(key)
+        if known is not None:
+            return number < _number(known.metadata.resource_version)
+        if self._initial is not None:
+            return False
+        if number <= max(self._listed, self._deleted.get(key, -1)):
+            return True
+        if number <= self._forgotten:
+            raise _Distrusted(f"{key} at {version} comes too late to tell whether it was deleted since")
+        return False
+
+    def _bury(self, key: str, version: str) -> None:
+        """Remember when it was deleted, so that no late event brings it back."""
+        self._deleted[key] = _number(version)
+        if len(self._deleted) > _TOMBSTONES:
+            self._forgotten = max(self._forgotten, self._deleted.pop(next(iter(self._deleted))))
 
     def _decoded(self, raw: msgspec.Raw) -> T | None:
         try:
-            return self._decode(raw)
-        except msgspec.MsgspecError as error:
-            log.warning("object can't be read and is left out", resource=self.resource.plural, error=str(error))
+            obj = self._decode(raw)
+            self._share(obj.metadata)
+            return obj
+        except Exception as error:  # whatever somebody put into an object, it must not keep us from the others
+            log.warning("object can't be read and is left out", resource=self.name, error=str(error))
             return None
 
-    def _put(self, key: str, new: T | None) -> None:
+    def _share(self, meta: Meta) -> None:
+        """Keep equal texts once: what is in an object's metadata is mostly in many others too."""
+        texts = self._texts
+        # No more than what is there can share: names and times of objects that are gone would only fill memory.
+        if len(texts) > min(_SHARED_TEXTS, 1024 + 4 * len(self._store)):
+            texts.clear()
+        once = texts.setdefault
+        force_setattr(meta, "namespace", once(meta.namespace, meta.namespace))
+        force_setattr(meta, "creation_timestamp", once(meta.creation_timestamp, meta.creation_timestamp))
+        for values in (meta.labels, meta.annotations):
+            for name, value in values.items():
+                if len(value) <= _SHARED_LENGTH:
+                    values[name] = once(value, value)
+        for owner in meta.owner_references:
+            for field in ("kind", "name", "uid"):
+                value = getattr(owner, field)
+                force_setattr(owner, field, once(value, value))
+        if not meta.finalizers:
+            force_setattr(meta, "finalizers", _NONE)
+
+    def _freeze(self) -> None:
+        """Keep the garbage collector from looking at every object of a large cache, and stopping the loop for it."""
+        if not self.synced.is_set() and len(self._store) >= self._frozen + _FREEZE_EVERY:
+            self._frozen = len(self._store)
+            gc.freeze()
+
+    def _put(self, key: str, new: T | None, *, anyhow: bool = False) -> None:
+        """Store and tell; nothing where it is known already, unless `anyhow`."""
         old = self._store.get(key)
-        if new is None:
-            if old is None:
+        if old is not None and new is not None:
+            if old.metadata.uid != new.metadata.uid:
+                # Another object of the same name: what follows from the old one must end before the new one counts.
+                self._change(key, old, None)
+                old = None
+            elif old.metadata.resource_version == new.metadata.resource_version and not anyhow:
                 return
+        if old is not None or new is not None:
+            self._change(key, old, new)
+
+    def _change(self, key: str, old: T | None, new: T | None) -> None:
+        if new is None:
             del self._store[key]
         else:
-            if old is not None and old.metadata.resource_version == new.metadata.resource_version:
-                return
             self._store[key] = new
         for name, indexer in self._indexers.items():
-            index = self._indexes[name]
-            before = set(indexer(old)) if old is not None else set()
-            after = set(indexer(new)) if new is not None else set()
-            for value in before - after:
-                index[value].discard(key)
-                if not index[value]:
-                    del index[value]
-            for value in after - before:
-                index[value].add(key)
+            self._file(self._indexes[name], key, self._values(indexer, old), self._values(indexer, new))
         for handler in self._handlers:
             try:
                 handler(old, new)
             except Exception:
-                log.exception("a change handler failed", resource=self.resource.plural, key=key)
+                log.exception("a change handler failed", resource=self.name, key=key)
+
+    def _values(self, indexer: Callable[[T], Iterable[str]], obj: T | None) -> set[str]:
+        try:
+            return set(indexer(obj)) if obj is not None else set()
+        except Exception:
+            log.exception("an indexer failed", resource=self.name)
+            return set()
+
+    @staticmethod
+    def _file(index: dict[str, set[str]], key: str, before: set[str], after: set[str]) -> None:
+        for value in before - after:
+            index[value].discard(key)
+            if not index[value]:
+                del index[value]
+        for value in after - before:
+            index[value].add(key)
+
+
+def _number(version: str) -> int:
+    """The version as a number; -1 where it is not of the form that can be compared (KEP-5504)."""
+    # The length is bounded because converting very long numbers is slow, and refused by Python.
+    if version.isdigit() and version.isascii() and len(version) < 40 and version[0] != "0":
+        return int(version)
+    return -1
+
+
+class _Turn:
+    """Gives the event loop a turn when there was none for a while."""
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+
+    async def give(self) -> bool:
+        """Whether it was given one."""
+        if time.perf_counter() - self._since < _TURN:
+            return False
+        await asyncio.sleep(0)
+        self._since = time.perf_counter()
+        return True

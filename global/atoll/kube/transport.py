@@ -1,24 +1,30 @@
 """One class per API server: every request that Atoll makes goes through here.
 
 Bodies are bytes in and out (typed clients are a hundred times slower and drop fields that they do not know). Each
-call has a deadline; what is safe to repeat is repeated while the deadline lasts, honouring Retry-After.
+call has a deadline; what is safe to repeat is repeated while the deadline lasts, honouring Retry-After. Credentials
+that the server does not know any more are renewed once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+import random
+from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import aiohttp
 import msgspec
 import orjson
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_none, wait_random_exponential
 from yarl import URL
 
 from atoll.kube import config, errors, metrics
+from atoll.kube.drain import Writes
+from atoll.kube.ratelimit import RateLimit
 from atoll.model.apiresource import ApiResource
 
 Json = dict[str, Any]
@@ -27,8 +33,14 @@ MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
+_JSON = "application/json"
+_METADATA = "application/json;as={};g=meta.k8s.io;v=v1"
+
 _PAGE = 500
 _DEADLINE = 15.0
+_CONNECT = 5.0
+_LONGEST_EVENT = 2**26
+"""Bytes of one watch event; stores take objects of 1.5 MB."""
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -51,21 +63,35 @@ _page_decoder = msgspec.json.Decoder(Page)
 class ApiServer:
     """A client of one API server; use as an async context manager or call `close`."""
 
-    def __init__(self, connection: config.Connection, *, user_agent: str = "atoll", connections: int = 64) -> None:
+    def __init__(
+        self,
+        connection: config.Connection,
+        *,
+        user_agent: str = "atoll",
+        connections: int = 64,
+        rate: RateLimit | None = None,
+    ) -> None:
         """No I/O happens here.
 
         Args:
             connection: where it is and who we are.
-            user_agent: shown in the server's audit log.
+            user_agent: shown in the server's audit log with the version, `atoll-agent/alpha` as
+                `atoll-agent/<version> (alpha)`.
             connections: most requests under way at once; watches have connections of their own.
+            rate: most requests in a second, watches included; several clients may share one. None: no limit but the
+                server's own.
         """
         self._connection = connection
         self._user_agent = user_agent
         self._limit = connections
+        self._rate = rate
         self._session: aiohttp.ClientSession | None = None
         self._watches: aiohttp.ClientSession | None = None
         #: (verb, resource, code) -> requests answered; code 0 = no answer
         self.requests: Counter[tuple[str, str, int]] = Counter()
+        #: verb -> seconds until the whole answer was there; of a watch, until it began
+        self.seconds: defaultdict[str, metrics.Durations] = defaultdict(metrics.Durations)
+        self.writes = Writes()
         metrics.clients.add(self)
 
     @classmethod
@@ -76,13 +102,15 @@ class ApiServer:
         *,
         user_agent: str = "atoll",
         connections: int = 64,
+        rate: RateLimit | None = None,
     ) -> Self:
         """A client by a kubeconfig file, or by what the environment offers when none is named.
 
         Raises:
             BadKubeconfig: it can't be used.
         """
-        return cls(await config.load(kubeconfig, context), user_agent=user_agent, connections=connections)
+        connection = await config.load(kubeconfig, context)
+        return cls(connection, user_agent=user_agent, connections=connections, rate=rate)
 
     @property
     def url(self) -> str:
@@ -234,16 +262,31 @@ class ApiServer:
     # -- collections -------------------------------------------------------------------------------------------------
 
     async def pages(
-        self, resource: ApiResource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
-    ) -> AsyncIterator[Page]:
+        self,
+        resource: ApiResource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        metadata_only: bool = False,
+    ) -> AsyncGenerator[Page, None]:
         """A consistent list, a page at a time.
+
+        Args:
+            resource: what to list.
+            namespace: only there; None for all.
+            label_selector: only objects with these labels.
+            field_selector: only objects with these fields.
+            metadata_only: ask for PartialObjectMetadata; a server that can't answers with whole objects.
 
         Raises:
             Gone: the list took longer than the server keeps its state; start again.
         """
         params = {"limit": str(_PAGE), **_selectors(label_selector, field_selector)}
+        accept = _accept("PartialObjectMetadataList" if metadata_only else None)
+        path = resource.path(namespace)
         while True:
-            page = _page_decoder.decode(await self.request("GET", resource.path(namespace), params=params))
+            page = _page_decoder.decode(await self.request("GET", path, params=params, accept=accept))
             yield page
             if not page.metadata.continue_:
                 return
@@ -266,11 +309,13 @@ class ApiServer:
         resource: ApiResource,
         namespace: str | None = None,
         *,
-        resource_version: str,
+        resource_version: str = "",
         label_selector: str = "",
         field_selector: str = "",
+        metadata_only: bool = False,
+        initial_events: bool = False,
         inactivity: float = 100.0,
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """The stream of watch events, one JSON document each, bookmarks included; ends when the server ends it.
 
         Args:
@@ -279,6 +324,10 @@ class ApiServer:
             resource_version: where to start.
             label_selector: only objects with these labels.
             field_selector: only objects with these fields.
+            metadata_only: ask for PartialObjectMetadata; a server that can't sends whole objects.
+            initial_events: ask for what exists first, as ADDED events closed by a bookmark with annotation
+                `k8s.io/initial-events-end: "true"` (a watch-list), at least as new as `resource_version` ("": the
+                newest). A server that can't answers Invalid.
             inactivity: seconds of silence after which the connection is taken for dead and the stream ends.
 
         Raises:
@@ -289,25 +338,18 @@ class ApiServer:
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
+            **({"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"} if initial_events else {}),
             **_selectors(label_selector, field_selector),
         }
-        if self._watches is None:
-            self._watches = self._new_session(0)
-        path = resource.path(namespace)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=inactivity)
+        path, accept = resource.path(namespace), _accept("PartialObjectMetadata" if metadata_only else None)
         try:
-            async with self._watches.get(
-                self._target(path), params=params, timeout=timeout, **await self._options()
-            ) as response:
-                self.requests["WATCH", resource.plural, response.status] += 1
-                if response.status != 200:
-                    raise errors.from_response(
-                        response.status, await response.read(), response.headers.get("Retry-After"), f"WATCH {path}"
-                    )
+            async with await self._watch(resource, path, params, accept, inactivity) as response:
                 rest = b""
                 async for chunk in response.content.iter_any():
                     lines = (rest + chunk if rest else chunk).split(b"\n")
                     rest = lines.pop()
+                    if len(rest) > _LONGEST_EVENT:
+                        raise errors.Unreachable(f"watch of {path}: an event of more than {_LONGEST_EVENT} bytes")
                     for line in lines:
                         if line:
                             yield line
@@ -317,6 +359,31 @@ class ApiServer:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self.requests["WATCH", resource.plural, 0] += 1
             raise errors.Unreachable(f"watch of {path} broke: {error or type(error).__name__}") from error
+
+    async def _watch(
+        self, resource: ApiResource, path: str, params: Mapping[str, str], accept: str, inactivity: float
+    ) -> aiohttp.ClientResponse:
+        """The answer of a watch that was taken; that must come as soon as any other, what follows may take long."""
+        if self._watches is None:
+            self._watches = self._new_session(0)
+        if self._rate is not None:
+            await self._rate.take(float("inf"))
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=inactivity)
+        while True:
+            began = asyncio.get_running_loop().time()
+            async with asyncio.timeout(_DEADLINE):
+                options = await self._options(accept)
+                response = await self._watches.get(self._target(path), params=params, timeout=timeout, **options)
+            self.requests["WATCH", resource.plural, response.status] += 1
+            if response.status == 200:
+                self.seconds["WATCH"].observe(asyncio.get_running_loop().time() - began)
+                return response
+            async with response, asyncio.timeout(_DEADLINE):
+                error = errors.from_response(
+                    response.status, await response.read(), response.headers.get("Retry-After"), f"WATCH {path}"
+                )
+                if not (isinstance(error, errors.Unauthorized) and await self._renewed(options)):
+                    raise error
 
     # -- any request -------------------------------------------------------------------------------------------------
 
@@ -328,12 +395,14 @@ class ApiServer:
         body: bytes | None = None,
         content_type: str = "application/json",
         params: Mapping[str, str] | None = None,
+        accept: str = _JSON,
         deadline: float = _DEADLINE,
     ) -> bytes:
         """Send a request and give the body of a 2xx answer.
 
         Reads are repeated while the deadline lasts when the server is unreachable or busy. Writes are repeated only
-        after 429 and after a connection that could not be made, when it is certain that nothing was done.
+        after 429 and after a connection that could not be made, when it is certain that nothing was done. Anything is
+        repeated once after 401, if the credentials could be renewed.
 
         Raises:
             ApiError: see `atoll.kube.errors`; `Unreachable` once the deadline has passed.
@@ -348,7 +417,11 @@ class ApiServer:
             retry=retry_if_exception(lambda error: _repeatable(method, error)), wait=_wait, stop=over, reraise=True
         ):
             with attempt:
-                return await self._once(method, path, body, content_type, params, max(end - loop.time(), 0.05))
+                if self._rate is not None and not await self._rate.take(end - loop.time()):
+                    raise errors.Busy(f"{method} {path}: our own limit, {self._rate.qps:g} a second, leaves no time")
+                async with self.writes.passing(method, path):
+                    left = max(end - loop.time(), 0.05)
+                    return await self._once(method, path, body, content_type, params, accept, left)
         raise AssertionError("the retry loop returns or raises")
 
     async def _once(
@@ -358,52 +431,76 @@ class ApiServer:
         body: bytes | None,
         content_type: str,
         params: Mapping[str, str] | None,
+        accept: str,
         timeout: float,
     ) -> bytes:
         if self._session is None:
             self._session = self._new_session(self._limit)
-        options = await self._options()
-        if body is not None:
-            options["headers"] = {**options.get("headers", {}), "Content-Type": content_type}
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
-            async with self._session.request(
-                method,
-                self._target(path),
-                data=body,
-                params=params,
-                timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=5),
-                **options,
-            ) as response:
-                content = await response.read()
-                self.requests[method, _plural(path), response.status] += 1
-                if response.status >= 300:
-                    raise errors.from_response(
+            async with asyncio.timeout(timeout):
+                options = await self._options(accept)
+                if body is not None:
+                    options["headers"]["Content-Type"] = content_type
+                async with self._session.request(
+                    method, self._target(path), data=body, params=params, timeout=_TIMEOUT, **options
+                ) as response:
+                    content = await response.read()
+                    self.requests[method, _plural(path), response.status] += 1
+                    self.seconds[method].observe(clock() - began)
+                    if response.status < 300:
+                        return content
+                    error = errors.from_response(
                         response.status, content, response.headers.get("Retry-After"), f"{method} {path}"
                     )
-                return content
+                    if isinstance(error, errors.Unauthorized):
+                        error.renewed = await self._renewed(options)
+                    raise error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self.requests[method, _plural(path), 0] += 1
             raise errors.Unreachable(f"{method} {self.url}{path}: {error or type(error).__name__}") from error
 
+    async def _renewed(self, refused: Json) -> bool:
+        """Whether there are other credentials than those of a request that was answered with 401."""
+        if self._connection.tls is not refused.get("ssl"):
+            return True
+        return await self._connection.renew(refused["headers"].get("Authorization"))
+
     def _target(self, path: str) -> URL:
         return URL(self._connection.url + path, encoded=True)
 
-    async def _options(self) -> Json:
-        options: Json = {}
+    async def _options(self, accept: str) -> Json:
+        # An API server redirects nobody; whoever does would get the token, and a POST would come back as a GET.
+        options: Json = {"headers": {"Accept": accept}, "allow_redirects": False}
         authorization = await self._connection.authorize()
         if authorization:
-            options["headers"] = {"Authorization": authorization}
+            options["headers"]["Authorization"] = authorization
         if self._connection.proxy:
             options["proxy"] = self._connection.proxy
         if self._connection.server_name:
             options["server_hostname"] = self._connection.server_name
+        if self._connection.tls is not None:
+            # Per request: a new certificate needs a new connection, and gets one as this is part of the pool's key.
+            options["ssl"] = self._connection.tls
         return options
 
     def _new_session(self, limit: int) -> aiohttp.ClientSession:
-        tls = self._connection.tls
-        connector = aiohttp.TCPConnector(limit=limit, ssl=tls if tls is not None else True, keepalive_timeout=60)
-        headers = {"User-Agent": self._user_agent, "Accept": "application/json"}
-        return aiohttp.ClientSession(connector=connector, headers=headers, auto_decompress=True)
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=60),
+            headers={"User-Agent": _product(self._user_agent)},
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT)
+_NOTHING_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+_BACKOFF: Final = {
+    errors.Busy: wait_random_exponential(multiplier=0.1, max=5.0),
+    errors.Unreachable: wait_random_exponential(multiplier=0.05, max=2.0),
+    errors.Unauthorized: wait_none(),
+}
+"""How long to wait before a request is sent again, where the server does not say; other errors are final."""
 
 
 def _repeatable(method: str, error: BaseException) -> bool:
@@ -411,22 +508,28 @@ def _repeatable(method: str, error: BaseException) -> bool:
         case errors.Busy():
             return method == "GET" or error.code == 429
         case errors.Unreachable():
-            return method == "GET" or isinstance(error.__cause__, aiohttp.ClientConnectorError)
+            return method == "GET" or isinstance(error.__cause__, _NOTHING_SENT)
+        case errors.Unauthorized():
+            return error.renewed
     return False
 
 
 def _wait(state: RetryCallState) -> float:
-    outcome = state.outcome
-    error = outcome.exception() if outcome is not None else None
-    after = getattr(error, "retry_after", None)
-    return float(after) if after is not None else _backoff(state)
-
-
-_backoff = wait_random_exponential(multiplier=0.05, max=2.0)
+    error = state.outcome.exception() if state.outcome is not None else None
+    assert isinstance(error, errors.ApiError), "nothing else is repeated"
+    if error.retry_after is not None:
+        # Not all clients that were sent away at one moment come back at one moment.
+        return error.retry_after * random.uniform(1.0, 1.1)
+    return _BACKOFF[type(error)](state)
 
 
 def _loads(body: bytes) -> Json:
-    result: Json = orjson.loads(body)
+    try:
+        result = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise errors.Unexpected(f"the answer is no JSON but {body[:100]!r}: is this an API server?") from error
+    if not isinstance(result, dict):
+        raise errors.Unexpected(f"the answer is no object but {body[:100]!r}: is this an API server?")
     return result
 
 
@@ -437,6 +540,21 @@ def _plural(path: str) -> str:
     if rest[:1] == ["namespaces"] and len(rest) > 2:
         rest = rest[2:]
     return rest[0] if rest else path
+
+
+@cache
+def _product(name: str) -> str:
+    """The User-Agent of a process: `atoll-control/1.2.3`, `atoll-agent/1.2.3 (alpha)`."""
+    process, _, detail = name.partition("/")
+    try:
+        release = version("atoll")
+    except PackageNotFoundError:
+        release = "unknown"
+    return f"{process}/{release} ({detail})" if detail else f"{process}/{release}"
+
+
+def _accept(reduced: str | None) -> str:
+    return f"{_METADATA.format(reduced)},{_JSON}" if reduced else _JSON
 
 
 def _manager(name: str) -> dict[str, str]:

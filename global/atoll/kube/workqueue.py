@@ -9,18 +9,23 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 import random
-from collections.abc import Awaitable, Callable, Hashable
+import time
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Generic, TypeVar
 
 import structlog
 
 from atoll.kube import metrics
 from atoll.kube.errors import ApiError, Retry
+from atoll.kube.logs import working_on
 
 K = TypeVar("K", bound=Hashable)
 
 _BACKOFF_FIRST, _BACKOFF_MAX = 0.05, 30.0
+_SLACK = 64
+"""Entries of a heap that may be out of date before it is made anew."""
 
 log = structlog.get_logger(__name__)
 
@@ -28,51 +33,95 @@ log = structlog.get_logger(__name__)
 class WorkQueue(Generic[K]):
     """Keys that wait for a worker, by priority (larger first), then by time."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, about: Callable[[K], Mapping[str, str]] = lambda key: {"key": str(key)}) -> None:
+        """No I/O happens here.
+
+        Args:
+            name: in metrics and logs.
+            about: the fields that every log line of a look at this key gets, such as `{"workload": "ns/name"}`.
+        """
         self.name = name
-        #: (-priority, order, key) of keys that are due; entries of keys that left `_due` are skipped when popped
+        self._about = about
+        #: (-priority, order, key) of keys that are due; an entry whose order `_due` does not hold is skipped
         self._ready: list[tuple[int, int, K]] = []
-        #: (due time, order, key, priority) of keys that wait for their time
-        self._delayed: list[tuple[float, int, K, int]] = []
-        #: key -> priority of keys that are due and not with a worker; disjoint from `_active`
-        self._due: dict[K, int] = {}
-        #: key -> earliest due time in `_delayed`
-        self._later: dict[K, float] = {}
-        self._active: set[K] = set()
-        #: key -> priority: asked for again while a worker had it
-        self._again: dict[K, int] = {}
+        #: (due time, order, key) of keys that wait for their time; one whose time `_later` does not hold is skipped
+        self._delayed: list[tuple[float, int, K]] = []
+        #: key -> (priority, order, since when) of keys that are due and not with a worker; disjoint from `_active`
+        self._due: dict[K, tuple[int, int, float]] = {}
+        #: key -> (due time, priority); disjoint from `_due` and `_again`
+        self._later: dict[K, tuple[float, int]] = {}
+        #: key -> time.monotonic() at which a worker got it
+        self._active: dict[K, float] = {}
+        #: key -> (priority, since when): asked for again while a worker had it
+        self._again: dict[K, tuple[int, float]] = {}
         self._failures: dict[K, int] = {}
         self._order = itertools.count()
         self._changed = asyncio.Event()
         self.handled = self.retries = 0
+        #: from the time at which a key was due until a worker got it
+        self.waits = metrics.Durations()
+        #: from then until the worker was done with it
+        self.looks = metrics.Durations()
         metrics.queues.add(self)
 
     def __len__(self) -> int:
         return len(self._due) + len(self._later)
 
-    def add(self, key: K, *, priority: int = 0, after: float = 0.0) -> None:
-        """Ask for a look at `key`, `after` seconds from now; an earlier wish for the same key stands."""
-        if after > 0:
-            due = asyncio.get_running_loop().time() + after
-            if key in self._due or self._later.get(key, due + 1) <= due:
-                return
-            self._later[key] = due
-            heapq.heappush(self._delayed, (due, next(self._order), key, priority))
-        elif key in self._active:
-            self._again[key] = max(priority, self._again.get(key, priority))
-            return
-        elif key not in self._due or self._due[key] < priority:
-            self._later.pop(key, None)
-            self._due[key] = priority
-            heapq.heappush(self._ready, (-priority, next(self._order), key))
-        self._changed.set()
+    @property
+    def delayed(self) -> int:
+        """Keys that wait for their time, not for a worker."""
+        return len(self._later)
 
-    def retry(self, key: K) -> None:
-        """Ask again after this key's backoff, which doubles until `forget`."""
+    @property
+    def unfinished(self) -> list[float]:
+        """For each key that is with a worker, seconds since it got it: one that grows is a worker that hangs."""
+        now = time.monotonic()
+        return [now - since for since in list(self._active.values())]
+
+    def add(self, key: K, *, priority: int = 0, after: float = 0.0) -> None:
+        """Ask for a look at `key`, `after` seconds from now.
+
+        Of several wishes for one key the earliest time and the highest priority count; a wish for a key that is with
+        a worker is for one more look afterwards.
+        """
+        now = asyncio.get_running_loop().time()
+        # First what was due before this wish, so that it keeps its place.
+        self._promote()
+        if after <= 0 or key in self._due or key in self._again:
+            self._make_due(key, priority, now)
+            return
+        due, highest = self._later.get(key, (math.inf, priority))
+        self._later[key] = (min(due, now + after), max(highest, priority))
+        if now + after < due:
+            heapq.heappush(self._delayed, (now + after, next(self._order), key))
+            if len(self._delayed) > _SLACK + 2 * len(self._later):
+                self._delayed = [each for each in self._delayed if self._later.get(each[2], (None,))[0] == each[0]]
+                heapq.heapify(self._delayed)
+            self._changed.set()
+
+    def _make_due(self, key: K, priority: int, now: float) -> None:
+        if key in self._later:
+            priority = max(priority, self._later.pop(key)[1])
+        if key in self._active:
+            highest, since = self._again.get(key, (priority, now))
+            self._again[key] = (max(highest, priority), since)
+            return
+        before, _, since = self._due.get(key, (None, 0, now))
+        if before is None or before < priority:
+            order = next(self._order)
+            self._due[key] = (priority, order, since)
+            heapq.heappush(self._ready, (-priority, order, key))
+            if len(self._ready) > _SLACK + 2 * len(self._due):
+                self._ready = [(-priority, order, key) for key, (priority, order, _) in self._due.items()]
+                heapq.heapify(self._ready)
+            self._changed.set()
+
+    def retry(self, key: K, *, at_least: float = 0.0) -> None:
+        """Ask again after this key's backoff, which doubles until `forget`; not before `at_least` seconds."""
         self.retries += 1
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         ceiling = min(_BACKOFF_FIRST * 2 ** min(failures - 1, 20), _BACKOFF_MAX)
-        self.add(key, after=random.uniform(ceiling / 2, ceiling))
+        self.add(key, after=max(random.uniform(ceiling / 2, ceiling), at_least))
 
     def forget(self, key: K) -> None:
         """The key succeeded: its backoff starts anew."""
@@ -83,28 +132,33 @@ class WorkQueue(Generic[K]):
         while True:
             self._promote()
             while self._ready:
-                negative, _, key = heapq.heappop(self._ready)
-                if self._due.get(key) != -negative or key in self._active:
+                _, order, key = heapq.heappop(self._ready)
+                _, current, since = self._due.get(key, (0, -1, 0.0))
+                if order != current:
                     continue
                 del self._due[key]
-                self._active.add(key)
+                self._active[key] = time.monotonic()
+                self.waits.observe(asyncio.get_running_loop().time() - since)
                 return key
             self._changed.clear()
             await self._wait_for_change()
 
     def done(self, key: K) -> None:
         """The worker is finished with the key."""
-        self._active.discard(key)
+        since = self._active.pop(key, None)
+        if since is not None:
+            self.looks.observe(time.monotonic() - since)
         if key in self._again:
-            self.add(key, priority=self._again.pop(key))
+            priority, asked = self._again.pop(key)
+            self._make_due(key, priority, asked)
 
     def _promote(self) -> None:
         now = asyncio.get_running_loop().time()
         while self._delayed and self._delayed[0][0] <= now:
-            due, _, key, priority = heapq.heappop(self._delayed)
-            if self._later.get(key) == due:
-                del self._later[key]
-                self.add(key, priority=priority)
+            due, _, key = heapq.heappop(self._delayed)
+            current, priority = self._later.get(key, (None, 0))
+            if current == due:
+                self._make_due(key, priority, due)
 
     async def _wait_for_change(self) -> None:
         pause = self._delayed[0][0] - asyncio.get_running_loop().time() if self._delayed else None
@@ -124,18 +178,22 @@ class WorkQueue(Generic[K]):
         while True:
             key = await self.get()
             self.handled += 1
-            try:
-                await reconcile(key)
-            except Retry as wish:
-                self.forget(key)
-                self.add(key, after=wish.after)
-            except ApiError as error:
-                log.warning("will try again", queue=self.name, key=str(key), error=str(error))
-                self.retry(key)
-            except Exception:
-                log.exception("reconcile failed, will try again", queue=self.name, key=str(key))
-                self.retry(key)
-            else:
-                self.forget(key)
-            finally:
-                self.done(key)
+            with working_on(controller=self.name, **self._about(key)):
+                await self._look(key, reconcile)
+
+    async def _look(self, key: K, reconcile: Callable[[K], Awaitable[None]]) -> None:
+        try:
+            await reconcile(key)
+        except Retry as wish:
+            self.forget(key)
+            self.add(key, after=wish.after)
+        except ApiError as error:
+            log.warning("will try again", key=str(key), error=str(error))
+            self.retry(key, at_least=min(error.retry_after or 0.0, _BACKOFF_MAX))
+        except Exception:
+            log.exception("reconcile failed, will try again", key=str(key))
+            self.retry(key)
+        else:
+            self.forget(key)
+        finally:
+            self.done(key)

@@ -60,6 +60,12 @@ MUTATING_WEBHOOKS: Final = ApiResource(
 VALIDATING_WEBHOOKS: Final = ApiResource(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False
 )
+ADMISSION_POLICIES: Final = ApiResource(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False
+)
+ADMISSION_POLICY_BINDINGS: Final = ApiResource(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False
+)
 
 JOBS: Final = ApiResource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 BATCH_JOBS: Final = ApiResource("batch", "v1", "jobs", "Job")

@@ -45,15 +45,18 @@ def default_job(job: Json, namespace_annotations: Mapping[str, str]) -> list[jso
         job: as sent; what has the wrong type is left to the schema.
         namespace_annotations: of the Job's namespace, which may name a default queue.
     """
-    spec, metadata = job.get("spec"), mapping(job.get("metadata"))
-    if not isinstance(spec, dict) or spec.get("managedBy") not in (None, keys.CONTROLLER) or _has_our_owner(metadata):
+    spec, metadata = job.get("spec"), job.get("metadata")
+    if not isinstance(spec, dict) or not isinstance(metadata, dict):
+        return []
+    if spec.get("managedBy") not in (None, keys.CONTROLLER) or _has_our_owner(metadata):
         return []
     patch = []
     if spec.get("managedBy") is None:
         patch.append(jsonpatch.add(keys.CONTROLLER, "spec", "managedBy"))
-    if spec.get("suspend") is True:
+    if spec.get("suspend") is True and patch:
+        # One that comes with our managedBy was here before: it is we who suspended it, unless its annotation says more.
         patch += _with_entry(metadata, "annotations", keys.HOLD, "true")
-    else:
+    elif spec.get("suspend") is not True:
         patch.append(jsonpatch.add(True, "spec", "suspend"))
     if not mapping(metadata.get("labels")).get(keys.QUEUE_LABEL):
         patch += _with_entry(metadata, "labels", keys.QUEUE_LABEL, queue_of(job, namespace_annotations))
@@ -64,7 +67,8 @@ def hold_if_suspended(old: Json, new: Json, user: str) -> list[jsonpatch.Operati
     """The patch of a change: whoever suspends a Job that may run wants it held."""
     if user == CONTROL or not is_ours(old) or _suspended(old) or not _suspended(new):
         return []
-    return _with_entry(mapping(new.get("metadata")), "annotations", keys.HOLD, "true")
+    metadata = new.get("metadata")
+    return _with_entry(metadata, "annotations", keys.HOLD, "true") if isinstance(metadata, dict) else []
 
 
 def validate_job(job: Json) -> list[Problem]:

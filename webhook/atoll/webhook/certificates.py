@@ -1,21 +1,18 @@
-"""The webhook's certificate authority, shared by its replicas, and what it issues.
+"""What the webhook serves: leaf certificates, made in memory by each replica from the authority that all share.
 
-The authority is a Secret; whoever creates it first wins and the others read it. Leaf certificates are made in memory
-by each replica, so nothing but the authority has to be kept, and a new leaf needs nobody's consent. An authority may
-carry several CA certificates: the first one signs, all are trusted, which is what a rotation needs.
+Nothing but the authority (`atoll.model.authority`) has to be kept, and a new leaf needs nobody's consent.
 """
 
 from __future__ import annotations
 
-import base64
 import ipaddress
 import ssl
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 
 from cryptography import x509
@@ -23,92 +20,45 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from atoll.kube import errors
-from atoll.kube.transport import ApiServer
-from atoll.model import keys
-from atoll.model.apiresource import SECRETS
-
-SECRET: Final = "atoll-webhook-ca"
-CA_LIFE: Final = timedelta(days=3650)
-LEAF_LIFE: Final = timedelta(days=90)
-_SKEW = timedelta(minutes=5)
-"""Certificates begin this much earlier: clocks of nodes differ."""
-
-
-class BadSecret(ValueError):
-    """The Secret of the authority can't be used; the message says what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Authority:
-    """A key that signs, and the certificates to trust (PEM)."""
-
-    key: bytes
-    bundle: bytes
-
-    @property
-    def ca_bundle(self) -> str:
-        """The certificates as a webhook configuration wants them: base64 of PEM."""
-        return base64.b64encode(self.bundle).decode()
+from atoll.model.authority import LEAF_LIFE, SKEW, Signer, key_usage, pem_key
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """A serving certificate with its key (PEM)."""
 
-    key: bytes
+    key: bytes = field(repr=False)
     chain: bytes
+    issuer: bytes
+    """Certificate of the CA that signed it (PEM): whoever calls us must trust it."""
+    issued: datetime
+    ends: datetime
 
 
-def make_authority(now: datetime) -> Authority:
-    """A new authority, valid for ten years."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "atoll-webhook-ca")])
-    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - _SKEW)
-        .not_valid_after(now + CA_LIFE)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
-        .add_extension(identifier, critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier),
-            critical=False,
-        )
-        .sign(key, hashes.SHA256())
-    )
-    return Authority(_pem_key(key), certificate.public_bytes(serialization.Encoding.PEM))
-
-
-def issue(authority: Authority, names: Sequence[str], now: datetime) -> Leaf:
-    """A serving certificate for these DNS names and IP addresses, valid for 90 days.
+def issue(signer: Signer, names: Sequence[str], now: datetime, life: timedelta = LEAF_LIFE) -> Leaf:
+    """A serving certificate for these DNS names and IP addresses; it ends with its CA at the latest.
 
     Raises:
-        BadSecret: the authority's key or certificate can't be read, or they don't belong together.
+        BadSecret: the CA can't be used.
     """
-    try:
-        loaded = serialization.load_pem_private_key(authority.key, None)
-        issuer = x509.load_pem_x509_certificates(authority.bundle)[0]
-    except (ValueError, TypeError, IndexError) as error:
-        raise BadSecret(f"{error}; {_REPAIR}") from error
-    if not isinstance(loaded, ec.EllipticCurvePrivateKey) or loaded.public_key() != issuer.public_key():
-        raise BadSecret(f"its key is not the one of its first certificate; {_REPAIR}")
+    loaded, issuer = signer.loaded()
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
+    ends = min(now + life, issuer.not_valid_after_utc)
     certificate = (
         x509.CertificateBuilder(issuer.subject, subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - _SKEW)
-        .not_valid_after(min(now + LEAF_LIFE, issuer.not_valid_after_utc))
+        .not_valid_before(now - SKEW)
+        .not_valid_after(ends)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs=False), critical=True)
+        .add_extension(key_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName([_alternative(name) for name in names]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(loaded.public_key()), critical=False)
         .sign(loaded, hashes.SHA256())
     )
-    return Leaf(_pem_key(key), certificate.public_bytes(serialization.Encoding.PEM))
+    chain = certificate.public_bytes(serialization.Encoding.PEM)
+    return Leaf(pem_key(key), chain, signer.certificate, now, ends)
 
 
 def names_of(client_config: dict[str, Any]) -> list[str]:
@@ -132,31 +82,6 @@ def names_of(client_config: dict[str, Any]) -> list[str]:
     return [name, f"{name}.{namespace}", f"{name}.{namespace}.svc"]
 
 
-async def shared_authority(api: ApiServer, now: datetime) -> Authority:
-    """The authority that all replicas share, made if there is none.
-
-    Raises:
-        BadSecret: its Secret lacks a key.
-        ApiError: the Secret can be neither read nor created.
-    """
-    try:
-        return _from_secret(await api.get(SECRETS, SECRET, keys.SYSTEM_NAMESPACE))
-    except errors.NotFound:
-        made = make_authority(now)
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": SECRET, "namespace": keys.SYSTEM_NAMESPACE},
-        "type": "kubernetes.io/tls",
-        "data": {"tls.crt": made.ca_bundle, "tls.key": base64.b64encode(made.key).decode()},
-    }
-    try:
-        await api.create(SECRETS, secret)
-    except errors.AlreadyExists:
-        return _from_secret(await api.get(SECRETS, SECRET, keys.SYSTEM_NAMESPACE))
-    return made
-
-
 def load_leaf(context: ssl.SSLContext, leaf: Leaf) -> None:
     """Serve this certificate from the next handshake on."""
     # ssl reads certificates from files only; these live for the duration of the call.
@@ -176,39 +101,8 @@ def server_context(leaf: Leaf) -> ssl.SSLContext:
     return context
 
 
-def _from_secret(secret: dict[str, Any]) -> Authority:
-    data = secret.get("data") or {}
-    try:
-        return Authority(base64.b64decode(data["tls.key"]), base64.b64decode(data["tls.crt"]))
-    except (KeyError, ValueError) as error:
-        raise BadSecret(f"{error} can't be read; {_REPAIR}") from error
-
-
-_REPAIR = f"delete Secret {keys.SYSTEM_NAMESPACE}/{SECRET} and start all replicas of the webhook again"
-
-
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
 def _alternative(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
-
-
-def _pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, get_args
 
 from atoll.api import batch
@@ -15,6 +16,7 @@ from atoll.model import keys
 from atoll.webhook import jsonpatch, pods
 from atoll.webhook.problems import (
     LABEL_RULE,
+    MAX_ITEMS,
     SUBDOMAIN_RULE,
     Json,
     Problem,
@@ -31,6 +33,10 @@ TOPOLOGY_POLICIES: Final = ("none", "best-effort", "restricted", "single-numa-no
 PLUGINS: Final = ("env", "svc", "ssh", "tensorflow", "mpi", "pytorch", "hcclrank", "ray")
 
 _MAX_RETRY = 3
+_MAX_TASKS = 1024
+_DIFFERENCES = 100
+"""Changed fields that are looked for; a message shows fewer."""
+_DEPTH = 16
 _POD_NAME_MAX = 63
 _GENERATED = "xxxxx"
 _NEEDS_SVC = ("tensorflow", "mpi", "pytorch", "ray")
@@ -67,7 +73,7 @@ def default_job(job: Json, namespace_annotations: Mapping[str, str] | None = Non
         namespace_annotations: of the Job's namespace, which may name a default queue.
     """
     spec = job.get("spec")
-    if not isinstance(spec, dict):
+    if not isinstance(spec, dict) or _too_much(spec):
         return []
     patch = []
     if not spec.get("queue"):
@@ -137,8 +143,10 @@ def _minimum(task: Json) -> int:
 def validate_job(job: Json) -> list[Problem]:
     """Everything that is wrong with a defaulted Job, except for the state of its queue."""
     spec, metadata = mapping(job.get("spec")), mapping(job.get("metadata"))
+    problems = _too_much(spec)
+    if problems:
+        return problems
     tasks = [mapping(task) for task in sequence(spec.get("tasks"))]
-    problems: list[Problem] = []
     if not tasks:
         problems.append(Problem("spec.tasks", "is empty; a Job needs at least one task"))
     problems += _count_problems(spec, ("minAvailable", "maxRetry", "ttlSecondsAfterFinished"), "spec")
@@ -166,6 +174,32 @@ def validate_job(job: Json) -> list[Problem]:
         problems += _task_problems(task, f"spec.tasks[{index}]", str(job_name), names)
     problems += _dependency_problems(tasks)
     return problems
+
+
+def _too_much(spec: Json) -> list[Problem]:
+    """Whether checking it would take so long that others had to wait."""
+    tasks = sequence(spec.get("tasks"))
+    if len(tasks) > _MAX_TASKS:
+        return [Problem("spec.tasks", f"are {len(tasks)}; a Job has at most {_MAX_TASKS}: make several Jobs of it")]
+    count = _policy_size(spec) + len(sequence(spec.get("volumes"))) + len(mapping(spec.get("plugins")))
+    count += sum(len(sequence(argument)) for argument in mapping(spec.get("plugins")).values())
+    for task in map(mapping, tasks):
+        count += 1 + _policy_size(task) + len(sequence(mapping(task.get("dependsOn")).get("name")))
+        count += pods.size(task.get("template"))
+    if count > MAX_ITEMS:
+        return [
+            Problem(
+                "spec",
+                f"has {count} tasks, containers, resources, policies and volumes in all; at most {MAX_ITEMS}: make"
+                " several Jobs of it",
+            )
+        ]
+    return []
+
+
+def _policy_size(holder: Json) -> int:
+    policies = sequence(holder.get("policies"))
+    return len(policies) + sum(len(sequence(mapping(policy).get("events"))) for policy in policies)
 
 
 def _task_problems(task: Json, path: str, job_name: str, names: set[str]) -> Iterator[Problem]:
@@ -384,6 +418,8 @@ def validate_job_update(old: Json, new: Json) -> list[Problem]:
     """
     if old.get("spec") == new.get("spec"):
         return []
+    if problems := _too_much(mapping(new.get("spec"))):
+        return problems
     before, after = (mapping(jsonpatch.applied(job, default_job(job)).get("spec")) for job in (old, new))
     if before == after:
         return []
@@ -391,7 +427,7 @@ def validate_job_update(old: Json, new: Json) -> list[Problem]:
     if count != now:
         problems = [Problem("spec.tasks", f"the number of tasks (was {count}, is {now}) {_FROZEN}{_RECREATE}")]
     else:
-        changed = _differences(_fixed(before), _fixed(after), "spec")
+        changed = islice(_differences(_fixed(before), _fixed(after), "spec"), _DIFFERENCES)
         problems = [Problem(path, f"{_FROZEN}{_RECREATE}") for path in changed]
     return problems + validate_job(new)
 
@@ -406,14 +442,18 @@ def _fixed(spec: Json) -> Json:
     return kept
 
 
-def _differences(old: Any, new: Any, path: str) -> Iterator[str]:
+def _differences(old: Any, new: Any, path: str, depth: int = 0) -> Iterator[str]:
     """Paths of the smallest parts that differ."""
-    if isinstance(old, dict) and isinstance(new, dict):
+    # Each level compares all that is below it; no field that is frozen has so many above it.
+    if depth > _DEPTH:
+        yield path
+    elif isinstance(old, dict) and isinstance(new, dict):
         for name in sorted(old.keys() | new.keys()):
             if old.get(name) != new.get(name):
-                yield from _differences(old.get(name), new.get(name), f"{path}.{name}")
+                yield from _differences(old.get(name), new.get(name), f"{path}.{name}", depth + 1)
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for index, (left, right) in enumerate(zip(old, new, strict=True)):
-            yield from _differences(left, right, f"{path}[{index}]")
+            if left != right:
+                yield from _differences(left, right, f"{path}[{index}]", depth + 1)
     elif old != new:
         yield path

@@ -16,16 +16,22 @@ def add(value: object, *path: str | int) -> Operation:
 
 
 def applied(document: dict[str, Any], operations: Sequence[Operation]) -> dict[str, Any]:
-    """A copy of the document with these additions of members carried out.
+    """The document with these additions of members carried out; what they don't touch is shared with the original.
 
     Raises:
         KeyError, IndexError, TypeError: the place of an addition does not exist.
     """
-    result = copy.deepcopy(document)
+    result = dict(document)
+    #: containers that are copies already, by identity; each is kept alive by `result`
+    copied = {id(result)}
     for operation in operations:
         *parents, last = (step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")[1:])
         place: Any = result
         for step in parents:
-            place = place[int(step)] if isinstance(place, list) else place[step]
+            key = int(step) if isinstance(place, list) else step
+            if id(place[key]) not in copied:
+                place[key] = copy.copy(place[key])
+                copied.add(id(place[key]))
+            place = place[key]
         place[last] = operation["value"]
     return result

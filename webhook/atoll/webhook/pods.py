@@ -37,6 +37,19 @@ def validate_template(template: object, path: str) -> list[Problem]:
     return problems
 
 
+def size(template: object) -> int:
+    """How much of a template is checked: containers and their resources."""
+    spec = mapping(mapping(template).get("spec"))
+    count = 0
+    for key in ("initContainers", "containers"):
+        containers = sequence(spec.get(key))
+        count += len(containers)
+        for container in containers:
+            resources = mapping(mapping(container).get("resources"))
+            count += len(mapping(resources.get("requests"))) + len(mapping(resources.get("limits")))
+    return count
+
+
 def cpus_not_whole(template: object, path: str) -> list[Problem]:
     """The containers without a whole number of CPUs, which can't be pinned to cores."""
     problems = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from atoll.model import quantity
 
@@ -18,6 +18,12 @@ Json = dict[str, Any]
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _SHOWN = 20
+_LONGEST = 400
+"""Characters of one problem that are shown: it may quote what was sent."""
+_QUANTITY_MAX = 64
+
+MAX_ITEMS: Final = 10_000
+"""Tasks, containers, resources and the like of one object together: what is checked takes 50 ms at worst."""
 
 LABEL_RULE = "use at most 63 lower-case letters, digits and '-', with a letter or digit at both ends"
 SUBDOMAIN_RULE = (
@@ -40,11 +46,16 @@ class Problem(NamedTuple):
 def report(subject: str, problems: Sequence[Problem]) -> str:
     """All problems of an object as one message; one line each where there are several."""
     if len(problems) == 1:
-        return f"{subject}: {problems[0]}"
-    lines = [f"\n- {problem}" for problem in problems[:_SHOWN]]
+        return f"{subject[:_LONGEST]}: {_cut(problems[0])}"
+    lines = [f"\n- {_cut(problem)}" for problem in problems[:_SHOWN]]
     if len(problems) > _SHOWN:
         lines.append(f"\n- and {len(problems) - _SHOWN} more")
-    return f"{subject} has {len(problems)} problems:{''.join(lines)}"
+    return f"{subject[:_LONGEST]} has {len(problems)} problems:{''.join(lines)}"
+
+
+def _cut(problem: Problem) -> str:
+    text = str(problem)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
 
 
 def is_label(text: object) -> bool:
@@ -96,9 +107,13 @@ def amounts(resources: object, path: str, problems: list[Problem]) -> dict[str, 
 
 def amount(text: object) -> Fraction | None:
     """The value of a quantity; None if it is none."""
-    if isinstance(text, bool) or not isinstance(text, str | int | float) or not str(text).isascii():
+    if isinstance(text, bool) or not isinstance(text, str | int | float):
         return None
     try:
+        written = str(text)
+        # Arithmetic on a million digits would take seconds, and no quantity has that many.
+        if len(written) > _QUANTITY_MAX or not written.isascii():
+            return None
         return quantity.parse(text)
     except ValueError:
         return None

@@ -1,33 +1,34 @@
-"""The running webhook: caches, certificate, server, and registration once all of them work."""
+"""The running webhook: caches, certificates, server, and registration once all of them work."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
+import gc
 import ipaddress
+import socket
 import ssl
-from datetime import UTC, datetime
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 import structlog
+from aiohttp import web
 
 from atoll.kube import errors
 from atoll.kube.process import Process
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
-from atoll.model.apiresource import (
-    MUTATING_WEBHOOKS,
-    NAMESPACES,
-    QUEUES,
-    VALIDATING_WEBHOOKS,
-    ApiResource,
-)
-from atoll.model.objects import Full, decode_full, decode_meta
+from atoll.model.apiresource import MUTATING_WEBHOOKS, NAMESPACES, QUEUES
+from atoll.model.authority import Times
+from atoll.model.objects import decode_meta
 from atoll.webhook import certificates, queues, registration, reviews, server
+from atoll.webhook.certificates import Leaf
+from atoll.webhook.rotation import Keeper
 
 DEFAULT_PORT = 9443
+LINGER_SECONDS = 5.0
+"""Endpoints of a Service follow readiness within a second or two; a kubelet asks for it every few seconds."""
 
 log = structlog.get_logger(__name__)
 
@@ -37,53 +38,50 @@ class CannotStart(RuntimeError):
 
 
 async def set_up(process: Process, options: argparse.Namespace) -> None:
-    """Start to serve, and add the tasks that keep caches, certificate and registration.
+    """Add the tasks that keep caches, certificates and registration; they start to serve once there is an authority.
 
     Raises:
-        CannotStart: the host is not prepared, or the address is taken.
+        CannotStart: the host is not prepared, or the flags can't be followed.
         ApiError: the host can't be reached.
     """
+    try:
+        times = Times(
+            timedelta(seconds=options.ca_seconds),
+            timedelta(seconds=options.leaf_seconds),
+            timedelta(seconds=options.settle_seconds),
+        )
+    except ValueError as error:
+        raise CannotStart(str(error)) from error
     api = await process.stack.enter_async_context(
         await ApiServer.from_kubeconfig(options.kubeconfig, user_agent="atoll-webhook")
     )
     client_config = await _client_config(api)
-    try:
-        names = certificates.names_of(client_config)
-        authority = await certificates.shared_authority(api, datetime.now(UTC))
-        tls = certificates.server_context(certificates.issue(authority, names, datetime.now(UTC)))
-    except certificates.BadSecret as error:
-        raise CannotStart(f"Secret {certificates.SECRET}: {error}") from error
-    except ValueError as error:
-        raise CannotStart(f"the address of the webhook: {error}; {_INIT}") from error
-
     queue_cache = Reflector(api, QUEUES, queues.decode)
     namespaces = Reflector(api, NAMESPACES, decode_meta)
-    answers = reviews.Reviews(queue_cache, namespaces)
-    host, port = _address(client_config, options)
-    try:
-        app = server.application(answers, process.metrics)
-        runner = await server.serve(app, tls, host, port)
-    except OSError as error:
-        raise CannotStart(
-            f"can't listen on {host}:{port}: {error.strerror}; free the port or give another with --port"
-        ) from error
-    process.stack.push_async_callback(server.leave, runner, app)
-    log.info("listening", host=host, port=port, names=names)
+    app = server.application(reviews.Reviews(queue_cache, namespaces), process.metrics)
+    listener = _Listener(app, _bound(*_address(client_config, options)))
+    process.stack.push_async_callback(listener.close)
 
-    registered = asyncio.Event()
-    for condition in (queue_cache.synced, namespaces.synced, registered):
+    async def serve(leaf: Leaf) -> None:
+        await listener.serve(leaf)
+        if not keeper.registered.is_set():
+            await queue_cache.synced.wait()
+            await namespaces.synced.wait()
+            await listener.check(keeper.names[-1], leaf)
+            # What is there now stays: the collector would only find that out again, while a review waits for it.
+            gc.collect()
+            gc.freeze()
+
+    try:
+        keeper = Keeper(api, client_config, times=times, serve=serve, metrics=process.metrics)
+    except ValueError as error:
+        raise CannotStart(f"the address of the webhook: {error}; {_INIT}") from error
+    for condition in (queue_cache.synced, namespaces.synced, keeper.registered):
         process.ready_when(condition.is_set)
+    process.before_end(lambda: listener.leave(options.linger_seconds))
     process.add_task("queues", queue_cache.run())
     process.add_task("namespaces", namespaces.run())
-    process.add_task("certificate", _renew(tls, authority, names))
-
-    async def register() -> None:
-        await queue_cache.synced.wait()
-        await namespaces.synced.wait()
-        await _answers(names[-1], host, port, authority)
-        await _keep_registered(api, client_config, authority.ca_bundle, registered)
-
-    process.add_task("registration", register())
+    process.add_task("certificates and registration", keeper.run())
 
 
 _INIT = "`atollctl init` prepares the host"
@@ -109,57 +107,57 @@ def _address(client_config: dict[str, Any], options: argparse.Namespace) -> tupl
     return host, options.port or url.port or DEFAULT_PORT
 
 
-async def _answers(name: str, host: str, port: int, authority: certificates.Authority) -> None:
-    """Return once the server answers a request that trusts nothing but the authority."""
-    context = ssl.create_default_context(cadata=authority.bundle.decode())
-    target = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host
-    url = f"https://{f'[{target}]' if ':' in target else target}:{port}/readyz"
-    timeout = aiohttp.ClientTimeout(total=5)
-    async with (
-        aiohttp.ClientSession(timeout=timeout) as session,
-        session.get(url, ssl=context, server_hostname=name) as response,
-    ):
-        response.raise_for_status()
+def _bound(host: str, port: int) -> socket.socket:
+    """The address, taken but not listened on yet: a start that can't succeed fails at once."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        taken = socket.socket(family, kind, protocol)
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(address)
+    except OSError as error:
+        raise CannotStart(
+            f"can't listen on {host}:{port}: {error.strerror}; free the port or give another with --port"
+        ) from error
+    return taken
 
 
-async def _keep_registered(
-    api: ApiServer, client_config: dict[str, Any], ca_bundle: str, registered: asyncio.Event
-) -> None:
-    """Apply the configurations now, and again whenever one of them lost our webhooks or our CA."""
-    wanted = registration.configurations(client_config, ca_bundle)
-    changed = asyncio.Event()
-    caches: list[tuple[ApiResource, dict[str, Any], Reflector[Full]]] = []
-    async with asyncio.TaskGroup() as watches:
-        for resource, configuration in zip((MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), wanted, strict=True):
-            await _apply(api, resource, configuration)
-            cache = Reflector(api, resource, decode_full, field_selector=f"metadata.name={registration.NAME}")
-            cache.on_change(lambda *_: changed.set())
-            caches.append((resource, configuration, cache))
-            watches.create_task(cache.run())
-        registered.set()
-        log.info(
-            "registered",
-            webhooks=[entry["name"] for configuration in wanted for entry in configuration["webhooks"]],
-        )
-        while True:
-            await changed.wait()
-            changed.clear()
-            for resource, configuration, cache in caches:
-                seen = cache.get(registration.NAME)
-                # One that is gone was uninstalled: made again, it would refuse everything when
-                # the webhook is gone too.
-                if seen is not None and not registration.trusts(seen.body, ca_bundle):
-                    log.warning("registration was changed and is applied again", kind=resource.kind)
-                    await _apply(api, resource, configuration)
+class _Listener:
+    """The HTTPS server, from its first certificate on."""
 
+    def __init__(self, app: web.Application, bound: socket.socket) -> None:
+        self._app, self._bound = app, bound
+        self._tls: ssl.SSLContext | None = None
+        self._runner: web.AppRunner | None = None
 
-async def _apply(api: ApiServer, resource: ApiResource, configuration: dict[str, Any]) -> None:
-    await api.apply(resource, configuration, field_manager=registration.FIELD_MANAGER)
+    async def serve(self, leaf: Leaf) -> None:
+        """Listen with this leaf, or use it from the next handshake on."""
+        if self._tls is not None:
+            certificates.load_leaf(self._tls, leaf)
+            return
+        self._tls = certificates.server_context(leaf)
+        self._runner = await server.serve(self._app, self._tls, self._bound)
+        log.info("listening", address=self._bound.getsockname()[:2])
 
+    async def check(self, name: str, leaf: Leaf) -> None:
+        """Return once the server answers a request that trusts nothing but the CA of this leaf."""
+        context = ssl.create_default_context(cadata=leaf.issuer.decode())
+        host, port = self._bound.getsockname()[:2]
+        target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        url = f"https://{f'[{target}]' if ':' in target else target}:{port}/readyz"
+        timeout = aiohttp.ClientTimeout(total=5)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(url, ssl=context, server_hostname=name) as response,
+        ):
+            response.raise_for_status()
 
-async def _renew(tls: ssl.SSLContext, authority: certificates.Authority, names: list[str]) -> None:
-    """Serve a fresh certificate long before the old one ends."""
-    while True:
-        await asyncio.sleep(certificates.LEAF_LIFE.total_seconds() / 3)
-        certificates.load_leaf(tls, certificates.issue(authority, names, datetime.now(UTC)))
-        log.info("certificate renewed")
+    async def leave(self, seconds: float) -> None:
+        """Let clients go, for so long."""
+        if self._runner is not None:
+            await server.leave(self._runner, self._app, seconds)
+
+    async def close(self) -> None:
+        """Finish what was asked and stop."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._bound.close()

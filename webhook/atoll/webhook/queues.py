@@ -15,6 +15,7 @@ from atoll.model import keys, selectors
 from atoll.model.objects import Slim
 from atoll.webhook import jsonpatch
 from atoll.webhook.problems import (
+    MAX_ITEMS,
     SUBDOMAIN_RULE,
     Json,
     Problem,
@@ -209,6 +210,11 @@ def _parent_problems(name: object, parent: object, lookup: Callable[[str], Queue
 
 
 def _quota_problems(spec: Json) -> list[Problem]:
+    clusters = sequence(spec.get("extendClusters"))
+    lists = [mapping(spec.get("guarantee")).get("resource"), spec.get("deserved"), spec.get("capability")]
+    lists += [mapping(cluster).get("capacity") for cluster in clusters]
+    if (count := len(clusters) + sum(len(mapping(each)) for each in lists)) > MAX_ITEMS:
+        return [Problem("spec", f"has {count} clusters and resources in all; at most {MAX_ITEMS}: leave some out")]
     problems: list[Problem] = []
     levels = {
         "spec.guarantee.resource": mapping(spec.get("guarantee")).get("resource"),

@@ -2,12 +2,14 @@
 
 `atollctl init` creates them empty, with the address in an annotation, so that nothing is intercepted before somebody
 answers; the running webhook adds the webhooks and its CA by server-side apply. What must not depend on the webhook
-(system namespaces, objects on their way out) is excluded in the API server, so that a broken webhook can't hold up
-the cluster's own work.
+(system namespaces, objects on their way out, namespaces that have not opted in) is excluded in the API server, so that
+a broken webhook can't hold up the cluster's own work. Queues are nobody's namespace: without the webhook they are taken
+as they come. What our own accounts write again and again, and what changes no spec, never gets here.
 """
 
 from __future__ import annotations
 
+import base64
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +25,8 @@ from atoll.model.apiresource import (
     VALIDATING_WEBHOOKS,
     ApiResource,
 )
+from atoll.model.authority import split_pem
+from atoll.webhook.batch_jobs import CONTROL
 
 Json = dict[str, Any]
 
@@ -31,6 +35,7 @@ FIELD_MANAGER: Final = "atoll-webhook"
 SYSTEM_NAMESPACES: Final = ("kube-system", "kube-public", "kube-node-lease", keys.SYSTEM_NAMESPACE)
 
 _TIMEOUT = 5
+"""Seconds; a review takes milliseconds, but a replica that is being replaced may cost one connection attempt."""
 _NOT_SYSTEM = {
     "name": "not-in-a-system-namespace",
     "expression": f"!(request.namespace in {orjson.dumps(SYSTEM_NAMESPACES).decode()})",
@@ -51,6 +56,19 @@ _NOT_SUSPENDED = {
         " && has(object.spec.suspension.scheduling) && object.spec.suspension.scheduling == true)"
     ),
 }
+# What control creates goes through the queue like anything else; what it changes is the suspend switch, all day long.
+_NOT_CONTROL = {
+    "name": "not-a-change-by-control",
+    "expression": f'request.operation != "UPDATE" || request.userInfo.username != "{CONTROL}"',
+}
+# Defaults and rules of a Volcano Job are about its spec alone, and a change of anything else is never refused.
+_NEW_SPEC = {
+    "name": "spec-is-new",
+    "expression": (
+        'request.operation != "UPDATE" || has(object.spec) != has(oldObject.spec)'
+        " || (has(object.spec) && object.spec != oldObject.spec)"
+    ),
+}
 
 
 def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
@@ -60,7 +78,8 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
         "port"}}`. ca_bundle: base64 of the PEM certificates to trust.
     """
 
-    def webhook(act: str, resource: ApiResource, operations: list[str], conditions: list[Json], opt_in: bool) -> Json:
+    def webhook(act: str, resource: ApiResource, operations: list[str], *conditions: Json) -> Json:
+        opt_in = resource is not QUEUES
         return {
             "name": f"{act}.{_ROUTES[resource]}.atoll.sh",
             "clientConfig": {
@@ -78,8 +97,9 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
             ],
             "namespaceSelector": {"matchLabels": {keys.ENABLED: "true"}} if opt_in else {},
             "objectSelector": {},
-            "matchConditions": conditions,
-            "failurePolicy": "Fail",
+            "matchConditions": [_NOT_LEAVING, *([_NOT_SYSTEM] if opt_in else []), *conditions],
+            # Closed only where somebody opted in: there, a workload that slipped by would run unqueued.
+            "failurePolicy": "Fail" if opt_in else "Ignore",
             "matchPolicy": "Equivalent",
             "sideEffects": "None",
             "timeoutSeconds": _TIMEOUT,
@@ -90,29 +110,24 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
     mutating = [
         # Updates too: a manifest applied again brings its tasks without the names and counts that
         # were filled in.
-        webhook("mutate", JOBS, both, [_NOT_SYSTEM, _NOT_LEAVING], True),
-        webhook("mutate", BATCH_JOBS, both, [_NOT_SYSTEM, _NOT_LEAVING, _NOT_ANOTHERS], True),
-        webhook("mutate", QUEUES, both, [_NOT_LEAVING], False),
-        webhook("mutate", BINDINGS, ["CREATE"], [_NOT_SYSTEM, _NOT_SUSPENDED], False),
+        webhook("mutate", JOBS, both, _NEW_SPEC),
+        webhook("mutate", BATCH_JOBS, both, _NOT_ANOTHERS, _NOT_CONTROL),
+        webhook("mutate", QUEUES, both),
+        webhook("mutate", BINDINGS, ["CREATE"], _NOT_SUSPENDED),
     ]
     validating = [
-        webhook("validate", JOBS, both, [_NOT_SYSTEM, _NOT_LEAVING], True),
-        webhook("validate", BATCH_JOBS, both, [_NOT_SYSTEM, _NOT_LEAVING, _NOT_ANOTHERS], True),
-        webhook("validate", QUEUES, [*both, "DELETE"], [_NOT_LEAVING], False),
+        webhook("validate", JOBS, both, _NEW_SPEC),
+        webhook("validate", BATCH_JOBS, both, _NOT_ANOTHERS, _NOT_CONTROL),
+        webhook("validate", QUEUES, [*both, "DELETE"]),
     ]
     for entry in mutating:
         entry["reinvocationPolicy"] = "Never"
     return _configuration(MUTATING_WEBHOOKS, mutating), _configuration(VALIDATING_WEBHOOKS, validating)
 
 
-def empty_configurations(client_config: Json) -> tuple[Json, Json]:
-    """The same two without webhooks: what an installer creates, for the webhook to fill in."""
-    address = {keys.CLIENT_CONFIG: orjson.dumps(client_config).decode()}
-    first, second = _configuration(MUTATING_WEBHOOKS, []), _configuration(VALIDATING_WEBHOOKS, [])
-    for configuration in (first, second):
-        configuration["metadata"]["annotations"] = dict(address)
-        del configuration["webhooks"]
-    return first, second
+def names(client_config: Json) -> list[str]:
+    """The names of all webhooks."""
+    return [entry["name"] for each in configurations(client_config, "") for entry in each["webhooks"]]
 
 
 def client_config_of(configuration: Json) -> Json:
@@ -130,10 +145,19 @@ def client_config_of(configuration: Json) -> Json:
         raise ValueError(f"annotation {keys.CLIENT_CONFIG} is no JSON object: {text}") from error
 
 
-def trusts(configuration: Json, ca_bundle: str) -> bool:
-    """Whether the configuration has webhooks and all of them trust this CA."""
-    webhooks = configuration.get("webhooks") or []
-    return bool(webhooks) and all(entry["clientConfig"].get("caBundle") == ca_bundle for entry in webhooks)
+def trusted_by(configuration: Json) -> tuple[bytes, ...] | None:
+    """The CA certificates (PEM) that all webhooks of a configuration trust; None if it has no webhooks."""
+    bundles = [entry["clientConfig"].get("caBundle") or "" for entry in configuration.get("webhooks") or ()]
+    if not bundles:
+        return None
+    found = []
+    for bundle in dict.fromkeys(bundles):
+        try:
+            found.append(split_pem(base64.b64decode(bundle)))
+        except ValueError:
+            # Somebody else's writing: nothing in it is worth keeping.
+            return ()
+    return tuple(each for each in found[0] if all(each in others for others in found))
 
 
 _ROUTES = {JOBS: "jobs", BATCH_JOBS: "batch-jobs", QUEUES: "queues", BINDINGS: "bindings"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -55,10 +56,33 @@ class Review(msgspec.Struct, frozen=True, rename="camel"):
 class BadReview(ValueError):
     """The body is no AdmissionReview that this server can answer."""
 
+    def __init__(self, message: str, *, uid: str = "", api_version: str = API_VERSION) -> None:
+        """Args:
+        message: what is wrong.
+        uid: of the request, where it could be read nevertheless: then it is answered by a refusal.
+        api_version: of the refusal.
+        """
+        super().__init__(message)
+        self.uid, self.api_version = uid, api_version
+
+
+class _Named(msgspec.Struct, frozen=True):
+    uid: object = None
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    """As much of any review as an answer needs."""
+
+    request: _Named | None = None
+
 
 Answer = list[jsonpatch.Operation] | list[Problem]
 
 _decoder = msgspec.json.Decoder(Review)
+_envelope = msgspec.json.Decoder(_Envelope)
+_HEAD: Final = re.compile(rb'"request"\s{0,9}:\s{0,9}\{\s{0,9}"uid"\s{0,9}:\s{0,9}"([0-9A-Za-z-]{1,100})"')
+"""How an API server's review begins, for one whose rest can't be read."""
+_HEAD_SIZE: Final = 65536
 
 
 def decode(body: bytes) -> Request:
@@ -69,27 +93,61 @@ def decode(body: bytes) -> Request:
     """
     try:
         review = _decoder.decode(body)
-    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise BadReview(f"the body is no AdmissionReview: {error}") from error
-    if (review.api_version, review.kind) != (API_VERSION, "AdmissionReview"):
+    except RecursionError:
+        raise BadReview("the object is nested too deeply to be checked; make it flatter", uid=_uid_in(body)) from None
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise BadReview(f"the body is no AdmissionReview: {error}"[:_SAID], uid=_uid_in(body)) from error
+    uid = review.request.uid
+    if review.kind != "AdmissionReview" or not review.api_version.startswith(_GROUP):
         raise BadReview(
-            f"got {review.kind or 'an object'} of version {review.api_version or '(none)'};"
-            f" send an AdmissionReview of {API_VERSION}"
+            f"got {review.kind or 'an object'} of version {review.api_version or '(none)'}"[:_SAID]
+            + f"; send an AdmissionReview of {API_VERSION}",
+            uid=uid,
         )
-    if not review.request.uid:
+    if review.api_version != API_VERSION:
+        raise BadReview(
+            f"an AdmissionReview of version {review.api_version} can't be judged"[:_SAID]
+            + f"; send {API_VERSION} (admissionReviewVersions of the webhook configuration)",
+            uid=uid,
+            api_version=review.api_version,
+        )
+    if not uid:
         raise BadReview("request.uid is empty; it is needed for the answer")
     return review.request
 
 
-def encode(uid: str, *, patch: list[jsonpatch.Operation] | None = None, refusal: str = "") -> bytes:
+_GROUP: Final = "admission.k8s.io/"
+_SAID: Final = 300
+
+
+def _uid_in(body: bytes) -> str:
+    """The UID of a review that can't be read as a whole; empty if there is none."""
+    try:
+        request = _envelope.decode(body).request
+        uid = request.uid if request is not None else None
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        found = _HEAD.search(body[:_HEAD_SIZE])
+        uid = found[1].decode() if found else None
+    return uid if isinstance(uid, str) else ""
+
+
+def encode(
+    uid: str,
+    *,
+    patch: list[jsonpatch.Operation] | None = None,
+    refusal: str = "",
+    code: int = 403,
+    api_version: str = API_VERSION,
+) -> bytes:
     """The review that answers the request of this UID: allowed unless there is a refusal."""
     response: Json = {"uid": uid, "allowed": not refusal}
     if refusal:
-        response["status"] = {"code": 403, "reason": "Forbidden", "message": refusal}
+        reason = "Forbidden" if code == 403 else "BadRequest"
+        response["status"] = {"code": code, "reason": reason, "message": refusal}
     elif patch:
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(orjson.dumps(patch)).decode()
-    return orjson.dumps({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response})
+    return orjson.dumps({"apiVersion": api_version, "kind": "AdmissionReview", "response": response})
 
 
 def refusal_of(request: Request, kind: str, problems: list[Problem]) -> str:

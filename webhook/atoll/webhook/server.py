@@ -7,8 +7,10 @@ understands.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import time
+from typing import Final
 
 import structlog
 from aiohttp import web
@@ -16,28 +18,11 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from atoll.webhook import reviews
 
-#: Larger than any object that etcd takes, twice (old and new).
-_MAX_BODY = 8 * 2**20
-_DRAIN = 2.0
-_LINGER = 1.0
-"""Seconds that a server on its way out goes on: whoever sends requests has to hear of it first."""
+_MAX_BODY: Final = 8 * 2**20
+"""Larger than any object that etcd takes, twice (old and new)."""
 _LEAVING = web.AppKey("leaving", asyncio.Event)
-_BUCKETS = (
-    0.0001,
-    0.00025,
-    0.0005,
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    5.0,
-)
+_BUCKETS: Final = (*(round(50e-6 * 1.25**step, 7) for step in range(38)), 0.5, 1.0, 5.0)
+"""Fine enough that a quantile read from them is at most a quarter too high, from 50 us to 0.2 s."""
 
 log = structlog.get_logger(__name__)
 
@@ -86,7 +71,10 @@ async def answer(answers: reviews.Reviews, path: str, body: bytes) -> tuple[str,
     try:
         request = reviews.decode(body)
     except reviews.BadReview as error:
-        return "malformed", web.Response(status=400, text=f"{error}\n")
+        if not error.uid:
+            return "malformed", web.Response(status=400, text=f"{error}\n")
+        refused = reviews.encode(error.uid, refusal=str(error), code=400, api_version=error.api_version)
+        return "malformed", _json(refused)
     try:
         if path in answers.mutations:
             patch = answers.mutations[path](request)
@@ -94,36 +82,41 @@ async def answer(answers: reviews.Reviews, path: str, body: bytes) -> tuple[str,
         kind, check = answers.validations[path]
         refusal = reviews.refusal_of(request, kind, await check(request))
         return ("refused" if refusal else "allowed"), _json(reviews.encode(request.uid, refusal=refusal))
+    except RecursionError:
+        said = "the object is nested too deeply to be checked; make it flatter"
+        return "malformed", _json(reviews.encode(request.uid, refusal=said, code=400))
     except Exception as error:
         log.exception("a review failed", path=path, namespace=request.namespace, name=request.name)
         said = f"the Atoll webhook could not judge this object ({type(error).__name__}); its log tells more"
         return "failed", _json(reviews.encode(request.uid, refusal=said))
 
 
-async def serve(app: web.Application, tls: ssl.SSLContext, host: str, port: int) -> web.AppRunner:
-    """Listen; `cleanup` of what is returned stops that and lets requests under way finish.
-
-    Raises:
-        OSError: the address can't be had.
-    """
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_DRAIN)
+async def serve(app: web.Application, tls: ssl.SSLContext, bound: socket.socket) -> web.AppRunner:
+    """Listen on a socket that has its address; `leave` and then `cleanup` of what is returned end that."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CUT_AFTER)
     await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port, ssl_context=tls).start()
-    except OSError:
-        await runner.cleanup()
-        raise
+    await web.SockSite(runner, bound, ssl_context=tls).start()
     return runner
 
 
-async def leave(runner: web.AppRunner, app: web.Application) -> None:
-    """Stop in order: let connections end with their next answer, take no new ones, finish what was asked."""
+async def leave(runner: web.AppRunner, app: web.Application, seconds: float) -> None:
+    """Go on serving for so long, each answer being the last of its connection; then take no new ones.
+
+    Whoever sends requests has to hear that this replica is not ready any more, and a connection that ends with an
+    answer can't be closed under the next request.
+    """
     app[_LEAVING].set()
-    await asyncio.sleep(_LINGER)
+    log.info("leaving", seconds=seconds)
+    await asyncio.sleep(seconds)
     for site in list(runner.sites):
         await site.stop()
-    await asyncio.sleep(_LINGER / 2)
-    await runner.cleanup()
+    # What was accepted in the last moment has its handshake before it.
+    await asyncio.sleep(min(seconds, _LAST_ACCEPTED))
+
+
+_CUT_AFTER: Final = 2.0
+"""Seconds that a request under way may still take at the very end."""
+_LAST_ACCEPTED: Final = 0.5
 
 
 def _json(body: bytes) -> web.Response:

@@ -45,7 +45,7 @@ class JobController:
         self._api = api
         self._cache = cache
         self._recorder = recorder
-        self._queue: WorkQueue[str] = WorkQueue("jobs")
+        self._queue: WorkQueue[str] = WorkQueue("jobs", lambda key: {"workload": key})
         self._writes = asyncio.Semaphore(_WRITES_AT_ONCE)
         #: job UID -> names of pods made by us that no watch event has shown yet
         self._unseen: defaultdict[str, set[str]] = defaultdict(set)
@@ -67,18 +67,19 @@ class JobController:
 
     def _job_changed(self, old: Full | None, new: Full | None) -> None:
         for gone in (old,) if old is not None and (new is None or new.metadata.uid != old.metadata.uid) else ():
-            self._unseen.pop(gone.metadata.uid, None)
-            self._written_at.pop(gone.metadata.uid, None)
-            self._ahead.pop(gone.metadata.uid, None)
-            self._grouped.discard(gone.metadata.uid)
-            self._lost.pop(gone.metadata.uid, None)
-            self._known_jobs.discard(gone.metadata.uid)
+            self._forget(gone.metadata.uid)
         if new is not None and (ahead := self._ahead.get(new.metadata.uid)) and _version(new) >= ahead[1]:
             del self._ahead[new.metadata.uid]
         if new is not None and (old is None or old.body.get("spec") != new.body.get("spec")):
             self._queue.add(new.metadata.key)
         elif new is not None:
             self._queue.add(new.metadata.key, after=_COALESCE)
+
+    def _forget(self, uid: str) -> None:
+        for memory in (self._unseen, self._written_at, self._ahead, self._lost):
+            memory.pop(uid, None)
+        self._grouped.discard(uid)
+        self._known_jobs.discard(uid)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
@@ -92,7 +93,7 @@ class JobController:
             return
         if replaced and old is not None and not ours and not old.finished:
             self._lost[owner.uid][old.metadata.name] = old
-        self._unseen[owner.uid].discard(pod.metadata.name)
+        self._unseen.get(owner.uid, set()).discard(pod.metadata.name)
         if old is None or new is None or _told(old) != _told(new):
             self._queue.add(f"{pod.metadata.namespace}/{owner.name}", after=_COALESCE)
 
@@ -112,6 +113,15 @@ class JobController:
         cached = self._cache.jobs.get(key)
         if cached is None or cached.metadata.deletion_timestamp is not None:
             return
+        try:
+            await self._look(cached)
+        finally:
+            # It may have gone while a write was under way; its event came too early to forget what was noted since.
+            now = self._cache.jobs.get(key)
+            if now is None or now.metadata.uid != cached.metadata.uid:
+                self._forget(cached.metadata.uid)
+
+    async def _look(self, cached: Full) -> None:
         uid = cached.metadata.uid
         job, pods = self._known(cached.body, uid), self._cache.pods.by_index("owner", uid)
         # 1. What the host or a policy wants is written down first, so that it can't be half done.

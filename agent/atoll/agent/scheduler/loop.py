@@ -21,6 +21,7 @@ from atoll.agent.scheduler.room import Room
 from atoll.agent.scheduler.status import group_status
 from atoll.kube import errors
 from atoll.kube.events import Recorder
+from atoll.kube.logs import working_on
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import POD_GROUPS, PODS
@@ -80,7 +81,7 @@ class Scheduler:
         #: what is kept for parts of gangs that are not applied yet
         self.reservations = Reservations(api, cache, self.room, promise=promise, wake=self._wake.set)
         self._binding: set[asyncio.Task[None]] = set()
-        self._status: WorkQueue[str] = WorkQueue("podgroups")
+        self._status: WorkQueue[str] = WorkQueue("podgroups", self._about)
         #: gang key -> when its status was last written
         self._written: dict[str, float] = {}
         #: gang key -> reason of the last event about it, and when
@@ -226,15 +227,19 @@ class Scheduler:
 
     async def _bind(self, plan: Plan) -> None:
         try:
-            bound = await self._binder.bind(plan)
+            with working_on(**_log_fields(plan.gang.key, plan.gang.group)):
+                bound = await self._binder.bind(plan)
         except Exception:
-            log.exception("binding failed", gang=plan.gang.key)
+            log.exception("binding failed", **_log_fields(plan.gang.key, plan.gang.group))
             for pod, _ in plan.nodes:
                 self.room.forget(pod)
             bound = False
         if not bound:
             self._dirty.add(plan.gang.key)
             self._wake.set()
+
+    def _about(self, key: str) -> dict[str, str]:
+        return _log_fields(key, self._cache.pod_groups.get(key))
 
     # -- what people see ---------------------------------------------------------------------------------------------
 
@@ -292,3 +297,12 @@ class Scheduler:
         # Creation times have whole seconds.
         created = gangs.age(group.metadata.creation_timestamp, now)
         return bool(group.status) or created > 1.0 + _TASKS_AFTER
+
+
+def _log_fields(key: str, group: PodGroup | None) -> dict[str, str]:
+    """What log lines about a gang say: itself, and the workload that it belongs to."""
+    if name := gangs.bare_pod(key):
+        return {"workload": name}
+    owners = group.metadata.owner_references if group is not None else []
+    name = next((owner.name for owner in owners if owner.controller), "")
+    return {"pod_group": key, "workload": f"{key.partition('/')[0]}/{name}" if name else key}

@@ -57,7 +57,7 @@ class Reservations:
         self._observers: list[Callable[[str], None]] = []
         #: calls of `hold` from before `start`, the last one of each binding; None after it
         self._early: dict[str, tuple[int, Gang, str, str]] | None = {}
-        self._writes: WorkQueue[str] = WorkQueue("holds")
+        self._writes: WorkQueue[str] = WorkQueue("holds", self._about)
         #: binding UID -> (namespace, name) of the PodGroup that is, or may be, in the member
         self._groups: dict[str, tuple[str, str]] = {}
         #: wall clock minus the loop's, taken once so that equal deadlines give equal texts
@@ -172,6 +172,10 @@ class Reservations:
         ]
         self._groups[plan.uid] = (meta.namespace, meta.name)
         self.holds.adopt(plan, meta.namespace, settled, self._now())
+
+    def _about(self, uid: str) -> dict[str, str]:
+        hold = self.holds.get(uid)
+        return {"binding_uid": uid, **({"workload": f"{hold.namespace}/{hold.name}"} if hold is not None else {})}
 
     async def _write(self, uid: str) -> None:
         hold = self.holds.get(uid)

@@ -12,6 +12,7 @@ from atoll.control.install.credentials import Endpoint, endpoint, issue_token, w
 from atoll.control.install.host import PROCESSES, init, kubeconfig_of
 from atoll.control.install.leaving import Left, unjoin
 from atoll.control.install.member import AGENT, MemberFacts, agent_kubeconfigs, check_name, join
+from atoll.control.install.policies import ensure_policies, remove_policies
 from atoll.control.install.refusal import Refused
 from atoll.control.install.rights import ensure_rights
 
@@ -25,6 +26,7 @@ __all__ = [
     "agent_kubeconfigs",
     "check_name",
     "endpoint",
+    "ensure_policies",
     "ensure_rights",
     "host_crds",
     "init",
@@ -32,6 +34,7 @@ __all__ = [
     "join",
     "kubeconfig_of",
     "member_crds",
+    "remove_policies",
     "unjoin",
     "write_kubeconfig",
 ]

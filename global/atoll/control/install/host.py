@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,13 +19,14 @@ from atoll.control.install.credentials import (
     issue_token,
     write_kubeconfig,
 )
+from atoll.control.install.policies import POLICIES, ensure_policies
 from atoll.control.install.refusal import Refused
 from atoll.control.install.rights import ensure_rights
 from atoll.control.install.roles import HOST
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
-from atoll.model import keys
-from atoll.model.apiresource import MUTATING_WEBHOOKS, QUEUES, VALIDATING_WEBHOOKS, ApiResource
+from atoll.model import authority, keys
+from atoll.model.apiresource import MUTATING_WEBHOOKS, QUEUES, SECRETS, VALIDATING_WEBHOOKS, ApiResource
 
 PROCESSES: Final = ("webhook", "control", "dispatcher")
 """What runs on the host, in the order of its start; each has the ServiceAccount `atoll-<process>`."""
@@ -75,6 +77,9 @@ async def init(
         f"namespace {keys.SYSTEM_NAMESPACE} has the accounts of {', '.join(PROCESSES)}, each with a role of its own"
     )
 
+    await _ensure_authority(host, progress)
+    await ensure_policies(host)
+    progress(f"{len(POLICIES)} admission policies: decisions are written by Atoll's accounts alone")
     await _ensure_webhook_configurations(host, webhook_client_config, progress)
     await _ensure_default_queue(host, progress)
     await ensure_namespace(host, "default", {keys.ENABLED: "true"})
@@ -111,6 +116,27 @@ async def _refuse_foreign(host: ApiServer) -> None:
                 f"the host runs {system} ({', '.join(found)}), which would act on the same workloads:"
                 f" remove {system} from the host, or choose another host; members may keep it"
             )
+
+
+async def _ensure_authority(host: ApiServer, progress: Callable[[str], None]) -> None:
+    """The webhook's CA; one that is there stays, the webhook itself rotates it.
+
+    Raises:
+        Refused: a Secret of that name holds something else.
+    """
+    where = f"Secret {keys.SYSTEM_NAMESPACE}/{authority.SECRET}"
+    made = authority.to_secret(authority.make_authority(datetime.now(UTC)))
+    made["metadata"]["labels"] = MANAGED_BY
+    try:
+        await host.create(SECRETS, made, field_manager=FIELD_MANAGER)
+    except errors.AlreadyExists:
+        try:
+            authority.from_secret(await host.get(SECRETS, authority.SECRET, keys.SYSTEM_NAMESPACE))
+        except authority.BadSecret as error:
+            raise Refused(f"{where}: {error}") from error
+        progress(f"{where}: the webhook's certificate authority is there")
+    else:
+        progress(f"{where}: certificate authority of the webhook made")
 
 
 async def _ensure_webhook_configurations(host: ApiServer, client_config: Json, progress: Callable[[str], None]) -> None:

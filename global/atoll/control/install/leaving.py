@@ -209,6 +209,8 @@ async def _take_back(host: ApiServer, binding: Json, member: str) -> None:
             {"op": "test", "path": prefix + keys.EPOCH.replace("/", "~1"), "value": epoch},
             {"op": "replace", "path": prefix + keys.EPOCH.replace("/", "~1"), "value": str(after.epoch)},
             {"op": "add", "path": prefix + keys.DECISION.replace("/", "~1"), "value": decision.encode(after)},
+            # An admission policy keeps administrators from deciding; this is the command that it refers them to.
+            {"op": "add", "path": prefix + keys.BREAK_GLASS.replace("/", "~1"), "value": _reason(member)},
             {"op": "add", "path": "/spec/clusters", "value": []},
             {"op": "add", "path": "/spec/suspension/scheduling", "value": True},
         ]
@@ -236,7 +238,13 @@ async def _release(host: ApiServer, works: list[Json], progress: Callable[[str],
             await host.merge_patch(
                 WORKS,
                 meta["name"],
-                {"metadata": {"uid": meta["uid"], "finalizers": None}},
+                {
+                    "metadata": {
+                        "uid": meta["uid"],
+                        "annotations": {keys.BREAK_GLASS: _reason(meta["namespace"])},
+                        "finalizers": None,
+                    }
+                },
                 meta["namespace"],
                 field_manager=_FIELD_MANAGER,
             )
@@ -245,6 +253,10 @@ async def _release(host: ApiServer, works: list[Json], progress: Callable[[str],
     left = _workloads(works)
     progress(f"host: the agent does not answer; {len(left)} workloads were released without it")
     return Left(tuple(left))
+
+
+def _reason(leaves: str) -> str:
+    return f"{rfc3339(time.time())} atollctl unjoin: {leaves} leaves"
 
 
 def _workloads(works: list[Json]) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from atoll.kinds import KINDS
-from atoll.model import keys
+from atoll.model import authority, keys
 from atoll.model.apiresource import (
     BATCH_JOBS,
     BINDINGS,
@@ -40,9 +40,6 @@ from atoll.model.apiresource import (
 )
 
 Json = dict[str, Any]
-
-WEBHOOK_CA: Final = "atoll-webhook-ca"
-"""Secret of the webhook's certificate authority."""
 
 _AGENT_LEASE: Final = "atoll-agent"
 _CLAIMS: Final = ApiResource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
@@ -114,9 +111,9 @@ WEBHOOK: Final = (
     Grant(
         keys.SYSTEM_NAMESPACE,
         (
-            _on(SECRETS, "get", names=(WEBHOOK_CA,)),
-            # A create can't be bound to a name. What it makes under another name it can't read.
-            _on(SECRETS, "create", rare="only the first start on a host makes the authority"),
+            # `init` makes it: a create can't be bound to a name, and would let other Secrets be planted here.
+            _on(SECRETS, "get", "list", "watch", names=(authority.SECRET,)),
+            _on(SECRETS, "update", names=(authority.SECRET,), rare="only when the authority is rotated"),
         ),
     ),
     Grant(
@@ -154,7 +151,7 @@ CONTROL: Final = (
             _on(CLUSTERS, "list", "watch"),
             _on(CLUSTERS, "patch", sub="status"),
             _on(LEASES, "list", "watch", names=(_AGENT_LEASE,)),
-            _on(EVENTS, "create", rare="only what a user must know: a Command that can't be obeyed"),
+            _on(EVENTS, "create", "patch", rare="only what a user must know: a Command that can't be obeyed"),
         ),
     ),
 )
@@ -184,6 +181,7 @@ def agent_on_host(cluster: str) -> tuple[Grant, ...]:
             (
                 _on(WORKS, "list", "watch"),
                 _on(WORKS, "patch", rare="only to let a Work go, once one was deleted"),
+                _on(WORKS, "get", rare="only to be sure that no Work asks for an object that is to be removed"),
                 _on(WORKS, "patch", sub="status", rare="only once a workload was sent to this member"),
                 _on(CAPACITIES, "list"),
                 _on(CAPACITIES, "patch", rare="a member without nodes has no capacity to publish"),
@@ -193,6 +191,18 @@ def agent_on_host(cluster: str) -> tuple[Grant, ...]:
                 _on(LEASES, "create", names=(_AGENT_LEASE,), rare="the apply that makes it is logged as a patch"),
             ),
         ),
+    )
+
+
+def reader_of_secret(cluster: str, namespace: str, name: str) -> tuple[Grant, ...]:
+    """What an agent needs besides for `--member-secret`: that Cluster and that Secret by name, nothing of their kinds.
+
+    Give it roles of a name of their own (`ensure_rights`), as the Cluster is not in a namespace.
+    """
+    rare = "read once at the start, and when the member does not know the credentials any more"
+    return (
+        Grant(None, (_on(CLUSTERS, "get", names=(cluster,), rare=rare),)),
+        Grant(namespace, (_on(SECRETS, "get", names=(name,), rare=rare),)),
     )
 
 
@@ -219,6 +229,7 @@ AGENT_IN_MEMBER: Final = (
                 for rule in (
                     _on(resource, "list", "watch"),
                     _on(resource, "create", "delete", rare=_DELIVERED),
+                    _on(resource, "get", rare="only to be sure that a workload is gone before its Work goes"),
                     _on(resource, "patch", rare="only when a workload is changed while it runs"),
                     _owner(resource),
                 )
@@ -232,7 +243,7 @@ AGENT_IN_MEMBER: Final = (
             _on(_REPLICA_SETS, "get", rare="only for pods of a Deployment that are to get a PodGroup"),
             _on(_STATEFUL_SETS, "get", rare="only for pods of a StatefulSet that are to get a PodGroup"),
             _on(_DEPLOYMENTS, "get", names=("volcano-controllers",)),
-            _on(EVENTS, "create", rare="only once there is something to tell about a workload"),
+            _on(EVENTS, "create", "patch", rare="only once there is something to tell about a workload"),
             Rule("", "/readyz", ("get",), rare="health requests are not in audit logs"),
         ),
     ),

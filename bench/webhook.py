@@ -1,0 +1,326 @@
+"""What admission costs: creates at a steady rate with the webhook and without it, on the same API server.
+
+Open loop: requests leave at their time, whatever became of those before, as those of users do. The rates are parts of
+the bound, which is what the same server creates without the webhook as fast as it can. Latencies are the API server's
+own (audit log); the handler's come from the histogram of the webhook process, read as the upper end of the bucket.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+import os
+import ssl
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+from prometheus_client.parser import text_string_to_metric_families
+from yarl import URL
+
+from atoll.control import install
+from atoll.kube.transport import ApiServer
+from atoll.local import audit
+from atoll.local.binaries import ensure
+from atoll.local.cluster import free_ports
+from atoll.local.federation import Federation
+from atoll.local.layout import FederationConfig
+from atoll.local.processes import Process, ProcessSpec
+from atoll.model import keys
+from atoll.model.apiresource import JOBS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from bench import machine
+from bench.load import Request, clear, creation, namespace, read_log, send, workspace
+from bench.report import Progress, Report, percentile, progress, rate, run, sizes
+
+NAME = "webhook"
+DESCRIPTION = "Creates of Volcano Jobs at a steady rate, with the webhook and without it."
+BOUND = "the same Jobs created by 32 connections as fast as the server takes them, without the webhook"
+FULL: dict[str, Any] = {"bound_objects": 1500, "seconds": 5.0, "loads": [25, 50, 75], "repeats": 2}
+QUICK: dict[str, Any] = {"bound_objects": 100, "seconds": 0.5, "loads": [25, 50], "repeats": 1}
+SIZES_KB = (2, 50)
+TARGET_LOADS = (25, 50)
+HANDLER_P99_MS = {2: 1.0, 50: 3.0}
+ADDED_P50_MS = 3.0
+_WHERE = "team"
+_READY_S = 60.0
+_SETTLE_S = 0.5
+"""A configuration that was just written, until every part of the server has it."""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """The sizes."""
+    parser.add_argument(
+        "--bound-objects", type=int, help="Jobs of 2 kB that measure the bound (a fifth of it at 50 kB)"
+    )
+    parser.add_argument("--seconds", type=float, help="length of each steady load")
+    parser.add_argument("--loads", type=int, nargs="+", help="percent of the bound")
+    parser.add_argument("--repeats", type=int, help="turns of webhook off and on, for each size")
+    parser.add_argument("--directory", type=Path, help="keep data and logs here (default: a folder that is removed)")
+
+
+def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
+    """Run it."""
+    params = sizes(chosen, QUICK, FULL)
+    report = Report(NAME, {**params, "sizes_kb": list(SIZES_KB), "bound": BOUND})
+    with workspace(chosen.directory) as directory:
+        asyncio.run(_measure(report, params, directory, told))
+    return report
+
+
+async def _measure(report: Report, params: dict[str, Any], directory: Path, told: Progress) -> None:
+    binaries = await asyncio.to_thread(ensure, report=lambda _: None)
+    config = FederationConfig.model_construct(members=[])
+    async with (
+        Federation(config, directory=directory, binaries=binaries, crds=install.host_crds()) as federation,
+        await federation.host.connect() as api,
+    ):
+        port, health_port = free_ports(2)
+        at = await install.endpoint(federation.host.kubeconfig)
+        address = {"url": f"https://127.0.0.1:{port}"}
+        await install.init(api, at, out=directory, webhook_client_config=address)
+        await namespace(api, _WHERE, {keys.ENABLED: "true"})
+        webhook = Process(_spec(directory, health_port), directory / "logs" / "atoll-webhook.log")
+        await webhook.start()
+        try:
+            await webhook.wait_ready(_READY_S)
+            await _Turns(report, params, federation, api, webhook, health_port, told).run()
+        finally:
+            await webhook.stop()
+
+
+def _spec(directory: Path, health_port: int) -> ProcessSpec:
+    search = os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
+    argv = [sys.executable, "-m", "atoll.webhook", f"--kubeconfig={install.kubeconfig_of(directory, 'webhook')}"]
+    return ProcessSpec(
+        name="atoll-webhook",
+        argv=[*argv, f"--health-port={health_port}", "--linger-seconds=0"],
+        env={"PYTHONPATH": search},
+        ready_url=f"http://127.0.0.1:{health_port}/readyz",
+    )
+
+
+class _Turns:
+    """The webhook off and on in turns, the same loads each time."""
+
+    def __init__(
+        self,
+        report: Report,
+        params: dict[str, Any],
+        federation: Federation,
+        api: ApiServer,
+        webhook: Process,
+        health_port: int,
+        told: Progress,
+    ) -> None:
+        self._report, self._params, self._api, self._told = report, params, api, told
+        self._host, self._webhook = federation.host, webhook
+        self._pids = {each.spec.name: each.pid for each in federation.processes.processes}
+        self._metrics = f"http://127.0.0.1:{health_port}/metrics"
+        self._registered: list[tuple[Any, dict[str, Any]]] = []
+        self._serial = 0
+        #: (kB, load, webhook on) -> seconds of each create
+        self._seconds: dict[tuple[int, int, bool], list[float]] = {}
+        #: kB -> upper end of a bucket -> reviews
+        self._handled: dict[int, dict[float, float]] = {}
+
+    async def run(self) -> None:
+        """Measure everything and add it to the report."""
+        before = machine.sample({**self._pids, "webhook": self._webhook.pid})
+        for kilobytes in SIZES_KB:
+            await self._size(kilobytes)
+        after = machine.sample({**self._pids, "webhook": self._webhook.pid})
+        self._add_latencies()
+        self._add_handler()
+        others = machine.others(before, after)
+        self._report.add("the machine", "used_by_others", others, "share")
+        if others > machine.QUIET:
+            self._report.remarks.append(f"DISTURBED: others used {others:.0%} of the machine; latencies mean little")
+
+    async def _size(self, kilobytes: int) -> None:
+        count = self._params["bound_objects"] if kilobytes < 10 else max(self._params["bound_objects"] // 5, 20)
+        await self._switch(on=False)
+        self._told(f"{kilobytes} kB: the bound")
+        bound = await self._fast(kilobytes, count)
+        await self._switch(on=True)
+        reached = await self._fast(kilobytes, count)
+        self._report.add(f"{kilobytes} kB, as fast as it goes", "creates_per_s", reached, "1/s", bound)
+        histogram: dict[float, float] = {}
+        for turn in range(self._params["repeats"]):
+            # Whoever goes second finds a larger database: they take turns at it.
+            for on in (False, True) if turn % 2 == 0 else (True, False):
+                await self._switch(on=on)
+                before = await self._buckets()
+                for load in self._params["loads"]:
+                    self._told(f"{kilobytes} kB, {load} % of {bound:.0f}/s, webhook {'on' if on else 'off'}")
+                    taken = await self._steady(kilobytes, bound * load / 100)
+                    self._seconds.setdefault((kilobytes, load, on), []).extend(taken)
+                    if on and load in TARGET_LOADS:
+                        now = await self._buckets()
+                        for end, number in now.items():
+                            histogram[end] = histogram.get(end, 0.0) + number - before.get(end, 0.0)
+                    before = await self._buckets()
+        self._handled[kilobytes] = histogram
+
+    # -- the webhook, on and off -------------------------------------------------------------------------------------
+
+    async def _switch(self, *, on: bool) -> None:
+        """Remove both configurations, or put them back as the webhook had written them."""
+        if on and self._registered:
+            for resource, configuration in self._registered:
+                await self._api.create(resource, configuration)
+            self._registered = []
+        elif not on and not self._registered:
+            for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+                found = await self._api.get(resource, "atoll")
+                meta = {key: found["metadata"][key] for key in ("name", "labels", "annotations")}
+                self._registered.append((resource, {**found, "metadata": meta}))
+                await self._api.delete(resource, "atoll")
+        probe = creation(JOBS, self._job(1))
+        end = asyncio.get_running_loop().time() + _READY_S
+        while asyncio.get_running_loop().time() < end:
+            raw = await self._api.request("POST", probe.path, body=probe.body, params={"dryRun": "All"})
+            if ("queue" in orjson.loads(raw)["spec"]) == on:
+                await asyncio.sleep(_SETTLE_S)
+                return
+            await asyncio.sleep(0.1)
+        raise RuntimeError(f"the webhook is not {'on' if on else 'off'} after {_READY_S:.0f} s")
+
+    async def _buckets(self) -> dict[float, float]:
+        """Reviews of Jobs so far, by the upper end of their bucket (not cumulative)."""
+        async with aiohttp.ClientSession() as session, session.get(self._metrics) as answer:
+            text = await answer.text()
+        cumulative: dict[float, float] = {}
+        for family in text_string_to_metric_families(text):
+            if family.name == "atoll_webhook_review_seconds":
+                for sample in family.samples:
+                    if sample.name.endswith("_bucket"):
+                        end = float(sample.labels["le"])
+                        cumulative[end] = cumulative.get(end, 0.0) + sample.value
+        found, below = {}, 0.0
+        for end in sorted(cumulative):
+            found[end] = cumulative[end] - below
+            below = cumulative[end]
+        return found
+
+    # -- load --------------------------------------------------------------------------------------------------------
+
+    def _job(self, kilobytes: int) -> dict[str, Any]:
+        self._serial += 1
+        return job_object(f"job-{self._serial:07}", kilobytes)
+
+    async def _fast(self, kilobytes: int, count: int) -> float:
+        jobs = [self._job(kilobytes) for _ in range(count)]
+        await send(self._host, [creation(JOBS, job) for job in jobs])
+        events = await self._logged({job["metadata"]["name"] for job in jobs})
+        began = min(each.request_received_timestamp.timestamp() for each in events)
+        return rate(len(events), max(each.at for each in events) - began)
+
+    async def _steady(self, kilobytes: int, per_second: float) -> list[float]:
+        """Seconds that the server took for each create."""
+        jobs = [self._job(kilobytes) for _ in range(max(int(per_second * self._params["seconds"]), 5))]
+        await open_loop(self._host, [creation(JOBS, job) for job in jobs], per_second)
+        events = await self._logged({job["metadata"]["name"] for job in jobs})
+        return [each.at - each.request_received_timestamp.timestamp() for each in events]
+
+    async def _logged(self, names: set[str]) -> list[audit.Event]:
+        def made(events: Sequence[audit.Event]) -> list[audit.Event]:
+            return [each for each in events if each.wrote(JOBS.plural, "create") and each.object_ref.name in names]
+
+        events = made(await read_log(self._host.audit_log, lambda all_: len(made(all_)) >= len(names)))
+        await clear(self._api, JOBS, _WHERE)
+        return events
+
+    # -- figures -----------------------------------------------------------------------------------------------------
+
+    def _add_latencies(self) -> None:
+        for kilobytes, load in dict.fromkeys((each, load) for each, load, _ in self._seconds):
+            off, on = (self._seconds[kilobytes, load, state] for state in (False, True))
+            case = f"{kilobytes} kB at {load} % of the bound"
+            self._report.add_latency(f"{case}, webhook off", off)
+            self._report.add_latency(f"{case}, webhook on", on)
+            added = (percentile(on, 50) - percentile(off, 50)) * 1000
+            self._report.add(case, "added_p50", added, "ms")
+            self._report.add(case, "added_p99", (percentile(on, 99) - percentile(off, 99)) * 1000, "ms")
+            if load in TARGET_LOADS:
+                self._judge(f"added P50, {case}", added, ADDED_P50_MS)
+
+    def _add_handler(self) -> None:
+        for kilobytes, histogram in self._handled.items():
+            case = f"handler, {kilobytes} kB"
+            self._report.add(case, "reviews", sum(histogram.values()), "reviews")
+            for percent in (50, 99):
+                self._report.add(case, f"p{percent}", quantile(histogram, percent) * 1000, "ms")
+            self._judge(f"P99 of the {case}", quantile(histogram, 99) * 1000, HANDLER_P99_MS[kilobytes])
+
+    def _judge(self, what: str, value: float, most: float) -> None:
+        verdict = "met" if value <= most else "MISSED"
+        self._report.remarks.append(f"target {what}: at most {most:g} ms: {verdict} with {value:.2f} ms")
+
+
+async def open_loop(cluster: Any, requests: Sequence[Request], per_second: float) -> None:
+    """Send each request at its time, one after the other at equal distances.
+
+    Raises:
+        RuntimeError: one was refused.
+    """
+    headers = {"Authorization": f"Bearer {cluster.token}", "Accept": "application/json", "User-Agent": "bench"}
+    connector = aiohttp.TCPConnector(limit=0, ssl=ssl.create_default_context(cadata=cluster.ca))
+    async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
+
+        async def one(request: Request) -> None:
+            url = URL(cluster.url + request.path, encoded=True)
+            content = {"Content-Type": request.content_type}
+            async with session.request(request.method, url, data=request.body, headers=content) as response:
+                said = await response.read()
+                if response.status >= 300:
+                    raise RuntimeError(f"{request.method} {request.path}: {response.status} {said[:400]!r}")
+
+        clock = asyncio.get_running_loop().time
+        async with asyncio.TaskGroup() as group:
+            began = clock()
+            for number, request in enumerate(requests):
+                await asyncio.sleep(max(began + number / per_second - clock(), 0))
+                group.create_task(one(request))
+
+
+def quantile(histogram: dict[float, float], percent: float) -> float:
+    """The upper end of the bucket that the nearest-rank percentile is in; 0 where nothing was counted."""
+    rank = math.ceil(percent / 100 * sum(histogram.values()))
+    seen = 0.0
+    for end in sorted(histogram):
+        seen += histogram[end]
+        if rank and seen >= rank:
+            # What is beyond the last bucket has no end: one that fits into JSON and misses every target.
+            return end if math.isfinite(end) else 60.0
+    return 0.0
+
+
+def job_object(name: str, kilobytes: int) -> dict[str, Any]:
+    """A Job of about this size, filled as real ones are: tasks, containers, resources and environment."""
+    job: dict[str, Any] = {
+        "apiVersion": JOBS.api_version,
+        "kind": JOBS.kind,
+        "metadata": {"name": name, "namespace": _WHERE, "labels": {"app": "train"}},
+        "spec": {"tasks": []},
+    }
+    while not job["spec"]["tasks"] or len(orjson.dumps(job)) < kilobytes * 1000 - 900:
+        share = {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}
+        env = [{"name": f"SETTING_{n}", "value": f"value-of-setting-{n}"} for n in range(24)]
+        container: dict[str, Any] = {
+            "name": "main",
+            "image": "registry.example/train:1",
+            "command": ["python", "-m", "train"],
+        }
+        container |= {"env": env, "resources": {"requests": share, "limits": share}}
+        pod = {"restartPolicy": "Never", "containers": [container]}
+        task = {"name": f"role-{len(job['spec']['tasks'])}", "replicas": 4, "template": {"spec": pod}}
+        job["spec"]["tasks"].append(task)
+    return job
+
+
+if __name__ == "__main__":
+    run(NAME, DESCRIPTION, options, measure)

@@ -1,0 +1,276 @@
+"""Admission policies: who may write a decision. The API server itself enforces them, whether the webhook runs or not.
+
+RBAC can't tell the fields of an object apart, and an administrator may do everything; a decision that is written by
+hand, however, breaks what the dispatcher has charged and what members have reserved. So these policies hold for
+administrators too. The way around them is deliberate and leaves a trace: annotation `atoll.sh/break-glass` with the
+reason, set or changed in the very request, by somebody who may do everything on that resource (verb `break-glass`).
+
+Objects that are not Atoll's are none of these policies' business: bindings and Works of a Karmada beside it pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from atoll.control.install.credentials import FIELD_MANAGER, MANAGED_BY
+from atoll.control.install.refusal import Refused
+from atoll.kube import errors
+from atoll.kube.transport import ApiServer
+from atoll.model import keys
+from atoll.model.apiresource import (
+    ADMISSION_POLICIES,
+    ADMISSION_POLICY_BINDINGS,
+    BATCH_JOBS,
+    BINDINGS,
+    CAPACITIES,
+    WORKS,
+    ApiResource,
+)
+
+Json = dict[str, Any]
+
+_ACCOUNT: Final = f"system:serviceaccount:{keys.SYSTEM_NAMESPACE}:atoll-"
+_BY_CONTROL: Final = f'request.userInfo.username == "{_ACCOUNT}control"'
+_BY_DISPATCHER: Final = f'request.userInfo.username == "{_ACCOUNT}dispatcher"'
+_BY_MEMBER: Final = (
+    f'request.namespace.startsWith("{keys.EXECUTION_PREFIX}")'
+    ' && request.userInfo.username == "system:serviceaccount:" + request.namespace + ":atoll-agent"'
+)
+_ON_CREATE: Final = 'request.operation == "CREATE"'
+_EMERGENCY: Final = (
+    f"in an emergency, an administrator sets annotation {keys.BREAK_GLASS} to the reason in the same request"
+)
+_DECISION_IDS: Final = (keys.BINDING_UID, keys.EPOCH, keys.BINDING_NAME, keys.BINDING_NAMESPACE, keys.CARRIED)
+
+
+def _annotation(holder: str, key: str) -> str:
+    """CEL: the annotation's value, empty where there is none."""
+    return f'{holder}.metadata.?annotations[?"{key}"].orValue("")'
+
+
+def _same_annotations(names: Iterable[str]) -> str:
+    return " && ".join(f"{_annotation('object', name)} == {_annotation('oldObject', name)}" for name in names)
+
+
+def _broken_glass(resource: ApiResource) -> str:
+    """CEL: an administrator says in this request why the policy is not to hold."""
+    reason, before = _annotation("object", keys.BREAK_GLASS), _annotation("oldObject", keys.BREAK_GLASS)
+    right = f'authorizer.group("{resource.group}").resource("{resource.plural}").namespace(request.namespace)'
+    return f'{reason} != "" && ({_ON_CREATE} || {reason} != {before}) && {right}.check("break-glass").allowed()'
+
+
+def _any_of(names: Iterable[str]) -> str:
+    """CEL: the object has, or had, one of these annotations."""
+    found = [f'{_annotation("object", name)} != ""' for name in names]
+    before = [f'{_annotation("oldObject", name)} != ""' for name in names]
+    return f"{' || '.join(found)} || (!({_ON_CREATE}) && ({' || '.join(before)}))"
+
+
+def _rule(expression: str, message: str, *, shown: str = "") -> Json:
+    """A validation; `shown` is a CEL expression for a message that depends on the object."""
+    rule = {"expression": f"variables.breakGlass || ({expression})", "message": message, "reason": "Forbidden"}
+    return {**rule, "messageExpression": shown} if shown else rule
+
+
+def _policy(
+    name: str,
+    resource: ApiResource,
+    operations: list[str],
+    conditions: Mapping[str, str],
+    validations: list[Json],
+    *,
+    subresources: tuple[str, ...] = (),
+    opted_in: bool = False,
+) -> tuple[Json, Json]:
+    """A policy and its binding, both of this name."""
+    plural = [resource.plural, *(f"{resource.plural}/{each}" for each in subresources)]
+    selector = {"matchLabels": {keys.ENABLED: "true"}} if opted_in else {}
+    constraints = {
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": selector,
+        "objectSelector": {},
+        "resourceRules": [
+            {
+                "apiGroups": [resource.group],
+                "apiVersions": [resource.version],
+                "resources": plural,
+                "operations": operations,
+                "scope": "Namespaced",
+            }
+        ],
+    }
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": constraints,
+        "matchConditions": [{"name": name, "expression": expression} for name, expression in conditions.items()],
+        "variables": [{"name": "breakGlass", "expression": _broken_glass(resource)}],
+        "validations": validations,
+    }
+    metadata = {"name": name, "labels": MANAGED_BY}
+    return (
+        {
+            "apiVersion": ADMISSION_POLICIES.api_version,
+            "kind": ADMISSION_POLICIES.kind,
+            "metadata": metadata,
+            "spec": spec,
+        },
+        {
+            "apiVersion": ADMISSION_POLICY_BINDINGS.api_version,
+            "kind": ADMISSION_POLICY_BINDINGS.kind,
+            "metadata": metadata,
+            "spec": {"policyName": name, "validationActions": ["Deny"]},
+        },
+    )
+
+
+_WHO_DECIDES: Final = (
+    "only atoll-dispatcher decides where this workload runs; use `atollctl job hold` or `job release` on it, or"
+    f" `atollctl unjoin` for a member; {_EMERGENCY}"
+)
+
+DECISIONS: Final = _policy(
+    "atoll-decisions",
+    BINDINGS,
+    ["CREATE", "UPDATE"],
+    {
+        "not-the-dispatcher": f"!({_BY_DISPATCHER})",
+        # A binding that Atoll schedules; all others belong to somebody else.
+        "ours": f"{_any_of((keys.GANG, keys.DECISION, keys.EPOCH))}"
+        f' || object.spec.?schedulerName.orValue("") == "{keys.SCHEDULER_NAME}"',
+    },
+    [
+        _rule(
+            f'!({_ON_CREATE}) || ({_annotation("object", keys.DECISION)} == ""'
+            f' && {_annotation("object", keys.EPOCH)} in ["", "0"] && object.spec.?clusters.orValue([]).size() == 0)',
+            f"a binding begins undecided: without annotation {keys.DECISION}, at epoch 0, without spec.clusters;"
+            f" {_WHO_DECIDES}",
+        ),
+        _rule(
+            f'!({_ON_CREATE}) || {_annotation("object", keys.GANG)} == ""'
+            " || object.spec.?suspension.?scheduling.orValue(false)",
+            f"a binding with a gang begins with spec.suspension.scheduling true; {_WHO_DECIDES}",
+        ),
+        _rule(
+            f"{_ON_CREATE} || ({_same_annotations((keys.DECISION, keys.EPOCH))})",
+            f"annotations {keys.DECISION} and {keys.EPOCH} can't be changed by hand: {_WHO_DECIDES}",
+        ),
+        _rule(
+            f"{_ON_CREATE} || object.spec.?clusters == oldObject.spec.?clusters",
+            f"spec.clusters can't be changed by hand: {_WHO_DECIDES}",
+        ),
+        _rule(
+            f"{_ON_CREATE} || object.spec.?suspension == oldObject.spec.?suspension",
+            f"spec.suspension can't be changed by hand: {_WHO_DECIDES}",
+        ),
+        _rule(
+            f"{_ON_CREATE} || {_BY_CONTROL} || ({_same_annotations((keys.GANG, keys.ACTION))})",
+            f"annotations {keys.GANG} and {keys.ACTION} are written by atoll-control from the workload: change the"
+            f" workload instead; {_EMERGENCY}",
+        ),
+    ],
+)
+
+WORK_POLICY: Final = _policy(
+    "atoll-works",
+    WORKS,
+    ["CREATE", "UPDATE"],
+    {
+        "not-control": f"!({_BY_CONTROL})",
+        "ours": _any_of((keys.BINDING_UID,)),
+    },
+    [
+        _rule(
+            f'request.?subResource.orValue("") != "status" || ({_BY_MEMBER})',
+            "only the agent of this member reports what runs there",
+        ),
+        _rule(
+            f"!({_ON_CREATE})",
+            f"only atoll-control makes Works of Atoll, from its bindings: submit a workload instead; {_EMERGENCY}",
+        ),
+        _rule(
+            f"{_ON_CREATE} || (object.spec == oldObject.spec && {_same_annotations(_DECISION_IDS)})",
+            "what a member is to run is written by atoll-control from the workload and its binding: change the"
+            f" workload instead; {_EMERGENCY}",
+        ),
+        _rule(
+            f"{_ON_CREATE} || !({_BY_MEMBER}) || (object.metadata.?labels == oldObject.metadata.?labels"
+            " && object.metadata.?annotations == oldObject.metadata.?annotations)",
+            "an agent changes the finalizers of a Work and nothing else of it",
+        ),
+        _rule(
+            f'{_ON_CREATE} || {_BY_MEMBER} || !("{keys.WORK_FINALIZER}" in oldObject.metadata.?finalizers.orValue([]))'
+            f' || "{keys.WORK_FINALIZER}" in object.metadata.?finalizers.orValue([])',
+            f"finalizer {keys.WORK_FINALIZER} goes when the member's agent has removed everything; if the member is"
+            f" lost, use `atollctl unjoin --force`; {_EMERGENCY}",
+        ),
+    ],
+    subresources=("status",),
+)
+
+CAPACITY: Final = _policy(
+    "atoll-capacity",
+    CAPACITIES,
+    ["CREATE", "UPDATE"],
+    {"not-the-member": f"!({_BY_MEMBER})"},
+    [
+        _rule(
+            "false",
+            "only the agent of a member says what room it has; cordon nodes in the member, or taint its Cluster;"
+            f" {_EMERGENCY}",
+        )
+    ],
+)
+
+_HELD: Final = f'{_annotation("object", keys.HOLD)} == "true"'
+
+SUSPENSION: Final = _policy(
+    "atoll-suspension",
+    BATCH_JOBS,
+    ["UPDATE"],
+    {
+        "not-control": f"!({_BY_CONTROL})",
+        "atoll-suspended-it": f'oldObject.spec.?managedBy.orValue("") == "{keys.CONTROLLER}"'
+        " && oldObject.spec.?suspend.orValue(false)",
+    },
+    [
+        _rule(
+            "object.spec.?suspend.orValue(false)",
+            "spec.suspend can't be set to false by hand while Atoll queues the Job",
+            shown=f'{_HELD} ? "Job " + object.metadata.name + ": spec.suspend: the Job is held: release it with'
+            f' `atollctl job release " + object.metadata.name + "`, or remove annotation {keys.HOLD}; it then starts'
+            ' when its queue has room" : "Job " + object.metadata.name + ": spec.suspend: can\'t be set to false by'
+            ' hand: the Job starts by itself when its queue has room (`atollctl explain job/" + object.metadata.name + "` tells'
+            ' what it waits for)"',
+        )
+    ],
+    opted_in=True,
+)
+
+POLICIES: Final = (DECISIONS, WORK_POLICY, CAPACITY, SUSPENSION)
+"""Each policy with its binding."""
+
+
+async def ensure_policies(host: ApiServer) -> None:
+    """Create or update all policies, then their bindings. Safe to repeat.
+
+    Raises:
+        Refused: the host's API server has no such policies.
+        ApiError: the host said no.
+    """
+    try:
+        for policy, binding in POLICIES:
+            await host.apply(ADMISSION_POLICIES, policy, field_manager=FIELD_MANAGER)
+            await host.apply(ADMISSION_POLICY_BINDINGS, binding, field_manager=FIELD_MANAGER)
+    except errors.NotFound as error:
+        raise Refused(
+            "the host has no ValidatingAdmissionPolicies (admissionregistration.k8s.io/v1): Atoll needs Kubernetes 1.34"
+            " or newer on the host"
+        ) from error
+
+
+async def remove_policies(host: ApiServer) -> None:
+    """The inverse of `ensure_policies`: bindings first, so that no policy is enforced by half."""
+    for policy, binding in POLICIES:
+        await host.delete(ADMISSION_POLICY_BINDINGS, binding["metadata"]["name"])
+        await host.delete(ADMISSION_POLICIES, policy["metadata"]["name"])

@@ -1,0 +1,70 @@
+"""A process that ends cuts none of its writes.
+
+A write that is cut may have been carried out or not, and leaves a line in the audit log that nobody can explain. So
+every client counts its writes under way, and a process that was asked to stop first closes the gate: writes that have
+not begun wait there until their task is cancelled, and those that have begun are waited for. Between two writes every
+controller may stop, as it may be killed there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+
+_LEASES = "/apis/coordination.k8s.io/"
+
+
+class Writes:
+    """The writes of one client."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self._closed = False
+        #: asked right before each write: whether this process may write now
+        self.guard: Callable[[], bool] = lambda: True
+        self._ended: Callable[[], None] = lambda: None
+
+    @asynccontextmanager
+    async def passing(self, method: str, path: str) -> AsyncIterator[None]:
+        """Hold this around every single request; one that may not begin any more waits until it is cancelled."""
+        if method == "GET":
+            yield
+            return
+        # Leases stay open: leadership is kept while the rest ends, and given back last.
+        if (self._closed or not self.guard()) and not path.startswith(_LEASES):
+            await asyncio.get_running_loop().create_future()
+        self.under_way += 1
+        try:
+            yield
+        finally:
+            self.under_way -= 1
+            self._ended()
+
+    def close(self, ended: Callable[[], None]) -> None:
+        """Let no further write begin; call `ended` whenever one is over."""
+        self._closed, self._ended = True, ended
+
+
+async def finish(clients: Iterable[Writes], seconds: float) -> int:
+    """Close the gates and wait for the writes under way; gives how many are left when the time is over.
+
+    When it gives 0, none is under way until the caller's next await.
+    """
+    gates = list(clients)
+    ended = asyncio.Event()
+    for gate in gates:
+        gate.close(ended.set)
+
+    def left() -> int:
+        return sum(gate.under_way for gate in gates)
+
+    try:
+        async with asyncio.timeout(seconds):
+            # Again after each wake-up: a renewal of the lease may have begun meanwhile.
+            while left():
+                ended.clear()
+                await ended.wait()
+    except TimeoutError:
+        return left()
+    return 0

@@ -1,0 +1,67 @@
+"""`python -m tests.chaos --seconds 300 --seed 7`: chaos on this machine; exit code 1 when an invariant was violated."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from atoll.local.processes import ProcessFailed
+from tests.chaos import report
+from tests.chaos.run import EVERY_S, judge, judge_kept, run
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it; the last line counts everything."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=90, help="how long workloads and faults come (default: 90)")
+    parser.add_argument("--seed", type=int, default=7, help="of workloads and faults (default: 7)")
+    parser.add_argument("--every", type=float, default=EVERY_S, metavar="S", help="mean seconds between two faults")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep logs and audit logs in this folder")
+    parser.add_argument("--judge", type=Path, metavar="DIR", help="run nothing: judge what --keep kept there")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write counts, table and violations there")
+    parser.add_argument("--table", type=Path, nargs="+", metavar="FILE", help="run nothing: one table of these results")
+    options = parser.parse_args(arguments)
+    if options.table:
+        print(report.markdown([json.loads(path.read_text()) for path in options.table]))
+        return 0
+    began = time.monotonic()
+
+    def say(line: str) -> None:
+        print(f"{time.monotonic() - began:6.1f} s  {line}", file=sys.stderr, flush=True)
+
+    if options.judge is not None:
+        outcome = judge_kept(options.judge)
+    else:
+        with _folder(options.keep) as folder:
+            try:
+                facts = asyncio.run(run(options.seed, options.seconds, folder, every=options.every, say=say))
+            except ProcessFailed as error:
+                print(f"seed {options.seed}: a process did not come back: {error}")
+                return 1
+            outcome = judge(facts, folder / "logs")
+    print(report.table(outcome))
+    print(report.explanations(outcome), end="")
+    if options.json is not None:
+        options.json.write_text(json.dumps(report.as_json(outcome), indent=1) + "\n")
+    print(report.line(outcome))
+    return 1 if outcome.violations else 0
+
+
+@contextlib.contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        yield keep
+        return
+    with tempfile.TemporaryDirectory(prefix="atoll-chaos-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""One run: the federation up, the stream through it while everything fails, then the verdict from its audit logs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from atoll.kube.transport import ApiServer
+from atoll.local import audit
+from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
+from tests.chaos import checks, drive, plan, record
+from tests.chaos.checks import Violation
+from tests.chaos.connections import Connections
+from tests.chaos.player import Player
+from tests.chaos.record import Facts, Record
+
+EVERY_S = 0.9
+"""Seconds from one fault to the next, on average."""
+
+
+_FACTS = "chaos.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to."""
+
+    facts: Facts
+    record: Record
+    violations: Sequence[Violation]
+
+
+async def run(
+    seed: int,
+    seconds: float,
+    directory: Path,
+    *,
+    every: float = EVERY_S,
+    patience: float = drive.PATIENCE_S,
+    say: Callable[[str], None] = lambda _: None,
+) -> Facts:
+    """Everything but the verdict; nothing is left running.
+
+    Args:
+        seed: of workloads and faults. The moments at which they meet are the machine's own.
+        seconds: how long workloads come and faults are played.
+        directory: data, logs and audit logs.
+        every: seconds from one fault to the next.
+        patience: seconds after the last fault within which all must be over.
+        say: gets a line per step.
+    """
+    wishes = plan.generate(seed, seconds)
+    connections = Connections(directory / "proxies", seed, lambda name: player.kill(name))
+    quick = {"control": QUICK_ELECTION, "dispatcher": QUICK_ELECTION}
+    federation = AtollFederation(
+        plan.LAYOUT,
+        directory,
+        replicas={"control": 2, "dispatcher": 2},
+        flags=quick,
+        through=connections.through,
+        on_progress=say,
+    )
+    player = Player(federation, connections, seed, every=every)
+    facts = Facts(seed, seconds)
+    try:
+        async with federation, _clients(federation) as (host, members):
+            await drive.prepare(host)
+            say(f"{len(wishes)} workloads and faults for {seconds:g} s")
+            users = drive.Drive(host, wishes)
+            submitting = asyncio.create_task(users.submit())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await player.run()
+            say(f"{len(player.spans)} faults are over; waiting for the rest of the workloads")
+            await submitting
+            facts.final = await users.finish(wishes, patience)
+            facts.unreturned = await users.probe()
+            say("deleting everything")
+            facts.left = await users.clear(members)
+            facts.repeated = users.repeated
+    finally:
+        await connections.stop()
+    facts.spans, facts.checkpoints = player.spans, player.checkpoints
+    facts.missed = dict(player.missed)
+    facts.kills, facts.killed_at = dict(player.kills), sorted(player.killed_at.items())
+    (directory / _FACTS).write_bytes(msgspec.json.encode(facts))
+    return facts
+
+
+def judge(facts: Facts, logs: Path) -> Outcome:
+    """The verdict on a run, from its facts and its audit logs."""
+    wishes = plan.generate(facts.seed, facts.seconds)
+    found = Record(
+        plan.by_name([*wishes, *plan.probes()]), plan.capabilities(), plan.allocatable(), facts.spans,
+        {**dict.fromkeys((wish.name for wish in wishes), None), **facts.final}, facts.left, facts.unreturned,
+    )  # fmt: skip
+    clusters = (record.HOST, *(member.name for member in plan.LAYOUT.members))
+    events = {name: audit.read(logs / f"{name}-audit.log") for name in clusters}
+    record.build(found, events, facts.checkpoints)
+    return Outcome(facts, found, checks.judge(found))
+
+
+def judge_kept(directory: Path) -> Outcome:
+    """The verdict on a run that was kept, by the checks as they are now."""
+    facts = msgspec.json.decode((directory / _FACTS).read_bytes(), type=Facts)
+    return judge(facts, directory / "logs")
+
+
+@contextlib.asynccontextmanager
+async def _clients(federation: AtollFederation) -> AsyncIterator[tuple[ApiServer, dict[str, ApiServer]]]:
+    """The administrator's clients of host and members; they go through no proxy."""
+    async with contextlib.AsyncExitStack() as stack:
+        host = await stack.enter_async_context(await federation.host.connect())
+        members = {
+            name: await stack.enter_async_context(await each.connect()) for name, each in federation.members.items()
+        }
+        yield host, members

@@ -1,0 +1,22 @@
+"""A short run of the chaos suite: no invariant is violated. `make chaos` is the long one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import report
+from tests.chaos.run import judge, run
+
+pytestmark = pytest.mark.integration
+
+SEED, SECONDS = 7, 8.0
+
+
+async def test_nothing_is_lost_or_doubled_whatever_fails(tmp_path: Path) -> None:
+    outcome = judge(await run(SEED, SECONDS, tmp_path, every=0.7), tmp_path / "logs")
+    print(report.line(outcome))
+    assert outcome.facts.spans, "faults were played"
+    assert outcome.record.pods, "pods were made"
+    assert not outcome.violations, "\n".join(report.explain(outcome, each) for each in outcome.violations)

@@ -1,0 +1,217 @@
+"""Every check of the chaos suite passes what is right, and sees a log that was doctored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from atoll.model.decision import Phase
+from atoll.model.verdict import Reason
+from tests.chaos import checks, plan
+from tests.chaos.faults import Kind, deal, deck
+from tests.chaos.history import EPOCH_S, History
+from tests.chaos.plan import Act, Submission
+from tests.chaos.player import recoveries
+from tests.chaos.record import Span
+from tests.faults.play import Fault
+
+GANG = Submission("gang-1", "q", pods=2, gpus=4, seconds=1)
+OTHER = Submission("gang-2", "q", pods=2, gpus=4, seconds=1)
+HELD = Submission("gang-3", "q", pods=2, gpus=4, seconds=1, acts=((0.1, Act.HOLD),))
+DONE = {"state": {"phase": "Completed"}, "succeeded": 2}
+
+
+def honest() -> History:
+    """Two gangs, one after the other in a queue that holds one, and one that is held."""
+    history = History(GANG, OTHER, HELD)
+    history.binding(1, "gang-1", 1, ("alpha", 2))
+    for index in range(2):
+        history.pod("gang-1", index, created=1.1, bound=1.2, ended=2)
+    history.binding(2.1, "gang-1", 1, ("alpha", 2), conditions=["Bound", "Finished"], raises=False)
+    history.status(2.2, "gang-1", "Completed")
+    history.binding(3, "gang-2", 1, ("alpha", 2))
+    for index in range(2):
+        history.pod("gang-2", index, created=3.1, bound=3.2, ended=4)
+    history.binding(4.1, "gang-2", 1, ("alpha", 2), conditions=["Bound", "Finished"], raises=False)
+    history.binding(3, "gang-3", 0, phase=Phase.SUSPENDED, reason=Reason.HELD, hold=True, raises=False)
+    history.final = {"gang-1": DONE, "gang-2": DONE, "gang-3": {"state": {"phase": "Pending", "reason": "Held"}}}
+    return history
+
+
+def early(history: History) -> None:
+    """The second gang is decided while the first one's pods run."""
+    history.binding(1.5, "gang-2", 1, ("beta", 2))
+
+
+def crowded(history: History) -> None:
+    history.pod("gang-3", 0, created=1.2, bound=1.3, gone=1.9)
+
+
+def half(history: History) -> None:
+    history.binding(10, "gang-3", 1, ("beta", 2))
+    history.pod("gang-3", 0, cluster="beta", created=10, bound=11)
+    history.pod("gang-3", 1, cluster="beta", created=10, bound=50)
+
+
+def beside(history: History) -> None:
+    history.pod("gang-1", 0, epoch=2, cluster="beta", created=1.9, gone=1.95)
+
+
+def twice(history: History) -> None:
+    history.binding(1.01, "gang-1", 1, ("alpha", 2))
+
+
+def leapt(history: History) -> None:
+    history.binding(5, "gang-1", 3, ("alpha", 2))
+
+
+def moved(history: History) -> None:
+    history.binding(1.3, "gang-1", 1, ("beta", 2), raises=False)
+
+
+def taken(history: History) -> None:
+    history.binding(2.15, "gang-1", 2, phase=Phase.EVICTING, reason=Reason.DEADLINE_EXCEEDED)
+
+
+def unheld(history: History) -> None:
+    history.binding(9, "gang-3", 1, ("beta", 2), hold=True)
+
+
+def runs_on(history: History) -> None:
+    history.pod("gang-3", 0, cluster="beta", created=9, bound=9)
+
+
+def vanished(history: History) -> None:
+    history.final["gang-2"] = None
+
+
+def unexplained(history: History) -> None:
+    history.final["gang-3"] = {"state": {"phase": "Pending"}}
+
+
+def unfinished(history: History) -> None:
+    history.final["gang-2"] = {"state": {"phase": "Running"}}
+
+
+def miscounted(history: History) -> None:
+    history.final["gang-2"] = {"state": {"phase": "Completed"}, "succeeded": 3}
+
+
+def again(history: History) -> None:
+    history.pod("gang-2", 0, created=4.2, bound=4.3, ended=4.4, uid="another")
+
+
+def fewer(history: History) -> None:
+    history.binding(5, "gang-3", 1, ("beta", 2))
+    history.pod("gang-3", 0, cluster="beta", created=5, bound=5, ended=6)
+    history.final["gang-3"] = DONE
+
+
+def undone(history: History) -> None:
+    history.status(5, "gang-1", "Running")
+
+
+def kept_quota(history: History) -> None:
+    history.unreturned.append("probe-queue-q: not completed within 60 s")
+
+
+def left_over(history: History) -> None:
+    history.left.append("alpha/pods/gang-1-worker-0")
+
+
+DOCTORED: dict[str, tuple[Callable[[History], None], str]] = {
+    "a queue above its capability": (early, "within capability"),
+    "a node above its capacity": (crowded, "within nodes"),
+    "a gang bound in part for too long": (half, "gangs whole"),
+    "pods of two epochs together": (beside, "one epoch at a time"),
+    "an epoch decided twice": (twice, "decided once"),
+    "an epoch left out": (leapt, "decided once"),
+    "a decision changed": (moved, "decisions kept"),
+    "a bound gang taken back": (taken, "decisions kept"),
+    "a held gang dispatched": (unheld, "held stays held"),
+    "a held gang that runs at the end": (runs_on, "held stays held"),
+    "a workload that is gone": (vanished, "nothing lost"),
+    "a held workload that does not say so": (unexplained, "nothing lost"),
+    "a workload that never completed": (unfinished, "nothing lost"),
+    "a count that is wrong": (miscounted, "nothing lost"),
+    "a pod that ran twice": (again, "ran once"),
+    "a pod that never ran": (fewer, "ran once"),
+    "a final status that is left": (undone, "final stays final"),
+    "a quota that is not returned": (kept_quota, "all returned"),
+    "a pod that is left over": (left_over, "nothing left"),
+}
+
+
+def test_an_honest_log_has_no_violations() -> None:
+    assert checks.judge(honest().record()) == []
+
+
+@pytest.mark.parametrize("name", DOCTORED)
+def test_a_doctored_log_is_seen(name: str) -> None:
+    doctor, check = DOCTORED[name]
+    history = honest()
+    doctor(history)
+    assert check in {violation.check for violation in checks.judge(history.record())}
+
+
+def test_every_check_is_shown_to_fail() -> None:
+    shown = {check for _, check in DOCTORED.values()}
+    assert shown == {check.__name__.replace("_", " ") for check in checks.CHECKS}
+
+
+def test_a_fault_stops_the_clock_of_a_partial_gang() -> None:
+    history = honest()
+    half(history)
+    history.fault("outage (beta)", 11, 30)
+    assert "gangs whole" not in {violation.check for violation in checks.judge(history.record())}
+
+
+def test_a_pod_whose_binding_is_not_logged_is_bound_when_its_node_is_seen() -> None:
+    history = History(GANG)
+    history.pod("gang-1", 0, created=1, bound=1.2, ended=2)
+    binding = next(event for event in history._logs["alpha"] if event.object_ref.path == "pods/binding")
+    history._logs["alpha"].remove(binding)
+    (pod,) = history.record().pods.values()
+    assert (pod.node, pod.bound, pod.ended) == ("n0", EPOCH_S + 2, EPOCH_S + 2)
+
+
+def test_a_pod_that_a_checkpoint_lacks_was_gone_when_the_server_went() -> None:
+    history = History(GANG)
+    history.pod("gang-1", 0, created=1, bound=1.2)
+    history.pod("gang-1", 1, created=1, bound=1.2)
+    history.checkpoint("alpha", 5, 9, "gang-1-worker-1-1-alpha")
+    assert sorted(pod.over for pod in history.record().pods.values()) == [EPOCH_S + 5, float("inf")]
+
+
+def test_a_binding_that_goes_is_charged_with_its_pods_only() -> None:
+    history = honest()
+    history.binding(2.5, "gang-3", 1, ("beta", 2))
+    history.binding(2.6, "gang-3", 1, ("beta", 2), deleted=True, raises=False)
+    assert "within capability" not in {violation.check for violation in checks.judge(history.record())}
+
+
+def test_recovery_is_counted_until_what_was_harmed_writes_again() -> None:
+    span = Span("killed (control)", "control", 10, 10, "host control", "", 10, "atoll-control", 10.3)
+    writes = {
+        ("host", "control"): [(9.0, "atoll-control-2"), (10.1, "atoll-control"), (11.5, "atoll-control")],
+        ("host", "dispatcher"): [(10.2, "atoll-dispatcher")],
+    }
+    assert [took for _, took in recoveries([span], writes)] == [1.5]
+
+
+def test_the_same_seed_gives_the_same_plan_and_faults() -> None:
+    assert plan.generate(7, 60) == plan.generate(7, 60) != plan.generate(8, 60)
+    first, second = deal(7), deal(7)
+    assert [next(first) for _ in range(200)] == [next(second) for _ in range(200)]
+
+
+def test_a_round_of_faults_has_each_kind() -> None:
+    cards = deck()
+    assert {card.kind for card in cards} == set(Kind)
+    assert {card.wire for card in cards} - {None} == set(Fault)
+
+
+def test_no_workload_asks_for_more_than_its_queue_has() -> None:
+    wishes = [wish for seed in range(30) for wish in plan.generate(seed, 60)]
+    assert [wish for wish in wishes if wish.pods * wish.gpus > plan.QUEUES_GPUS[wish.queue]] == []

@@ -1,0 +1,104 @@
+"""What delivery leaves in a member when its cache does not know what is there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from atoll.control import install
+from atoll.delivery import Delivery
+from atoll.kube.reflector import Reflector
+from atoll.kube.transport import ApiServer
+from atoll.model import keys
+from atoll.model.apiresource import JOBS, NAMESPACES, POLICIES, WORKS
+from atoll.model.objects import decode_full
+from tests.faults.play import Fault
+from tests.faults.proxy import FaultProxy
+from tests.integration.federation import Json, Site, job, until
+
+pytestmark = pytest.mark.integration
+
+MEMBER = "alpha"
+
+
+def only_there(site: Site) -> Json:
+    """A policy that sends the jobs of the test's namespace to that member."""
+    return {
+        "apiVersion": POLICIES.api_version,
+        "kind": POLICIES.kind,
+        "metadata": {"name": "only", "namespace": site.namespace},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": JOBS.api_version, "kind": JOBS.kind}],
+            "placement": {"clusterAffinity": {"clusterNames": [MEMBER]}},
+        },
+    }
+
+
+@pytest.fixture
+async def without_agent(site: Site) -> AsyncIterator[None]:
+    agent = site.federation.process(f"agent-{MEMBER}")
+    await agent.stop()
+    yield
+    await agent.start()
+    await agent.ready()
+
+
+@pytest.mark.usefixtures("without_agent")
+async def test_a_work_does_not_go_before_its_object_though_the_cache_has_not_seen_that(
+    site: Site, tmp_path: Path
+) -> None:
+    """1. The member's watch falls silent. 2. The job is delivered. 3. Its user deletes it. 4. It goes before its Work."""
+    host_file, member_file = install.agent_kubeconfigs(site.federation.atoll.credentials, MEMBER)
+    await site.host.create(POLICIES, only_there(site))
+    async with (
+        FaultProxy(member_file, tmp_path, seed=1) as proxy,
+        await ApiServer.from_kubeconfig(proxy.kubeconfig(member_file)) as member,
+        await ApiServer.from_kubeconfig(host_file) as host,
+        asyncio.TaskGroup() as group,
+    ):
+        jobs = Reflector(member, JOBS, decode_full)
+        delivery = Delivery(host, member, MEMBER, objects={JOBS: jobs}, placement=lambda _: None)
+        tasks = [group.create_task(jobs.run()), group.create_task(delivery.run())]
+
+        async def watching() -> bool:
+            return bool(proxy.streams)
+
+        await until(watching, what="the jobs are watched")
+        proxy.play(Fault.HALF_OPEN, watch=True, times=None)
+        await site.submit(job("unseen", seconds=None))
+
+        async def there() -> bool:
+            return await site.find(JOBS, "unseen", MEMBER) is not None
+
+        await until(there, what="the job is in the member")
+        assert jobs.get(f"{site.namespace}/unseen") is None
+        await site.host.delete(JOBS, "unseen", site.namespace)
+
+        async def withdrawn() -> bool:
+            works = await site.host.list(WORKS, keys.execution_namespace(MEMBER))
+            return not [each for each in works if each["metadata"]["name"].startswith("unseen-")]
+
+        await until(withdrawn, what="its Work is gone")
+        assert await site.find(JOBS, "unseen", MEMBER) is None
+        for task in tasks:
+            task.cancel()
+
+
+async def test_an_object_that_appears_after_its_work_was_withdrawn_is_removed(site: Site) -> None:
+    """A creation that was on its way for long: its Work was withdrawn meanwhile, since nothing of it was there."""
+    late = job("late", seconds=None)
+    late["metadata"] |= {
+        "namespace": site.namespace,
+        "annotations": {keys.BINDING_UID: "uid-of-no-binding", keys.EPOCH: "1"},
+    }
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}}
+    await site.members[MEMBER].create(NAMESPACES, namespace)
+    await site.members[MEMBER].create(JOBS, late)
+
+    async def gone() -> bool:
+        return await site.find(JOBS, "late", MEMBER) is None
+
+    await until(gone, what="what no Work asks for is gone")

@@ -1,0 +1,151 @@
+"""What of a member's ClusterCapacity objects the core is told of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import orjson
+import pytest
+
+from atoll.dispatcher import capacity as bounds
+from atoll.dispatcher import objects
+from atoll.dispatcher.capacity import MAX_AMOUNT, Capacities
+from atoll.dispatcher.core import CapacityGone, CapacitySet, Event
+from atoll.kube import metrics
+from tests.fuzz.test_reports import capacity
+
+Json = dict[str, Any]
+
+
+class Told:
+    """Plays the cache in front of it."""
+
+    def __init__(self) -> None:
+        self.capacities = Capacities()
+        self.last: dict[str, objects.CapacityObject] = {}
+
+    def put(self, body: Json) -> list[Event]:
+        new = objects.decode_capacity(orjson.dumps(body))
+        old, self.last[new.metadata.key] = self.last.get(new.metadata.key), new
+        return list(self.capacities.changed(old, new))
+
+    def drop(self, body: Json) -> list[Event]:
+        old = self.last.pop(f"{body['metadata']['namespace']}/{body['metadata']['name']}")
+        return list(self.capacities.changed(old, None))
+
+
+def node_class(**fields: Any) -> Json:
+    return {"domain": "r-1", "profile": 1, "nodes": 2, "free": {"cpu": 1000, "pods": 10}, **fields}
+
+
+def domains(*more: Json) -> list[Json]:
+    return [{"name": "r", "tier": 3}, *more]
+
+
+def test_a_good_one_is_told_as_it_is() -> None:
+    (event,) = Told().put(capacity("a"))
+    assert isinstance(event, CapacitySet)
+    view = event.capacity
+    assert (view.cluster, view.root, view.generation) == ("a", "r", 7)
+    assert view.domains == (("r", 2, "", ""), ("r-1", 1, "rack", "r"), ("r-2", 1, "", "r"))
+    assert [each.nodes for each in view.classes] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        pytest.param({"classes": [node_class(nodes=2_000_000_000)]}, "nodes: 2000000000", id="too many nodes"),
+        pytest.param({"classes": [node_class(nodes=-1)]}, "nodes: -1", id="fewer than no nodes"),
+        pytest.param({"classes": [node_class(nodes=40_000)] * 2}, "80000 nodes", id="too many nodes together"),
+        pytest.param({"classes": [node_class(domain="x")]}, "domain: x is none", id="a domain that is not there"),
+        pytest.param({"classes": [node_class(profile=2)]}, "profile: 2 is no index", id="a profile that is not there"),
+        pytest.param({"classes": [node_class(profile=-1)]}, "profile: -1 is no index", id="a profile from the end"),
+        pytest.param({"classes": [node_class(free={"a b": 1})]}, "no name of a resource", id="a bad resource"),
+        pytest.param(
+            {"classes": [node_class(free={f"r{n}": 1 for n in range(200)})]}, "200 resources", id="too many resources"
+        ),
+        pytest.param({"domains": domains({"name": "r", "tier": 1})}, "there twice", id="a name twice"),
+        pytest.param({"domains": domains({"name": "", "tier": 1})}, "is empty", id="no name"),
+        pytest.param({"domains": domains({"name": "x", "tier": 1})}, "only the root", id="two tops"),
+        pytest.param(
+            {"domains": domains({"name": "x", "tier": 1, "parent": "y"}, {"name": "y", "tier": 1, "parent": "x"})},
+            "higher tier",
+            id="a cycle",
+        ),
+        pytest.param({"domains": domains({"name": "x", "tier": 3, "parent": "r"})}, "higher tier", id="a flat tier"),
+        pytest.param({"domains": domains({"name": "x", "tier": 1, "parent": "z"})}, "higher tier", id="no parent"),
+        pytest.param({"domains": domains({"name": "x", "tier": -1, "parent": "r"})}, "tier: -1", id="a tier below 0"),
+        pytest.param({"root": "other"}, "spec.root: 'other' is none", id="a root that is not there"),
+        pytest.param({"generation": -1}, "spec.generation", id="a generation below 0"),
+    ],
+)
+def test_left_out(changes: Json, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    told, before = Told(), metrics.refused["ClusterCapacity", "karmada-es-a"]
+    told.put(capacity("a"))
+    assert told.put(capacity("a", **changes)) == [CapacityGone("a", "r")], "what it said before is not true any more"
+    assert metrics.refused["ClusterCapacity", "karmada-es-a"] == before + 1
+    assert words in capsys.readouterr().out
+    (event,) = told.put(capacity("a"))
+    assert isinstance(event, CapacitySet)
+
+
+def test_amounts_are_cut_to_what_sums_can_hold() -> None:
+    (event,) = Told().put(capacity("a", classes=[node_class(free={"cpu": 2**63, "memory": -5})]))
+    assert isinstance(event, CapacitySet)
+    assert event.capacity.classes[0].free == {"cpu": MAX_AMOUNT, "memory": 0}
+
+
+def test_objects_of_other_namespaces_are_nobodys() -> None:
+    body = capacity("a")
+    body["metadata"]["namespace"] = "default"
+    assert Told().put(body) == []
+
+
+def test_the_namespace_says_whose_it_is_and_nothing_else() -> None:
+    (event,) = Told().put(capacity("a", cluster="b"))
+    assert isinstance(event, CapacitySet)
+    assert event.capacity.cluster == "a"
+
+
+def test_a_root_that_changes_its_name_takes_the_old_one_with_it() -> None:
+    told = Told()
+    told.put(capacity("a"))
+    renamed = capacity("a", "s")
+    renamed["metadata"]["name"] = "r"
+    gone, new = told.put(renamed)
+    assert gone == CapacityGone("a", "r")
+    assert isinstance(new, CapacitySet)
+    assert told.drop(renamed) == [CapacityGone("a", "s")]
+
+
+def test_two_objects_do_not_speak_of_one_root_or_domain() -> None:
+    told = Told()
+    told.put(capacity("a"))
+    twin = capacity("a")
+    twin["metadata"]["name"] = "twin"
+    assert told.put(twin) == []
+    assert (
+        told.put(capacity("a", "s", domains=[{"name": "s", "tier": 2}, {"name": "r-1", "tier": 1, "parent": "s"}]))
+        == []
+    )
+    assert told.drop(twin) == [], "the first one's root stays"
+
+
+def test_a_member_has_no_more_objects_and_resources_than_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "MAX_OBJECTS", 2)
+    monkeypatch.setattr(bounds, "MAX_RESOURCES", 4)
+    told = Told()
+    assert told.put(capacity("a"))
+    more = [{"domain": "s-1", "profile": 1, "nodes": 1, "free": {"x/a": 1, "x/b": 1}}]
+    assert told.put(capacity("a", "s", classes=more)) == [], "five resources with those of the first"
+    assert told.put(capacity("a", "t"))
+    assert told.put(capacity("a", "u")) == [], "a third object"
+    assert told.put(capacity("b", "u")), "bounds hold per member"
+
+
+def test_an_object_that_is_too_large_is_not_read() -> None:
+    body = capacity("a")
+    body["metadata"]["annotations"] = {"x": "y" * objects.MAX_CAPACITY}
+    with pytest.raises(msgspec.ValidationError, match="the most that is read"):
+        objects.decode_capacity(orjson.dumps(body))

@@ -1,0 +1,270 @@
+"""Certificates over time: which leaf is served, which CAs the configurations trust, and when the authority goes on.
+
+Every replica runs the same rounds on the same Secret; whoever is first writes the next step, the others find it
+written. Three rules keep every call of an API server answerable, whatever the order in which replicas learn:
+a new authority's leaf is served only after the configurations have trusted it for `Times.settle`; what is served
+stays trusted; and a CA that signs no more is forgotten only when all that it signed has expired, so nobody has to be
+asked whether it still serves some of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import aiohttp
+import structlog
+from prometheus_client import CollectorRegistry, Gauge
+
+from atoll.kube import errors
+from atoll.kube.reflector import Reflector
+from atoll.kube.transport import ApiServer
+from atoll.model import authority as authorities
+from atoll.model import keys
+from atoll.model.apiresource import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, ApiResource
+from atoll.model.authority import SECRET, Authority, BadSecret, Signer, Times
+from atoll.model.objects import Full, decode_full
+from atoll.webhook import certificates, registration
+from atoll.webhook.certificates import Leaf
+
+_SECRET_KEY: Final = f"{keys.SYSTEM_NAMESPACE}/{SECRET}"
+_EXTRA_FOR: Final = 3
+"""Times `settle`: how long a CA that this replica does not know stays trusted, as another one may serve it still."""
+_PAUSE: Final = (0.02, 3600.0)
+_AGAIN_AFTER: Final = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class Keeper:
+    """The rounds of one replica."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        client_config: dict[str, Any],
+        *,
+        times: Times,
+        serve: Callable[[Leaf], Awaitable[None]],
+        metrics: CollectorRegistry,
+    ) -> None:
+        """No I/O happens here.
+
+        Args:
+            api: of the host.
+            client_config: where API servers find the webhook.
+            times: of certificates and overlaps.
+            serve: serves this leaf from now on; the first time it returns once reviews are answered.
+            metrics: gets `atoll_webhook_certificate_expiry_timestamp_seconds` of the leaf and of the CA that signs.
+
+        Raises:
+            ValueError: the client config names no host.
+        """
+        self._api, self._client_config, self._times, self._serve = api, client_config, times, serve
+        self.names = certificates.names_of(client_config)
+        #: set once API servers were told; this replica answers from then on
+        self.registered = asyncio.Event()
+        self._secret = Reflector(
+            api, SECRETS, decode_full, namespace=keys.SYSTEM_NAMESPACE, field_selector=f"metadata.name={SECRET}"
+        )
+        self._configurations: dict[ApiResource, Reflector[Full]] = {
+            resource: Reflector(api, resource, decode_full, field_selector=f"metadata.name={registration.NAME}")
+            for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+        }
+        self._changed = asyncio.Event()
+        for cache in (self._secret, *self._configurations.values()):
+            cache.on_change(lambda *_: self._changed.set())
+        #: both None until the Secret was good once; `_signer` is whose leaf is served, even if the Secret moved on
+        self._leaf: Leaf | None = None
+        self._signer: Signer | None = None
+        #: loop time since when both configurations trust all that is wanted; None if they don't
+        self._trusted_since: float | None = None
+        #: loop time since when a configuration trusts more than what is wanted
+        self._extra_since: dict[ApiResource, float] = {}
+        self._complained = ""
+        self._expiry = Gauge(
+            "atoll_webhook_certificate_expiry_timestamp_seconds",
+            "When the certificate that is served, and the CA that signs, expire.",
+            ("certificate",),
+            registry=metrics,
+        )
+
+    async def run(self) -> None:
+        """Serve, register and rotate until cancelled."""
+        caches = (self._secret, *self._configurations.values())
+        async with asyncio.TaskGroup() as watches:
+            for cache in caches:
+                watches.create_task(cache.run())
+            for cache in caches:
+                await cache.synced.wait()
+            while True:
+                self._changed.clear()
+                try:
+                    pause = await self._round(datetime.now(UTC))
+                except (errors.ApiError, aiohttp.ClientError, TimeoutError) as error:
+                    log.warning("certificates and registration are tried again", error=str(error))
+                    pause = _AGAIN_AFTER
+                try:
+                    async with asyncio.timeout(pause):
+                        await self._changed.wait()
+                except TimeoutError:
+                    continue
+
+    # -- one round ---------------------------------------------------------------------------------------------------
+
+    async def _round(self, now: datetime) -> float:
+        """Do what is due and give the seconds until something else may be."""
+        authority = self._read(self._present())
+        if authority is not None and now >= authority.signer.ends:
+            step = authorities.next_step(authority, now, self._times, None)
+            assert step is not None
+            log.warning("the CA has expired and is replaced", ended=authority.signer.ends.isoformat())
+            await self._write(authority, step)
+            return _AGAIN_AFTER
+        # Renewed before anything that needs the API server: a leaf must not expire because that is away.
+        if self._leaf is None and authority is not None:
+            await self._use(authority.signer, now)
+        elif self._leaf is not None and self._signer is not None and now >= _renewal(self._leaf):
+            await self._use(self._signer, now)
+        if authority is None or self._leaf is None:
+            return _PAUSE[1] if self._leaf is None else _until(_renewal(self._leaf), now)
+        await self._register(authority)
+        trusted_for = self._trusted_for()
+        settled = trusted_for is not None and trusted_for >= self._times.settle
+        if self._leaf.issuer != authority.signer.certificate and settled:
+            await self._use(authority.signer, now)
+            # What is trusted for our sake has become less.
+            return _PAUSE[0]
+        step = authorities.next_step(authority, now, self._times, trusted_for)
+        if step is not None:
+            await self._write(authority, step)
+            return _PAUSE[0]
+        return self._pause(authority, now)
+
+    def _read(self, secret: dict[str, Any] | None) -> Authority | None:
+        """The authority of a Secret; None, and one line in the log, if there is none that can be used."""
+        where = f"Secret {_SECRET_KEY}"
+        try:
+            if secret is None:
+                raise BadSecret("it does not exist; run `atollctl init`, which makes it")
+            authority = authorities.from_secret(secret)
+        except BadSecret as error:
+            complaint = f"{where}: {error}"
+            if complaint != self._complained:
+                log.error(  # noqa: TRY400  # the problem is the Secret, where it was found says nothing
+                    "the authority of the webhook can't be used",
+                    problem=complaint,
+                    consequence="not ready" if self._leaf is None else "the last good one is used on",
+                )
+            self._complained = complaint
+            return None
+        self._complained = ""
+        return authority
+
+    def _present(self) -> dict[str, Any] | None:
+        found = self._secret.get(_SECRET_KEY)
+        return found.body if found is not None else None
+
+    async def _use(self, signer: Signer, now: datetime) -> None:
+        """Serve a new leaf of this CA."""
+        leaf = certificates.issue(signer, self.names, now, self._times.leaf)
+        await self._serve(leaf)
+        again = self._leaf is not None
+        changed = self._leaf is None or self._leaf.issuer != leaf.issuer
+        self._leaf, self._signer = leaf, signer
+        self._expiry.labels("leaf").set(leaf.ends.timestamp())
+        self._expiry.labels("ca").set(signer.ends.timestamp())
+        if again:
+            log.info("certificate renewed", ends=leaf.ends.isoformat(), of_another_ca=changed)
+
+    async def _write(self, before: Authority, after: Authority) -> None:
+        """Replace the Secret that was read; another replica may have been faster."""
+        found = self._present()
+        if found is None or self._read(found) != before:
+            return
+        try:
+            await self._api.replace(SECRETS, authorities.to_secret(after, found["metadata"]))
+        except (errors.Conflict, errors.NotFound):
+            return
+        log.info(
+            "authority rotated",
+            trusted=len(after.trusted),
+            signs_since=after.since.isoformat(),
+            step="prepared" if after.following else "promoted" if after.retired else "old one forgotten",
+        )
+
+    # -- configurations ----------------------------------------------------------------------------------------------
+
+    async def _register(self, authority: Authority) -> None:
+        """See to it that the configurations have our webhooks and trust what is wanted, and little else."""
+        clock = asyncio.get_running_loop().time
+        wanted = self._wanted(authority)
+        good = True
+        for resource, cache in self._configurations.items():
+            found = cache.get(registration.NAME)
+            if found is None and self.registered.is_set():
+                # It was uninstalled: made again, it would refuse everything when the webhook is gone too.
+                good = False
+                continue
+            trusted = registration.trusted_by(found.body) if found is not None else None
+            if trusted is None or not set(wanted) <= set(trusted) or not self.registered.is_set():
+                good = good and trusted is not None and set(wanted) <= set(trusted)
+                await self._apply(resource, trusted or ())
+            elif set(wanted) == set(trusted):
+                self._extra_since.pop(resource, None)
+            else:
+                since = self._extra_since.setdefault(resource, clock())
+                if clock() - since >= _EXTRA_FOR * self._times.settle.total_seconds():
+                    log.info("a CA that nobody needs is trusted no more", kind=resource.kind)
+                    await self._apply(resource, ())
+        if not self.registered.is_set():
+            self.registered.set()
+            log.info("registered", webhooks=registration.names(self._client_config))
+        if not good:
+            self._trusted_since = None
+        elif self._trusted_since is None:
+            self._trusted_since = clock()
+
+    def _wanted(self, authority: Authority) -> tuple[bytes, ...]:
+        """The CAs to trust: all of the authority, and the one whose leaf is served here."""
+        mine = (self._leaf.issuer,) if self._leaf is not None else ()
+        return tuple(dict.fromkeys((*authority.trusted, *mine)))
+
+    async def _apply(self, resource: ApiResource, kept: Sequence[bytes]) -> None:
+        # The cache may be behind: with an authority that was replaced, others would be locked out.
+        newest = self._read(await self._api.get(SECRETS, SECRET, keys.SYSTEM_NAMESPACE))
+        if newest is None:
+            return
+        bundle = authorities.ca_bundle(tuple(dict.fromkeys((*self._wanted(newest), *kept))))
+        mutating, validating = registration.configurations(self._client_config, bundle)
+        wanted = mutating if resource is MUTATING_WEBHOOKS else validating
+        if self.registered.is_set():
+            log.info("registration is applied again", kind=resource.kind)
+        await self._api.apply(resource, wanted, field_manager=registration.FIELD_MANAGER)
+
+    def _trusted_for(self) -> timedelta | None:
+        if self._trusted_since is None:
+            return None
+        return timedelta(seconds=asyncio.get_running_loop().time() - self._trusted_since)
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def _pause(self, authority: Authority, now: datetime) -> float:
+        assert self._leaf is not None
+        clock, settle = asyncio.get_running_loop().time, self._times.settle.total_seconds()
+        due = [_until(_renewal(self._leaf), now), _until(authorities.next_due(authority, self._times), now)]
+        if self._trusted_since is not None and clock() < self._trusted_since + settle:
+            due.append(self._trusted_since + settle - clock())
+        due += [since + _EXTRA_FOR * settle - clock() for since in self._extra_since.values()]
+        return min(max(min(due), _PAUSE[0]), _PAUSE[1])
+
+
+def _renewal(leaf: Leaf) -> datetime:
+    """When a leaf is replaced: after a third of its life, so that two more tries fit."""
+    return leaf.issued + (leaf.ends - leaf.issued) / 3
+
+
+def _until(when: datetime, now: datetime) -> float:
+    return (when - now).total_seconds()
