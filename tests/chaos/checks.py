@@ -113,17 +113,18 @@ def _partial(pods: Sequence[Pod], wish: Submission, end: float) -> Iterator[tupl
     """Stretches in which some, but not enough, of the pods were bound, one epoch after the other."""
     for epoch in sorted({pod.epoch for pod in pods}):
         mine = [pod for pod in pods if pod.epoch == epoch and pod.bound is not None]
-        steps = [(pod.bound, 1) for pod in mine if pod.bound is not None]
-        # One that ended by itself has done its part.
-        steps += [(pod.gone, -1) for pod in mine if pod.gone is not None and pod.ended is None]
+        # (time, pods on nodes, pods that have done their part)
+        steps = [(pod.bound, 1, 0) for pod in mine if pod.bound is not None]
+        steps += [(pod.ended, -1, 1) for pod in mine if pod.ended is not None]
+        steps += [(pod.gone, -1, 0) for pod in mine if pod.gone is not None and pod.ended is None]
         before = sum(pod.succeeded for pod in pods if pod.epoch < epoch) if wish.batch else 0
         needed = min(wish.needed, wish.runs - before)
-        bound, since = 0, None
-        for at, step in [*sorted(steps), (end, 0)]:
+        bound, done, since = 0, 0, None
+        for at, on, ended in [*sorted(steps), (end, 0, 0)]:
             if since is not None:
                 yield since, at
-            bound += step
-            since = at if 0 < bound < needed else None
+            bound, done = bound + on, done + ended
+            since = at if bound > 0 and bound + done < needed else None
 
 
 def one_epoch_at_a_time(record: Record) -> Iterator[Violation]:

@@ -463,7 +463,6 @@ async def test_a_write_by_our_client(way: Way, fault: Fault, error: type[Excepti
     assert way.proxy.hits == {fault: 1}
 
 
-@pytest.mark.xfail(strict=True, reason="the HTTP library repeats a PUT on a connection that was used before")
 async def test_a_replacement_whose_answer_was_lost_is_not_sent_again(way: Way) -> None:
     """1. A PUT on a connection in use is carried out. 2. Its answer is lost. 3. It is not sent a second time: its
     sender would be told of a conflict with itself.

@@ -89,19 +89,22 @@ class Status:
         reports = _reports(kind, binding, works)
         waiting = ("", "")
         if not reports:
-            if kind.finished(obj.body.get("status") or {}) is not None:
+            # What is over stays over, also when it was about to be taken back.
+            if kind.finished(obj.body.get("status") or {}) is not None or _finished(binding):
                 return
             waiting = _waiting(binding, works)
         status = kind.aggregate(obj.body, reports, waiting=waiting, now=rfc3339_seconds(time.time()))
         if status != (obj.body.get("status") or {}):
-            await self._put(kind.resource, obj.metadata.uid, obj.metadata.key, status)
+            seen = "" if reports else obj.metadata.resource_version
+            await self._put(kind.resource, obj.metadata.uid, obj.metadata.key, status, seen=seen)
 
-    async def _put(self, resource: ApiResource, uid: str, key: str, status: Json) -> None:
+    async def _put(self, resource: ApiResource, uid: str, key: str, status: Json, *, seen: str = "") -> None:
+        """Write a status; with `seen` only over that resourceVersion, where it follows from what the object said."""
         namespace, name = key.split("/")
-        operations: list[Json] = [
-            {"op": "test", "path": "/metadata/uid", "value": uid},
-            {"op": "add", "path": "/status", "value": status},
-        ]
+        operations: list[Json] = [{"op": "test", "path": "/metadata/uid", "value": uid}]
+        if seen:
+            operations.append({"op": "test", "path": "/metadata/resourceVersion", "value": seen})
+        operations.append({"op": "add", "path": "/status", "value": status})
         try:
             await self._host.json_patch(
                 resource, name, operations, namespace, subresource="status", field_manager="atoll-control"
@@ -174,6 +177,11 @@ class Status:
                 if expected:
                     expected.discard((namespace, name))
         return not expected
+
+
+def _finished(binding: BindingObject) -> bool:
+    conditions = binding.status.get("conditions") or ()
+    return any(each["type"] == "Finished" and each["status"] == "True" for each in conditions)
 
 
 def _item(work: WorkObject) -> Json:

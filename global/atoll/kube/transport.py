@@ -486,11 +486,15 @@ class ApiServer:
         return options
 
     def _new_session(self, limit: int) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
+        session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=60),
             headers={"User-Agent": _product(self._user_agent)},
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+        # What may be repeated is decided here alone. The session would send a PUT again whose answer was lost, and its
+        # sender would be told of a conflict with itself; there is no public switch.
+        session._retry_connection = False
+        return session
 
 
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT)

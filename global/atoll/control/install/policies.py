@@ -240,8 +240,8 @@ SUSPENSION: Final = _policy(
             shown=f'{_HELD} ? "Job " + object.metadata.name + ": spec.suspend: the Job is held: release it with'
             f' `atollctl job release " + object.metadata.name + "`, or remove annotation {keys.HOLD}; it then starts'
             ' when its queue has room" : "Job " + object.metadata.name + ": spec.suspend: can\'t be set to false by'
-            ' hand: the Job starts by itself when its queue has room (`atollctl explain job/" + object.metadata.name + "` tells'
-            ' what it waits for)"',
+            ' hand: the Job starts by itself when its queue has room (`atollctl explain job/" +'
+            ' object.metadata.name + "` tells what it waits for)"',
         )
     ],
     opted_in=True,
