@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench format generate clean chaos soak
+.PHONY: help setup demo test lint bench format generate clean chaos soak fuzz
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -32,6 +32,9 @@ chaos: setup ## real work while processes, leases, connections and API servers f
 
 soak: setup ## jobs for SOAK_SECONDS; fails if the memory of a process grows or a loop is late
 	@$(BIN)/python -m tests.soak --seconds $(or $(SOAK_SECONDS),1800) $(SOAK)
+
+fuzz: $(STAMP) ## random and hostile reviews, watch streams, kubeconfigs and reports; FUZZ=examples per test (50000)
+	@$(BIN)/python -m pytest tests/fuzz -v --timeout=0 --fuzz-examples=$(or $(FUZZ),50000)
 
 lint: $(STAMP) ## ruff, mypy --strict, import-linter, generated files
 	@$(BIN)/ruff check .

@@ -8,6 +8,11 @@ from __future__ import annotations
 wanted: int | None = None
 
 
-def examples(default: int) -> int:
-    """How many examples a test tries: `--fuzz-examples`, else a number that takes a second or two."""
-    return default if wanted is None else wanted
+def examples(default: int, share: float = 1.0) -> int:
+    """How many examples a test tries.
+
+    Args:
+        default: where the run does not say how many: what takes a second or two.
+        share: of `--fuzz-examples`, less than 1 where one example takes many times as long as that of a review.
+    """
+    return default if wanted is None else max(1, round(wanted * share))

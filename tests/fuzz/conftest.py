@@ -1,4 +1,4 @@
-"""`python -m pytest tests/fuzz --fuzz-examples=50000`."""
+"""`make fuzz`, or `python -m pytest tests/fuzz --timeout=0 --fuzz-examples=50000`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from tests import fuzz
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fuzz-examples", type=int, default=None, help="examples per fuzz test (default: each its own)")
+    parser.addoption(
+        "--fuzz-examples",
+        type=int,
+        default=None,
+        help="examples per test of reviews, a share of that for the slower ones (default: each its own)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -79,19 +79,19 @@ def in_secret(text: bytes) -> None:
 
 
 @given(mutated() | VALUES)
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(40, share=0.1))
 def test_mutated_in_a_secret(content: Any) -> None:
     in_secret(yaml.safe_dump(content).encode())
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(30, share=0.1))
 def test_any_bytes_in_a_secret(text: bytes) -> None:
     in_secret(text)
 
 
 @given(st.data())
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(30, share=0.1))
 def test_text_with_bytes_changed_in_a_secret(data: st.DataObject) -> None:
     text = bytearray(yaml.safe_dump(kubeconfig()).encode())
     for _ in range(data.draw(st.integers(1, 4))):
@@ -106,13 +106,13 @@ def test_text_with_bytes_changed_in_a_secret(data: st.DataObject) -> None:
     st.dictionaries(st.sampled_from(["token", "caBundle", "kubeconfig"]), st.text(max_size=20)),
     st.text(max_size=20) | st.just("https://m"),
 )
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(30, share=0.1))
 def test_any_secret(data: dict[str, str], endpoint: str) -> None:
     judged(lambda: from_secret(data, "Secret a/b", endpoint=endpoint))
 
 
 @given(mutated() | VALUES)
-@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30, share=0.1), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_mutated_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: Any) -> None:
     monkeypatch.setattr("atoll.kube.config.ExecProvider", _NoProgram)
     monkeypatch.setattr("kubernetes.aio.config.kube_config.ExecProvider", _NoProgram)

@@ -152,7 +152,7 @@ def decide(dispatcher: Dispatcher) -> None:
 
 
 @given(st.sampled_from(["volcano", "batch"]), st.data())
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(150, share=0.2))
 def test_any_status_of_a_work(which: str, data: st.DataObject) -> None:
     raw, kind = work(which, data.draw(mutated(GOOD[which]) | VALUES))
     seen = decode_reported(raw)
@@ -177,7 +177,7 @@ def test_any_status_of_a_work(which: str, data: st.DataObject) -> None:
 
 
 @given(st.binary(max_size=60) | VALUES.map(orjson.dumps))
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(100, share=0.2))
 def test_any_bytes_as_the_status_of_a_work(raw: bytes) -> None:
     good, _ = work("volcano", {})
     try:
@@ -187,7 +187,7 @@ def test_any_bytes_as_the_status_of_a_work(raw: bytes) -> None:
 
 
 @given(mutated(GOOD["volcano"]) | VALUES)
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(100, share=0.2))
 def test_a_binding_does_not_vanish_whatever_a_member_says_in_it(said: Any) -> None:
     """Even what was written before it was checked."""
     view = objects.binding_view(objects.decode_binding(binding(said)))
@@ -225,7 +225,7 @@ def capacities(draw: st.DrawFn) -> Json:
 
 
 @given(st.lists(capacities() | st.just(capacity("a")), max_size=4))
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(100, share=0.2))
 def test_any_capacities_leave_the_other_member_its_room(published: list[Json]) -> None:
     dispatcher, believed = core(), Capacities()
     before: dict[str, objects.CapacityObject] = {}

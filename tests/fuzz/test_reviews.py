@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 
 import orjson
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,9 +19,6 @@ from tests.fuzz import examples
 from tests.integration.federation import batch_job
 from tests.webhook.builders import Json, defaulted, make_job, make_queue, make_task
 from tests.webhook.test_server import PATHS, make_answers, review
-
-pytestmark = pytest.mark.timeout(0)
-"""Fifty thousand examples take longer than any other test may."""
 
 SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -98,7 +98,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=14)
 
 
 @given(steps=STEPS, data=st.data())
-@settings(max_examples=examples(80))
+@settings(max_examples=examples(80, share=0.2))
 def test_events_in_any_order_and_repeated_give_the_state_of_the_server(
     steps: list[tuple[str, bool]], data: st.DataObject
 ) -> None:
@@ -149,7 +149,7 @@ def mangled(draw: st.DrawFn) -> bytes:
 
 
 @given(lines=st.lists(WRONG | mangled() | st.binary(max_size=40), max_size=12))
-@settings(max_examples=examples(80))
+@settings(max_examples=examples(80, share=0.2))
 @example([b'{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"' + b"9" * 5000 + b'"}}}'])
 @example([b'{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"\xd9\xa3"}}}'])
 @example([b'{"type":"ADDED","object":{"metadata":{"name":"a","labels":{"app":"' + b"x" * 3_000_000 + b'"}}}}'])
@@ -199,7 +199,7 @@ async def follow_streams(streams: list[list[bytes]]) -> list[str]:
 
 
 @given(streams=st.lists(st.lists(WRONG | mangled() | st.binary(max_size=40), max_size=4), max_size=6))
-@settings(max_examples=examples(15))
+@settings(max_examples=examples(15, share=0.02))
 def test_a_stream_of_any_bytes_does_not_end_the_cache(streams: list[list[bytes]]) -> None:
     with mock.patch.object(reflector, "_BACKOFF_FIRST", 0.0001), mock.patch.object(reflector, "_HEALTHY_AFTER", 0.0):
         asyncio.run(follow_streams([[each + b"\n" for each in stream] for stream in streams]))

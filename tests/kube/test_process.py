@@ -23,6 +23,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from atoll.kube import drain, health, logs, vitals
 from atoll.kube.election import Elector
 from atoll.kube.errors import Busy
+from atoll.kube.process import arguments, rate_limit
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
@@ -31,6 +32,27 @@ from atoll.model.objects import decode_full
 from tests.kube.servers import eventually, serving
 
 Json = dict[str, Any]
+
+
+# -- the flags of every process --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "limit"),
+    [
+        pytest.param([], None, id="no limit unless asked for"),
+        pytest.param(["--kube-api-qps=2.5"], (2.5, 3), id="the burst is what a second allows"),
+        pytest.param(["--kube-api-qps=20", "--kube-api-burst=40"], (20, 40), id="both as given"),
+    ],
+)
+def test_the_limit_of_requests_is_as_the_flags_say(flags: list[str], limit: tuple[float, int] | None) -> None:
+    made = rate_limit(arguments("test", "").parse_args(flags))
+    assert (None if made is None else (made.qps, made.burst)) == limit
+
+
+def test_a_burst_without_a_rate_is_refused() -> None:
+    with pytest.raises(SystemExit, match="--kube-api-burst=9: means nothing without --kube-api-qps"):
+        rate_limit(arguments("test", "").parse_args(["--kube-api-burst=9"]))
 
 
 # -- the gate of writes ----------------------------------------------------------------------------------------------

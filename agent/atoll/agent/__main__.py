@@ -33,13 +33,15 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
     """Connect to both clusters and add the agent's tasks."""
     agent_name = f"atoll-agent/{options.cluster}"
     host = await running.stack.enter_async_context(
-        await ApiServer.from_kubeconfig(options.kubeconfig, user_agent=agent_name)
+        await ApiServer.from_kubeconfig(options.kubeconfig, user_agent=agent_name, rate=process.rate_limit(options))
     )
     if options.member_secret:
         to_member = await member_connection(host, options.cluster)
     else:
         to_member = await config.load(options.member_kubeconfig)
-    member = await running.stack.enter_async_context(ApiServer(to_member, user_agent=agent_name, connections=128))
+    member = await running.stack.enter_async_context(
+        ApiServer(to_member, user_agent=agent_name, connections=128, rate=process.rate_limit(options))
+    )
     jobs = options.jobs == "on" or (options.jobs == "auto" and not await runs_volcano(member))
     if not jobs:
         log.info("Volcano Jobs are left to another controller", flag=options.jobs)

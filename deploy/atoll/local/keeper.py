@@ -19,6 +19,8 @@ _BACKOFF_S = (0.2, 10.0)
 """First and longest pause before a new start; it doubles with each start that did not last."""
 _LASTED_S = 20.0
 _POLL_S = 0.03
+_GRACE_S = 7.0
+"""More than a process takes to drain (5 s by default) or a webhook to linger before that: none is killed in it."""
 
 
 class KeptProcess:
@@ -63,7 +65,7 @@ class KeptProcess:
             self._keeper = asyncio.create_task(self._keep(), name=f"keep {self.name}")
             await self._started.wait()
 
-    async def stop(self, grace_s: float = 5.0) -> int | None:
+    async def stop(self, grace_s: float = _GRACE_S) -> int | None:
         """End it and leave it down. Safe to repeat.
 
         Returns:

@@ -19,7 +19,9 @@ def main() -> None:
 
 
 async def _setup(running: process.Process, options: argparse.Namespace) -> None:
-    host = await ApiServer.from_kubeconfig(options.kubeconfig, user_agent="atoll-dispatcher")
+    host = await ApiServer.from_kubeconfig(
+        options.kubeconfig, user_agent="atoll-dispatcher", rate=process.rate_limit(options)
+    )
     running.stack.push_async_callback(host.close)
     elector = election.elector(host, "atoll-dispatcher", running.identity, options)
     metrics = Metrics(running.metrics)

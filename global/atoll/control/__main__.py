@@ -30,7 +30,9 @@ def main() -> None:
 
 
 async def _setup(running: process.Process, options: argparse.Namespace) -> None:
-    host = await ApiServer.from_kubeconfig(options.kubeconfig, user_agent="atoll-control")
+    host = await ApiServer.from_kubeconfig(
+        options.kubeconfig, user_agent="atoll-control", rate=process.rate_limit(options)
+    )
     running.stack.push_async_callback(host.close)
     elector = election.elector(host, "atoll-control", running.identity, options)
     caches: Caches | None = None

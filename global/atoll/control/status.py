@@ -15,7 +15,7 @@ import structlog
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject
 from atoll.control.story import tell
-from atoll.control.works import binding_key
+from atoll.control.works import binding_key, works_gone
 from atoll.delivery.work import WorkObject
 from atoll.kinds import Kind, Outcome, Report
 from atoll.kube import errors
@@ -23,7 +23,7 @@ from atoll.kube.conditions import with_condition
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model.apiresource import BINDINGS, WORKS, ApiResource
+from atoll.model.apiresource import BINDINGS, ApiResource
 from atoll.model.decision import Phase
 from atoll.model.keys import cluster_of, execution_namespace
 from atoll.model.objects import Full
@@ -159,24 +159,10 @@ class Status:
             conditions = [
                 c for c in conditions if c["type"] not in ("FullyApplied", "Bound", "Running", "ReportsAccepted")
             ]
-        if decision.phase is Phase.EVICTING and await self._released(binding):
+        if decision.phase is Phase.EVICTING and await works_gone(self._host, self._caches, binding):
             say("Released", True, str(Reason.EVICTED), "no Work of it is left")
         status["conditions"] = conditions
         return status
-
-    async def _released(self, binding: BindingObject) -> bool:
-        """Whether no Work of the binding exists, also none that the cache has not seen yet."""
-        uid = binding.metadata.uid
-        if self._caches.works_of(uid):
-            return False
-        expected = self._caches.expected_works.get(uid)
-        for namespace, name in list(expected or ()):
-            try:
-                await self._host.get(WORKS, name, namespace)
-            except errors.NotFound:
-                if expected:
-                    expected.discard((namespace, name))
-        return not expected
 
 
 def _finished(binding: BindingObject) -> bool:

@@ -1,7 +1,8 @@
 """Binding → Works: one for each member that the dispatcher named, none that it did not.
 
 A Work carries the binding's UID and epoch. One of an older epoch is deleted and gone before a newer one is made. The
-binding's finalizer stays until all of its Works are gone.
+binding's finalizer stays until all of its Works are gone. A leader that was stopped at a write may carry it out when
+another has long gone on: a Work that appears and that its binding does not ask for is removed whenever it comes.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Works:
     def __init__(self, host: ApiServer, caches: Caches) -> None:
         self._host, self._caches = host, caches
         self._queue: WorkQueue[str] = WorkQueue("works", caches.about)
+        caches.works.add_index("name of the binding", lambda work: [binding_key(work)])
         caches.bindings.on_change(self._binding_changed)
         caches.works.on_change(self._work_changed)
         caches.on_edited_workload(self._queue.add)
@@ -49,28 +51,41 @@ class Works:
     # -- triggers ----------------------------------------------------------------------------------------------------
 
     def _binding_changed(self, old: BindingObject | None, new: BindingObject | None) -> None:
-        if new is not None and (old is None or _relevant(old) != _relevant(new)):
+        if new is None:
+            # What is left of it, if anything, has nobody else who asks after it.
+            if old is not None and self._caches.works_of(old.metadata.uid):
+                self._queue.add(old.metadata.key)
+        elif old is None or _relevant(old) != _relevant(new):
             self._queue.add(new.metadata.key)
 
     def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
-        """A Work that vanished lets its binding go on, or is made again."""
+        """A Work that vanished lets its binding go on, or is made again; nobody may ask for one that appears."""
         if old is not None and new is None:
             self._queue.add(binding_key(old))
+        elif old is None and new is not None and new.binding_uid:
+            binding = self._caches.bindings.get(binding_key(new))
+            if binding is None or not _asks_for(binding, new):
+                self._queue.add(binding_key(new))
 
     # -- one binding -------------------------------------------------------------------------------------------------
 
     async def _reconcile(self, key: str) -> None:
         binding = self._caches.bindings.get(key)
+        await self._remove_strays(key, binding)
         if binding is None:
             return
         works = self._caches.works_of(binding.metadata.uid)
+        going = binding.metadata.deletion_timestamp is not None
+        if not going and any(work.epoch > int(binding.epoch or 0) for work in works):
+            # The watch of bindings is behind that of Works; the change that they follow from comes.
+            return
         wanted = self._wanted(binding)
         stale = [work for work in works if work.metadata.namespace not in wanted or str(work.epoch) != binding.epoch]
         for work in stale:
             if work.metadata.deletion_timestamp is None:
-                await self._host.delete(WORKS, work.metadata.name, work.metadata.namespace, uid=work.metadata.uid)
-        if binding.metadata.deletion_timestamp is not None:
-            if not works:
+                await self._delete(work)
+        if going:
+            if await works_gone(self._host, self._caches, binding):
                 await self._release(binding)
             return
         if stale:
@@ -95,6 +110,27 @@ class Works:
                     namespace,
                     field_manager="atoll-control",
                 )
+
+    async def _remove_strays(self, key: str, binding: BindingObject | None) -> None:
+        """Delete the Works of bindings of this name that the host does not have any more."""
+        uid = binding.metadata.uid if binding is not None else ""
+        found = self._caches.works.by_index("name of the binding", key)
+        strays = [work for work in found if work.binding_uid not in ("", uid) and not work.metadata.deletion_timestamp]
+        if not strays:
+            return
+        namespace, name = key.split("/")
+        try:
+            # The cache may be behind: they may be those of a binding that it has not seen.
+            uid = (await self._host.get(BINDINGS, name, namespace))["metadata"]["uid"]
+        except errors.NotFound:
+            uid = ""
+        for work in strays:
+            if work.binding_uid != uid:
+                log.warning("no binding asks for it: removed", work=work.metadata.key)
+                await self._delete(work)
+
+    async def _delete(self, work: WorkObject) -> None:
+        await self._host.delete(WORKS, work.metadata.name, work.metadata.namespace, uid=work.metadata.uid)
 
     def _wanted(self, binding: BindingObject) -> dict[str, Json]:
         """Execution namespace → Work."""
@@ -187,6 +223,29 @@ class Works:
             await self._host.merge_patch(BINDINGS, binding.metadata.name, patch, binding.metadata.namespace)
         except errors.NotFound:
             return
+
+
+async def works_gone(host: ApiServer, caches: Caches, binding: BindingObject) -> bool:
+    """Whether no Work of the binding exists, also none that the cache has not seen yet."""
+    uid = binding.metadata.uid
+    if caches.works_of(uid):
+        return False
+    expected = caches.expected_works.get(uid)
+    for namespace, name in list(expected or ()):
+        try:
+            await host.get(WORKS, name, namespace)
+        except errors.NotFound:
+            if expected:
+                expected.discard((namespace, name))
+    return not expected
+
+
+def _asks_for(binding: BindingObject, work: WorkObject) -> bool:
+    """Whether a Work is one that its binding, as the cache has it, has now."""
+    metadata = binding.metadata
+    mine = (metadata.uid, binding.epoch) == (work.binding_uid, str(work.epoch)) and metadata.deletion_timestamp is None
+    targets = {keys.execution_namespace(target.name) for target in binding.spec.clusters}
+    return mine and not binding.suspended and work.metadata.namespace in targets
 
 
 def _parts(binding: BindingObject, gang: Gang) -> list[Part]:

@@ -15,6 +15,11 @@ from contextlib import asynccontextmanager
 _LEASES = "/apis/coordination.k8s.io/"
 
 
+def keeps_leadership(path: str) -> bool:
+    """Whether a request to this path is about a lease: it must not wait behind the others."""
+    return path.startswith(_LEASES)
+
+
 class Writes:
     """The writes of one client."""
 
@@ -32,7 +37,7 @@ class Writes:
             yield
             return
         # Leases stay open: leadership is kept while the rest ends, and given back last.
-        if (self._closed or not self.guard()) and not path.startswith(_LEASES):
+        if (self._closed or not self.guard()) and not keeps_leadership(path):
             await asyncio.get_running_loop().create_future()
         self.under_way += 1
         try:

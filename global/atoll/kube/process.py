@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import os
 import secrets
 import signal
@@ -29,6 +30,7 @@ from prometheus_client import CollectorRegistry
 
 from atoll.kube import drain, health, logs, metrics, vitals
 from atoll.kube.metrics import KubeCollector
+from atoll.kube.ratelimit import RateLimit
 
 DRAIN_SECONDS = 5.0
 _LEAVE = 1.5
@@ -181,15 +183,43 @@ def arguments(name: str, description: str) -> argparse.ArgumentParser:
         help="longest time from SIGTERM to the exit; writes under way are waited for, the lease is given back"
         f" (default: {DRAIN_SECONDS:g})",
     )
+    parser.add_argument(
+        "--kube-api-qps",
+        type=_positive,
+        metavar="N",
+        help="most requests a second to each API server, those about leases not counted (default: no limit)",
+    )
+    parser.add_argument(
+        "--kube-api-burst",
+        type=_count,
+        metavar="N",
+        help="requests that may be sent at once under --kube-api-qps (default: those of one second)",
+    )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser
 
 
+def rate_limit(options: argparse.Namespace) -> RateLimit | None:
+    """What the flags of `arguments` allow towards one API server; each has a limit of its own. None: no limit."""
+    if options.kube_api_qps is None:
+        if options.kube_api_burst is not None:
+            raise SystemExit(f"--kube-api-burst={options.kube_api_burst}: means nothing without --kube-api-qps")
+        return None
+    return RateLimit(options.kube_api_qps, options.kube_api_burst or math.ceil(options.kube_api_qps))
+
+
 def _positive(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is no number of seconds above 0")
-    return seconds
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no number above 0")
+    return number
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number above 0")
+    return number
 
 
 def run(name: str, options: argparse.Namespace, setup: Callable[[Process], Awaitable[None]], **bound: str) -> None:

@@ -23,7 +23,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_non
 from yarl import URL
 
 from atoll.kube import config, errors, metrics
-from atoll.kube.drain import Writes
+from atoll.kube.drain import Writes, keeps_leadership
 from atoll.kube.ratelimit import RateLimit
 from atoll.model.apiresource import ApiResource
 
@@ -78,8 +78,8 @@ class ApiServer:
             user_agent: shown in the server's audit log with the version, `atoll-agent/alpha` as
                 `atoll-agent/<version> (alpha)`.
             connections: most requests under way at once; watches have connections of their own.
-            rate: most requests in a second, watches included; several clients may share one. None: no limit but the
-                server's own.
+            rate: most requests in a second, watches included, those about leases excepted; several clients may share
+                one. None: no limit but the server's own.
         """
         self._connection = connection
         self._user_agent = user_agent
@@ -417,8 +417,9 @@ class ApiServer:
             retry=retry_if_exception(lambda error: _repeatable(method, error)), wait=_wait, stop=over, reraise=True
         ):
             with attempt:
-                if self._rate is not None and not await self._rate.take(end - loop.time()):
-                    raise errors.Busy(f"{method} {path}: our own limit, {self._rate.qps:g} a second, leaves no time")
+                rate = None if keeps_leadership(path) else self._rate
+                if rate is not None and not await rate.take(end - loop.time()):
+                    raise errors.Busy(f"{method} {path}: our own limit, {rate.qps:g} a second, leaves no time")
                 async with self.writes.passing(method, path):
                     left = max(end - loop.time(), 0.05)
                     return await self._once(method, path, body, content_type, params, accept, left)

@@ -16,7 +16,7 @@ import structlog
 from aiohttp import web
 
 from atoll.kube import errors
-from atoll.kube.process import Process
+from atoll.kube.process import Process, rate_limit
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import MUTATING_WEBHOOKS, NAMESPACES, QUEUES
@@ -53,7 +53,7 @@ async def set_up(process: Process, options: argparse.Namespace) -> None:
     except ValueError as error:
         raise CannotStart(str(error)) from error
     api = await process.stack.enter_async_context(
-        await ApiServer.from_kubeconfig(options.kubeconfig, user_agent="atoll-webhook")
+        await ApiServer.from_kubeconfig(options.kubeconfig, user_agent="atoll-webhook", rate=rate_limit(options))
     )
     client_config = await _client_config(api)
     queue_cache = Reflector(api, QUEUES, queues.decode)
