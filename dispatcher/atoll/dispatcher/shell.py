@@ -240,12 +240,13 @@ class Metrics:
     def show(self, core: Dispatcher) -> None:
         """Show how many wait, why, and how many are charged, per queue."""
         self.blocked.clear()
-        for queue in core.queues.values():
-            self.pending.labels(queue.name).set(sum(len(group.members) for group in queue.classes.values()))
-            self.charged.labels(queue.name).set(len(queue.charges))
-            reasons: Counter[str] = Counter()
-            for group in queue.classes.values():
-                if group.parked is not None:
-                    reasons[group.parked.reason] += len(group.members)
-            for reason, amount in reasons.items():
-                self.blocked.labels(queue.name, reason).set(amount)
+        waiting: Counter[str] = Counter()
+        reasons: Counter[tuple[str, str]] = Counter()
+        for group in core.waiting.all():
+            waiting[group.leaf.name] += len(group.members)
+            if group.parked is not None:
+                reasons[group.leaf.name, group.parked.reason] += len(group.members)
+        for name in core.tree.nodes:
+            self.pending.labels(name).set(waiting[name])
+        for (name, reason), amount in reasons.items():
+            self.blocked.labels(name, reason).set(amount)

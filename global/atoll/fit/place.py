@@ -69,19 +69,23 @@ class Miss:
         return text
 
 
-def place(nodes: Nodes, gang: Gang, *, within: int | None = None) -> Placement | Miss:
+def place(
+    nodes: Nodes, gang: Gang, *, within: int | None = None, room: Sequence[Ints] | None = None
+) -> Placement | Miss:
     """Find room for a gang.
 
     Args:
         nodes: not changed.
         gang: its tasks, minimum and topology wish.
         within: index of the domain to stay inside, for a gang that partly runs.
+        room: per task int64[N], how many of its pods each node holds, where the caller knows that already.
 
     Returns:
         A placement of all replicas where they fit, of at least the floor otherwise; or the nearest miss.
     """
     floor, full = gang.floor(), [task.replicas for task in gang.tasks]
-    room = [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
+    if room is None:
+        room = [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
     if within is not None:
         inside = _members(nodes, within)
         room = [np.where(inside, each, 0) for each in room]

@@ -7,7 +7,10 @@ order is total, so the same events always give the same commands. Never change a
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
 
 from atoll.dispatcher.core import invariants
 from atoll.dispatcher.core.binding import (
@@ -16,7 +19,7 @@ from atoll.dispatcher.core.binding import (
     behind,
     bound_in,
     contained,
-    differs,
+    order_key,
     parts_of,
     phase_of,
 )
@@ -31,14 +34,21 @@ from atoll.dispatcher.core.events import (
     ClusterGone,
     ClusterSet,
     Event,
+    NamespaceGone,
+    NamespaceSet,
     Pass,
     QueueGone,
     QueueSet,
+    QueueView,
     Refused,
 )
 from atoll.dispatcher.core.members import Member
-from atoll.dispatcher.core.queues import MEMBER_REASONS, QUEUE_REASONS, Queue, ShapeClass, order_key, shape_of
-from atoll.fit import Placement, place
+from atoll.dispatcher.core.namespaces import Namespaces
+from atoll.dispatcher.core.node import Node, Standing, subtree
+from atoll.dispatcher.core.shapes import Shape, Shapes, shape_key
+from atoll.dispatcher.core.tree import Tree
+from atoll.dispatcher.core.waiting import ShapeClass, Waiting, differs
+from atoll.dispatcher.core.world import World
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.timestamps import rfc3339, to_seconds
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker
@@ -52,6 +62,8 @@ PASS_LIMIT = 128
 EXPLAIN_BURST = 50.0
 EXPLAIN_PER_DISPATCH = 0.1
 EXPLAIN_PER_SECOND = 10.0
+EXPLAIN_LOOKS = 1000
+"""Bindings that a pass looks at for one that does not know its reason."""
 
 
 class Dispatcher:
@@ -59,18 +71,27 @@ class Dispatcher:
 
     def __init__(self, *, commit_timeout: float = COMMIT_TIMEOUT) -> None:
         self._commit_timeout = commit_timeout
-        #: name -> queue; also queues that only workloads name
-        self.queues: dict[str, Queue] = {}
-        self.members: dict[str, Member] = {}
+        self.tree = Tree()
+        self.waiting = Waiting(self.tree)
+        self.world = World()
+        self.namespaces = Namespaces()
+        self._shapes = Shapes()
         #: UID -> binding
         self.bindings: dict[str, Binding] = {}
         #: (shape, member) -> capacity generation at which a gang of that shape was not bound in time there
         self._avoid: dict[tuple[bytes, str], int] = {}
+        #: row of the world -> shapes that wait for room and use it
+        self._blocked: dict[int, dict[Shape, None]] = {}
+        #: classes that wait for a change of a Queue, of a namespace, or of a member's ceiling
+        self._idle: dict[ShapeClass, None] = {}
+        #: leaf -> bool[members] that it may use, None for all; of `_serving_version`
+        self._serving: dict[Node, NDArray[np.bool_] | None] = {}
+        self._serving_version = -1
         #: UIDs of bindings in phase Reserving, and of those that run against the user's wish; looked at in every pass
         self._unsettled: dict[str, None] = {}
         #: (deadline, UID); stale entries are skipped when popped
         self._deadlines: list[tuple[float, str]] = []
-        #: UIDs whose binding may not yet say why they wait, oldest first
+        #: UIDs of held and unreadable bindings that may not yet say so, oldest first
         self._untold: dict[str, None] = {}
         self._explain_tokens = EXPLAIN_BURST
         #: the last pass ended at PASS_LIMIT
@@ -89,34 +110,31 @@ class Dispatcher:
             case Refused(uid, epoch):
                 self._refused(uid, epoch)
             case QueueSet(view):
-                queue = self._queue(view.name)
-                if queue.view != view:
-                    queue.view = view
-                    queue.wake(QUEUE_REASONS)
+                self._set_queue(view.name, view)
             case QueueGone(name):
-                if name in self.queues:
-                    self.queues[name].view = None
-                    self.queues[name].wake()
+                self._set_queue(name, None)
+            case NamespaceSet(namespace):
+                self._set_namespace(namespace.name, namespace.limits)
+            case NamespaceGone(name):
+                self._set_namespace(name, None)
             case ClusterSet(cluster):
-                member = self._member(cluster.name)
-                if member.view != cluster:
-                    member.view = cluster
-                    self._wake_all()
+                if self.world.set_view(cluster.name, cluster):
+                    self._members_changed()
             case ClusterGone(name):
-                if name in self.members:
-                    self.members[name].view = None
-                    self._wake_all()
+                if self.world.set_view(name, None):
+                    self._members_changed()
             case CapacitySet(capacity):
-                member = self._member(capacity.cluster)
-                before = member.generation
-                if member.set_root(capacity):
-                    self._wake_all()
+                member = self.world.member(capacity.cluster)
+                before, total = member.generation, member.total()
+                self.world.set_root(capacity)
                 if member.generation != before:
                     self._forgive(member)
+                if member.total() != total:
+                    self._tell_tree_of_members()
                 self._settle(member)
             case CapacityGone(name, root):
-                if name in self.members:
-                    self.members[name].drop_root(root)
+                self.world.drop_root(name, root)
+                self._tell_tree_of_members()
             case Pass(now):
                 return self._pass(now)
         return []
@@ -132,11 +150,73 @@ class Dispatcher:
             if binding is not None and binding.deadline == when:
                 break
             heapq.heappop(self._deadlines)
-        explain = self._now + 0.2 if self._untold else None
+        explain = self._now + 0.2 if self._untold or self.waiting.unsaid else None
         first = self._deadlines[0][0] if self._deadlines else None
         return min((when for when in (explain, first) if when is not None), default=None)
 
-    # -- taking in ---------------------------------------------------------------------------------------------------
+    # -- taking in: queues, namespaces, members ------------------------------------------------------------------------
+
+    def _set_queue(self, name: str, view: QueueView | None) -> None:
+        node = self.tree.node(name)
+        if node.view == view:
+            return
+        moved: list[Binding] = []
+        if view is None or node.view is None or _place_of(view) != _place_of(node.view):
+            moved = [self.bindings[key[2]] for group in self._classes_below(node, name) for key in group.members]
+            for binding in moved:
+                self._leave(binding)
+        changed = self.tree.drop_queue(name) if view is None else self.tree.set_queue(view)
+        self._serving.clear()
+        for binding in moved:
+            self._enter(binding)
+        for each in changed:
+            self.waiting.limit_changed(each)
+        self._refresh_idle()
+
+    def _classes_below(self, node: Node, name: str) -> list[ShapeClass]:
+        """Classes of the queues below the node, and of those that name it as their parent."""
+        naming = (each for each in self.tree.nodes.values() if each.view is not None and each.view.parent == name)
+        below = {each: None for root in (node, *naming) for each in subtree(root)}
+        return [group for each in below for group in self.waiting.classes(each).values()]
+
+    def _set_namespace(self, name: str, limits: dict[str, int] | None) -> None:
+        known = name in self.namespaces.limits
+        if known == (limits is not None):
+            self.namespaces.set(name, limits)
+            self._refresh_idle()
+            return
+        # Whether a namespace has limits is part of the shape of what waits in it.
+        waiting = [self.bindings[key[2]] for group in self.waiting.all() for key in group.members]
+        moved = [binding for binding in waiting if binding.view.namespace == name]
+        for binding in moved:
+            self._leave(binding)
+        self.namespaces.set(name, limits)
+        for binding in moved:
+            self._enter(binding)
+
+    def _members_changed(self) -> None:
+        """A member came, went, or is another one now: every answer that names members may be another one."""
+        self._tell_tree_of_members()
+        self._serving.clear()
+        self._wake_all()
+
+    def _tell_tree_of_members(self) -> None:
+        members = self.world.members.values()
+        known = {member.name: (member.total(), member.view.labels) for member in members if member.view is not None}
+        for node in self.tree.set_members(known):
+            self.waiting.limit_changed(node)
+
+    def _serves(self, leaf: Node) -> NDArray[np.bool_] | None:
+        """bool[members]: which members the queue may use; None for all."""
+        if self._serving_version != self.world.version:
+            self._serving.clear()
+            self._serving_version = self.world.version
+        if leaf not in self._serving:
+            mask = np.array([self.tree.serves(leaf, member.name) for member in self.world.order], np.bool_)
+            self._serving[leaf] = None if mask.all() else mask
+        return self._serving[leaf]
+
+    # -- taking in: bindings -----------------------------------------------------------------------------------------
 
     def _set_binding(self, view: BindingView) -> None:
         old = self.bindings.get(view.uid)
@@ -160,9 +240,9 @@ class Dispatcher:
             phase,
             parts_of(view) if phase.charged else {},
             view.gang,
-            shape_of(view),
+            None,
             order_key(view),
-            view.gang.queue if view.gang else "",
+            self.tree.node(view.gang.queue) if view.gang else self.tree.root,
             told=told,
         )
         binding.bound = all_bound(binding) or (old is not None and old.bound and old.epoch == view.epoch)
@@ -171,19 +251,15 @@ class Dispatcher:
             binding.parts = old.parts
         self.bindings[view.uid] = binding
         self._enter(binding)
-        if old is not None and old.phase.charged and (not phase.charged or old.wish != view.gang):
-            self._queue(old.queue).wake(QUEUE_REASONS)
 
     def _drop_binding(self, uid: str) -> None:
         binding = self.bindings.pop(uid, None)
         if binding is not None:
             self._leave(binding)
             self._untold.pop(uid, None)
-            if binding.phase.charged:
-                self._queue(binding.queue).wake(QUEUE_REASONS)
-            for member in self.members.values():
-                if member.forget(uid):
-                    self._wake_all()
+            for member in self.world.members.values():
+                if uid in member.expected:
+                    self.world.forget(member, uid)
 
     def _refused(self, uid: str, epoch: int) -> None:
         binding = self.bindings.get(uid)
@@ -194,32 +270,58 @@ class Dispatcher:
 
     def _enter(self, binding: Binding) -> None:
         """File a binding under its phase: waiting, charged, or neither."""
+        uid = binding.view.uid
         if binding.wish is None:
-            self._untold[binding.view.uid] = None
+            self._untold[uid] = None
         elif binding.phase is Phase.SUSPENDED and binding.gang.hold:
             if differs(binding.told, _HELD):
-                self._untold[binding.view.uid] = None
+                self._untold[uid] = None
         elif binding.phase is Phase.SUSPENDED:
-            group = self._queue(binding.queue).add(binding.shape, binding.key)
+            binding.leaf = self.tree.node(binding.gang.queue)
+            binding.shape = self._shapes.take(binding.view, self._restricted(binding))
+            self.world.enroll(binding.shape)
+            self.tree.wait(binding.leaf, binding.shape.request)
+            group = self.waiting.add(binding.leaf, binding.shape, binding.key)
             if group.parked is not None and differs(binding.told, group.parked):
-                self._untold[binding.view.uid] = None
+                self.waiting.unsaid[group] = None
         elif binding.phase.charged:
-            self._queue(binding.queue).charge(binding.view.uid, binding.gang.total())
+            self._charge(binding)
             self._watch_deadline(binding)
             if binding.phase is Phase.RESERVING or binding.gang.hold:
-                self._unsettled[binding.view.uid] = None
+                self._unsettled[uid] = None
         self._settle_binding(binding)
 
     def _leave(self, binding: Binding) -> None:
         """The inverse of `_enter`."""
         if binding.wish is None:
             return
-        queue = self._queue(binding.queue)
         if binding.phase.charged:
-            queue.release(binding.view.uid)
+            self._charge(binding, -1)
             self._unsettled.pop(binding.view.uid, None)
-        elif binding.phase is Phase.SUSPENDED and not binding.gang.hold:
-            queue.remove(binding.shape, binding.key)
+        elif binding.shape is not None:
+            shape, binding.shape = binding.shape, None
+            self.waiting.remove(binding.leaf, shape, binding.key)
+            self.tree.wait(binding.leaf, shape.request, -1)
+            if shape.enrolled == 1:
+                self._unblock(shape)
+            self.world.release(shape)
+            self._shapes.drop(shape)
+
+    def _restricted(self, binding: Binding) -> str:
+        """What limits the binding apart from its own wishes: part of its shape."""
+        namespace = binding.view.namespace if binding.view.namespace in self.namespaces.limits else ""
+        queue = binding.leaf.name if self._serves(binding.leaf) is not None else ""
+        return f"{queue}/{namespace}" if queue or namespace else ""
+
+    def _charge(self, binding: Binding, times: int = 1) -> None:
+        """Charge the binding to its queue and namespace, or take that back."""
+        amount = binding.gang.total()
+        self.tree.charge(binding.leaf, amount, binding.where, times)
+        for node in self.tree.path(binding.leaf):
+            self.waiting.limit_changed(node)
+        self.namespaces.charge(binding.view.namespace, amount, times)
+        if times < 0 and self._idle:
+            self._refresh_idle()
 
     def _watch_deadline(self, binding: Binding) -> None:
         waiting = binding.phase is Phase.RESERVING or (binding.phase is Phase.BOUND and not binding.bound)
@@ -230,11 +332,11 @@ class Dispatcher:
     def _settle_binding(self, binding: Binding) -> None:
         """Let go of what was assumed in a member once the member's own figures contain it, or once it is over."""
         uid = binding.view.uid
-        for member in self.members.values():
-            if uid in member.expected and contained(binding, member) and member.forget(uid):
-                self._wake_all()
+        for member in self.world.members.values():
+            if uid in member.expected and contained(binding, member):
+                self.world.forget(member, uid)
         for name in binding.parts:
-            member = self._member(name)
+            member = self.world.member(name)
             if not contained(binding, member):
                 member.expected.add(uid)
                 self._assume_late(binding, member)
@@ -243,35 +345,58 @@ class Dispatcher:
         for uid in sorted(member.expected):
             binding = self.bindings.get(uid)
             if binding is None or contained(binding, member):
-                if member.forget(uid):
-                    self._wake_all()
+                self.world.forget(member, uid)
             else:
                 self._assume_late(binding, member)
 
     def _assume_late(self, binding: Binding, member: Member) -> None:
         """Count a part that an earlier leader decided and the member's figures lack, where it would go now."""
         uid = binding.view.uid
-        if uid not in member.inflight and len(member.nodes):
-            placement = place(member.nodes, binding.parts[member.name])
-            if isinstance(placement, Placement):
-                member.assume(uid, binding.parts[member.name], placement)
+        if uid not in member.inflight and member.roots:
+            self.world.assume_late(member, uid, binding.parts[member.name])
 
     def _forgive(self, member: Member) -> None:
         """The member's figures moved on: shapes that were not bound in time there may try it again."""
         for key in [key for key, at in self._avoid.items() if key[1] == member.name and at != member.generation]:
             del self._avoid[key]
-            self._wake_all()
+            self._wake(key[0])
+
+    # -- waking ------------------------------------------------------------------------------------------------------
+
+    def _wake(self, shape: bytes) -> None:
+        self.waiting.wake_shape(shape)
+
+    def _wake_grown(self) -> None:
+        """Look again at the shapes for which members have more room, where that may be enough."""
+        for name, rows in self.world.take_grown():
+            column = self.world.column(name)
+            for row in sorted(rows & self._blocked.keys()):
+                for shape in list(self._blocked[row]):
+                    counts = self.world.counts[list(shape.rows), column]
+                    if shape.divided or (counts >= shape.floor).all():
+                        self._unblock(shape)
+                        self._wake(shape.key)
 
     def _wake_all(self) -> None:
-        """Something may fit now that did not: look at everything again that was blocked by members."""
-        for queue in self.queues.values():
-            queue.wake(MEMBER_REASONS)
+        """Look at everything again that was blocked by members."""
+        for shape in {shape: None for shapes in self._blocked.values() for shape in shapes}:
+            self._wake(shape.key)
+        self._blocked.clear()
+        self._refresh_idle()
 
-    def _queue(self, name: str) -> Queue:
-        return self.queues.setdefault(name, Queue(name))
+    def _unblock(self, shape: Shape) -> None:
+        for row in shape.rows:
+            shapes = self._blocked.get(row)
+            if shapes is not None:
+                shapes.pop(shape, None)
+                if not shapes:
+                    del self._blocked[row]
 
-    def _member(self, name: str) -> Member:
-        return self.members.setdefault(name, Member(name))
+    def _refresh_idle(self) -> None:
+        idle, self._idle = self._idle, {}
+        for group in idle:
+            if group.members and group.lot is None:
+                self.waiting.refresh(group)
 
     # -- deciding ----------------------------------------------------------------------------------------------------
 
@@ -281,43 +406,73 @@ class Dispatcher:
         """
         self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + max(now - self._now, 0.0) * EXPLAIN_PER_SECOND)
         self._now = now
+        self.world.refresh()
         commands: list[Command] = [*self._overdue(), *self._settle_answers()]
-        order = [(*queue.rank(), queue.name) for queue in self.queues.values() if queue.classes]
-        heapq.heapify(order)
+        self._wake_grown()
         self._unfinished = False
-        while order:
+        while (group := self.waiting.first()) is not None:
             if len(commands) >= PASS_LIMIT:
                 self._unfinished = True
                 return commands
-            *_, name = heapq.heappop(order)
-            queue = self.queues[name]
-            command = self._dispatch_one(queue)
+            command = self._examine(group)
             if command is not None:
                 commands.append(command)
                 self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + EXPLAIN_PER_DISPATCH)
-                heapq.heappush(order, (*queue.rank(), name))
         commands.extend(self._explanations())
         return commands
 
-    def _dispatch_one(self, queue: Queue) -> Command | None:
-        """The first workload of the queue, in its order, that fits; classes that don't are parked on the way."""
-        while True:
-            group = min(queue.candidates(), key=lambda each: each.members[0], default=None)
-            if group is None:
-                return None
-            binding = self.bindings[group.members[0][2]]
-            verdict = queue.admits(binding.gang.total())
-            if verdict is None:
-                members = [self.members[name] for name in sorted(self.members)]
-                avoided = {m.name for m in members if (binding.shape, m.name) in self._avoid}
-                choice = choose(binding.view, members, avoided)
-                if not isinstance(choice, Verdict):
-                    return self._dispatch(queue, binding, choice)
-                verdict = choice
-            self._park(group, verdict)
+    def _examine(self, group: ShapeClass) -> Command | None:
+        """Dispatch the first workload of the class, or park the class on what blocks it."""
+        binding = self.bindings[group.members[0][2]]
+        leaf, shape = group.leaf, group.shape
+        standing = self.tree.standing(leaf)
+        if standing is not Standing.OPEN:
+            self._idle[group] = None
+            self.waiting.park_until_told(group, _standing_verdict(leaf, standing))
+            return None
+        short = self.tree.shortage(leaf, shape.request)
+        if short is not None:
+            verdict = Verdict(
+                Reason.QUOTA_EXCEEDED,
+                blocker("Queue", short.node.name, short.resource, short.requested, short.available),
+            )
+            self.waiting.park_on_limit(group, verdict, short.node, short.resource, short.requested)
+            return None
+        missing = self.namespaces.shortage(binding.view.namespace, shape.request)
+        if missing is not None:
+            self._idle[group] = None
+            self.waiting.park_until_told(
+                group, Verdict(Reason.QUOTA_EXCEEDED, blocker("Namespace", binding.view.namespace, *missing))
+            )
+            return None
+        avoided = {name for name in self.world.members if (shape.key, name) in self._avoid} if self._avoid else ()
+        choice = choose(
+            shape, binding.gang, self.world, serving=self._serves(leaf), avoided=avoided, permits=self._permits(leaf)
+        )
+        if not isinstance(choice, Verdict):
+            return self._dispatch(binding, choice)
+        if choice.reason is Reason.WOULD_DELAY:
+            self._idle[group] = None
+            self.waiting.park_until_told(group, choice)
+        else:
+            for row in shape.rows:
+                self._blocked.setdefault(row, {})[shape] = None
+            self.waiting.park_on_shape(group, choice)
+        return None
 
-    def _dispatch(self, queue: Queue, binding: Binding, choice: Choice) -> Command:
-        gang, view = binding.gang, binding.view
+    def _permits(self, leaf: Node) -> Callable[[Choice], bool]:
+        """Whether the queue's ceilings in members allow a choice."""
+
+        def permits(choice: Choice) -> bool:
+            return all(
+                self.tree.shortage_in(leaf, member.name, gang.total()) is None
+                for member, gang in zip(choice.members, choice.gangs, strict=True)
+            )
+
+        return permits
+
+    def _dispatch(self, binding: Binding, choice: Choice) -> Command:
+        view = binding.view
         phase, reason, patience = Phase.BOUND, Reason.DISPATCHED, self._commit_timeout
         if choice.divided:
             phase, reason, patience = Phase.RESERVING, Reason.RESERVING, RESERVE_TIMEOUT
@@ -334,12 +489,12 @@ class Dispatcher:
         binding.told, binding.deadline, binding.bound = None, deadline, False
         heapq.heappush(self._deadlines, (deadline, view.uid))
         self._untold.pop(view.uid, None)
-        queue.charge(view.uid, gang.total())
         if phase is Phase.RESERVING:
             self._unsettled[view.uid] = None
         binding.parts = {member.name: part for member, part in zip(choice.members, choice.gangs, strict=True)}
+        self._charge(binding)
         for member, part, placement in zip(choice.members, choice.gangs, choice.placements, strict=True):
-            member.assume(view.uid, part, placement)
+            self.world.assume(member, view.uid, part, placement)
         return command
 
     def _settle_answers(self) -> Iterator[Command]:
@@ -376,12 +531,6 @@ class Dispatcher:
         heapq.heappush(self._deadlines, (deadline, view.uid))
         return Commit(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
 
-    def _park(self, group: ShapeClass, verdict: Verdict) -> None:
-        group.parked = verdict
-        for *_, uid in group.members:
-            if differs(self.bindings[uid].told, verdict):
-                self._untold[uid] = None
-
     def _overdue(self) -> Iterator[Command]:
         while self._deadlines and self._deadlines[0][0] <= self._now:
             when, uid = heapq.heappop(self._deadlines)
@@ -406,8 +555,10 @@ class Dispatcher:
 
     def _avoid_member(self, binding: Binding, name: str) -> None:
         """Don't choose this member for the shape again until its capacity changes."""
-        if name in self.members:
-            self._avoid[binding.shape, name] = self.members[name].generation
+        member = self.world.members.get(name)
+        if member is not None:
+            restricted = self._restricted(binding)
+            self._avoid[shape_key(binding.view, restricted), name] = member.generation
 
     def _evict(self, binding: Binding, reason: Reason, text: str, why: Blocker | None = None) -> Command:
         view = binding.view
@@ -420,21 +571,39 @@ class Dispatcher:
 
     def _explanations(self) -> Iterator[Command]:
         """Reasons for the bindings that do not carry theirs yet, within the budget for such writes."""
+        looks = EXPLAIN_LOOKS
         while self._untold and self._explain_tokens >= 1:
             uid = next(iter(self._untold))
             del self._untold[uid]
             binding = self.bindings.get(uid)
             verdict = self.verdict(uid)
-            if binding is None or verdict is None or not differs(binding.told, verdict):
-                continue
-            self._explain_tokens -= 1
-            binding.told = verdict
-            view = binding.view
-            line = Line(rfc3339(self._now), Phase.SUSPENDED, verdict.reason, verdict.sentence())
-            decision = Decision(
-                binding.epoch, Phase.SUSPENDED, verdict.reason, verdict.blocker, "", view.decision.told(line)
-            )
-            yield Explain(uid, view.namespace, view.name, view.generation, binding.epoch, decision)
+            if binding is not None and verdict is not None and differs(binding.told, verdict):
+                yield self._explain(binding, verdict)
+        unsaid = self.waiting.unsaid
+        while unsaid and self._explain_tokens >= 1 and looks:
+            group = next(iter(unsaid))
+            del unsaid[group]
+            verdict = group.parked
+            while verdict is not None and group.told < len(group.members) and looks:
+                looks -= 1
+                binding = self.bindings[group.members[group.told][2]]
+                group.told += 1
+                if differs(binding.told, verdict):
+                    yield self._explain(binding, verdict)
+                    break
+            if group.told < len(group.members):
+                # The first of every class hears before the second of any.
+                unsaid[group] = None
+
+    def _explain(self, binding: Binding, verdict: Verdict) -> Command:
+        self._explain_tokens -= 1
+        binding.told = verdict
+        view = binding.view
+        line = Line(rfc3339(self._now), Phase.SUSPENDED, verdict.reason, verdict.sentence())
+        decision = Decision(
+            binding.epoch, Phase.SUSPENDED, verdict.reason, verdict.blocker, "", view.decision.told(line)
+        )
+        return Explain(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
 
     # -- looking in --------------------------------------------------------------------------------------------------
 
@@ -447,7 +616,8 @@ class Dispatcher:
             return Verdict(Reason.INVALID_GANG)
         if binding.gang.hold:
             return _HELD
-        return self.queues[binding.queue].classes[binding.shape].parked
+        assert binding.shape is not None, f"{uid} waits without a shape"
+        return self.waiting.classes(binding.leaf)[binding.shape.key].parked
 
     def check(self) -> None:
         """Verify what must always hold; tests call it after every event.
@@ -455,7 +625,23 @@ class Dispatcher:
         Raises:
             AssertionError: naming the invariant and the object.
         """
-        invariants.verify(self.queues, self.members, self.bindings)
+        self.world.refresh()
+        invariants.verify(self)
+
+
+def _place_of(view: QueueView) -> object:
+    """What decides where a queue is in the tree, whom it may use and which of its workloads are looked at."""
+    return view.parent, view.members, view.affinity, view.strategy
+
+
+def _standing_verdict(leaf: Node, standing: Standing) -> Verdict:
+    reason = {
+        Standing.CLOSED: Reason.QUEUE_CLOSED,
+        Standing.MISSING: Reason.QUEUE_NOT_FOUND,
+        Standing.INVALID: Reason.QUEUE_INVALID,
+        Standing.PARENT: Reason.QUEUE_NOT_LEAF,
+    }[standing]
+    return Verdict(reason, blocker("Queue", leaf.name, "", 0, 0))
 
 
 _HELD = Verdict(Reason.HELD)
