@@ -117,11 +117,14 @@ def _choose(
                 return choice
             refused = True
     if shape.divided:
+        rows = world.counts[list(shape.rows)]
+        able = [world.order[column] for column in np.flatnonzero(ready & (rows > 0).all(axis=0))]
         division = divide_natively(
             gang,
-            {world.order[column].name: world.order[column].nodes for column in np.flatnonzero(ready)},
+            {member.name: member.nodes for member in able},
             at_least=shape.least_clusters,
             at_most=shape.most_clusters,
+            room={member.name: world.room(member, shape) for member in able},
         )
         if isinstance(division, Division):
             choice = Choice(tuple(world.members[n] for n in division.clusters), division.gangs, division.placements)

@@ -6,7 +6,7 @@ waiting work (the division among siblings, the rank) is computed when it is read
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -113,6 +113,11 @@ class Node:
         """RFC 3339, or empty."""
         return self.view.created if self.view else ""
 
+    @property
+    def stuck(self) -> bool:
+        """Whether it admits nothing, whatever there is room for."""
+        return self.closed or self.view is None or bool(self.problem)
+
     def below_guarantee(self) -> bool:
         """Whether it wants more of a resource of which it uses less than is guaranteed."""
         used, wanted = self.used, self.wanted
@@ -177,36 +182,42 @@ def _divide(parent: Node) -> None:
     parent.stale = False
     names = parent.divided
     pools = [parent.pool(name) or 0 for name in names]
-    children = [(child, _demand(child)) for child in parent.children.values()]
-    basis = (pools, [[child.name, *(demand.get(name, 0) for name in names)] for child, demand in children])
+    children = list(parent.children.values())
+    # What is wanted beyond the limit changes nothing, which is most of what arrives while a queue is full.
+    wishes = [_wishes(child, names) for child in children]
+    basis = (pools, [child.name for child in children], wishes)
     if basis == parent.divided_from:
         return
     parent.divided_from = basis
-    takers = [(child, demand) for child, demand in children if demand]
-    parts: dict[str, Vector] = {child.name: {} for child, _ in takers}
-    for name, pool in zip(names, pools, strict=True):
+    takers = [(child, wish) for child, wish in zip(children, wishes, strict=True) if wish is not None]
+    columns: list[list[int]] = []
+    for index, (name, pool) in enumerate(zip(names, pools, strict=True)):
         claims = [
-            Claim(
-                child.weight,
-                demand.get(name, 0),
-                child.limit.get(name),
-                child.guarantee.get(name, 0),
-                child.created,
-                child.name,
-            )
-            for child, demand in takers
+            Claim(c.weight, wish[index], c.limit.get(name), c.guarantee.get(name, 0), c.created, c.name)
+            for c, wish in takers
         ]
-        for claim, part in zip(claims, water_fill(pool, claims), strict=True):
-            parts[claim.name][name] = part
-    for child, _ in children:
-        idle = {name: child.guarantee.get(name, 0) for name in names}
-        entitled = {**child.declared, **idle, **parts.get(child.name, {})}
+        columns.append(water_fill(pool, claims))
+    rows = iter(zip(*columns, strict=True))
+    for child, wish in zip(children, wishes, strict=True):
+        # Who wants nothing at all takes no part; its guarantee is kept.
+        parts = [child.guarantee.get(name, 0) for name in names] if wish is None else next(rows, ())
+        entitled = {**child.declared, **dict(zip(names, parts, strict=True))}
         if entitled != child.entitled:
             child.entitled = entitled
             child.ranked = None
             child.stale = bool(child.children)
 
 
-def _demand(node: Node) -> Vector:
-    """What a queue asks of its parent's division; what waits where nothing is admitted does not count."""
-    return node.used if node.closed or node.problem or node.view is None else node.wanted
+def _wishes(node: Node, names: Sequence[str]) -> list[int] | None:
+    """What a queue asks of its parent's division, up to its limit; None when it has no work at all.
+
+    What waits where nothing is admitted does not count.
+    """
+    demand, limit = node.used if node.stuck else node.wanted, node.limit
+    if not demand:
+        return None
+    wishes = [demand.get(name, 0) for name in names]
+    for index, name in enumerate(names):
+        if name in limit and wishes[index] > limit[name]:
+            wishes[index] = max(limit[name], 0)
+    return wishes

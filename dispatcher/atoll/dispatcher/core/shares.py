@@ -28,45 +28,46 @@ def water_fill(pool: int, claims: Sequence[Claim]) -> list[int]:
     """Divide `pool` by weight; what one does not want or may not have goes to the others.
 
     The loop of Volcano's proportion plugin for one resource: in each round the hungry get what remains by weight,
-    clipped by limit and by what is wanted, then raised to the guarantee. In whole units: a round hands out exactly what
-    remains, left-over units go to the largest remainder, ties to the older, then by name. At most one round more than
-    there are claims. The sum exceeds the pool only where guarantees do.
+    clipped by limit and by what is wanted, then raised to the guarantee. It is exact until the end, and then rounded to
+    whole units so that the sum stays: left-over units go to the largest remainder, ties to the older, then by name.
+    At most one round more than there are claims. The sum exceeds the pool only where guarantees do.
     """
-    result = [0] * len(claims)
+    # Numerators over one common denominator that grows with each division: exact, and faster than fractions.
+    scale = 1
+    parts = [0] * len(claims)
     ceilings = [claim.wanted if claim.limit is None else max(min(claim.wanted, claim.limit), 0) for claim in claims]
+    full = [max(ceiling, claim.guarantee) for ceiling, claim in zip(ceilings, claims, strict=True)]
+    if sum(full) <= pool:
+        return full
     hungry = list(range(len(claims)))
     remaining = max(pool, 0)
     while hungry:
-        granted = 0
-        still: list[int] = []
-        for index, part in zip(hungry, _by_weight(remaining, [claims[index] for index in hungry]), strict=True):
-            before = result[index]
-            result[index] = max(min(before + part, ceilings[index]), claims[index].guarantee)
-            granted += result[index] - before
-            if result[index] < ceilings[index]:
-                still.append(index)
-        if granted == 0:
+        weights = sum(claims[index].weight for index in hungry) or 1
+        share = remaining
+        scale *= weights
+        remaining *= weights
+        parts = [part * weights for part in parts]
+        before = remaining
+        for index in hungry:
+            grown = min(parts[index] + share * claims[index].weight, ceilings[index] * scale)
+            grown = max(grown, claims[index].guarantee * scale)
+            remaining -= grown - parts[index]
+            parts[index] = grown
+        hungry = [index for index in hungry if parts[index] < ceilings[index] * scale]
+        if remaining <= 0 or remaining == before:
             break
-        remaining = max(remaining - granted, 0)
-        hungry = still if remaining else []
-    return result
+    return _whole(parts, scale, claims)
 
 
-def _by_weight(amount: int, claims: Sequence[Claim]) -> list[int]:
-    """Whole parts that add up to the amount: largest remainder, then the older, then the name."""
-    weights = sum(claim.weight for claim in claims)
-    if not weights or not amount:
-        return [0] * len(claims)
-    parts = [amount * claim.weight // weights for claim in claims]
-    left = amount - sum(parts)
+def _whole(parts: Sequence[int], scale: int, claims: Sequence[Claim]) -> list[int]:
+    """Whole units of numerators over `scale`, with the same sum rounded down."""
+    whole = [part // scale for part in parts]
+    left = sum(parts) // scale - sum(whole)
     if left:
-        order = sorted(
-            range(len(claims)),
-            key=lambda i: (-(amount * claims[i].weight % weights), claims[i].created, claims[i].name),
-        )
+        order = sorted(range(len(claims)), key=lambda i: (-(parts[i] % scale), claims[i].created, claims[i].name))
         for index in order[:left]:
-            parts[index] += 1
-    return parts
+            whole[index] += 1
+    return whole
 
 
 def entitlement(deserved: int, limit: int | None, guarantee: int) -> int:
