@@ -188,7 +188,7 @@ def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
             report.add("arrival", "events_per_s", arrived, "1/s")
             report.add("all", "rss", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MiB")
         told(f"{pending} pending: {params['events']} events one by one")
-        costs[pending] = _events(scene, params["events"])
+        costs[pending] = _events(scene, pending, params["events"])
     for kind in costs[params["small"]]:
         few, many = costs[params["small"]][kind], costs[params["pending"]][kind]
         report.add(f"{kind}, {params['small']} pending", "median_cost", few * 1e6, "us")
@@ -223,10 +223,15 @@ def _decisions(report: Report, scene: Scenery, wanted: int) -> None:
     report.add("divided over members", "share", divided[True] / max(decided, 1), "1")
 
 
-def _events(scene: Scenery, wanted: int) -> dict[str, float]:
-    """Kind of event -> median seconds of the event and the pass that follows it."""
+def _events(scene: Scenery, pending: int, wanted: int) -> dict[str, float]:
+    """Kind of event -> median seconds of the event and the pass that follows it, with everything full."""
     seen: dict[str, list[float]] = {"arrival": [], "finish": [], "quota edit": []}
     running: list[str] = []
+    while len(scene.views) - len(running) < pending or not running:
+        for _ in range(pending - (len(scene.views) - len(running))):
+            scene.arrive()
+        while done := scene.decide():
+            running.extend(command.uid for command in done)
     for number in range(wanted):
         scene.spent = 0.0
         kind = list(seen)[number % 3]

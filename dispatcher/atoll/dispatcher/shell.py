@@ -37,6 +37,8 @@ from atoll.dispatcher.core import (
     QueueSet,
     Refused,
 )
+from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
+from atoll.dispatcher.recording import Recorder
 from atoll.kube import errors
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
@@ -60,9 +62,28 @@ log = structlog.get_logger(__name__)
 class Shell:
     """One run of the core, from the first list to the loss of leadership."""
 
-    def __init__(self, host: ApiServer, metrics: Metrics | None = None, *, core: Dispatcher | None = None) -> None:
+    def __init__(
+        self,
+        host: ApiServer,
+        metrics: Metrics | None = None,
+        *,
+        core: Dispatcher | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
+        """No I/O happens here; `run` does it.
+
+        Args:
+            host: to watch and write.
+            metrics: to count in.
+            core: to use in place of a fresh one.
+            recorder: of all that the core is told and answers; of a fresh core only, a log must begin with one.
+        """
         self._host = host
-        self.core = core or Dispatcher()
+        self._recorder = recorder
+        self.core = core or Dispatcher(commit_timeout=COMMIT_TIMEOUT)
+        if recorder is not None:
+            assert core is None, "a log of a core that has a past can't be decided again"
+            recorder.begin(COMMIT_TIMEOUT)
         #: told since the last pass
         self._events: list[Event] = []
         self._wake = asyncio.Event()
@@ -146,12 +167,18 @@ class Shell:
             events, self._events = self._events, []
             started = time.perf_counter()
             for event in events:
-                self.core.handle(event)
-            commands = self.core.handle(Pass(time.time()))
+                self._handle(event)
+            commands = self._handle(Pass(time.time()))
             self._metrics.passes.observe(time.perf_counter() - started)
             for command in commands:
                 self._commands.put_nowait(command)
             self._metrics.show(self.core)
+
+    def _handle(self, event: Event) -> list[Command]:
+        commands = self.core.handle(event)
+        if self._recorder is not None:
+            self._recorder.record(event, commands)
+        return commands
 
     async def _pause(self) -> None:
         due = self.core.next_deadline

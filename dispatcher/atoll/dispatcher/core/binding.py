@@ -32,6 +32,8 @@ class Binding:
     key: Key
     #: the queue in which it waits or is charged
     leaf: Node
+    #: what all of its replicas request: what it is charged
+    amount: Vector
     #: seconds since the epoch, while parts must still be reserved or pods bound
     deadline: float | None = None
     #: its minimum was bound once in this epoch
@@ -44,9 +46,10 @@ class Binding:
         assert self.wish is not None, f"binding {self.view.uid} has no gang and can't be decided on"
         return self.wish
 
-    @property
     def where(self) -> dict[str, Vector]:
         """Member -> what its part there requests."""
+        if len(self.parts) == 1:
+            return dict.fromkeys(self.parts, self.amount)
         return {name: part.total() for name, part in self.parts.items()}
 
 

@@ -150,7 +150,7 @@ def _candidates(shape: Shape, world: World, ready: NDArray[np.bool_]) -> Iterato
     if columns.size > 1:
         short = ~(rows[:, columns] >= np.array(shape.full)[:, None]).all(axis=0)
         tier = world.nearest_tier(shape)[columns] if shape.near else np.zeros(len(columns), np.int64)
-        burst = np.array([len(world.order[column].expected) // _BURST for column in columns])
+        burst = world.unconfirmed[columns] // _BURST
         columns = columns[np.lexsort((columns, rows[0, columns], burst, tier, short))]
     for column in columns:
         yield world.order[column]
@@ -160,7 +160,11 @@ def _nearest(shape: Shape, gang: Gang, world: World, ready: NDArray[np.bool_]) -
     """The verdict from the member that came nearest."""
     rows = world.counts[list(shape.rows)]
     held = np.minimum(rows, np.array(shape.floor)[:, None]).sum(axis=0)
-    member = world.order[int(np.where(ready, held, -1).argmax())]
+    column = int(np.where(ready, held, -1).argmax())
+    member, wanted = world.order[column], sum(shape.floor)
+    if not shape.hard and held[column] < wanted and world.accepted(shape):
+        pods = Blocker("Cluster", member.name, "pods", str(wanted), str(held[column]))
+        return Verdict(Reason.INSUFFICIENT_RESOURCES, pods)
     miss = place(member.nodes, gang, room=world.room(member, shape))
     if isinstance(miss, Placement):
         # Its policy wants more clusters than one, and does not let it be divided.

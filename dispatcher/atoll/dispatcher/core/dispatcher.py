@@ -82,6 +82,8 @@ class Dispatcher:
         self._avoid: dict[tuple[bytes, str], int] = {}
         #: row of the world -> shapes that wait for room and use it
         self._blocked: dict[int, dict[Shape, None]] = {}
+        #: shapes that were woken in this pass and not looked at yet
+        self._woken: dict[Shape, None] = {}
         #: classes that wait for a change of a Queue, of a namespace, or of a member's ceiling
         self._idle: dict[ShapeClass, None] = {}
         #: leaf -> bool[members] that it may use, None for all; of `_serving_version`
@@ -97,6 +99,7 @@ class Dispatcher:
         #: the last pass ended at PASS_LIMIT
         self._unfinished = False
         self._now = 0.0
+        self._texts: dict[float, str] = {}
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -243,6 +246,7 @@ class Dispatcher:
             None,
             order_key(view),
             self.tree.node(view.gang.queue) if view.gang else self.tree.root,
+            view.gang.total() if view.gang else {},
             told=told,
         )
         binding.bound = all_bound(binding) or (old is not None and old.bound and old.epoch == view.epoch)
@@ -257,9 +261,8 @@ class Dispatcher:
         if binding is not None:
             self._leave(binding)
             self._untold.pop(uid, None)
-            for member in self.world.members.values():
-                if uid in member.expected:
-                    self.world.forget(member, uid)
+            for member in list(self.world.holders.get(uid, ())):
+                self.world.forget(member, uid)
 
     def _refused(self, uid: str, epoch: int) -> None:
         binding = self.bindings.get(uid)
@@ -315,11 +318,9 @@ class Dispatcher:
 
     def _charge(self, binding: Binding, times: int = 1) -> None:
         """Charge the binding to its queue and namespace, or take that back."""
-        amount = binding.gang.total()
-        self.tree.charge(binding.leaf, amount, binding.where, times)
-        for node in self.tree.path(binding.leaf):
-            self.waiting.limit_changed(node)
-        self.namespaces.charge(binding.view.namespace, amount, times)
+        self.tree.charge(binding.leaf, binding.amount, binding.where(), times)
+        self.waiting.limits_changed(binding.leaf)
+        self.namespaces.charge(binding.view.namespace, binding.amount, times)
         if times < 0 and self._idle:
             self._refresh_idle()
 
@@ -332,13 +333,13 @@ class Dispatcher:
     def _settle_binding(self, binding: Binding) -> None:
         """Let go of what was assumed in a member once the member's own figures contain it, or once it is over."""
         uid = binding.view.uid
-        for member in self.world.members.values():
-            if uid in member.expected and contained(binding, member):
+        for member in list(self.world.holders.get(uid, ())):
+            if contained(binding, member):
                 self.world.forget(member, uid)
         for name in binding.parts:
             member = self.world.member(name)
             if not contained(binding, member):
-                member.expected.add(uid)
+                self.world.expect(member, uid)
                 self._assume_late(binding, member)
 
     def _settle(self, member: Member) -> None:
@@ -375,7 +376,17 @@ class Dispatcher:
                     counts = self.world.counts[list(shape.rows), column]
                     if shape.divided or (counts >= shape.floor).all():
                         self._unblock(shape)
+                        self._woken[shape] = None
                         self._wake(shape.key)
+
+    def _sleep_again(self) -> None:
+        """Of what was woken, that for which a dispatch took the room sleeps again without being looked at."""
+        shapes = list(self._woken)
+        if shapes:
+            for shape, fits in zip(shapes, self.world.may_fit(shapes), strict=True):
+                if not fits:
+                    self.waiting.sleep_shape(shape.key)
+                    self._block(shape)
 
     def _wake_all(self) -> None:
         """Look at everything again that was blocked by members."""
@@ -384,7 +395,13 @@ class Dispatcher:
         self._blocked.clear()
         self._refresh_idle()
 
+    def _block(self, shape: Shape) -> None:
+        self._woken.pop(shape, None)
+        for row in shape.rows:
+            self._blocked.setdefault(row, {})[shape] = None
+
     def _unblock(self, shape: Shape) -> None:
+        self._woken.pop(shape, None)
         for row in shape.rows:
             shapes = self._blocked.get(row)
             if shapes is not None:
@@ -406,6 +423,7 @@ class Dispatcher:
         """
         self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + max(now - self._now, 0.0) * EXPLAIN_PER_SECOND)
         self._now = now
+        self._texts.clear()
         self.world.refresh()
         commands: list[Command] = [*self._overdue(), *self._settle_answers()]
         self._wake_grown()
@@ -418,6 +436,8 @@ class Dispatcher:
             if command is not None:
                 commands.append(command)
                 self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + EXPLAIN_PER_DISPATCH)
+                self._sleep_again()
+        self._woken.clear()
         commands.extend(self._explanations())
         return commands
 
@@ -455,8 +475,7 @@ class Dispatcher:
             self._idle[group] = None
             self.waiting.park_until_told(group, choice)
         else:
-            for row in shape.rows:
-                self._blocked.setdefault(row, {})[shape] = None
+            self._block(shape)
             self.waiting.park_on_shape(group, choice)
         return None
 
@@ -477,8 +496,8 @@ class Dispatcher:
         if choice.divided:
             phase, reason, patience = Phase.RESERVING, Reason.RESERVING, RESERVE_TIMEOUT
         deadline = self._now + patience
-        line = Line(rfc3339(self._now), phase, reason, choice.sentence())
-        decision = Decision(binding.epoch + 1, phase, reason, None, rfc3339(deadline), view.decision.told(line))
+        line = Line(self._text(self._now), phase, reason, choice.sentence())
+        decision = Decision(binding.epoch + 1, phase, reason, None, self._text(deadline), view.decision.told(line))
         parts = tuple(
             Part(member.name, tuple((task.name, task.replicas) for task in part.tasks))
             for member, part in zip(choice.members, choice.gangs, strict=True)
@@ -496,6 +515,13 @@ class Dispatcher:
         for member, part, placement in zip(choice.members, choice.gangs, choice.placements, strict=True):
             self.world.assume(member, view.uid, part, placement)
         return command
+
+    def _text(self, at: float) -> str:
+        """RFC 3339; the few times that a pass writes are formatted once."""
+        text = self._texts.get(at)
+        if text is None:
+            text = self._texts[at] = rfc3339(at)
+        return text
 
     def _settle_answers(self) -> Iterator[Command]:
         """Commit what all members have reserved, take back what one refused or what its user holds."""
@@ -522,9 +548,9 @@ class Dispatcher:
     def _commit(self, binding: Binding) -> Command:
         deadline = self._now + self._commit_timeout
         view = binding.view
-        line = Line(rfc3339(self._now), Phase.BOUND, Reason.DISPATCHED, "all parts are reserved")
+        line = Line(self._text(self._now), Phase.BOUND, Reason.DISPATCHED, "all parts are reserved")
         decision = Decision(
-            binding.epoch, Phase.BOUND, Reason.DISPATCHED, None, rfc3339(deadline), view.decision.told(line)
+            binding.epoch, Phase.BOUND, Reason.DISPATCHED, None, self._text(deadline), view.decision.told(line)
         )
         del self._unsettled[view.uid]
         binding.phase, binding.deadline = Phase.BOUND, deadline
@@ -563,7 +589,7 @@ class Dispatcher:
     def _evict(self, binding: Binding, reason: Reason, text: str, why: Blocker | None = None) -> Command:
         view = binding.view
         self._unsettled.pop(view.uid, None)
-        line = Line(rfc3339(self._now), Phase.EVICTING, reason, text)
+        line = Line(self._text(self._now), Phase.EVICTING, reason, text)
         decision = Decision(binding.epoch + 1, Phase.EVICTING, reason, why, story=view.decision.told(line))
         command = Evict(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
         binding.epoch, binding.phase, binding.deadline = decision.epoch, Phase.EVICTING, None
@@ -599,7 +625,7 @@ class Dispatcher:
         self._explain_tokens -= 1
         binding.told = verdict
         view = binding.view
-        line = Line(rfc3339(self._now), Phase.SUSPENDED, verdict.reason, verdict.sentence())
+        line = Line(self._text(self._now), Phase.SUSPENDED, verdict.reason, verdict.sentence())
         decision = Decision(
             binding.epoch, Phase.SUSPENDED, verdict.reason, verdict.blocker, "", view.decision.told(line)
         )

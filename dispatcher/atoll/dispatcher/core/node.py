@@ -126,6 +126,10 @@ class Node:
     def rank(self) -> Rank:
         """Its place among its siblings."""
         bring_up_to_date(self)
+        return self.current_rank()
+
+    def current_rank(self) -> Rank:
+        """As `rank`, where `bring_up_to_date` was called for it or a sibling since the last change."""
         if self.ranked is None:
             up = self.parent
             shared = (*up.claimed, *up.divided) if up else tuple(self.entitled)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.limits import Members, compute, guarantee_of
-from atoll.dispatcher.core.node import Node, Rank, Standing, path, subtree
+from atoll.dispatcher.core.node import Node, Rank, Standing, bring_up_to_date, path, subtree
 from atoll.model import vector
 from atoll.model.keys import ROOT_QUEUE
 from atoll.model.vector import Vector
@@ -151,6 +151,18 @@ class Tree:
     def rank(self, node: Node) -> Rank:
         """The node's place among its siblings; smaller goes first."""
         return node.rank()
+
+    def first(self, siblings: Iterable[Node]) -> Node:
+        """The one of some siblings that goes first."""
+        rest = iter(siblings)
+        best = next(rest)
+        bring_up_to_date(best)
+        rank = best.current_rank()
+        for node in rest:
+            other = node.current_rank()
+            if other < rank:
+                best, rank = node, other
+        return best
 
     def shortage(self, node: Node, request: Vector) -> Shortage | None:
         """The first queue on the way up whose limit the request would exceed, None when it fits.

@@ -208,6 +208,19 @@ class Waiting:
         self._wake(lot)
         return True
 
+    def sleep_shape(self, shape: bytes) -> None:
+        """No member has room for this shape any more; its classes keep their verdicts."""
+        lot = self._by_shape.get(shape)
+        if lot is not None:
+            self._sleep(lot)
+
+    def limits_changed(self, leaf: Node) -> None:
+        """`limit_changed` of the queue and of all above it."""
+        node: Node | None = leaf
+        while node is not None:
+            self.limit_changed(node)
+            node = node.parent
+
     def limit_changed(self, node: Node) -> None:
         """Use or limit of a node changed: lots wake or go to sleep."""
         spot = self._spots.get(node)
@@ -241,7 +254,7 @@ class Waiting:
             children: dict[Node, None] = dict(spot.awake)
             for lot in lots:
                 children.update(lot.below.get(node, ()))
-            node = min(children, key=self._tree.rank) if len(children) > 1 else next(iter(children))
+            node = self._tree.first(children) if len(children) > 1 else next(iter(children))
             carried = [lot for lot in lots if node in lot.heads or node in lot.below]
 
     def check(self) -> None:

@@ -40,6 +40,10 @@ class World:
         #: raised when a Cluster object changed: answers about which members accept whom are outdated
         self.version = 0
         self.ready: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        #: int64[members]: decisions that a member has not confirmed
+        self.unconfirmed: Ints = np.zeros(0, np.int64)
+        #: UID -> members whose figures may not contain it yet: the inverse of `Member.expected`
+        self.holders: dict[str, dict[Member, None]] = {}
         self._resources: tuple[str, ...] = ()
         #: first node of each member, and the end
         self._offsets: Ints = np.zeros(1, np.int64)
@@ -152,6 +156,7 @@ class World:
         self._column = {member.name: column for column, member in enumerate(self.order)}
         self.version += 1
         self.ready = np.array([member.ready for member in self.order], np.bool_)
+        self.unconfirmed = np.array([len(member.expected) for member in self.order], np.int64)
         self._resources = tuple(
             sorted({
                 name
@@ -328,12 +333,27 @@ class World:
         """Count a decision until the member's own figures contain it; `placement` is of the nodes as they are now."""
         member.nodes.take([task.requests for task in gang.tasks], placement)
         member.inflight[uid] = (gang, placement)
-        member.expected.add(uid)
+        self.expect(member, uid)
         self._touched(member, (node for _, node, _ in placement.pods))
+
+    def expect(self, member: Member, uid: str) -> None:
+        """The member's figures may not contain this binding yet."""
+        if uid not in member.expected:
+            member.expected.add(uid)
+            self.holders.setdefault(uid, {})[member] = None
+            if member.name in self._column:
+                self.unconfirmed[self._column[member.name]] += 1
 
     def forget(self, member: Member, uid: str) -> bool:
         """Stop counting a decision; True when it was counted."""
-        member.expected.discard(uid)
+        if uid in member.expected:
+            member.expected.discard(uid)
+            holders = self.holders[uid]
+            del holders[member]
+            if not holders:
+                del self.holders[uid]
+            if member.name in self._column:
+                self.unconfirmed[self._column[member.name]] -= 1
         entry = member.inflight.pop(uid, None)
         if entry is None:
             return False
@@ -367,6 +387,19 @@ class World:
             ]
             shape.seen = self.version
         return shape.allowed
+
+    def accepted(self, shape: Shape) -> bool:
+        """Whether some node somewhere accepts each task of the shape, free or not."""
+        return bool(self._accepts[list(shape.rows)].any(axis=1).all())
+
+    def may_fit(self, shapes: Sequence[Shape]) -> NDArray[np.bool_]:
+        """bool[shapes]: whether some ready member, or all together for a divided one, hold the first task's minimum."""
+        counts = self.counts[[shape.rows[0] for shape in shapes]][:, self.ready]
+        floors = np.array([shape.floor[0] for shape in shapes])
+        whole = (counts >= floors[:, None]).any(axis=1)
+        divided = np.array([shape.divided for shape in shapes])
+        fits: NDArray[np.bool_] = whole | (divided & (counts.sum(axis=1) >= floors))
+        return fits
 
     def nearest_tier(self, shape: Shape) -> Ints:
         """int64[members]: rank of the nearest tier with a domain that holds all pods of the shape's every task.
