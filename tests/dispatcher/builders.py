@@ -99,6 +99,11 @@ class BindingBuilder:
         """Its policy lets it run in several clusters."""
         return self._with(divided=True, least_clusters=least, most_clusters=most)
 
+    def runs(self, seconds: float) -> Self:
+        """Its user expects it to run so long."""
+        self._gang["running_estimate"] = seconds
+        return self
+
     def held(self) -> Self:
         """Its user does not want it to run."""
         self._gang["hold"] = True
@@ -124,10 +129,10 @@ def make_binding(name: str) -> BindingBuilder:
     return BindingBuilder(name)
 
 
-def make_queue(name: str, *, priority: int = 0, is_open: bool = True, **capability: int) -> QueueSet:
-    """A queue; `gpu=8` limits GPUs, other names are resources as they are, none is unlimited."""
+def make_queue(name: str, *, priority: int = 0, is_open: bool = True, view: Any = None, **capability: int) -> QueueSet:
+    """A queue; `gpu=8` limits GPUs, other names are resources as they are, none is unlimited; `view` has more fields."""
     limits = {GPU if key == "gpu" else key: value for key, value in capability.items()}
-    return QueueSet(QueueView(name, limits, priority, is_open))
+    return QueueSet(QueueView(name, limits, priority, is_open, **(view or {})))
 
 
 def make_cluster(

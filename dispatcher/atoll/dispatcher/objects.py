@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
 
-from atoll.dispatcher.core import BindingView, CapacityView, ClusterView, QueueView, Reservation
+from atoll.dispatcher.core import BindingView, CapacityView, Ceiling, ClusterView, QueueView, Reservation, Strategy
 from atoll.dispatcher.core.events import NodeClass
-from atoll.model import decision, gang, keys, quantity
+from atoll.model import decision, duration, gang, keys, quantity, selectors
 from atoll.model.objects import Slim
+from atoll.model.vector import Vector
+
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
 Json = dict[str, Any]
+Quantities = dict[str, str | int | float]
 
 
 class Part(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -92,13 +96,38 @@ class BindingObject(Slim, frozen=True, rename="camel"):
     status: BindingStatus = BindingStatus()
 
 
+class Guarantee(Part, frozen=True, rename="camel"):
+    resource: Quantities = {}
+
+
+class QueueCluster(Part, frozen=True, rename="camel"):
+    name: str = ""
+    weight: int | None = None
+    capacity: Quantities = {}
+
+
 class QueueSpec(Part, frozen=True, rename="camel"):
-    capability: dict[str, str | int | float] = {}
-    priority: int = 0
+    capability: Quantities = {}
+    deserved: Quantities = {}
+    guarantee: Guarantee | None = None
+    weight: int | None = None
+    reclaimable: bool | None = None
+    parent: str | None = None
+    priority: int | None = None
+    dequeue_strategy: str | None = None
+    extend_clusters: list[QueueCluster] = []
 
 
 class QueueStatus(Part, frozen=True, rename="camel"):
+    """As it was last written; counts and conditions as they are, to compare."""
+
     state: str = ""
+    pending: int = 0
+    inqueue: int = 0
+    running: int = 0
+    completed: int = 0
+    allocated: dict[str, str | int | float] = {}
+    conditions: list[dict[str, Any]] = []
 
 
 class QueueObject(Slim, frozen=True, rename="camel"):
@@ -106,6 +135,18 @@ class QueueObject(Slim, frozen=True, rename="camel"):
 
     spec: QueueSpec = QueueSpec()
     status: QueueStatus = QueueStatus()
+
+
+class QuotaSpec(Part, frozen=True, rename="camel"):
+    hard: Quantities = {}
+    scopes: list[str] = []
+    scope_selector: dict[str, Any] | None = None
+
+
+class QuotaObject(Slim, frozen=True, rename="camel"):
+    """A ResourceQuota."""
+
+    spec: QuotaSpec = QuotaSpec()
 
 
 class ClusterSpec(Part, frozen=True, rename="camel"):
@@ -144,6 +185,7 @@ class CapacityClass(Part, frozen=True, rename="camel"):
     profile: int
     free: dict[str, int]
     domain: str = ""
+    names: list[str] = []
 
 
 class CapacitySpec(Part, frozen=True, rename="camel"):
@@ -152,6 +194,7 @@ class CapacitySpec(Part, frozen=True, rename="camel"):
     domains: list[CapacityDomain] = []
     profiles: list[CapacityProfile] = []
     classes: list[CapacityClass] = []
+    total: dict[str, int] = {}
 
 
 class CapacityObject(Slim, frozen=True, rename="camel"):
@@ -162,6 +205,7 @@ class CapacityObject(Slim, frozen=True, rename="camel"):
 
 decode_binding = msgspec.json.Decoder(BindingObject).decode
 decode_queue = msgspec.json.Decoder(QueueObject).decode
+decode_quota = msgspec.json.Decoder(QuotaObject).decode
 decode_cluster = msgspec.json.Decoder(ClusterObject).decode
 decode_capacity = msgspec.json.Decoder(CapacityObject).decode
 
@@ -219,6 +263,11 @@ def binding_view(obj: BindingObject) -> BindingView | None:
             for item in obj.status.aggregated_status
             if item.status is not None and (hold := item.status.reservation) is not None and hold.epoch == at
         },
+        nodes={
+            item.cluster_name: item.status.placement.nodes
+            for item in obj.status.aggregated_status
+            if item.status is not None and item.status.placement is not None and item.status.placement.nodes
+        },
     )
 
 
@@ -247,16 +296,80 @@ def _spread(placement: BindingPlacement) -> tuple[int, int | None]:
 
 
 def queue_view(obj: QueueObject) -> QueueView:
-    """The core's view; a quantity that can't be read closes the queue rather than opening it without limit."""
-    try:
-        capability = quantity.capacity(obj.spec.capability)
-    except quantity.QuantityError as error:
-        log.warning(
-            "queue capability can't be read: the queue is held closed", queue=obj.metadata.name, error=str(error)
-        )
-        return QueueView(obj.metadata.name, {}, obj.spec.priority, open=False)
-    is_open = obj.status.state in ("", "Open") and obj.metadata.deletion_timestamp is None
-    return QueueView(obj.metadata.name, capability, obj.spec.priority, is_open)
+    """The core's view; what can't be read makes the queue invalid rather than opening it without limit."""
+    spec, annotations = obj.spec, obj.metadata.annotations
+    problems: list[str] = []
+
+    def read(field: str, parse: Callable[[Any], T], value: Any, otherwise: T) -> T:
+        try:
+            return parse(value) if value else otherwise
+        except ValueError as error:
+            problems.append(f"{field} can't be read: {error}")
+            return otherwise
+
+    def amounts(field: str, value: Quantities) -> Vector:
+        return read(field, quantity.capacity, value, {})
+
+    def by_annotation(key: str, parse: Callable[[Any], T], otherwise: T) -> T:
+        return read(f"annotation {key}", parse, annotations.get(key), otherwise)
+
+    strategy = read("spec.dequeueStrategy", Strategy, spec.dequeue_strategy, Strategy.TRAVERSE)
+    if keys.DEQUEUE_STRATEGY in annotations:
+        # The field may hold what a foreign CRD allows; it is not asked for then.
+        problems.clear()
+        strategy = by_annotation(keys.DEQUEUE_STRATEGY, Strategy, Strategy.TRAVERSE)
+    parent = "" if spec.parent == keys.ROOT_QUEUE or obj.metadata.name == keys.ROOT_QUEUE else spec.parent or ""
+    return QueueView(
+        name=obj.metadata.name,
+        capability=amounts("spec.capability", spec.capability),
+        priority=spec.priority or 0,
+        open=obj.status.state in ("", "Open") and obj.metadata.deletion_timestamp is None,
+        parent=parent,
+        guarantee=amounts("spec.guarantee.resource", spec.guarantee.resource if spec.guarantee else {}),
+        deserved=amounts("spec.deserved", spec.deserved),
+        weight=max(spec.weight or 1, 1),
+        reclaimable=spec.reclaimable is not False,
+        created=obj.metadata.creation_timestamp,
+        strategy=strategy,
+        members={
+            each.name: Ceiling(
+                max(each.weight or 1, 1), amounts(f"spec.extendClusters[{index}].capacity", each.capacity)
+            )
+            for index, each in enumerate(spec.extend_clusters)
+            if each.name
+        },
+        affinity=by_annotation(keys.CLUSTER_AFFINITY, selectors.parse, {}),
+        estimate=by_annotation(keys.RUNNING_ESTIMATE, duration.parse, None),
+        patience=by_annotation(keys.SLA_WAITING_TIME, duration.parse, None),
+        problem="; ".join(problems),
+    )
+
+
+def namespace_limits(quotas: Iterable[QuotaObject]) -> Vector:
+    """What the ResourceQuotas of a namespace leave to its workloads: of each resource the least.
+
+    `requests.X` and X count for cpu, memory, ephemeral-storage, pods, huge pages and extended resources. A quota with
+    scopes is for some pods only, which can't be told from a workload, and does not count.
+    """
+    limits: Vector = {}
+    for quota in quotas:
+        if quota.spec.scopes or quota.spec.scope_selector:
+            continue
+        for key, value in quota.spec.hard.items():
+            name = key.removeprefix("requests.")
+            if name in _QUOTA_NAMES or name.startswith("hugepages-") or _extended(name):
+                amount = quantity.floor_units(name, value)
+                limits[name] = min(amount, limits.get(name, amount))
+    return limits
+
+
+_QUOTA_NAMES = ("cpu", "memory", "ephemeral-storage", "pods")
+
+
+def _extended(name: str) -> bool:
+    """Whether it is a resource with a domain, such as nvidia.com/gpu; not a count of objects or a storage class."""
+    domain, slash, _ = name.partition("/")
+    return bool(slash) and domain != "count" and ".storageclass.storage.k8s.io" not in name
 
 
 def cluster_view(obj: ClusterObject) -> ClusterView:
@@ -284,11 +397,16 @@ def capacity_view(obj: CapacityObject) -> CapacityView:
     for each in obj.spec.classes:
         profile = profiles[each.profile] if 0 <= each.profile < len(profiles) else CapacityProfile()
         free: Mapping[str, int] = {name: max(amount, 0) for name, amount in each.free.items()}
-        classes.append(NodeClass(each.domain, profile.labels, tuple(profile.taints), max(each.nodes, 0), dict(free)))
+        classes.append(
+            NodeClass(
+                each.domain, profile.labels, tuple(profile.taints), max(each.nodes, 0), dict(free), tuple(each.names)
+            )
+        )
     return CapacityView(
         keys.cluster_of(obj.metadata.namespace),
         obj.spec.root,
         obj.spec.generation,
         tuple((domain.name, domain.tier, domain.tier_name, domain.parent) for domain in obj.spec.domains),
         tuple(classes),
+        {name: amount for name, amount in obj.spec.total.items() if amount >= 0},
     )

@@ -81,10 +81,15 @@ class Nodes:
         profile: Ints,
         resources: tuple[str, ...],
         free: Ints,
+        names: Sequence[str] | None = None,
     ) -> Self:
-        """Nodes without names over arrays that are made already; `free` is used as it is, not copied."""
+        """Nodes, without names if none are given, over arrays that are made already; `free` is used as it is, not
+        copied.
+        """
         nodes = cls.__new__(cls)
-        nodes._build(tree, lowest, [""] * len(lowest), profiles, profile, resources, free)
+        nodes._build(
+            tree, lowest, [""] * len(lowest) if names is None else names, profiles, profile, resources, free
+        )
         return nodes
 
     def _build(

@@ -77,6 +77,18 @@ def behind(view: BindingView, binding: Binding) -> bool:
     return binding.phase is Phase.BOUND and view.decision.phase is Phase.RESERVING and not view.finished
 
 
+def alike(view: BindingView, other: BindingView) -> bool:
+    """Whether two views of a binding that waits ask for the same, whatever else changed."""
+    return (
+        view.gang == other.gang
+        and view.affinities == other.affinities
+        and view.tolerations == other.tolerations
+        and (view.divided, view.least_clusters, view.most_clusters)
+        == (other.divided, other.least_clusters, other.most_clusters)
+        and view.created == other.created
+    )
+
+
 def parts_of(view: BindingView) -> dict[str, Gang]:
     """Member -> the gang of its part, as the binding says."""
     if view.gang is None or not view.parts:

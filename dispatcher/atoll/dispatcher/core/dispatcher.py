@@ -7,6 +7,7 @@ order is total, so the same events always give the same commands. Never change a
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from atoll.dispatcher.core import invariants
 from atoll.dispatcher.core.binding import (
     Binding,
+    alike,
     all_bound,
     behind,
     bound_in,
@@ -41,20 +43,25 @@ from atoll.dispatcher.core.events import (
     QueueSet,
     QueueView,
     Refused,
+    Strategy,
 )
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.namespaces import Namespaces
-from atoll.dispatcher.core.node import Node, Standing, subtree
+from atoll.dispatcher.core.node import Node, Standing, path, subtree
+from atoll.dispatcher.core.promises import SETTLE, Pods, Promises, Stay, where_seen
 from atoll.dispatcher.core.shapes import Shape, Shapes, shape_key
 from atoll.dispatcher.core.tree import Tree
 from atoll.dispatcher.core.waiting import ShapeClass, Waiting, differs
 from atoll.dispatcher.core.world import World
 from atoll.model.decision import Decision, Line, Phase
+from atoll.model.gang import Gang
 from atoll.model.timestamps import rfc3339, to_seconds
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker
 
 COMMIT_TIMEOUT = 30.0
 """Seconds within which all pods of a dispatched gang must be bound, else it is taken back."""
+RENEWAL = 1.0
+"""Seconds after which a promise without a known time, or whose time has passed, is computed again."""
 RESERVE_TIMEOUT = 10.0
 """Seconds within which all members must have reserved their parts."""
 PASS_LIMIT = 128
@@ -75,6 +82,7 @@ class Dispatcher:
         self.waiting = Waiting(self.tree)
         self.world = World()
         self.namespaces = Namespaces()
+        self.promises = Promises(self.world)
         self._shapes = Shapes()
         #: UID -> binding
         self.bindings: dict[str, Binding] = {}
@@ -89,6 +97,10 @@ class Dispatcher:
         #: leaf -> bool[members] that it may use, None for all; of `_serving_version`
         self._serving: dict[Node, NDArray[np.bool_] | None] = {}
         self._serving_version = -1
+        #: (time at which a workload has waited long enough to be kept room for, UID); stale ones are skipped
+        self._patience: list[tuple[float, str]] = []
+        #: UIDs of waiting bindings that have waited that long
+        self._impatient: dict[str, None] = {}
         #: UIDs of bindings in phase Reserving, and of those that run against the user's wish; looked at in every pass
         self._unsettled: dict[str, None] = {}
         #: (deadline, UID); stale entries are skipped when popped
@@ -130,6 +142,7 @@ class Dispatcher:
                 member = self.world.member(capacity.cluster)
                 before, total = member.generation, member.total()
                 self.world.set_root(capacity)
+                self.promises.republished(member.name)
                 if member.generation != before:
                     self._forgive(member)
                 if member.total() != total:
@@ -155,7 +168,9 @@ class Dispatcher:
             heapq.heappop(self._deadlines)
         explain = self._now + 0.2 if self._untold or self.waiting.unsaid else None
         first = self._deadlines[0][0] if self._deadlines else None
-        return min((when for when in (explain, first) if when is not None), default=None)
+        patience = self._patience[0][0] if self._patience else None
+        renewal = self._next_renewal()
+        return min((when for when in (explain, first, patience, renewal) if when is not None), default=None)
 
     # -- taking in: queues, namespaces, members ------------------------------------------------------------------------
 
@@ -231,12 +246,17 @@ class Dispatcher:
 
     def _observe(self, view: BindingView, old: Binding | None) -> None:
         """Go by what was seen, whatever was decided before."""
-        if old is not None:
-            self._leave(old)
         phase = phase_of(view)
         told = None
         if phase is Phase.SUSPENDED and view.decision.phase is Phase.SUSPENDED:
             told = Verdict(view.decision.reason, view.decision.blocker)
+        if old is not None and old.shape is not None and phase is Phase.SUSPENDED and alike(view, old.view):
+            # It waits as before; most often this is the echo of its reason.
+            old.view, old.epoch, old.told = view, view.epoch, told
+            return
+        stay = self.promises.stay(view.uid)
+        if old is not None:
+            self._leave(old)
         binding = Binding(
             view,
             view.epoch,
@@ -254,13 +274,16 @@ class Dispatcher:
             # What the member has still to let go of.
             binding.parts = old.parts
         self.bindings[view.uid] = binding
-        self._enter(binding)
+        self._enter(binding, stay)
 
     def _drop_binding(self, uid: str) -> None:
         binding = self.bindings.pop(uid, None)
         if binding is not None:
             self._leave(binding)
             self._untold.pop(uid, None)
+            self._impatient.pop(uid, None)
+            if self.promises.drop(uid) is not None:
+                self._refresh_idle()
             for member in list(self.world.holders.get(uid, ())):
                 self.world.forget(member, uid)
 
@@ -271,8 +294,8 @@ class Dispatcher:
         # Back to what was last seen; if somebody else decided, the watch is about to say so.
         self._observe(binding.view, binding)
 
-    def _enter(self, binding: Binding) -> None:
-        """File a binding under its phase: waiting, charged, or neither."""
+    def _enter(self, binding: Binding, before: Stay | None = None) -> None:
+        """File a binding under its phase: waiting, charged, or neither; `before` is where it ran as last known."""
         uid = binding.view.uid
         if binding.wish is None:
             self._untold[uid] = None
@@ -285,10 +308,17 @@ class Dispatcher:
             self.world.enroll(binding.shape)
             self.tree.wait(binding.leaf, binding.shape.request)
             group = self.waiting.add(binding.leaf, binding.shape, binding.key)
+            if binding.leaf.view is not None and binding.leaf.view.patience is not None:
+                heapq.heappush(self._patience, (to_seconds(binding.key[1]) + binding.leaf.view.patience, uid))
+            if group in self._idle:
+                # Perhaps it is short enough for the room that is kept for others.
+                del self._idle[group]
+                self.waiting.refresh(group)
             if group.parked is not None and differs(binding.told, group.parked):
                 self.waiting.unsaid[group] = None
         elif binding.phase.charged:
             self._charge(binding)
+            self.promises.enter(uid, self._stay(binding, before))
             self._watch_deadline(binding)
             if binding.phase is Phase.RESERVING or binding.gang.hold:
                 self._unsettled[uid] = None
@@ -299,16 +329,36 @@ class Dispatcher:
         if binding.wish is None:
             return
         if binding.phase.charged:
+            self.promises.leave(binding.view.uid)
             self._charge(binding, -1)
             self._unsettled.pop(binding.view.uid, None)
         elif binding.shape is not None:
-            shape, binding.shape = binding.shape, None
-            self.waiting.remove(binding.leaf, shape, binding.key)
-            self.tree.wait(binding.leaf, shape.request, -1)
-            if shape.enrolled == 1:
-                self._unblock(shape)
-            self.world.release(shape)
-            self._shapes.drop(shape)
+            self.tree.wait(binding.leaf, binding.shape.request, -1)
+            self._stop_waiting(binding, binding.shape)
+
+    def _stop_waiting(self, binding: Binding, shape: Shape) -> None:
+        binding.shape = None
+        self.waiting.remove(binding.leaf, shape, binding.key)
+        if shape.enrolled == 1:
+            self._unblock(shape)
+        self.world.release(shape)
+        self._shapes.drop(shape)
+
+    def _stay(self, binding: Binding, old: Stay | None) -> Stay:
+        """Where it runs and until when, as far as that is known."""
+        view = binding.view
+        start = old.start if old is not None else _dispatched_at(view, self._now)
+        parts: dict[str, tuple[Gang, Pods]] = {}
+        for name, gang in binding.parts.items():
+            member = self.world.members.get(name)
+            seen = view.nodes.get(name)
+            if seen and member is not None and member.index:
+                parts[name] = (gang, where_seen(gang, seen, member.index))
+            elif old is not None and name in old.parts:
+                parts[name] = old.parts[name]
+            else:
+                parts[name] = (gang, [])
+        return Stay(binding.leaf, binding.amount, start, start + _estimate(binding), parts)
 
     def _restricted(self, binding: Binding) -> str:
         """What limits the binding apart from its own wishes: part of its shape."""
@@ -425,6 +475,8 @@ class Dispatcher:
         self._now = now
         self._texts.clear()
         self.world.refresh()
+        if self.promises.made or self._patience:
+            self._renew_promises()
         commands: list[Command] = [*self._overdue(), *self._settle_answers()]
         self._wake_grown()
         self._unfinished = False
@@ -457,6 +509,7 @@ class Dispatcher:
                 blocker("Queue", short.node.name, short.resource, short.requested, short.available),
             )
             self.waiting.park_on_limit(group, verdict, short.node, short.resource, short.requested)
+            self._keep_room(group)
             return None
         missing = self.namespaces.shortage(binding.view.namespace, shape.request)
         if missing is not None:
@@ -465,10 +518,16 @@ class Dispatcher:
                 group, Verdict(Reason.QUOTA_EXCEEDED, blocker("Namespace", binding.view.namespace, *missing))
             )
             return None
-        avoided = {name for name in self.world.members if (shape.key, name) in self._avoid} if self._avoid else ()
-        choice = choose(
-            shape, binding.gang, self.world, serving=self._serves(leaf), avoided=avoided, permits=self._permits(leaf)
-        )
+        choice = self._choose(group, binding)
+        if isinstance(choice, Verdict) and choice.reason is Reason.WOULD_DELAY:
+            # What is known to end in time may still pass.
+            for key in group.members[1:]:
+                other = self.bindings[key[2]]
+                if self._now + _estimate(other) + SETTLE <= self.promises.latest_end:
+                    second = self._choose(group, other)
+                    if not isinstance(second, Verdict):
+                        return self._dispatch(other, second)
+                    break
         if not isinstance(choice, Verdict):
             return self._dispatch(binding, choice)
         if choice.reason is Reason.WOULD_DELAY:
@@ -477,18 +536,98 @@ class Dispatcher:
         else:
             self._block(shape)
             self.waiting.park_on_shape(group, choice)
+            self._keep_room(group)
         return None
 
-    def _permits(self, leaf: Node) -> Callable[[Choice], bool]:
-        """Whether the queue's ceilings in members allow a choice."""
+    def _choose(self, group: ShapeClass, binding: Binding) -> Choice | Verdict:
+        shape = group.shape
+        avoided = {name for name in self.world.members if (shape.key, name) in self._avoid} if self._avoid else ()
+        self.promises.latest_end = -math.inf
+        return choose(
+            shape,
+            binding.gang,
+            self.world,
+            serving=self._serves(group.leaf),
+            avoided=avoided,
+            permits=self._permits(binding),
+        )
+
+    def _permits(self, binding: Binding) -> Callable[[Choice], bool]:
+        """Whether the queue's ceilings in members, and the room that is kept for others, allow a choice."""
+        leaf, end = binding.leaf, self._now + _estimate(binding)
 
         def permits(choice: Choice) -> bool:
-            return all(
-                self.tree.shortage_in(leaf, member.name, gang.total()) is None
+            if any(
+                self.tree.shortage_in(leaf, member.name, gang.total()) is not None
                 for member, gang in zip(choice.members, choice.gangs, strict=True)
-            )
+            ):
+                return False
+            if not self.promises.made:
+                return True
+            broken = self.promises.refuses(binding.view.uid, leaf, binding.amount, choice, end)
+            better = [promise for promise in broken if self._goes_before(binding, self.bindings[promise.uid])]
+            for promise in better:
+                promise.overtaken = True
+            return len(better) == len(broken)
 
         return permits
+
+    def _goes_before(self, binding: Binding, other: Binding) -> bool:
+        """Whether room that is kept for another workload does not bind this one: a higher class, or guaranteed."""
+        if binding.key[0] != other.key[0]:
+            return binding.key[0] < other.key[0]
+        return self._below_guarantee(binding.leaf) and not self._below_guarantee(other.leaf)
+
+    def _below_guarantee(self, leaf: Node) -> bool:
+        levels = (node for node in path(leaf) if node is not self.tree.root and node.guarantee)
+        return any(node.below_guarantee() for node in levels)
+
+    # -- room kept for heads -----------------------------------------------------------------------------------------
+
+    def _keep_room(self, group: ShapeClass) -> None:
+        """The first of the class does not go now: keep room for it if it is a head that must not be delayed."""
+        leaf, uid = group.leaf, group.members[0][2]
+        if uid not in self._impatient:
+            if leaf.view is None or leaf.view.strategy is not Strategy.BACKFILL or self.waiting.head(leaf) is not group:
+                return
+            for other in [p for p in self.promises.made.values() if p.leaf is leaf and p.uid != uid]:
+                if other.uid not in self._impatient:
+                    self.promises.drop(other.uid)
+                    self._refresh_idle()
+        known = self.promises.made.get(uid)
+        if known is None:
+            self._promise(group.shape, self.bindings[uid])
+
+    def _promise(self, shape: Shape, binding: Binding) -> None:
+        serving = self._serves(binding.leaf)
+        mask = self.world.allowed(shape)[0] & self.world.ready
+        if serving is not None:
+            mask = mask & serving
+        members = [self.world.order[column] for column in np.flatnonzero(mask)]
+        self.promises.promise(binding.view.uid, binding.leaf, shape, binding.gang, members, self._now)
+
+    def _renew_promises(self) -> None:
+        """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
+        for promise in list(self.promises.made.values()):
+            binding = self.bindings[promise.uid]
+            if promise.at < self._now or (promise.at == math.inf and promise.looked + RENEWAL <= self._now):
+                assert binding.shape is not None, f"{promise.uid} is kept room for and does not wait"
+                self._promise(binding.shape, binding)
+                self._refresh_idle()
+        while self._patience and self._patience[0][0] <= self._now:
+            uid = heapq.heappop(self._patience)[1]
+            waiting = self.bindings.get(uid)
+            if waiting is not None and waiting.shape is not None and uid not in self._impatient:
+                self._impatient[uid] = None
+                if uid not in self.promises.made:
+                    self._promise(waiting.shape, waiting)
+
+    def _next_renewal(self) -> float | None:
+        times = [
+            promise.looked + RENEWAL if promise.at == math.inf else promise.at + RENEWAL
+            for promise in self.promises.made.values()
+        ]
+        return min(times, default=None)
 
     def _dispatch(self, binding: Binding, choice: Choice) -> Command:
         view = binding.view
@@ -503,7 +642,10 @@ class Dispatcher:
             for member, part in zip(choice.members, choice.gangs, strict=True)
         )
         command = Dispatch(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision, parts=parts)
-        self._leave(binding)
+        assert binding.shape is not None, f"{view.uid} does not wait"
+        kept = self.promises.drop(view.uid)
+        self._impatient.pop(view.uid, None)
+        self._stop_waiting(binding, binding.shape)
         binding.epoch, binding.phase = decision.epoch, phase
         binding.told, binding.deadline, binding.bound = None, deadline, False
         heapq.heappush(self._deadlines, (deadline, view.uid))
@@ -511,9 +653,20 @@ class Dispatcher:
         if phase is Phase.RESERVING:
             self._unsettled[view.uid] = None
         binding.parts = {member.name: part for member, part in zip(choice.members, choice.gangs, strict=True)}
-        self._charge(binding)
+        self.tree.start(binding.leaf, binding.amount, binding.where())
+        self.waiting.limits_changed(binding.leaf)
+        self.namespaces.charge(view.namespace, binding.amount)
         for member, part, placement in zip(choice.members, choice.gangs, choice.placements, strict=True):
             self.world.assume(member, view.uid, part, placement)
+        pods: dict[str, tuple[Gang, Pods]] = {
+            member.name: (part, placement.pods)
+            for member, part, placement in zip(choice.members, choice.gangs, choice.placements, strict=True)
+        }
+        self.promises.enter(
+            view.uid, Stay(binding.leaf, binding.amount, self._now, self._now + _estimate(binding), pods)
+        )
+        if kept is not None:
+            self._refresh_idle()
         return command
 
     def _text(self, at: float) -> str:
@@ -653,6 +806,22 @@ class Dispatcher:
         """
         self.world.refresh()
         invariants.verify(self)
+
+
+def _estimate(binding: Binding) -> float:
+    """Seconds that it is expected to run; infinite where nobody says."""
+    own, view = binding.gang.running_estimate, binding.leaf.view
+    if own is not None:
+        return own
+    return view.estimate if view is not None and view.estimate is not None else math.inf
+
+
+def _dispatched_at(view: BindingView, now: float) -> float:
+    """When it was dispatched, by its story."""
+    for line in reversed(view.decision.story):
+        if line.phase in (Phase.BOUND, Phase.RESERVING):
+            return to_seconds(line.at)
+    return now
 
 
 def _place_of(view: QueueView) -> object:

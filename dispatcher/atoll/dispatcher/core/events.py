@@ -59,6 +59,8 @@ class QueueView:
     """Seconds that its workloads run if they don't say; None for unknown."""
     patience: float | None = None
     """Seconds after which a waiting workload gets a reservation; None for never."""
+    problem: str = ""
+    """What of the object can't be read; such a queue admits nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ class NodeClass:
     taints: tuple[Mapping[str, Any], ...]
     nodes: int
     free: Vector
+    names: tuple[str, ...] = ()
+    """Of the nodes, sorted; empty where the member does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +158,8 @@ class BindingView:
     """Member -> (capacity generation that includes its pods, pods placed)."""
     reserved: Mapping[str, Reservation] = field(default_factory=dict)
     """Member -> its answer to the hold of this epoch."""
+    nodes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Member -> node -> pods placed there."""
 
 
 @dataclass(frozen=True, slots=True)

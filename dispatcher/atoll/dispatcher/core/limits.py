@@ -109,6 +109,8 @@ def _problem(node: Node, up: Node) -> str:
     view = node.view
     if view is None:
         return up.problem
+    if view.problem:
+        return f"queue {node.name}: {view.problem}"
     if node.circle:
         return f"queue {node.name}: its parents form a circle: {' -> '.join((*node.circle, node.name))}"
     if up.view is None and up.parent is not None:

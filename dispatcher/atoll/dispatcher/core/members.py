@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from atoll.dispatcher.core.events import CapacityView, ClusterView
+from atoll.dispatcher.core.events import CapacityView, ClusterView, NodeClass
 from atoll.fit import Miss, Nodes, Placement, Profile, fill, place
 from atoll.fit.nodes import Ints
 from atoll.model import selectors, vector
@@ -34,6 +34,8 @@ class Member:
     roots: dict[str, CapacityView] = field(default_factory=dict)
     #: published free amounts minus `inflight`; the world owns the array of free amounts
     nodes: Nodes = field(default_factory=_no_nodes)
+    #: node name -> index, where names are published
+    index: dict[str, int] = field(default_factory=dict)
     #: binding UID -> (gang, where it is assumed) of decisions that `roots` may not contain yet, subtracted in `nodes`
     inflight: dict[str, tuple[Gang, Placement]] = field(default_factory=dict)
     #: UIDs of bindings with a part here that the published figures may not contain yet; `inflight` has no others
@@ -71,7 +73,8 @@ class Member:
     def published(self, resources: tuple[str, ...]) -> Nodes:
         """What was published, as arrays with these resources in this order, nothing subtracted.
 
-        Classes are spread out into single nodes, so that partly filled ones need no bookkeeping of their own.
+        Classes are spread out into single nodes, so that partly filled ones need no bookkeeping of their own. Nodes
+        with names come first, in order of their names: an index means the same node as long as none comes or goes.
         """
         roots = sorted(self.roots.values(), key=lambda root: root.root)
         index = {name: number for number, name in enumerate(name for root in roots for name, *_ in root.domains)}
@@ -96,21 +99,44 @@ class Member:
                 free[rows[name], number] = amount
         counts = np.array([node_class.nodes for node_class in classes], np.int64)
         lowest = np.array([index.get(node_class.domain, NO_DOMAIN) for node_class in classes], np.int64)
+        names = [name for node_class in classes for name in _names(node_class)]
+        of_class = np.repeat(np.arange(len(classes)), counts)
+        if any(names):
+            order = sorted(range(len(names)), key=lambda node: (not names[node], names[node]))
+            names, of_class = [names[node] for node in order], of_class[order]
         return Nodes.of_arrays(
             Tree(domains),
-            np.repeat(lowest, counts),
+            lowest[of_class],
             distinct,
-            np.repeat(profile, counts),
+            profile[of_class],
             resources,
-            np.repeat(free, counts, axis=1),
+            free[:, of_class],
+            names,
         )
 
-    def assume_again(self) -> None:
-        """Place the decisions in flight anew on figures that were just published."""
-        for uid, (gang, _) in list(self.inflight.items()):
-            placement = place(self.nodes, gang)
+    def renew(self, nodes: Nodes) -> None:
+        """Take figures that were just published, and subtract the decisions in flight: where they were if these are
+        the same nodes and have room, else where they would go now.
+        """
+        same = nodes.names == self.nodes.names and bool(self.index)
+        self.nodes = nodes
+        if not same:
+            self.index = {name: node for node, name in enumerate(nodes.names) if name}
+        for uid, (gang, before) in list(self.inflight.items()):
+            requests = [task.requests for task in gang.tasks]
+            if same:
+                nodes.take(requests, before)
+                if (nodes.free[:, [node for _, node, _ in before.pods]] >= 0).all():
+                    continue
+                nodes.give(requests, before)
+            placement = place(nodes, gang)
             if isinstance(placement, Miss):
                 # Some of its pods are in the new figures already; the room for the others is spoken for.
-                placement = fill(self.nodes, gang)
-            self.nodes.take([task.requests for task in gang.tasks], placement)
+                placement = fill(nodes, gang)
+            nodes.take(requests, placement)
             self.inflight[uid] = (gang, placement)
+
+
+def _names(node_class: NodeClass) -> Sequence[str]:
+    """One for each of its nodes; empty ones where they are not known."""
+    return node_class.names if len(node_class.names) == node_class.nodes else [""] * node_class.nodes

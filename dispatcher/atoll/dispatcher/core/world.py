@@ -131,19 +131,19 @@ class World:
             self._unfit = True
             return
         fresh = member.published(self._resources)
-        if len(fresh) != len(member.nodes) or fresh.tree != member.nodes.tree:
+        known = member.nodes
+        if len(fresh) != len(known) or fresh.tree != known.tree or not np.array_equal(fresh.lowest, known.lowest):
             self._unfit = True
             return
         start, end = self._span(member)
         self._free[:, start:end] = fresh.free
         fresh.free = self._free[:, start:end]
-        member.nodes = fresh
         self._profile[start:end] = self._numbered(fresh)
         if len(self._profiles) > 2 * sum(len(each.nodes.profiles) for each in self.order) + 16:
             # Labels changed again and again: forget those that no node has any more.
             self._unfit = True
             return
-        member.assume_again()
+        member.renew(fresh)
         self._recount(member)
 
     def _lay_out(self) -> None:
@@ -176,8 +176,7 @@ class World:
         for member, nodes in zip(self.order, published, strict=True):
             start, end = self._span(member)
             nodes.free = self._free[:, start:end]
-            member.nodes = nodes
-            member.assume_again()
+            member.renew(nodes)
         self._levels = _levels(published)
         height = len(self.rooms)
         self.rooms = np.zeros((height, int(self._offsets[-1])), np.int64)

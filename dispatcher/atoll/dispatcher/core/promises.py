@@ -1,0 +1,293 @@
+"""Room kept for those who wait: when a blocked workload can start, and what may go before it without delaying it.
+
+EASY backfill (Lifka 1995; Mu'alem and Feitelson 2001) on nodes instead of processors. From the expected ends of what
+runs follows the earliest time at which the workload fits some member, placed as it would be placed then. Whatever ends
+before that time may pass; what does not may pass if the workload still fits at that time beside it. The same holds for
+the limits of the queues on its path.
+
+A wrong estimate moves the time and costs use, never the place: where ends are unknown, nothing that would take from the
+member passes any more.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from atoll.dispatcher.core.choice import Choice
+from atoll.dispatcher.core.members import Member
+from atoll.dispatcher.core.node import Node, path
+from atoll.dispatcher.core.shapes import Shape
+from atoll.dispatcher.core.world import World
+from atoll.fit import Nodes, Placement, place
+from atoll.model.gang import Gang
+from atoll.model.vector import Vector
+
+SETTLE = 2.0
+"""Seconds after an end within which its member has told of the room, and a decision is written."""
+_OVERRUN = 0.1
+"""What runs longer than expected is expected to run on for this part of its estimate, and for a second at least."""
+_LOOKS = 16
+"""Members that are considered for a promise: those with the most room now."""
+
+Pods = Sequence[tuple[int, int, int]]
+"""(task index, node index, pods)."""
+
+
+@dataclass(slots=True)
+class Stay:
+    """Something that runs, or is about to."""
+
+    leaf: Node
+    amount: Vector
+    """What its queue is charged."""
+    start: float
+    end: float
+    """Seconds since the epoch; infinite where nobody knows."""
+    parts: dict[str, tuple[Gang, Pods]]
+    """Member -> (gang of the part, where its pods are or are expected)."""
+
+
+@dataclass(slots=True, eq=False)
+class Promise:
+    """Room that is kept for one waiting workload."""
+
+    uid: str
+    leaf: Node
+    shape: Shape
+    gang: Gang
+    member: Member
+    at: float
+    """When it can start as far as is known; infinite where some of what must end has no estimate."""
+    first: float
+    """What `at` was when the promise was made."""
+    made: float
+    overtaken: bool = False
+    """Somebody with a better right took from it: the first time no longer binds."""
+    spare: dict[tuple[Node, str], int] = field(default_factory=dict)
+    """(queue on its path, resource) -> what may be charged there beyond `at` without delaying it."""
+    future: Nodes | None = None
+    """The member's nodes at that time without the workload; None = compute again."""
+    looked: float = 0.0
+    """When `at` was computed."""
+
+
+class Promises:
+    """What runs where until when, and the promises that follow; see the module."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        #: UID -> what runs
+        self._stays: dict[str, Stay] = {}
+        #: member -> UIDs that run there
+        self._here: dict[str, dict[str, None]] = {}
+        #: UID of the waiting workload -> its promise
+        self.made: dict[str, Promise] = {}
+        #: the latest end at which the choice that was refused last would have been permitted
+        self.latest_end = -math.inf
+
+    # -- what runs ---------------------------------------------------------------------------------------------------
+
+    def enter(self, uid: str, stay: Stay) -> None:
+        """Something starts to run, or is seen to."""
+        self._stays[uid] = stay
+        for name in stay.parts:
+            self._here.setdefault(name, {})[uid] = None
+        if self.made:
+            self._account(stay, -1)
+            self._outdate(stay)
+
+    def leave(self, uid: str) -> None:
+        """It runs no more."""
+        stay = self._stays.pop(uid, None)
+        if stay is None:
+            return
+        for name in stay.parts:
+            self._here[name].pop(uid, None)
+        if self.made:
+            self._account(stay, 1)
+            self._outdate(stay)
+
+    def stay(self, uid: str) -> Stay | None:
+        """What is known of something that runs."""
+        return self._stays.get(uid)
+
+    def republished(self, member: str) -> None:
+        """The member's figures are other ones."""
+        for promise in self.made.values():
+            if promise.member.name == member:
+                promise.future = None
+
+    def _outdate(self, stay: Stay) -> None:
+        for promise in self.made.values():
+            if promise.member.name in stay.parts:
+                promise.future = None
+
+    def _account(self, stay: Stay, sign: int) -> None:
+        """What ends after a promised time takes from what may be charged beyond it; what ends before does not."""
+        for promise in self.made.values():
+            if stay.end + SETTLE > promise.at:
+                for node in path(stay.leaf):
+                    for name, amount in stay.amount.items():
+                        if (node, name) in promise.spare:
+                            promise.spare[node, name] += sign * amount
+
+    # -- promises ----------------------------------------------------------------------------------------------------
+
+    def promise(
+        self, uid: str, leaf: Node, shape: Shape, gang: Gang, members: Iterable[Member], now: float
+    ) -> Promise | None:
+        """Keep room for a waiting workload in the member where it can start first; None where it never fits.
+
+        A promise that was made before keeps its first time.
+        """
+        old = self.made.pop(uid, None)
+        quota, spare = self._quota(leaf, shape.request, now)
+        best: tuple[float, int, str] | None = None
+        found: Member | None = None
+        rows = self._world.counts
+        able = sorted(
+            members, key=lambda m: (-int(rows[shape.rows[0], self._world.column(m.name)]) if shape.rows else 0, m.name)
+        )
+        for number, member in enumerate(able[:_LOOKS]):
+            at = self._fits_from(member, gang, now)
+            if at is None:
+                continue
+            key = (max(at, quota), number, member.name)
+            if best is None or key < best:
+                best, found = key, member
+        if best is None or found is None:
+            return None
+        at = best[0]
+        first = old.first if old is not None else at
+        made = old.made if old is not None else now
+        promise = Promise(uid, leaf, shape, gang, found, at, first, made, old.overtaken if old is not None else False)
+        promise.looked = now
+        promise.spare = spare if at == quota else self._quota(leaf, shape.request, now, at)[1]
+        self.made[uid] = promise
+        return promise
+
+    def drop(self, uid: str) -> Promise | None:
+        """The workload goes, or waits for something else now."""
+        return self.made.pop(uid, None)
+
+    def refuses(self, uid: str, leaf: Node, amount: Vector, choice: Choice, end: float) -> list[Promise]:
+        """The promises that a choice for a workload would break, if it ran until `end`."""
+        broken = []
+        latest = math.inf
+        for promise in self.made.values():
+            if promise.uid != uid and self._breaks(promise, leaf, amount, choice, end):
+                broken.append(promise)
+                latest = min(latest, promise.at if promise.at < math.inf else -math.inf)
+        if broken:
+            self.latest_end = max(self.latest_end, latest)
+        return broken
+
+    def _breaks(self, promise: Promise, leaf: Node, amount: Vector, choice: Choice, end: float) -> bool:
+        if end + SETTLE <= promise.at < math.inf:
+            return False
+        for node in path(leaf):
+            for name, value in amount.items():
+                spare = promise.spare.get((node, name))
+                if spare is not None and value > max(spare, 0):
+                    return True
+        for member, gang, placement in zip(choice.members, choice.gangs, choice.placements, strict=True):
+            if member is not promise.member:
+                continue
+            if promise.at == math.inf:
+                return True
+            future = self._future(promise)
+            trial = future.copy()
+            trial.take([task.requests for task in gang.tasks], placement)
+            if not isinstance(place(trial, promise.gang), Placement):
+                return True
+        return False
+
+    # -- the future --------------------------------------------------------------------------------------------------
+
+    def _end(self, stay: Stay, now: float) -> float:
+        """When it is expected to end, seen from now."""
+        if stay.end > now or stay.end == math.inf:
+            return stay.end
+        return now + max(1.0, _OVERRUN * (stay.end - stay.start))
+
+    def _quota(
+        self, leaf: Node, request: Vector, now: float, at: float | None = None
+    ) -> tuple[float, dict[tuple[Node, str], int]]:
+        """(when the limits on the path admit the request, what is spare then); `at` asks for another time."""
+        limited = [(node, name) for node in path(leaf) for name in request if request[name] > 0 and name in node.limit]
+        if not limited:
+            return now, {}
+        left = {(node, name): node.limit[name] - node.used.get(name, 0) - request[name] for node, name in limited}
+        when = now
+        for end, stay in sorted(((self._end(each, now), each) for each in self._stays.values()), key=lambda e: e[0]):
+            enough = min(left.values()) >= 0
+            if enough if at is None else end + SETTLE > at:
+                break
+            if end == math.inf:
+                break
+            for node in path(stay.leaf):
+                for name, amount in stay.amount.items():
+                    if (node, name) in left:
+                        left[node, name] += amount
+                        when = end + SETTLE
+        if at is None and min(left.values()) < 0:
+            return math.inf, dict.fromkeys(left, 0)
+        return when, left
+
+    def _ends(self, member: Member, now: float) -> list[tuple[float, str]]:
+        return sorted((self._end(self._stays[uid], now), uid) for uid in self._here.get(member.name, ()))
+
+    def _fits_from(self, member: Member, gang: Gang, now: float) -> float | None:
+        """When the member has room for the gang; infinite where that is not known, None where it never has."""
+        if isinstance(place(self._after(member, ()), gang), Placement):
+            return now
+        ends = self._ends(member, now)
+        nodes = self._after(member, [uid for _, uid in ends])
+        if not isinstance(place(nodes, gang), Placement):
+            return None
+        # Room only grows with each end, so the first sufficient number of ends is found by bisection.
+        low = bisect.bisect_left(
+            range(len(ends)),
+            True,
+            key=lambda n: isinstance(place(self._after(member, [uid for _, uid in ends[: n + 1]]), gang), Placement),
+        )
+        return ends[low][0] + SETTLE
+
+    def _after(self, member: Member, ended: Sequence[str], before: Promise | None = None) -> Nodes:
+        """The member's nodes once these have ended, and the promises made before that one (or all) have been kept."""
+        nodes = member.nodes.copy()
+        for uid in ended:
+            gang, pods = self._stays[uid].parts[member.name]
+            nodes.give([task.requests for task in gang.tasks], Placement([p for p in pods if p[1] < len(nodes)]))
+        for other in self.made.values():
+            if other is before:
+                break
+            if other.member is member:
+                placement = place(nodes, other.gang)
+                if isinstance(placement, Placement):
+                    nodes.take([task.requests for task in other.gang.tasks], placement)
+        return nodes
+
+    def _future(self, promise: Promise) -> Nodes:
+        if promise.future is None:
+            ended = [uid for end, uid in self._ends(promise.member, -math.inf) if end + SETTLE <= promise.at]
+            promise.future = self._after(promise.member, ended, promise)
+        return promise.future
+
+
+def where_seen(gang: Gang, nodes: Mapping[str, int], index: Mapping[str, int]) -> list[tuple[int, int, int]]:
+    """Pods by task and node from a report that only counts pods per node: tasks in order, nodes by name."""
+    pods: list[tuple[int, int, int]] = []
+    wanted = [task.replicas for task in gang.tasks]
+    for name in sorted(nodes):
+        left = nodes[name]
+        for task in range(len(wanted)):
+            count = min(left, wanted[task])
+            if count and name in index:
+                pods.append((task, index[name], count))
+            wanted[task] -= count
+            left -= count
+    return pods
