@@ -313,11 +313,12 @@ def queue_view(obj: QueueObject) -> QueueView:
     def by_annotation(key: str, parse: Callable[[Any], T], otherwise: T) -> T:
         return read(f"annotation {key}", parse, annotations.get(key), otherwise)
 
-    strategy = read("spec.dequeueStrategy", Strategy, spec.dequeue_strategy, Strategy.TRAVERSE)
     if keys.DEQUEUE_STRATEGY in annotations:
-        # The field may hold what a foreign CRD allows; it is not asked for then.
-        problems.clear()
-        strategy = by_annotation(keys.DEQUEUE_STRATEGY, Strategy, Strategy.TRAVERSE)
+        strategy = by_annotation(keys.DEQUEUE_STRATEGY, _strategy, Strategy.TRAVERSE)
+    else:
+        strategy = read("spec.dequeueStrategy", _strategy, spec.dequeue_strategy, Strategy.TRAVERSE)
+    if not all(each.name for each in spec.extend_clusters):
+        problems.append("spec.extendClusters has an item without the name of a member")
     parent = "" if spec.parent == keys.ROOT_QUEUE or obj.metadata.name == keys.ROOT_QUEUE else spec.parent or ""
     return QueueView(
         name=obj.metadata.name,
@@ -336,13 +337,18 @@ def queue_view(obj: QueueObject) -> QueueView:
                 max(each.weight or 1, 1), amounts(f"spec.extendClusters[{index}].capacity", each.capacity)
             )
             for index, each in enumerate(spec.extend_clusters)
-            if each.name
         },
         affinity=by_annotation(keys.CLUSTER_AFFINITY, selectors.parse, {}),
         estimate=by_annotation(keys.RUNNING_ESTIMATE, duration.parse, None),
         patience=by_annotation(keys.SLA_WAITING_TIME, duration.parse, None),
         problem="; ".join(problems),
     )
+
+
+def _strategy(text: str) -> Strategy:
+    if text not in Strategy:
+        raise ValueError(f"{text!r} is none of {', '.join(Strategy)}")
+    return Strategy(text)
 
 
 def namespace_limits(quotas: Iterable[QuotaObject]) -> Vector:

@@ -253,6 +253,7 @@ class Dispatcher:
         if old is not None and old.shape is not None and phase is Phase.SUSPENDED and alike(view, old.view):
             # It waits as before; most often this is the echo of its reason.
             old.view, old.epoch, old.told = view, view.epoch, told
+            self.waiting.tell_again(old.leaf, old.shape, old.key, told)
             return
         stay = self.promises.stay(view.uid)
         if old is not None:

@@ -36,6 +36,8 @@ class Tree:
         self.nodes: dict[str, Node] = {ROOT_QUEUE: self.root}
         #: member -> (allocatable total, labels), sorted by name
         self.members: Members = {}
+        #: nodes of which use, demand or figures changed since `take_changed`; those above them are not named
+        self._changed: dict[Node, None] = {}
 
     # -- what is told ------------------------------------------------------------------------------------------------
 
@@ -80,6 +82,7 @@ class Tree:
 
     def charge(self, node: Node, amount: Vector, where: Mapping[str, Vector], times: int = 1) -> None:
         """Count an amount as used; -1 times releases it. `where` says how much of it is in which member."""
+        self._changed[node] = None
         vector.add(node.own, amount, times)
         vector.add(node.own_wanted, amount, times)
         _add_in(node.own_in, where, times)
@@ -95,6 +98,7 @@ class Tree:
 
     def wait(self, node: Node, amount: Vector, times: int = 1) -> None:
         """Count an amount as wanted by pending work; -1 times takes it back."""
+        self._changed[node] = None
         vector.add(node.own_wanted, amount, times)
         up: Node | None = node
         while up is not None:
@@ -108,6 +112,7 @@ class Tree:
 
         The same as `wait` and `charge` together, and cheaper: nobody's entitlement moves where demand stays.
         """
+        self._changed[node] = None
         vector.add(node.own, amount, times)
         _add_in(node.own_in, where, times)
         up: Node | None = node
@@ -215,6 +220,11 @@ class Tree:
         levels = self._below_common(node, claimant)
         return bool(relevant and levels) and all(_spares(each, amount, relevant) for each in levels)
 
+    def take_changed(self) -> list[Node]:
+        """The nodes of which use, demand or figures changed since the last call; the same holds for those above."""
+        changed, self._changed = self._changed, {}
+        return list(changed)
+
     def check(self) -> None:
         """What must hold at any time.
 
@@ -280,6 +290,7 @@ class Tree:
         if old is parent or old is None:
             return
         where = _spread(node)
+        self._changed |= {old: None, parent: None}
         for times, top in ((-1, old), (1, parent)):
             for each in path(top):
                 vector.add(each.used, node.used, times)
@@ -315,7 +326,9 @@ class Tree:
                     changed[each.name] = each
                 if inner or outer or each in forced:
                     rest.extend(each.children.values())
-        return [changed[name] for name in sorted(changed)]
+        result = [changed[name] for name in sorted(changed)]
+        self._changed |= dict.fromkeys(result)
+        return result
 
     def _below_common(self, node: Node, other: Node) -> list[Node]:
         """The node and those above it that are not above the other one too."""

@@ -110,11 +110,14 @@ class Waiting:
         self._by_shape: dict[bytes, Lot] = {}
         #: classes whose members may not know `parked` yet, in the order in which they got it
         self.unsaid: dict[ShapeClass, None] = {}
+        #: queues of which classes or their verdicts changed since `take_changed`
+        self._changed: dict[Node, None] = {}
 
     # -- members of classes ------------------------------------------------------------------------------------------
 
     def add(self, leaf: Node, shape: Shape, key: Key) -> ShapeClass:
         """A workload starts to wait."""
+        self._changed[leaf] = None
         spot = self._spot(leaf)
         group = spot.classes.get(shape.key)
         if group is None:
@@ -130,6 +133,7 @@ class Waiting:
 
     def remove(self, leaf: Node, shape: Shape, key: Key) -> None:
         """A workload waits no longer."""
+        self._changed[leaf] = None
         spot = self._spots[leaf]
         group = spot.classes[shape.key]
         place = bisect.bisect_left(group.members, key)
@@ -145,6 +149,13 @@ class Waiting:
         elif place == 0:
             self._new_head(group)
 
+    def tell_again(self, leaf: Node, shape: Shape, key: Key, told: Verdict | None) -> None:
+        """A waiting workload knows this verdict; if that is not its class's, it is among those to be told."""
+        group = self._spots[leaf].classes[shape.key]
+        if group.parked is not None and differs(told, group.parked):
+            group.told = min(group.told, bisect.bisect_left(group.members, key))
+            self.unsaid[group] = None
+
     def classes(self, leaf: Node) -> dict[bytes, ShapeClass]:
         """Shape key -> class of a queue."""
         spot = self._spots.get(leaf)
@@ -154,6 +165,11 @@ class Waiting:
         """Every class, queue by queue."""
         for spot in self._spots.values():
             yield from spot.classes.values()
+
+    def take_changed(self) -> list[Node]:
+        """The queues of which classes or their verdicts changed since the last call."""
+        changed, self._changed = self._changed, {}
+        return list(changed)
 
     def head(self, leaf: Node) -> ShapeClass | None:
         """The class of the first workload in the queue's order."""
@@ -329,6 +345,7 @@ class Waiting:
             group.told = 0
         group.parked = verdict
         self.unsaid[group] = None
+        self._changed[group.leaf] = None
 
     def _move(self, group: ShapeClass, lot: Lot) -> None:
         if group.lot is lot:
