@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import structlog
-from prometheus_client import CollectorRegistry, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client import Counter as Count
 
 from atoll.dispatcher import objects
@@ -31,6 +30,9 @@ from atoll.dispatcher.core import (
     Event,
     Evict,
     Explain,
+    NamespaceGone,
+    NamespaceSet,
+    NamespaceView,
     Part,
     Pass,
     QueueGone,
@@ -39,11 +41,12 @@ from atoll.dispatcher.core import (
 )
 from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
 from atoll.dispatcher.recording import Recorder
+from atoll.dispatcher.reporting import QueueMetrics, Reporter
 from atoll.kube import errors
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
-from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, QUEUES
+from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, QUEUES, RESOURCE_QUOTAS
 from atoll.model.gang import component_name
 from atoll.model.objects import HasMeta
 
@@ -92,6 +95,10 @@ class Shell:
         self._queues = Reflector(host, QUEUES, objects.decode_queue)
         self._clusters = Reflector(host, CLUSTERS, objects.decode_cluster)
         self._capacities = Reflector(host, CAPACITIES, objects.decode_capacity)
+        self._quotas = Reflector(host, RESOURCE_QUOTAS, objects.decode_quota)
+        self._all: tuple[Reflector[Any], ...] = (
+            self._queues, self._quotas, self._clusters, self._capacities, self._bindings,
+        )  # fmt: skip
         self._bindings.on_change(self._binding_changed)
         self._queues.on_change(
             self._telling(lambda q: QueueSet(objects.queue_view(q)), lambda q: QueueGone(q.metadata.name))
@@ -105,25 +112,29 @@ class Shell:
                 lambda c: CapacityGone(keys.cluster_of(c.metadata.namespace), c.spec.root),
             )
         )
+        self._quotas.add_index("namespace", lambda quota: [quota.metadata.namespace])
+        self._quotas.on_change(self._quota_changed)
         self._metrics = metrics or Metrics(CollectorRegistry())
+        self._reporter = Reporter(host, self.core, self._queues, self._metrics.queues)
         #: UID -> time.monotonic() of the first sight, while it waits
         self._first_seen: dict[str, float] = {}
 
     @property
     def synced(self) -> bool:
         """Whether everything has been listed once."""
-        return all(r.synced.is_set() for r in (self._bindings, self._queues, self._clusters, self._capacities))
+        return all(reflector.synced.is_set() for reflector in self._all)
 
     async def run(self) -> None:
         """Watch, decide and write until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for reflector in (self._queues, self._clusters, self._capacities, self._bindings):
+            for reflector in self._all:
                 group.create_task(reflector.run())
-            for reflector in (self._queues, self._clusters, self._capacities, self._bindings):
+            for reflector in self._all:
                 await reflector.synced.wait()
             for _ in range(WRITERS):
                 group.create_task(self._write())
             group.create_task(self._decide())
+            group.create_task(self._reporter.run())
 
     # -- in ----------------------------------------------------------------------------------------------------------
 
@@ -141,6 +152,14 @@ class Shell:
                 self._tell(gone(old))
 
         return handler
+
+    def _quota_changed(self, old: objects.QuotaObject | None, new: objects.QuotaObject | None) -> None:
+        found = new or old
+        if found is None:
+            return
+        namespace = found.metadata.namespace
+        limits = objects.namespace_limits(self._quotas.by_index("namespace", namespace))
+        self._tell(NamespaceSet(NamespaceView(namespace, limits)) if limits else NamespaceGone(namespace))
 
     def _binding_changed(self, old: objects.BindingObject | None, new: objects.BindingObject | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
@@ -172,12 +191,12 @@ class Shell:
             self._metrics.passes.observe(time.perf_counter() - started)
             for command in commands:
                 self._commands.put_nowait(command)
-            self._metrics.show(self.core)
 
     def _handle(self, event: Event) -> list[Command]:
         commands = self.core.handle(event)
         if self._recorder is not None:
             self._recorder.record(event, commands)
+        self._reporter.told(event, commands)
         return commands
 
     async def _pause(self) -> None:
@@ -252,28 +271,10 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.writes = Count("atoll_dispatcher_writes", "Patches of bindings", ["command", "outcome"], registry=registry)
         self.passes = Histogram("atoll_dispatcher_pass_seconds", "Time to take in events and decide", registry=registry)
-        self.pending = Gauge("atoll_queue_pending", "Workloads that wait", ["queue"], registry=registry)
-        self.blocked = Gauge(
-            "atoll_queue_blocked", "Workloads that wait, by reason", ["queue", "reason"], registry=registry
-        )
+        self.queues = QueueMetrics(registry)
         self.latency = Histogram(
             "atoll_dispatch_seconds",
             "From the first sight of a binding to its dispatch written",
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120, 600, 3600),
             registry=registry,
         )
-        self.charged = Gauge("atoll_queue_charged", "Workloads that are charged", ["queue"], registry=registry)
-
-    def show(self, core: Dispatcher) -> None:
-        """Show how many wait, why, and how many are charged, per queue."""
-        self.blocked.clear()
-        waiting: Counter[str] = Counter()
-        reasons: Counter[tuple[str, str]] = Counter()
-        for group in core.waiting.all():
-            waiting[group.leaf.name] += len(group.members)
-            if group.parked is not None:
-                reasons[group.leaf.name, group.parked.reason] += len(group.members)
-        for name in core.tree.nodes:
-            self.pending.labels(name).set(waiting[name])
-        for (name, reason), amount in reasons.items():
-            self.blocked.labels(name, reason).set(amount)
