@@ -255,9 +255,6 @@ class Dispatcher:
             old.view, old.epoch, old.told = view, view.epoch, told
             self.waiting.tell_again(old.leaf, old.shape, old.key, told)
             return
-        stay = self.promises.stay(view.uid)
-        if old is not None:
-            self._leave(old)
         binding = Binding(
             view,
             view.epoch,
@@ -274,6 +271,15 @@ class Dispatcher:
         if phase is Phase.EVICTING and old is not None:
             # What the member has still to let go of.
             binding.parts = old.parts
+        stay = self.promises.stay(view.uid)
+        if old is not None and _charged_alike(binding, old):
+            # Most often the echo of a dispatch, or a report of where its pods are.
+            self.bindings[view.uid] = binding
+            self._enter_charged(binding, stay)
+            self._settle_binding(binding)
+            return
+        if old is not None:
+            self._leave(old)
         self.bindings[view.uid] = binding
         self._enter(binding, stay)
 
@@ -319,11 +325,17 @@ class Dispatcher:
                 self.waiting.unsaid[group] = None
         elif binding.phase.charged:
             self._charge(binding)
-            self.promises.enter(uid, self._stay(binding, before))
-            self._watch_deadline(binding)
-            if binding.phase is Phase.RESERVING or binding.gang.hold:
-                self._unsettled[uid] = None
+            self._enter_charged(binding, before)
         self._settle_binding(binding)
+
+    def _enter_charged(self, binding: Binding, before: Stay | None) -> None:
+        """File a binding whose charge is right."""
+        uid = binding.view.uid
+        self._unsettled.pop(uid, None)
+        self.promises.enter(uid, self._stay(binding, before))
+        self._watch_deadline(binding)
+        if binding.phase is Phase.RESERVING or binding.gang.hold:
+            self._unsettled[uid] = None
 
     def _leave(self, binding: Binding) -> None:
         """The inverse of `_enter`."""
@@ -807,6 +819,20 @@ class Dispatcher:
         """
         self.world.refresh()
         invariants.verify(self)
+
+
+def _charged_alike(binding: Binding, old: Binding) -> bool:
+    """Whether two states of a binding cost its queue, its namespace and its members the same."""
+    return (
+        binding.phase.charged
+        and old.phase.charged
+        and binding.wish is not None
+        and old.wish is not None
+        and binding.leaf is old.leaf
+        and binding.amount == old.amount
+        and binding.parts.keys() == old.parts.keys()
+        and (len(binding.parts) == 1 or binding.parts == old.parts)
+    )
 
 
 def _estimate(binding: Binding) -> float:

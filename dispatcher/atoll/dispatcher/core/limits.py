@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 from atoll.dispatcher.core.node import Node
 from atoll.dispatcher.core.shares import entitlement, real_capability
-from atoll.model import vector
-from atoll.model.quantity import format_units
+from atoll.model import queues, vector
 from atoll.model.selectors import label_selector_matches
 from atoll.model.vector import Vector
 
@@ -23,9 +22,7 @@ def guarantee_of(node: Node) -> Vector:
     # In a circle it has no place in the tree from which it could take a guarantee away from others.
     if node.view is None or node.circle:
         return {}
-    capability = node.view.capability
-    amounts = {name: min(value, capability.get(name, value)) for name, value in node.view.guarantee.items()}
-    return {name: value for name, value in amounts.items() if value > 0}
+    return queues.reserved(node.view.guarantee, node.view.capability)
 
 
 def compute(node: Node, members: Members) -> tuple[bool, bool]:
@@ -115,18 +112,11 @@ def _problem(node: Node, up: Node) -> str:
         return f"queue {node.name}: its parents form a circle: {' -> '.join((*node.circle, node.name))}"
     if up.view is None and up.parent is not None:
         return f"queue {node.name}: its parent {up.name} does not exist"
-    over = vector.shortage({}, view.guarantee, view.capability)
-    if over:
-        return f"queue {node.name}: it is guaranteed {_figures(over)} of its capability"
-    over = vector.shortage({}, node.pledged, {**dict.fromkeys(node.pledged, 0), **node.guarantee})
-    if over:
-        return f"queue {node.name}: the queues below it are guaranteed {_figures(over)} of its own guarantee"
+    if over := queues.over_capability(view.guarantee, view.capability):
+        return f"queue {node.name}: it is guaranteed {over} of its capability"
+    if over := queues.over_guarantee(node.pledged, node.guarantee):
+        return f"queue {node.name}: the queues below it are guaranteed {over} of its own guarantee"
     return up.problem
-
-
-def _figures(over: tuple[str, int, int]) -> str:
-    resource, asked, available = over
-    return f"{resource} {format_units(resource, asked)}, more than the {format_units(resource, available)}"
 
 
 def _lower(one: Mapping[str, int], other: Mapping[str, int]) -> Vector:

@@ -91,7 +91,12 @@ class Promises:
     # -- what runs ---------------------------------------------------------------------------------------------------
 
     def enter(self, uid: str, stay: Stay) -> None:
-        """Something starts to run, or is seen to."""
+        """Something starts to run, or is seen to; what was known of it before is forgotten."""
+        old = self._stays.get(uid)
+        if old is not None:
+            if old == stay:
+                return
+            self.leave(uid)
         self._stays[uid] = stay
         for name in stay.parts:
             self._here.setdefault(name, {})[uid] = None

@@ -25,6 +25,8 @@ _encoder = msgspec.json.Encoder(order="sorted")
 _FIRST_ROWS = 64
 _IDLE_ROWS = 64
 """Rows that are kept up to date though nobody waits for them now: most shapes come back."""
+_FEW = 32
+"""Nodes that are computed in one operation."""
 MANY = 1 << 40
 """Pods that a node holds which are not limited by anything: large, and its sums still fit an int64."""
 
@@ -296,11 +298,17 @@ class World:
         height = len(self._tasks)
         old = self.rooms[:height, columns]
         free = self._free[:, columns]
-        new = np.full(old.shape, MANY)
-        for index in range(len(self._resources)):
-            quotient = free[index] // self._divisor[:height, index, None]
-            quotient += self._surplus[:height, index, None]
-            np.minimum(new, quotient, out=new)
+        if free.shape[1] <= _FEW:
+            quotients = free[None] // self._divisor[:height, :, None]
+            quotients += self._surplus[:height, :, None]
+            new = quotients.min(axis=1, initial=MANY)
+        else:
+            # The same, without an array that is as many times larger as there are resources.
+            new = np.full(old.shape, MANY)
+            for index in range(len(self._resources)):
+                quotient = free[index] // self._divisor[:height, index, None]
+                quotient += self._surplus[:height, index, None]
+                np.minimum(new, quotient, out=new)
         np.maximum(new, 0, out=new)
         if len(self._profiles):
             new *= self._accepts[:height][:, self._profile[columns]]
@@ -373,9 +381,11 @@ class World:
 
     def _touched(self, member: Member, nodes: Iterable[int]) -> None:
         start, _ = self._span(member)
-        columns = np.fromiter(sorted({start + node for node in nodes}), np.int64)
-        if columns.size:
-            self._recompute(member, columns)
+        touched = sorted({start + node for node in nodes})
+        if len(touched) == 1:
+            self._recompute(member, slice(touched[0], touched[0] + 1))
+        elif touched:
+            self._recompute(member, np.array(touched, np.int64))
 
     def allowed(self, shape: Shape) -> list[NDArray[np.bool_]]:
         """Per affinity of the shape, bool[members]: who accepts it, ready or not."""
