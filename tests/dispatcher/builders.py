@@ -104,6 +104,11 @@ class BindingBuilder:
         self._gang["running_estimate"] = seconds
         return self
 
+    def firm(self) -> Self:
+        """It must not be taken back for others."""
+        self._gang["preemptable"] = False
+        return self
+
     def held(self) -> Self:
         """Its user does not want it to run."""
         self._gang["hold"] = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +82,12 @@ class Books:
         self._patience: list[tuple[float, str]] = []
         #: UIDs of waiting bindings that have waited that long
         self._impatient: dict[str, None] = {}
+        #: leaf -> priority -> bindings charged to it
+        self._priorities: dict[Node, Counter[int]] = {}
+        #: UID of a waiting binding -> those that were evicted for it, while not all of them are gone
+        self._awaiting: dict[str, tuple[str, ...]] = {}
+        #: UID -> those that were evicted so that it could start
+        self._cleared: dict[str, tuple[str, ...]] = {}
         #: UIDs of bindings in phase Reserving, and of those that run against the user's wish; looked at in every pass
         self._unsettled: dict[str, None] = {}
         #: (deadline, UID); stale entries are skipped when popped
@@ -244,6 +251,8 @@ class Books:
             self._leave(binding)
             self._untold.pop(uid, None)
             self._impatient.pop(uid, None)
+            self._awaiting.pop(uid, None)
+            self._cleared.pop(uid, None)
             if self.promises.drop(uid) is not None:
                 self._refresh_idle()
             for member in list(self.world.holders.get(uid, ())):
@@ -339,8 +348,16 @@ class Books:
         self.tree.charge(binding.leaf, binding.amount, binding.where(), times)
         self.waiting.limits_changed(binding.leaf)
         self.namespaces.charge(binding.view.namespace, binding.amount, times)
+        self._count_priority(binding, times)
         if times < 0 and self._idle:
             self._refresh_idle()
+
+    def _count_priority(self, binding: Binding, times: int = 1) -> None:
+        counts = self._priorities.setdefault(binding.leaf, Counter())
+        priority = -binding.key[0]
+        counts[priority] += times
+        if not counts[priority]:
+            del counts[priority]
 
     def _watch_deadline(self, binding: Binding) -> None:
         waiting = binding.phase is Phase.RESERVING or (binding.phase is Phase.BOUND and not binding.bound)

@@ -26,7 +26,8 @@ from atoll.dispatcher.core.events import (
     Strategy,
 )
 from atoll.dispatcher.core.node import Node, Standing, path
-from atoll.dispatcher.core.promises import SETTLE, Pods, Stay
+from atoll.dispatcher.core.promises import SETTLE, Pods, Promise, Stay
+from atoll.dispatcher.core.reclaim import Claimant, Victim, plan
 from atoll.dispatcher.core.shapes import Shape, shape_key
 from atoll.dispatcher.core.waiting import ShapeClass, differs
 from atoll.model.decision import Decision, Line, Phase
@@ -42,11 +43,21 @@ RESERVE_TIMEOUT = 10.0
 """Seconds within which all members must have reserved their parts."""
 PASS_LIMIT = 128
 """Decisions after which a pass ends early, so that the first are written while the next are made."""
+EVICTION_PLANS = 4
+"""Blocked workloads for which a pass looks for others that should go."""
+HELPLESS = 1.0
+"""Seconds before that is tried again for one whom nobody's departure helps."""
+PATIENCE = 60.0
+"""Seconds that room is kept for a workload while those that were evicted for it end."""
 EXPLAIN_BURST = 50.0
 EXPLAIN_PER_DISPATCH = 0.1
 EXPLAIN_PER_SECOND = 10.0
 EXPLAIN_LOOKS = 1000
 """Bindings that a pass looks at for one that does not know its reason."""
+
+
+_ROOM = (Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS)
+"""Verdicts that the departure of others can change."""
 
 
 class Dispatcher(Books):
@@ -58,6 +69,10 @@ class Dispatcher(Books):
         self._explain_tokens = EXPLAIN_BURST
         #: the last pass ended at PASS_LIMIT
         self._unfinished = False
+        #: classes that quota or room blocked in this pass
+        self._stuck: dict[ShapeClass, None] = {}
+        #: (shape, leaf, priority) -> when no departure would have helped it
+        self._helpless: dict[tuple[bytes, str, int], float] = {}
         #: times of this pass as text
         self._texts: dict[float, str] = {}
 
@@ -110,6 +125,7 @@ class Dispatcher(Books):
                 self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + EXPLAIN_PER_DISPATCH)
                 self._sleep_again()
         self._woken.clear()
+        commands.extend(self._evict_for_others())
         commands.extend(self._explanations())
         return commands
 
@@ -129,6 +145,7 @@ class Dispatcher(Books):
                 blocker("Queue", short.node.name, short.resource, short.requested, short.available),
             )
             self.waiting.park_on_limit(group, verdict, short.node, short.resource, short.requested)
+            self._stuck[group] = None
             self._keep_room(group)
             return None
         missing = self.namespaces.shortage(binding.view.namespace, shape.request)
@@ -156,6 +173,8 @@ class Dispatcher(Books):
         else:
             self._block(shape)
             self.waiting.park_on_shape(group, choice)
+            if choice.reason in _ROOM:
+                self._stuck[group] = None
             self._keep_room(group)
         return None
 
@@ -202,6 +221,92 @@ class Dispatcher(Books):
         levels = (node for node in path(leaf) if node is not self.tree.root and node.guarantee)
         return any(node.below_guarantee() for node in levels)
 
+    # -- room made by others -----------------------------------------------------------------------------------------
+
+    def _evict_for_others(self) -> Iterator[Command]:
+        """Take back what must go so that blocked workloads of higher priority, or of entitled queues, can start."""
+        stuck, self._stuck = self._stuck, {}
+        victims: list[Victim] | None = None
+        tried = 0
+        for group in stuck:
+            if tried == EVICTION_PLANS:
+                return
+            if not group.members or group.members[0][2] in self._awaiting or not self._may_evict(group):
+                continue
+            binding = self.bindings[group.members[0][2]]
+            key = (group.shape.key, group.leaf.name, -binding.key[0])
+            if self._helpless.get(key, -math.inf) + HELPLESS > self._now:
+                continue
+            tried += 1
+            victims = victims if victims is not None else [*self._victims()]
+            claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, binding.gang)
+            outcome = plan(
+                claimant,
+                victims,
+                self.tree,
+                self.world,
+                now=self._now,
+                serving=self._serves(group.leaf),
+                permits=self._permits(binding),
+            )
+            if isinstance(outcome, Verdict) or not outcome.losses:
+                self._helpless[key] = self._now
+                continue
+            self._awaiting[binding.view.uid] = tuple(loss.uid for loss in outcome.losses)
+            self.promises.drop(binding.view.uid)
+            self.promises.keep(
+                binding.view.uid, group.leaf, group.shape, binding.gang, outcome.choice.members, self._now
+            )
+            for loss in outcome.losses:
+                text = f"makes room for {binding.view.namespace}/{binding.view.name} of queue {group.leaf.name}"
+                yield self._evict(self.bindings[loss.uid], loss.reason, text)
+            names = ", ".join(member.name for member in outcome.choice.members)
+            yield self._explain(binding, Verdict(Reason.AWAITING_VICTIMS, blocker("Cluster", names, "", 0, 0)))
+            victims = None
+
+    def _may_evict(self, group: ShapeClass) -> bool:
+        """Whether anybody could have to go at all: most often nobody does."""
+        priority = -group.members[0][0]
+        if any(each < priority for each in self._priorities.get(group.leaf, ())):
+            return True
+        return self.tree.entitled(group.leaf, group.shape.request)
+
+    def _victims(self) -> Iterator[Victim]:
+        for uid, binding in self.bindings.items():
+            stay = self.promises.stay(uid)
+            if binding.phase is not Phase.BOUND or binding.epoch != binding.view.epoch or stay is None:
+                continue
+            parts = {
+                name: [(node, gang.tasks[task].requests, count) for task, node, count in pods]
+                for name, (gang, pods) in stay.parts.items()
+            }
+            evictions = sum(line.reason in (Reason.PREEMPTED, Reason.RECLAIMED) for line in binding.view.decision.story)
+            yield Victim(
+                uid,
+                binding.leaf,
+                -binding.key[0],
+                stay.start,
+                binding.amount,
+                parts,
+                preemptable=binding.gang.preemptable,
+                evictions=evictions,
+                cleared=self._cleared.get(uid, ()),
+            )
+
+    def _await_victims(self, promise: Promise) -> None:
+        """Once all that were evicted are gone, or after too long, the claimant is one that waits as others do."""
+        gone = all(
+            uid not in self.bindings or not self.bindings[uid].phase.charged
+            for uid in self._awaiting.get(promise.uid, ())
+        )
+        # A while longer than that: members tell of the room a moment after the pods are gone.
+        if gone and promise.looked + PATIENCE > self._now:
+            promise.looked = min(promise.looked, self._now - PATIENCE + SETTLE)
+        if promise.looked + PATIENCE <= self._now:
+            self._awaiting.pop(promise.uid, None)
+            self.promises.drop(promise.uid)
+            self._refresh_idle()
+
     # -- room kept for heads -----------------------------------------------------------------------------------------
 
     def _keep_room(self, group: ShapeClass) -> None:
@@ -230,7 +335,9 @@ class Dispatcher(Books):
         """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
         for promise in list(self.promises.made.values()):
             binding = self.bindings[promise.uid]
-            if promise.at < self._now or (promise.at == math.inf and promise.looked + RENEWAL <= self._now):
+            if promise.victims:
+                self._await_victims(promise)
+            elif promise.at < self._now or (promise.at == math.inf and promise.looked + RENEWAL <= self._now):
                 assert binding.shape is not None, f"{promise.uid} is kept room for and does not wait"
                 self._promise(binding.shape, binding)
                 self._refresh_idle()
@@ -244,7 +351,9 @@ class Dispatcher(Books):
 
     def _next_renewal(self) -> float | None:
         times = [
-            promise.looked + RENEWAL if promise.at == math.inf else promise.at + RENEWAL
+            promise.looked + (PATIENCE if promise.victims else RENEWAL)
+            if promise.at == math.inf
+            else promise.at + RENEWAL
             for promise in self.promises.made.values()
         ]
         return min(times, default=None)
@@ -264,6 +373,8 @@ class Dispatcher(Books):
         command = Dispatch(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision, parts=parts)
         assert binding.shape is not None, f"{view.uid} does not wait"
         kept = self.promises.drop(view.uid)
+        if view.uid in self._awaiting:
+            self._cleared[view.uid] = self._awaiting.pop(view.uid)
         self._impatient.pop(view.uid, None)
         self._stop_waiting(binding, binding.shape)
         binding.epoch, binding.phase = decision.epoch, phase
@@ -276,6 +387,7 @@ class Dispatcher(Books):
         self.tree.start(binding.leaf, binding.amount, binding.where())
         self.waiting.limits_changed(binding.leaf)
         self.namespaces.charge(view.namespace, binding.amount)
+        self._count_priority(binding)
         for member, part, placement in zip(choice.members, choice.gangs, choice.placements, strict=True):
             self.world.assume(member, view.uid, part, placement)
         pods: dict[str, tuple[Gang, Pods]] = {
@@ -387,7 +499,7 @@ class Dispatcher(Books):
                 looks -= 1
                 binding = self.bindings[group.members[group.told][2]]
                 group.told += 1
-                if differs(binding.told, verdict):
+                if differs(binding.told, verdict) and binding.view.uid not in self._awaiting:
                     yield self._explain(binding, verdict)
                     break
             if group.told < len(group.members):
@@ -416,6 +528,8 @@ class Dispatcher(Books):
         if binding.gang.hold:
             return HELD
         assert binding.shape is not None, f"{uid} waits without a shape"
+        if uid in self._awaiting:
+            return binding.told
         return self.waiting.classes(binding.leaf)[binding.shape.key].parked
 
     def check(self) -> None:

@@ -38,7 +38,7 @@ def compute(node: Node, members: Members) -> tuple[bool, bool]:
     node.claimed = tuple(sorted({name for each in views for name in each.deserved}))
     node.closed = (up is not None and up.closed) or (view is not None and not view.open)
     node.serving = _serving(node, members)
-    total = _total(node, members)
+    total = node.total = _total(node, members)
     capability = view.capability if view else {}
     if up is None:
         node.guarantee = node.pledged
@@ -74,9 +74,11 @@ def _serving(node: Node, members: Members) -> frozenset[str] | None:
 
 
 def _total(node: Node, members: Members) -> Vector:
-    """What the members that serve it have; empty where that is unknown or no less than its parent's."""
-    if not members or (node.parent is not None and node.serving == node.parent.serving):
+    """What the members that serve it have; empty where that is unknown."""
+    if not members:
         return {}
+    if node.parent is not None and node.serving == node.parent.serving:
+        return node.parent.total
     totals = [total for name, (total, _) in members.items() if node.serving is None or name in node.serving]
     if not all(totals):
         return {}

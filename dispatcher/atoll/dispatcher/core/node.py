@@ -57,6 +57,8 @@ class Node:
     problem: str = ""
     #: members that serve it; None for all
     serving: frozenset[str] | None = None
+    #: allocatable of these members; not changed in place, since it is shared by all that they serve
+    total: Vector = field(default_factory=dict)
     #: it or a queue above it is not open
     closed: bool = False
 

@@ -16,12 +16,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from atoll.dispatcher.core.choice import Choice
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, path
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.world import World
 from atoll.fit import Nodes, Placement, place
+from atoll.fit.nodes import Ints
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
@@ -72,6 +75,10 @@ class Promise:
     """The member's nodes at that time without the workload; None = compute again."""
     looked: float = 0.0
     """When `at` was computed."""
+    also: tuple[Member, ...] = ()
+    """Further members that are kept for it."""
+    victims: bool = False
+    """Others make room for it: nothing is to be computed until they have gone."""
 
 
 class Promises:
@@ -83,6 +90,8 @@ class Promises:
         self._stays: dict[str, Stay] = {}
         #: member -> UIDs that run there
         self._here: dict[str, dict[str, None]] = {}
+        #: (UID, member) -> what `_held` answers, and the resources for which it does
+        self._cells: dict[tuple[str, str], tuple[tuple[str, ...], Ints, Ints]] = {}
         #: UID of the waiting workload -> its promise
         self.made: dict[str, Promise] = {}
         #: the latest end at which the choice that was refused last would have been permitted
@@ -111,6 +120,7 @@ class Promises:
             return
         for name in stay.parts:
             self._here[name].pop(uid, None)
+            self._cells.pop((uid, name), None)
         if self.made:
             self._account(stay, 1)
             self._outdate(stay)
@@ -174,6 +184,16 @@ class Promises:
         self.made[uid] = promise
         return promise
 
+    def keep(self, uid: str, leaf: Node, shape: Shape, gang: Gang, members: Iterable[Member], now: float) -> None:
+        """Let nobody take from these members, or from the limits on the queue's path, until the workload goes: others
+        are about to make room for it there.
+        """
+        first, *rest = members
+        promise = Promise(uid, leaf, shape, gang, first, math.inf, math.inf, now, looked=now, also=tuple(rest))
+        promise.victims = True
+        promise.spare = {(node, name): 0 for node in path(leaf) for name in shape.request if name in node.limit}
+        self.made[uid] = promise
+
     def drop(self, uid: str) -> Promise | None:
         """The workload goes, or waits for something else now."""
         return self.made.pop(uid, None)
@@ -199,7 +219,7 @@ class Promises:
                 if spare is not None and value > max(spare, 0):
                     return True
         for member, gang, placement in zip(choice.members, choice.gangs, choice.placements, strict=True):
-            if member is not promise.member:
+            if member is not promise.member and member not in promise.also:
                 continue
             if promise.at == math.inf:
                 return True
@@ -264,9 +284,11 @@ class Promises:
     def _after(self, member: Member, ended: Sequence[str], before: Promise | None = None) -> Nodes:
         """The member's nodes once these have ended, and the promises made before that one (or all) have been kept."""
         nodes = member.nodes.copy()
-        for uid in ended:
-            gang, pods = self._stays[uid].parts[member.name]
-            nodes.give([task.requests for task in gang.tasks], Placement([p for p in pods if p[1] < len(nodes)]))
+        if ended:
+            cells = [self._held(uid, member) for uid in ended]
+            where, amounts = np.concatenate([each[0] for each in cells]), np.concatenate([each[1] for each in cells])
+            for row, free in enumerate(nodes.free):
+                np.add.at(free, where, amounts[:, row])
         for other in self.made.values():
             if other is before:
                 break
@@ -275,6 +297,23 @@ class Promises:
                 if isinstance(placement, Placement):
                     nodes.take([task.requests for task in other.gang.tasks], placement)
         return nodes
+
+    def _held(self, uid: str, member: Member) -> tuple[Ints, Ints]:
+        """(int64[K] nodes of the member, int64[K, R] what it holds on each); kept, for it is asked often."""
+        resources = member.nodes.resources
+        known = self._cells.get((uid, member.name))
+        if known is None or known[0] != resources:
+            gang, pods = self._stays[uid].parts[member.name]
+            columns = [member.nodes.column(task.requests) for task in gang.tasks]
+            where = np.array([node for _, node, _ in pods], np.int64)
+            amounts = np.array([columns[task] * count for task, _, count in pods], np.int64)
+            known = (resources, where, amounts.reshape(len(pods), len(resources)))
+            self._cells[uid, member.name] = known
+        _, where, amounts = known
+        if where.size and where.max() >= len(member.nodes):
+            inside = where < len(member.nodes)
+            return where[inside], amounts[inside]
+        return where, amounts
 
     def _future(self, promise: Promise) -> Nodes:
         if promise.future is None:

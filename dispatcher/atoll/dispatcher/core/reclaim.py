@@ -9,8 +9,9 @@ surplus of elastic ones.
 2. A bounded search. Wherever the claimant could go (a member, a domain of a hard topology, all members together), pod
    by pod, the node is emptied that needs the fewest victims; then whatever the queues' limits still lack.
 3. Every victim whose return still fits returns, the least suitable first: what is left is irreducible.
-4. Where so few smaller sets exist that all can be tried, they are: the plan then is the smallest, and the first such by
-   the order of victims. "No" is certain after step 1 or 4, else it means that the search found nothing.
+4. Smaller sets are tried one by one, the smallest first, as many as may be: where that reaches the size of the plan, it
+   is the smallest there is, and the first such by the order of victims. "No" is certain where the condition failed or
+   all sets were tried; else the search found nothing.
 
 No two workloads evict each other for ever: a claimant of one resource stays within its entitlement while a victim's
 queue was above its own, so their roles can't be exchanged; where several resources make that possible, nobody takes
@@ -22,6 +23,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -31,9 +33,9 @@ from numpy.typing import NDArray
 
 from atoll.dispatcher.core.choice import Choice, always
 from atoll.dispatcher.core.node import Node, path
-from atoll.dispatcher.core.tree import Tree
+from atoll.dispatcher.core.tree import Shortage, Tree
 from atoll.dispatcher.core.trial import Bundle, Claimant, Pods, Site, Trial
-from atoll.dispatcher.core.victims import BUDGET, PROTECTION, Victim, bundles_of, ordered
+from atoll.dispatcher.core.victims import BUDGET, PROTECTION, Victim, candidates, ordered
 from atoll.dispatcher.core.world import World
 from atoll.fit.nodes import Ints
 from atoll.model import vector
@@ -107,17 +109,17 @@ def plan(
         }  # fmt: skip
         if sites:
             with Trial(claimant, tree, sites, permits) as trial:
-                outcome = _plan(trial, bundles_of(trial, found, now))
+                outcome = _plan(trial, candidates(trial, found, now))
             if isinstance(outcome, Plan):
                 return outcome
     return outcome
 
 
-def _plan(trial: Trial, bundles: list[Bundle]) -> Plan | Verdict:
-    verdict = _hopeless(trial, bundles)
+def _plan(trial: Trial, victims: list[Victim]) -> Plan | Verdict:
+    verdict = _hopeless(trial, victims)
     if verdict is not None:
         return verdict
-    pool = ordered(trial, bundles)
+    pool = ordered(trial, victims)
     best: list[Bundle] | None = None
     if trial.fits():
         best = []
@@ -139,13 +141,11 @@ def _plan(trial: Trial, bundles: list[Bundle]) -> Plan | Verdict:
 # -- the necessary condition -------------------------------------------------------------------------------------------
 
 
-def _hopeless(trial: Trial, bundles: list[Bundle]) -> Verdict | None:
+def _hopeless(trial: Trial, victims: list[Victim]) -> Verdict | None:
     """The verdict when the claimant would not fit even with all candidates gone; None when it might."""
     totals: dict[Node, Vector] = {}
-    kinds: dict[tuple[Node, tuple[tuple[str, int], ...]], int] = {}
-    for bundle in bundles:
-        kinds[bundle.kind] = kinds.get(bundle.kind, 0) + 1
-    for (leaf, amount), times in kinds.items():
+    for kind, times in Counter(victim.kind for victim in victims).items():
+        leaf, _, _, amount = kind
         vector.add(totals.setdefault(leaf, {}), dict(amount), times)
     for leaf, total in totals.items():
         trial.release(leaf, total, {})
@@ -153,33 +153,36 @@ def _hopeless(trial: Trial, bundles: list[Bundle]) -> Verdict | None:
     for leaf, total in totals.items():
         trial.release(leaf, total, {}, -1)
     if short is not None:
-        return Verdict(
-            Reason.QUOTA_EXCEEDED, blocker("Queue", short.node.name, short.resource, short.requested, short.available)
-        )
-    before = {name: site.nodes.free for name, site in trial.sites.items()}
-    rooms = {name: list(site.room) for name, site in trial.sites.items()}
+        return _quota_verdict(short)
+    #: member -> requests of one pod -> (nodes, pods there)
     freed: dict[str, dict[tuple[tuple[str, int], ...], tuple[list[int], list[int]]]] = {}
-    for bundle in bundles:
-        for member, pods in bundle.pods.items():
+    for victim in victims:
+        for member, pods in victim.parts.items():
             if member in trial.sites:
                 here = freed.setdefault(member, {})
                 for node, request, count in pods:
                     nodes, counts = here.setdefault(tuple(request.items()), ([], []))
                     nodes.append(node)
                     counts.append(count)
+    before = {name: (trial.sites[name].nodes.free, list(trial.sites[name].room)) for name in freed}
     for member, groups in freed.items():
         site = trial.sites[member]
         site.nodes.free = site.nodes.free.copy()
-        for items, (nodes, counts) in groups.items():
-            more = np.bincount(nodes, weights=counts, minlength=len(site.nodes)).astype(np.int64)[: len(site.nodes)]
+        for items, (indices, counts) in groups.items():
+            more = np.bincount(indices, counts, len(site.nodes)).astype(np.int64)[: len(site.nodes)]
             site.nodes.free += site.nodes.column(dict(items))[:, None] * more
         site.refill()
     verdict = None if trial.may_fit() else _best_verdict(trial)
-    for name, site in trial.sites.items():
-        site.nodes.free, site.room = before[name], rooms[name]
-        if name in freed:
-            site.recount()
+    for name, (free, room) in before.items():
+        site = trial.sites[name]
+        site.nodes.free, site.room = free, room
+        site.recount()
     return verdict
+
+
+def _quota_verdict(short: Shortage) -> Verdict:
+    block = blocker("Queue", short.node.name, short.resource, short.requested, short.available)
+    return Verdict(Reason.QUOTA_EXCEEDED, block)
 
 
 def _best_verdict(trial: Trial) -> Verdict:
@@ -204,11 +207,7 @@ def _nearest(trial: Trial, pool: Sequence[Bundle]) -> Verdict:
     short = trial.shortage()
     verdict = _best_verdict(trial)
     trial.put_all()
-    if short is not None:
-        return Verdict(
-            Reason.QUOTA_EXCEEDED, blocker("Queue", short.node.name, short.resource, short.requested, short.available)
-        )
-    return verdict
+    return verdict if short is None else _quota_verdict(short)
 
 
 # -- the search --------------------------------------------------------------------------------------------------------
@@ -420,23 +419,26 @@ def _reduce(trial: Trial) -> None:
     changed = True
     while changed:
         changed = False
+        bound = {spare for bundle in trial.taken for spare in bundle.spares}
         for bundle in sorted(trial.taken, key=lambda each: -each.position):
-            if any(bundle in other.spares for other in trial.taken):
+            if bundle in bound:
                 continue
             trial.put(bundle)
             if trial.fits():
                 changed = True
+                bound.difference_update(bundle.spares)
             else:
                 taken = trial.take(bundle)
                 assert taken, "what was lent beside the same others is lent again"
 
 
 def _smallest(trial: Trial, pool: Sequence[Bundle], best: Sequence[Bundle] | None) -> list[Bundle] | None:
-    """The set of lowest cost, where there are few enough to try them all; None where there are not, or is none."""
-    most = len(pool) if best is None else len(best)
-    if sum(math.comb(len(pool), size) for size in range(1, most + 1)) > _EXHAUSTIVE:
-        return None
-    for size in range(1, most + 1):
+    """The set of lowest cost, none larger than `best`, among the sizes of which all can be tried; None without one."""
+    tried = 0
+    for size in range(1, (len(pool) if best is None else len(best)) + 1):
+        tried += math.comb(len(pool), size)
+        if tried > _EXHAUSTIVE:
+            return None
         if _any_of(trial, pool, 0, size):
             chosen = list(trial.taken)
             trial.put_all()

@@ -151,6 +151,7 @@ class Trial:
         self.claimant, self.tree, self.sites, self._permits = claimant, tree, sites, permits
         shape = claimant.shape
         self.request = shape.request
+        self._shared = frozenset(path(claimant.leaf))
         #: bundles that went, in the order in which they did
         self.taken: dict[Bundle, None] = {}
         #: kind of foreign bundles that went -> how many
@@ -234,7 +235,7 @@ class Trial:
     def _all_lent(self, bundle: Bundle) -> bool:
         """Whether each kind that went would be lent if it went last of all."""
         kinds = dict.fromkeys((bundle.kind, *self._kinds))
-        top = {node for node in path(bundle.leaf) if not self._shared(node)}
+        top = {node for node in path(bundle.leaf) if node not in self._shared}
         for leaf, items in kinds:
             if leaf is not bundle.leaf and top.isdisjoint(path(leaf)):
                 continue
@@ -245,9 +246,6 @@ class Trial:
             if not lent:
                 return False
         return True
-
-    def _shared(self, node: Node) -> bool:
-        return any(node is each for each in path(self.claimant.leaf))
 
     def _give(self, bundle: Bundle, times: int) -> None:
         for member, pods in bundle.pods.items():

@@ -5,7 +5,7 @@ Apart from the search because these are rules that people know and argue about; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from atoll.dispatcher.core.node import Node, path
@@ -50,8 +50,8 @@ class Victim:
         self.kind = (self.leaf, self.priority, self.preemptable, tuple(self.amount.items()))
 
 
-def bundles_of(trial: Trial, victims: Sequence[Victim], now: float) -> list[Bundle]:
-    """What may go at all, each judged by itself; unordered."""
+def candidates(trial: Trial, victims: Iterable[Victim], now: float) -> list[Victim]:
+    """Those of which at least a part may go, each judged by itself; in no order that means anything."""
     claimant = trial.claimant
     needs_quota = trial.shortage() is not None
     lent: dict[tuple[Node, int, bool, tuple[tuple[str, int], ...]], bool] = {}
@@ -70,7 +70,7 @@ def bundles_of(trial: Trial, victims: Sequence[Victim], now: float) -> list[Bund
             continue
         if needs_quota or not trial.sites.keys().isdisjoint(victim.parts):
             found.append(victim)
-    return [bundle for victim in sorted(found, key=_suitability(trial)) for bundle in _split(trial, victim)]
+    return found
 
 
 def _may_go(trial: Trial, victim: Victim) -> bool:
@@ -145,10 +145,11 @@ def _without(pods: Pods, gone: Pods) -> Pods:
     return left
 
 
-def ordered(trial: Trial, bundles: list[Bundle]) -> list[Bundle]:
-    """Surplus before whole workloads; what no queue lends even by itself is left out."""
+def ordered(trial: Trial, victims: Iterable[Victim]) -> list[Bundle]:
+    """The order of victims: surplus before whole workloads; what is not lent even by itself is left out."""
     lent: dict[tuple[Node, tuple[tuple[str, int], ...]], bool] = {}
-    pool = []
+    pool: list[Bundle] = []
+    bundles = (bundle for victim in sorted(victims, key=_suitability(trial)) for bundle in _split(trial, victim))
     for bundle in sorted(bundles, key=lambda each: not each.surplus):
         if bundle.foreign and bundle.kind not in lent:
             lent[bundle.kind] = trial.lends(bundle.leaf, bundle.amount)
