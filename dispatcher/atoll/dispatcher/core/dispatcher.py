@@ -73,6 +73,8 @@ class Dispatcher(Books):
         self._stuck: dict[ShapeClass, None] = {}
         #: (shape, leaf, priority) -> when no departure would have helped it
         self._helpless: dict[tuple[bytes, str, int], float] = {}
+        #: UID -> (where it runs, what is known of it, both as a victim)
+        self._candidates: dict[str, tuple[Stay, Binding, Victim]] = {}
         #: times of this pass as text
         self._texts: dict[float, str] = {}
 
@@ -272,26 +274,17 @@ class Dispatcher(Books):
         return self.tree.entitled(group.leaf, group.shape.request)
 
     def _victims(self) -> Iterator[Victim]:
-        for uid, binding in self.bindings.items():
-            stay = self.promises.stay(uid)
-            if binding.phase is not Phase.BOUND or binding.epoch != binding.view.epoch or stay is None:
-                continue
-            parts = {
-                name: [(node, gang.tasks[task].requests, count) for task, node, count in pods]
-                for name, (gang, pods) in stay.parts.items()
-            }
-            evictions = sum(line.reason in (Reason.PREEMPTED, Reason.RECLAIMED) for line in binding.view.decision.story)
-            yield Victim(
-                uid,
-                binding.leaf,
-                -binding.key[0],
-                stay.start,
-                binding.amount,
-                parts,
-                preemptable=binding.gang.preemptable,
-                evictions=evictions,
-                cleared=self._cleared.get(uid, ()),
-            )
+        """What runs and could go; each is made once."""
+        known = self._candidates
+        for uid, stay in self.promises.stays():
+            victim = known.get(uid)
+            binding = self.bindings[uid]
+            if victim is None or victim[0] is not stay or victim[1] is not binding:
+                victim = known[uid] = (stay, binding, _victim(binding, stay, self._cleared.get(uid, ())))
+            if binding.phase is Phase.BOUND and binding.epoch == binding.view.epoch:
+                yield victim[2]
+        if len(known) > 2 * len(self.promises) + 64:
+            self._candidates = {uid: each for uid, each in known.items() if self.promises.stay(uid) is each[0]}
 
     def _await_victims(self, promise: Promise) -> None:
         """Once all that were evicted are gone, or after too long, the claimant is one that waits as others do."""
@@ -540,6 +533,23 @@ class Dispatcher(Books):
         """
         self.world.refresh()
         invariants.verify(self)
+
+
+def _victim(binding: Binding, stay: Stay, cleared: tuple[str, ...]) -> Victim:
+    return Victim(
+        binding.view.uid,
+        binding.leaf,
+        -binding.key[0],
+        stay.start,
+        binding.amount,
+        {
+            name: [(node, gang.tasks[task].requests, count) for task, node, count in pods]
+            for name, (gang, pods) in stay.parts.items()
+        },
+        preemptable=binding.gang.preemptable,
+        evictions=sum(line.reason in (Reason.PREEMPTED, Reason.RECLAIMED) for line in binding.view.decision.story),
+        cleared=cleared,
+    )
 
 
 def _standing_verdict(leaf: Node, standing: Standing) -> Verdict:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import ItemsView, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -128,6 +128,13 @@ class Promises:
     def stay(self, uid: str) -> Stay | None:
         """What is known of something that runs."""
         return self._stays.get(uid)
+
+    def stays(self) -> ItemsView[str, Stay]:
+        """UID -> where it runs, of all that does."""
+        return self._stays.items()
+
+    def __len__(self) -> int:
+        return len(self._stays)
 
     def republished(self, member: str) -> None:
         """The member's figures are other ones."""
