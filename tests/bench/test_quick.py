@@ -17,6 +17,7 @@ FIELDS = {"case", "metric", "value", "unit", "bound", "ratio"}
 THROUGHPUTS = {
     "place": {"placements_per_s"},
     "dispatch": {"decisions_per_s"},
+    "reclaim": set(),
     "endtoend": {"created_per_s", "in_member_per_s", "bound_per_s", "completed_per_s"},
 }
 
@@ -84,6 +85,14 @@ async def test_a_workload_costs_the_host_no_more_writes_than_its_targets(tmp_pat
     assert 0 < metric(found, "until_bound") <= 10
     assert 0 < metric(found, "until_completed") <= 16
     assert sum(value for (_, each), value in found.items() if each.startswith("jobs in ")) == 30
+
+
+async def test_plans_of_reclaim_are_irreducible(tmp_path):
+    found = await run("reclaim", tmp_path)
+    plans = {case: value for (case, each), value in found.items() if each == "reducible"}
+    assert len(plans) == 2
+    assert set(plans.values()) == {0}
+    assert all(found[case, "victims"] == 32 for case in plans)
 
 
 def test_the_bound_of_placing_finds_room_where_there_is_some():

@@ -109,6 +109,15 @@ def test_work_in_a_lost_member_is_taken_back_and_starts_over_elsewhere() -> None
     assert record.finished == pytest.approx(180.0 + START_UP, abs=1e-6)
 
 
+@pytest.mark.parametrize("end", [60.0, 80.0], ids=["returns before it is given up", "returns as it is given up"])
+def test_work_lost_in_a_short_outage_starts_over_when_the_member_is_back(end: float) -> None:
+    run = simulate([make_member()], [make_job("a", 0.0, 70.0)], outages=(Outage("m", 50.0, end),), toleration=30.0)
+    record = by_name(run.journal)["a"]
+    assert record.evictions == ["Evicted"]
+    # The member publishes its empty nodes before anything goes there again.
+    assert record.finished == pytest.approx(end + START_UP + 70.0, abs=0.1)
+
+
 def test_a_checkpoint_saves_work_from_a_lost_member() -> None:
     outage = Outage("east", 50.0, 500.0)
     members = [make_member("east"), make_member("west")]

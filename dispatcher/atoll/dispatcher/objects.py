@@ -346,9 +346,10 @@ def queue_view(obj: QueueObject) -> QueueView:
 
 
 def _strategy(text: str) -> Strategy:
-    if text not in Strategy:
-        raise ValueError(f"{text!r} is none of {', '.join(Strategy)}")
-    return Strategy(text)
+    try:
+        return Strategy(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is none of {', '.join(Strategy)}") from error
 
 
 def namespace_limits(quotas: Iterable[QuotaObject]) -> Vector:

@@ -35,7 +35,7 @@ COUNTS = ("pending", "inqueue", "running", "completed")
 """Fields of a Queue's status: who waits, is dispatched but not all bound, is bound, has ended."""
 VALID = "Valid"
 """Condition of a Queue: whether it is part of a valid tree."""
-_SLICE = 50
+_SLICE = 10
 """Queues that are looked at before decisions get their turn."""
 _WRITERS = 8
 
@@ -95,6 +95,8 @@ class Reporter:
         self._bindings: dict[str, None] = {}
         #: queues whose object changed, or whose update failed
         self._marked: dict[str, None] = {}
+        #: queues of which the reasons to wait were not shown since they changed
+        self._moved: dict[Node, None] = {}
         #: parent -> the division among its children that was shown
         self._divisions: dict[Node, object] = {}
         self._wake = asyncio.Event()
@@ -119,7 +121,7 @@ class Reporter:
                 nodes = iter(self._changed())
                 while part := list(islice(nodes, _SLICE)):
                     for node in part:
-                        self._metrics.show(node, self._book.counts.get(node.name, {}), self._blocked(node))
+                        self._show(node)
                     await self._write_all(part)
                     await asyncio.sleep(0)
                 await asyncio.sleep(INTERVAL)
@@ -140,7 +142,8 @@ class Reporter:
         uids, self._bindings = self._bindings, {}
         filed = (self._book.file(uid, self._core.bindings.get(uid)) for uid in uids)
         names |= dict.fromkeys(name for name in filed if name)
-        found = dict.fromkeys((*tree.take_changed(), *self._core.waiting.take_changed()))
+        self._moved |= dict.fromkeys(self._core.waiting.take_changed())
+        found = dict.fromkeys((*tree.take_changed(), *self._moved))
         found |= dict.fromkeys(tree.nodes[name] for name in names if name in tree.nodes)
         found = dict.fromkeys(above for node in found for above in path(node))
         for node in list(found):
@@ -158,12 +161,15 @@ class Reporter:
         self._divisions[up] = up.divided_from
         return up.children.values()
 
-    def _blocked(self, node: Node) -> Counter[str]:
-        reasons: Counter[str] = Counter()
-        for group in self._core.waiting.classes(node).values():
-            if group.parked is not None:
-                reasons[group.parked.reason] += len(group.members)
-        return reasons
+    def _show(self, node: Node) -> None:
+        self._metrics.show(node, self._book.counts.get(node.name, {}))
+        if node in self._moved:
+            del self._moved[node]
+            reasons: Counter[str] = Counter()
+            for group in self._core.waiting.classes(node).values():
+                if group.parked is not None:
+                    reasons[group.parked.reason] += len(group.members)
+            self._metrics.show_blocked(node.name, reasons)
 
     # -- status ------------------------------------------------------------------------------------------------------
 
@@ -273,13 +279,16 @@ class QueueMetrics:
             "guarantee": lines("guarantee", "What is never lent to others", "resource"),
         }
 
-    def show(self, node: Node, counts: Mapping[str, int], blocked: Mapping[str, int]) -> None:
+    def show_blocked(self, queue: str, reasons: Mapping[str, int]) -> None:
+        """Show why how many wait."""
+        self._blocked.show(queue, {(reason,): amount for reason, amount in reasons.items()})
+
+    def show(self, node: Node, counts: Mapping[str, int]) -> None:
         """Show a queue as it is; one that nobody knows any more disappears."""
         known = node.view is not None or node.parent is None or bool(counts)
         name = node.name
         self._pending.show(name, {(): counts.get("pending", 0)} if known else {})
         self._charged.show(name, {(): counts.get("inqueue", 0) + counts.get("running", 0)} if known else {})
-        self._blocked.show(name, {(reason,): amount for reason, amount in blocked.items()})
         self._share.show(name, {(): node.rank()[2]} if known and node.parent is not None else {})
         for word, lines in self._amounts.items():
             lines.show(name, dict(_figures(getattr(node, word))) if known else {})

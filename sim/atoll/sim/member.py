@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from atoll.agent.capacity import NodeRoom, summarise
 from atoll.agent.objects import Pod, PodGroup, PodGroupSpec
 from atoll.agent.scheduler.gangs import standing
 from atoll.agent.scheduler.holds import Holds
 from atoll.agent.scheduler.planner import Parked, Plan, plan
-from atoll.agent.scheduler.room import Room, unique_labels
+from atoll.agent.scheduler.room import Room
+from atoll.agent.summary import RoomSummary
 from atoll.dispatcher.core import CapacityView, Reservation
 from atoll.dispatcher.objects import CapacityObject, CapacitySpec, capacity_view
 from atoll.model import keys, vector
@@ -101,7 +101,7 @@ class SimMember:
             self.room.hyper_node_changed(None, domain)
         for node in nodes:
             self.room.node_changed(None, node)
-        self._dropped = unique_labels(nodes)
+        self._summary = RoomSummary(spec.name, self.room)
         self._timeline, self._delays, self._observer = timeline, delays, observer
         self._holds = Holds(self.room)
         self._lost = False
@@ -285,7 +285,7 @@ class SimMember:
 
     def _publish(self) -> None:
         self._publish_due = False
-        specs = self._summary()
+        specs = self._summary.specs()
         if not self._promised and specs == self._published:
             return
         self._taken += 1
@@ -293,21 +293,6 @@ class SimMember:
         self._next_publication = self._timeline.now + self._delays.interval
         views = [self._view(spec) for spec in specs.values()]
         self._timeline.after(self._delays.publish, lambda: self._observer.published(self.name, views))
-
-    def _summary(self) -> dict[str, dict[str, Any]]:
-        tree, lowest = self.room.topology()
-        rooms = [
-            NodeRoom(
-                node.metadata.name,
-                node.metadata.labels,
-                node.spec.taints,
-                self.room.allocatable(node.metadata.name),
-                self.room.free(node.metadata.name),
-                lowest.get(node.metadata.name, NO_DOMAIN),
-            )
-            for node in self.room.ready_nodes()
-        ]
-        return summarise(self.name, rooms, tree, self._dropped)
 
     def _view(self, spec: dict[str, Any]) -> CapacityView:
         body = msgspec.convert({**spec, "generation": self._taken}, CapacitySpec)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
 import pydantic
 
 from atoll.api.scheduling import Queue
 from atoll.dispatcher.core import QueueView
-from atoll.dispatcher.core.events import Ceiling, Strategy
-from atoll.model import keys, quantity
-from atoll.model.vector import Vector
+from atoll.dispatcher.core.events import Strategy
+from atoll.dispatcher.objects import QueueObject, queue_view
 from atoll.sim.clusters import GPUS_PER_NODE, PHILLY
 from atoll.sim.inputs import InputError, documents
 from atoll.sim.jobs import GPU, Job
-
-_STRATEGY = "atoll.sh/dequeue-strategy"
-_SLA = "sla-waiting-time"
 
 
 def read(path: Path) -> list[QueueView]:
@@ -33,39 +30,18 @@ def read(path: Path) -> list[QueueView]:
         if document.get("kind") != "Queue":
             raise InputError(f"{place}: kind is {document.get('kind')!r}; only Queues are expected here")
         try:
-            views.append(_view(Queue.model_validate(document)))
+            Queue.model_validate(document)
+            view = queue_view(msgspec.convert(document, QueueObject))
         except pydantic.ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"])
             raise InputError(f"{place}, field {field}: {first['msg']}") from error
         except ValueError as error:
             raise InputError(f"{place}: {error}") from error
+        if view.problem:
+            raise InputError(f"{place}: {view.problem}")
+        views.append(view)
     return views
-
-
-def _view(queue: Queue) -> QueueView:
-    spec, meta = queue.spec, queue.metadata
-    annotations = meta.get("annotations") or {}
-    strategy = annotations.get(_STRATEGY) or spec.dequeue_strategy or Strategy.TRAVERSE
-    return QueueView(
-        name=str(meta["name"]),
-        capability=_amounts(spec.capability),
-        priority=spec.priority or 0,
-        parent="" if spec.parent in (None, keys.ROOT_QUEUE) else spec.parent or "",
-        guarantee=_amounts(spec.guarantee.resource) if spec.guarantee else {},
-        deserved=_amounts(spec.deserved),
-        weight=spec.weight,
-        reclaimable=spec.reclaimable,
-        strategy=Strategy(strategy),
-        members={
-            part.name: Ceiling(part.weight or 1, _amounts(part.capacity)) for part in spec.extend_clusters if part.name
-        },
-        patience=float(annotations[_SLA].removesuffix("s")) if _SLA in annotations else None,
-    )
-
-
-def _amounts(resources: Mapping[str, str | int]) -> Vector:
-    return quantity.capacity(dict(resources))
 
 
 def philly() -> list[QueueView]:

@@ -223,6 +223,9 @@ class Simulation:
                 self.timeline.after(self.options.toleration, lambda: self._give_up(name))
 
         def end() -> None:
+            if self.options.requeue:
+                # Back before anybody gave it up: it says at once that its pods are gone.
+                self._give_up(name)
             self._lines[name].mend()
             self._set_ready(name, ready=True)
             self.members[name].wake()

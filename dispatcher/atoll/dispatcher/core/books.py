@@ -279,8 +279,11 @@ class Books:
             self.world.enroll(binding.shape)
             self.tree.wait(binding.leaf, binding.shape.request)
             group = self.waiting.add(binding.leaf, binding.shape, binding.key)
-            if binding.leaf.view is not None and binding.leaf.view.patience is not None:
-                heapq.heappush(self._patience, (to_seconds(binding.key[1]) + binding.leaf.view.patience, uid))
+            patience = binding.gang.patience
+            if patience is None and binding.leaf.view is not None:
+                patience = binding.leaf.view.patience
+            if patience is not None:
+                heapq.heappush(self._patience, (to_seconds(binding.key[1]) + patience, uid))
             if group in self._idle:
                 # Perhaps it is short enough for the room that is kept for others.
                 del self._idle[group]

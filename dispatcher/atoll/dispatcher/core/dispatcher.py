@@ -43,9 +43,10 @@ RESERVE_TIMEOUT = 10.0
 """Seconds within which all members must have reserved their parts."""
 PASS_LIMIT = 128
 """Decisions after which a pass ends early, so that the first are written while the next are made."""
-EVICTION_PLANS = 4
-"""Blocked workloads for which a pass looks for others that should go."""
-HELPLESS = 1.0
+PLAN_BURST = 4.0
+PLANS_PER_SECOND = 2.0
+"""Searches for workloads that should go for others: each looks at all that runs."""
+HELPLESS = 10.0
 """Seconds before that is tried again for one whom nobody's departure helps."""
 PATIENCE = 60.0
 """Seconds that room is kept for a workload while those that were evicted for it end."""
@@ -67,12 +68,11 @@ class Dispatcher(Books):
         super().__init__()
         self._commit_timeout = commit_timeout
         self._explain_tokens = EXPLAIN_BURST
+        self._plan_tokens = PLAN_BURST
         #: the last pass ended at PASS_LIMIT
         self._unfinished = False
-        #: classes that quota or room blocked in this pass
-        self._stuck: dict[ShapeClass, None] = {}
-        #: (shape, leaf, priority) -> when no departure would have helped it
-        self._helpless: dict[tuple[bytes, str, int], float] = {}
+        #: classes that quota or room blocks -> when it is worth looking for others that should go for them
+        self._stuck: dict[ShapeClass, float] = {}
         #: UID -> (where it runs, what is known of it, both as a victim)
         self._candidates: dict[str, tuple[Stay, Binding, Victim]] = {}
         #: times of this pass as text
@@ -100,6 +100,8 @@ class Dispatcher(Books):
         first = self._deadlines[0][0] if self._deadlines else None
         patience = self._patience[0][0] if self._patience else None
         renewal = self._next_renewal()
+        if self._stuck:
+            renewal = min(self._now + HELPLESS, renewal if renewal is not None else math.inf)
         return min((when for when in (explain, first, patience, renewal) if when is not None), default=None)
 
     # -- deciding ----------------------------------------------------------------------------------------------------
@@ -109,6 +111,7 @@ class Dispatcher(Books):
         3. Dispatch while something fits. 4. Say why the rest waits.
         """
         self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + max(now - self._now, 0.0) * EXPLAIN_PER_SECOND)
+        self._plan_tokens = min(PLAN_BURST, self._plan_tokens + max(now - self._now, 0.0) * PLANS_PER_SECOND)
         self._now = now
         self._texts.clear()
         self.world.refresh()
@@ -141,13 +144,15 @@ class Dispatcher(Books):
             self.waiting.park_until_told(group, _standing_verdict(leaf, standing))
             return None
         short = self.tree.shortage(leaf, shape.request)
-        if short is not None:
+        if short is not None and not (short.declared or isinstance(self._choose(group, binding), Verdict)):
+            short = short._replace(declared=True)
+        if short is not None and short.declared:
             verdict = Verdict(
                 Reason.QUOTA_EXCEEDED,
                 blocker("Queue", short.node.name, short.resource, short.requested, short.available),
             )
             self.waiting.park_on_limit(group, verdict, short.node, short.resource, short.requested)
-            self._stuck[group] = None
+            self._stuck.setdefault(group, 0.0)
             self._keep_room(group)
             return None
         missing = self.namespaces.shortage(binding.view.namespace, shape.request)
@@ -176,7 +181,7 @@ class Dispatcher(Books):
             self._block(shape)
             self.waiting.park_on_shape(group, choice)
             if choice.reason in _ROOM:
-                self._stuck[group] = None
+                self._stuck.setdefault(group, 0.0)
             self._keep_room(group)
         return None
 
@@ -205,7 +210,7 @@ class Dispatcher(Books):
                 return False
             if not self.promises.made:
                 return True
-            broken = self.promises.refuses(binding.view.uid, leaf, binding.amount, choice, end)
+            broken = self.promises.refuses(binding.view.uid, leaf, binding.amount, choice, self._now, end)
             better = [promise for promise in broken if self._goes_before(binding, self.bindings[promise.uid])]
             for promise in better:
                 promise.overtaken = True
@@ -227,19 +232,17 @@ class Dispatcher(Books):
 
     def _evict_for_others(self) -> Iterator[Command]:
         """Take back what must go so that blocked workloads of higher priority, or of entitled queues, can start."""
-        stuck, self._stuck = self._stuck, {}
         victims: list[Victim] | None = None
-        tried = 0
-        for group in stuck:
-            if tried == EVICTION_PLANS:
+        for group in list(self._stuck):
+            if self._plan_tokens < 1:
                 return
-            if not group.members or group.members[0][2] in self._awaiting or not self._may_evict(group):
+            if not group.members or group.lot is None or not self._may_evict(group):
+                del self._stuck[group]
                 continue
             binding = self.bindings[group.members[0][2]]
-            key = (group.shape.key, group.leaf.name, -binding.key[0])
-            if self._helpless.get(key, -math.inf) + HELPLESS > self._now:
+            if binding.view.uid in self._awaiting or self._stuck[group] > self._now:
                 continue
-            tried += 1
+            self._plan_tokens -= 1
             victims = victims if victims is not None else [*self._victims()]
             claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, binding.gang)
             outcome = plan(
@@ -252,8 +255,10 @@ class Dispatcher(Books):
                 permits=self._permits(binding),
             )
             if isinstance(outcome, Verdict) or not outcome.losses:
-                self._helpless[key] = self._now
+                # Time alone may help it: what has just started is protected for a while.
+                self._stuck[group] = self._now + HELPLESS
                 continue
+            del self._stuck[group]
             self._awaiting[binding.view.uid] = tuple(loss.uid for loss in outcome.losses)
             self.promises.drop(binding.view.uid)
             self.promises.keep(

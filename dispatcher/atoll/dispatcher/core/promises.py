@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import ItemsView, Iterable, Mapping, Sequence
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,6 +32,10 @@ SETTLE = 2.0
 """Seconds after an end within which its member has told of the room, and a decision is written."""
 _OVERRUN = 0.1
 """What runs longer than expected is expected to run on for this part of its estimate, and for a second at least."""
+_SOON = 1.0
+"""Seconds in which a member learns of a decision: what ends by then may change where it puts the pods."""
+_ENDS = 16
+"""Ends that are considered for that."""
 _LOOKS = 16
 """Members that are considered for a promise: those with the most room now."""
 
@@ -92,7 +96,9 @@ class Promises:
         self._here: dict[str, dict[str, None]] = {}
         #: (UID, member) -> what `_held` answers, and the resources for which it does
         self._cells: dict[tuple[str, str], tuple[tuple[str, ...], Ints, Ints]] = {}
-        #: UID of the waiting workload -> its promise
+        #: member -> UID -> what `_held` said of what ended there since its figures were last published
+        self._left: dict[str, dict[str, tuple[Ints, Ints]]] = {}
+        #: UID of the waiting workload -> its promise, in the order in which they were made
         self.made: dict[str, Promise] = {}
         #: the latest end at which the choice that was refused last would have been permitted
         self.latest_end = -math.inf
@@ -109,18 +115,23 @@ class Promises:
         self._stays[uid] = stay
         for name in stay.parts:
             self._here.setdefault(name, {})[uid] = None
+            if name in self._left:
+                self._left[name].pop(uid, None)
         if self.made:
             self._account(stay, -1)
             self._outdate(stay)
 
     def leave(self, uid: str) -> None:
         """It runs no more."""
-        stay = self._stays.pop(uid, None)
+        stay = self._stays.get(uid)
         if stay is None:
             return
         for name in stay.parts:
+            if self.made and name in self._world.members:
+                self._left.setdefault(name, {})[uid] = self._held(uid, self._world.members[name])
             self._here[name].pop(uid, None)
             self._cells.pop((uid, name), None)
+        del self._stays[uid]
         if self.made:
             self._account(stay, 1)
             self._outdate(stay)
@@ -138,6 +149,7 @@ class Promises:
 
     def republished(self, member: str) -> None:
         """The member's figures are other ones."""
+        self._left.pop(member, None)
         for promise in self.made.values():
             if promise.member.name == member:
                 promise.future = None
@@ -165,6 +177,7 @@ class Promises:
 
         A promise that was made before keeps its first time.
         """
+        order = list(self.made)
         old = self.made.pop(uid, None)
         quota, spare = self._quota(leaf, shape.request, now)
         best: tuple[float, int, str] | None = None
@@ -189,6 +202,9 @@ class Promises:
         promise.looked = now
         promise.spare = spare if at == quota else self._quota(leaf, shape.request, now, at)[1]
         self.made[uid] = promise
+        if old is not None:
+            # Computed again, it still goes before those that were made after it.
+            self.made = {other: self.made[other] for other in order if other in self.made}
         return promise
 
     def keep(self, uid: str, leaf: Node, shape: Shape, gang: Gang, members: Iterable[Member], now: float) -> None:
@@ -205,19 +221,26 @@ class Promises:
         """The workload goes, or waits for something else now."""
         return self.made.pop(uid, None)
 
-    def refuses(self, uid: str, leaf: Node, amount: Vector, choice: Choice, end: float) -> list[Promise]:
+    def refuses(self, uid: str, leaf: Node, amount: Vector, choice: Choice, now: float, end: float) -> list[Promise]:
         """The promises that a choice for a workload would break, if it ran until `end`."""
         broken = []
         latest = math.inf
+        own: Promise | None = None
         for promise in self.made.values():
-            if promise.uid != uid and self._breaks(promise, leaf, amount, choice, end):
+            if promise.uid == uid:
+                own = promise
+                continue
+            if own is not None and promise.member is own.member:
+                # Made later, and with this workload's room left out already.
+                continue
+            if self._breaks(promise, leaf, amount, choice, now, end):
                 broken.append(promise)
                 latest = min(latest, promise.at if promise.at < math.inf else -math.inf)
         if broken:
             self.latest_end = max(self.latest_end, latest)
         return broken
 
-    def _breaks(self, promise: Promise, leaf: Node, amount: Vector, choice: Choice, end: float) -> bool:
+    def _breaks(self, promise: Promise, leaf: Node, amount: Vector, choice: Choice, now: float, end: float) -> bool:
         if end + SETTLE <= promise.at < math.inf:
             return False
         for node in path(leaf):
@@ -231,11 +254,26 @@ class Promises:
             if promise.at == math.inf:
                 return True
             future = self._future(promise)
-            trial = future.copy()
-            trial.take([task.requests for task in gang.tasks], placement)
-            if not isinstance(place(trial, promise.gang), Placement):
-                return True
+            for landing in self._landings(member, gang, placement, now):
+                trial = future.copy()
+                trial.take([task.requests for task in gang.tasks], landing)
+                if not isinstance(place(trial, promise.gang), Placement):
+                    return True
         return False
+
+    def _landings(self, member: Member, gang: Gang, expected: Placement, now: float) -> Iterator[Placement]:
+        """Where the member may put a part: it sees its nodes later than its figures say, some more work being over."""
+        yield expected
+        ends = [each for each in self._ends(member, -math.inf) if each[0] <= now + _SOON]
+        over = [*self._left.get(member.name, {}).values(), *(self._held(uid, member) for _, uid in ends)]
+        nodes, seen = member.nodes.copy(), [expected.pods]
+        for where, amounts in over[:_ENDS]:
+            inside = where < len(nodes)
+            np.add.at(nodes.free, (slice(None), where[inside]), amounts[inside].T)
+            placement = place(nodes, gang)
+            if isinstance(placement, Placement) and placement.pods not in seen:
+                seen.append(placement.pods)
+                yield placement
 
     # -- the future --------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ Charges and demand cost O(depth); edits of queues cost what they change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from atoll.dispatcher.core.events import QueueView
@@ -25,6 +25,8 @@ class Shortage(NamedTuple):
     resource: str
     requested: int
     available: int
+    declared: bool = True
+    """The limit was set by somebody; if not, it is what the members have, less what others are guaranteed."""
 
 
 class Tree:
@@ -177,7 +179,7 @@ class Tree:
         for each in path(node):
             short = vector.shortage(each.used, request, each.limit) if each.limit else None
             if short is not None:
-                return Shortage(each, *short)
+                return Shortage(each, *short, each.view is not None and short[0] in each.view.capability)
         return None
 
     def shortage_in(self, node: Node, member: str, request: Vector) -> Shortage | None:
@@ -219,6 +221,22 @@ class Tree:
         relevant = [name for name in amount if amount[name] > 0 and request.get(name, 0) > 0]
         levels = self._below_common(node, claimant)
         return bool(relevant and levels) and all(_spares(each, amount, relevant) for each in levels)
+
+    def may_lend(self, claimant: Node, request: Vector) -> Callable[[Node], bool]:
+        """A quick test of queues: where it says no, `lends` says so of every amount. Each level is looked at once."""
+        known: dict[Node, bool] = dict.fromkeys(path(claimant), True)
+        names = [name for name, amount in request.items() if amount > 0]
+
+        def test(node: Node) -> bool:
+            answer = known.get(node)
+            if answer is None:
+                deserved = node.deserved
+                over = any(name not in deserved or node.used.get(name, 0) > deserved[name] for name in names)
+                lends = over and (node.view is None or node.view.reclaimable)
+                answer = known[node] = lends and (node.parent is None or test(node.parent))
+            return answer
+
+        return test
 
     def take_changed(self) -> list[Node]:
         """The nodes of which use, demand or figures changed since the last call; the same holds for those above."""

@@ -56,7 +56,10 @@ def candidates(trial: Trial, victims: Iterable[Victim], now: float) -> list[Vict
     needs_quota = trial.shortage() is not None
     lent: dict[tuple[Node, int, bool, tuple[tuple[str, int], ...]], bool] = {}
     found = []
+    quick = trial.tree.may_lend(claimant.leaf, trial.entitled)
     for victim in victims:
+        if not quick(victim.leaf):
+            continue
         may = lent.get(victim.kind)
         if may is None:
             may = lent[victim.kind] = _may_go(trial, victim)
