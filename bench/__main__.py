@@ -10,11 +10,13 @@ from typing import Any
 
 import orjson
 
-from bench import dispatch, endtoend, place, reflector, restart, webhook
+from bench import core, dispatch, endtoend, place, reclaim, reflector, restart, webhook
 from bench.report import RESULTS, Report, console, parser_of, progress
 
 BENCHMARKS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], Report]]] = {
     place.NAME: (place.DESCRIPTION, place.options, place.measure),
+    core.NAME: (core.DESCRIPTION, core.options, core.measure),
+    reclaim.NAME: (reclaim.DESCRIPTION, reclaim.options, reclaim.measure),
     dispatch.NAME: (dispatch.DESCRIPTION, dispatch.options, dispatch.measure),
     endtoend.NAME: (endtoend.DESCRIPTION, endtoend.options, endtoend.measure),
     webhook.NAME: (webhook.DESCRIPTION, webhook.options, webhook.measure),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.agent.capacity import MAX_BYTES, MAX_CLASSES, NodeRoom, object_name, summarise
+from atoll.agent.capacity import MAX_BYTES, MAX_CLASSES, MAX_NAMES, NodeRoom, Summary, object_name, summarise
 from atoll.api.atoll import ClusterCapacity
 from atoll.model.topology import Domain, Tree
 
@@ -33,7 +36,8 @@ def promised(spec: dict[str, Any], shape: dict[str, int], domain: str) -> int:
 
 def test_equal_nodes_are_one_class_and_host_names_are_dropped() -> None:
     spec = summarise("m", [make_room(f"n{i}", labels={"zone": "z"}) for i in range(5)], Tree())["nodes"]
-    assert spec["classes"] == [{"domain": "", "profile": 0, "nodes": 5, "free": OFFER}]
+    names = [f"n{i}" for i in range(5)]
+    assert spec["classes"] == [{"domain": "", "profile": 0, "nodes": 5, "free": OFFER, "names": names}]
     assert spec["profiles"][0]["labels"] == {"zone": "z"}
     assert spec["profiles"][0]["allocatable"]["memory"] == "512Gi"
     assert (spec["root"], spec["objects"]) == ("", 1)
@@ -89,6 +93,21 @@ def test_a_large_member_stays_small() -> None:
     spec = summarise("m", rooms, tree)["top"]
     assert len(str(spec)) <= MAX_BYTES * 1.2
     assert sum(c["nodes"] for c in spec["classes"]) == 4000
+    assert not any("names" in c for c in spec["classes"]), "names are left out of a large object"
+
+
+def test_the_total_is_of_all_nodes_also_of_those_that_no_class_promises() -> None:
+    rooms = [make_room(f"n{i}", labels={"kind": str(i)}, cpu=i * 1000) for i in range(40)]
+    spec = summarise("m", rooms, Tree())["nodes"]
+    assert sum(c["nodes"] for c in spec["classes"]) == MAX_CLASSES
+    assert spec["total"] == {name: 40 * amount for name, amount in OFFER.items()}
+    assert all(len(c["names"]) == c["nodes"] for c in spec["classes"])
+
+
+@pytest.mark.parametrize("nodes", [pytest.param(2000, id="so many are named"), pytest.param(2001, id="more are not")])
+def test_nodes_are_named_up_to_a_number(nodes: int) -> None:
+    [found] = summarise("m", [make_room(f"n{i:04}") for i in range(nodes)], Tree())["nodes"]["classes"]
+    assert found.get("names", []) == ([f"n{i:04}" for i in range(nodes)] if nodes == MAX_NAMES else [])
 
 
 def test_the_object_is_valid() -> None:
@@ -138,3 +157,24 @@ def test_no_domain_is_promised_more_pods_than_its_nodes_hold(
         assert (promised(spec, wanted, domain) if spec else 0) <= holds
         if spec:
             assert sum(c["domain"] == domain for c in spec["classes"]) <= MAX_CLASSES
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_summary_that_is_kept_says_the_same_as_one_made_anew(data: st.DataObject) -> None:
+    count = data.draw(st.integers(0, 12))
+    labels = st.sampled_from([{}, {"zone": "a"}, {"zone": "b"}])
+    gpus = st.integers(-1, 8)
+    rooms = [
+        make_room(f"n{i}", lowest=data.draw(st.integers(-1, 2)), labels=data.draw(labels), gpu=data.draw(gpus))
+        for i in range(count)
+    ]
+    kept = Summary("m", rooms, TREE)
+    for _ in range(data.draw(st.integers(1, 4))):
+        before = copy.deepcopy(handed_out := kept.specs())
+        for i in data.draw(st.lists(st.integers(0, count - 1))) if count else []:
+            free = {**rooms[i].free, "nvidia.com/gpu": data.draw(gpus), "cpu": data.draw(st.integers(0, 64_000))}
+            rooms[i] = dataclasses.replace(rooms[i], free=free)
+            kept.set_free(rooms[i].name, free)
+        assert kept.specs() == summarise("m", rooms, TREE)
+        assert handed_out == before, "what was handed out does not change"

@@ -19,6 +19,7 @@ FIELDS = {"case", "metric", "value", "unit", "bound", "ratio"}
 THROUGHPUTS = {
     "place": {"placements_per_s"},
     "dispatch": {"decisions_per_s"},
+    "reclaim": set(),
     "endtoend": {"created_per_s", "in_member_per_s", "bound_per_s", "completed_per_s"},
     "webhook": {"creates_per_s"},
     "reflector": {"decoded_events_per_s", "synced"},
@@ -126,6 +127,14 @@ async def test_a_dispatcher_that_takes_over_decides_once_all_is_read(tmp_path):
     found = await run("restart", tmp_path)
     read, decided = metric(found, "lease_to_all_read"), found["500 bindings, 3 members", "lease_to_first_decision"]
     assert 0 < read < decided
+
+
+async def test_plans_of_reclaim_are_irreducible(tmp_path):
+    found = await run("reclaim", tmp_path)
+    plans = {case: value for (case, each), value in found.items() if each == "reducible"}
+    assert len(plans) == 2
+    assert set(plans.values()) == {0}
+    assert all(found[case, "victims"] == 32 for case in plans)
 
 
 def test_the_bound_of_placing_finds_room_where_there_is_some():

@@ -76,3 +76,45 @@ def test_a_queue_is_opened_to_all_namespaces_by_an_empty_selector() -> None:
 def test_an_update_without_options_is_refused() -> None:
     with pytest.raises(CommandError, match="nothing to change"):
         update(QUEUE, weight=None)
+
+
+def test_members_selectors_and_durations_go_where_they_belong() -> None:
+    made = queue_object("q", clusters="size=large", member=["east:cpu=64", "west"], estimate="2h", sla="30m")
+    assert made["spec"] == {"extendClusters": [{"name": "east", "capacity": {"cpu": "64"}}, {"name": "west"}]}
+    assert made["metadata"]["annotations"] == {
+        keys.CLUSTER_AFFINITY: '{"matchLabels": {"size": "large"}}',
+        keys.RUNNING_ESTIMATE: "2h",
+        keys.SLA_WAITING_TIME: "30m",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "patch"),
+    [
+        pytest.param({"parent": ""}, {"spec": {"parent": None}}, id="an empty parent"),
+        pytest.param({"reclaimable": False}, {"spec": {"reclaimable": False}}, id="no is a value"),
+        pytest.param({"member": [""]}, {"spec": {"extendClusters": None}}, id="an empty member: all members"),
+        pytest.param(
+            {"estimate": ""}, {"metadata": {"annotations": {keys.RUNNING_ESTIMATE: None}}}, id="an empty estimate"
+        ),
+    ],
+)
+def test_what_is_emptied_is_removed(options: dict[str, Any], patch: dict[str, Any]) -> None:
+    made = update(QUEUE, **options)
+    del made["metadata"]["uid"]
+    assert {key: value for key, value in made.items() if value} == patch
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        pytest.param({"member": ["east:"]}, "--member 'east:'", id="a member without its ceiling"),
+        pytest.param({"member": ["east:cpu"]}, "--member 'cpu'", id="a ceiling without amount"),
+        pytest.param({"clusters": "size in large"}, "--clusters 'size in large'", id="a selector"),
+        pytest.param({"sla": "tomorrow"}, "--sla 'tomorrow' is not a duration", id="a duration"),
+    ],
+)
+def test_what_can_not_be_read_is_refused_by_the_name_of_its_option(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(CommandError, match=said) as raised:
+        queue_object("q", **options)
+    assert raised.value.code == USAGE

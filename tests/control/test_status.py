@@ -22,9 +22,7 @@ from tests.integration.federation import Site, job
 pytestmark = pytest.mark.integration
 
 EVICTING = BindingObject(
-    metadata=Meta(
-        annotations={keys.DECISION: decision.encode(Decision(2, Phase.EVICTING, Reason.DEADLINE_EXCEEDED))}
-    )
+    metadata=Meta(annotations={keys.DECISION: decision.encode(Decision(2, Phase.EVICTING, Reason.DEADLINE_EXCEEDED))})
 )
 
 

@@ -99,6 +99,16 @@ class BindingBuilder:
         """Its policy lets it run in several clusters."""
         return self._with(divided=True, least_clusters=least, most_clusters=most)
 
+    def runs(self, seconds: float) -> Self:
+        """Its user expects it to run so long."""
+        self._gang["running_estimate"] = seconds
+        return self
+
+    def firm(self) -> Self:
+        """It must not be taken back for others."""
+        self._gang["preemptable"] = False
+        return self
+
     def held(self) -> Self:
         """Its user does not want it to run."""
         self._gang["hold"] = True
@@ -124,10 +134,10 @@ def make_binding(name: str) -> BindingBuilder:
     return BindingBuilder(name)
 
 
-def make_queue(name: str, *, priority: int = 0, is_open: bool = True, **capability: int) -> QueueSet:
-    """A queue; `gpu=8` limits GPUs, other names are resources as they are, none is unlimited."""
+def make_queue(name: str, *, priority: int = 0, is_open: bool = True, view: Any = None, **capability: int) -> QueueSet:
+    """A queue; `gpu=8` limits GPUs, other names are resources as they are, none is unlimited; `view` has more fields."""
     limits = {GPU if key == "gpu" else key: value for key, value in capability.items()}
-    return QueueSet(QueueView(name, limits, priority, is_open))
+    return QueueSet(QueueView(name, limits, priority, is_open, **(view or {})))
 
 
 def make_cluster(
@@ -253,7 +263,7 @@ class Scene:
         return verdict.reason if verdict else None
 
     def used(self, queue: str) -> int:
-        return self.core.queues[queue].used.get(GPU, 0)
+        return self.core.tree.node(queue).used.get(GPU, 0)
 
 
 def dispatched(commands: Iterable[Command]) -> list[tuple[str, str]]:

@@ -270,15 +270,16 @@ class Federation(RuleBasedStateMachine):
             gang = binding.view.gang
             if binding.phase != "Suspended" or gang is None:
                 continue
-            if self.core.queues[gang.queue].admits(gang.total()) is not None:
+            leaf = self.core.tree.node(gang.queue)
+            if self.core.tree.standing(leaf) != "open" or self.core.tree.shortage(leaf, gang.total()) is not None:
                 continue
-            for name, member in self.core.members.items():
+            for name, member in self.core.world.members.items():
                 if member.ready and not any(avoided == name for _, avoided in self.avoided):
                     assert not isinstance(place(member.nodes, gang), Placement), f"{uid} waits though {name} has room"
 
     @invariant()
     def nobody_is_counted_below_nothing(self) -> None:
-        for member in self.core.members.values():
+        for member in self.core.world.members.values():
             assert (member.nodes.free >= 0).all(), f"{member.name}: more is subtracted than there is"
 
     def teardown(self) -> None:

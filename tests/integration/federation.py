@@ -100,7 +100,8 @@ class Site:
                 await self.host.delete(resource, each["metadata"]["name"], self.namespace)
         await until(self._empty, what=f"the pods of {self.namespace} are gone")
         await self.host.delete(NAMESPACES, self.namespace)
-        for queue in self._queues:
+        # Those below first: a queue with others below it can't be deleted.
+        for queue in reversed(self._queues):
             await self.host.delete(QUEUES, queue)
 
     async def _empty(self) -> bool:
@@ -119,11 +120,11 @@ class Site:
     async def queue(self, name: str = "q", **spec: Any) -> str:
         """Create a queue with a name of the test's own."""
         unique = f"{name}-{self.namespace}"
-        self._queues.append(unique)
         metadata = {"name": unique}
         await self.host.create(
             QUEUES, {"apiVersion": QUEUES.api_version, "kind": QUEUES.kind, "metadata": metadata, "spec": spec}
         )
+        self._queues.append(unique)
         return unique
 
     def kubectl(self, *arguments: str, cluster: str = "host", stdin: str | None = None, ok: bool = True) -> str:

@@ -253,7 +253,7 @@ async def test_a_queue_is_changed_by_the_rules_and_described_with_numbers(site: 
     assert found["spec"]["priority"] == 7
 
     text = await atollctl(site, "queue", "describe", name)
-    assert "3 of 4 (75%)  (deserves 2)" in text
+    assert "3 of 4 (75%)  (deserves 2, borrows 1" in text
     assert "[##################......]" in text
     assert "has 1 cpu free for it, 2 needed" in text
     data = json.loads(await atollctl(site, "queue", "describe", name, "-o", "json"))

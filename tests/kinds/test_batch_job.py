@@ -294,3 +294,13 @@ def test_whatever_members_report_the_status_keeps_the_rules(history: list[tuple[
             assert "SuccessCriteriaMet" in true_conditions(status)
         if KIND.finished(old):
             assert status == old
+
+
+def test_an_annotation_tells_the_run_time_more_exactly_than_the_deadline() -> None:
+    job: dict[str, Any] = {
+        "metadata": {"name": "j", "namespace": "n", "annotations": {"atoll.sh/running-estimate": "5m"}},
+        "spec": {"template": {"spec": {"containers": []}}, "activeDeadlineSeconds": 3600},
+    }
+    assert KIND.gang(job, priority=0).running_estimate == 300
+    del job["metadata"]["annotations"]
+    assert KIND.gang(job, priority=0).running_estimate == 3600

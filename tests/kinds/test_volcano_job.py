@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from atoll.kinds import Outcome, Part, Report
-from atoll.kinds.volcano_job import KIND, _go_duration
+from atoll.kinds.volcano_job import KIND
+from atoll.model import duration
 from atoll.model.apiresource import PRIORITY_CLASSES, SERVICE_ACCOUNTS
 
 NOW = "2026-01-01T00:00:00Z"
@@ -180,4 +181,31 @@ def test_a_waiting_job_says_why() -> None:
     ],
 )
 def test_durations(text: str | None, seconds: float | None) -> None:
-    assert _go_duration(text) == seconds
+    assert duration.parse_or_none(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("spec", "annotations", "estimate", "patience"),
+    [
+        pytest.param({}, {}, None, None, id="nothing is said"),
+        pytest.param({"runningEstimate": "2h"}, {"atoll.sh/running-estimate": "1h"}, 7200, None, id="the field wins"),
+        pytest.param({}, {"atoll.sh/running-estimate": "1h30m"}, 5400, None, id="an annotation"),
+        pytest.param({}, {"atoll.sh/running-estimate": "long"}, None, None, id="nonsense is no estimate"),
+        pytest.param({}, {"sla-waiting-time": "90s"}, None, 90, id="Volcano's bare name"),
+        pytest.param(
+            {},
+            {"sla-waiting-time": "90s", "volcano.sh/sla-waiting-time": "1m"},
+            None,
+            60,
+            id="Volcano's full name first",
+        ),
+        pytest.param(
+            {}, {"volcano.sh/sla-waiting-time": "x", "atoll.sh/sla-waiting-time": "2m"}, None, 120, id="our own first"
+        ),
+    ],
+)
+def test_estimate_and_patience(
+    spec: dict[str, Any], annotations: dict[str, str], estimate: float | None, patience: float | None
+) -> None:
+    gang = KIND.gang(make_job(make_task("w", 1), annotations=annotations, **spec), priority=0)
+    assert (gang.running_estimate, gang.patience) == (estimate, patience)

@@ -1,8 +1,8 @@
 """An event loop whose clock jumps to the next timer as soon as nothing is left to do.
 
 Sockets stay real. What a server on the loopback interface of the same loop has sent is there at once, unless the
-machine is so busy that the kernel leaves deliveries to a thread of its own: that needs a moment of real time in which
-this process sleeps, before time moves on.
+machine is so busy that the kernel leaves deliveries to a thread of its own. So this process really sleeps for a moment
+before time moves on by much: else a deadline would pass on an answer that is there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_MUCH_S = 0.1
 _DELIVERY_S = 0.002
 
 
@@ -34,7 +35,9 @@ class _Selector(selectors.DefaultSelector):
         self._loop = loop
 
     def select(self, timeout: float | None = None) -> Any:
-        ready = super().select(None if timeout is None else min(timeout, _DELIVERY_S))
+        if timeout is None:
+            return super().select(None)
+        ready = super().select(_DELIVERY_S if timeout > _MUCH_S else 0)
         if not ready and timeout:
             self._loop.now += timeout
         return ready

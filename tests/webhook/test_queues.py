@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import orjson
 import pytest
 
 from atoll.webhook import jsonpatch, queues
 from tests.webhook.builders import Json, cached, changed, make_queue
+
+
+def annotated(key: str, text: str) -> Json:
+    return changed(make_queue(), "metadata", value={"name": "q", "annotations": {key: text}})
+
 
 KNOWN = {
     "org": cached(make_queue("org")),
@@ -81,6 +89,16 @@ def test_a_queue_without_spec_gets_one() -> None:
             ["metadata.annotations[atoll.sh/namespace-selector]"],
             id="a namespace selector that is no JSON",
         ),
+        pytest.param(
+            make_queue(extendClusters=[{"name": "m"}, {}, {"name": "m"}]),
+            ["spec.extendClusters[1].name", "spec.extendClusters[2].name"],
+            id="a member without name, and one twice",
+        ),
+        pytest.param(annotated("atoll.sh/cluster-affinity", '{"labels": {}}'), "selector", id="no cluster affinity"),
+        pytest.param(annotated("atoll.sh/dequeue-strategy", "lifo"), "strategy", id="no strategy"),
+        pytest.param(annotated("atoll.sh/running-estimate", "2 days"), "duration", id="no estimate"),
+        pytest.param(annotated("atoll.sh/sla-waiting-time", "-1h"), "duration", id="no waiting time"),
+        pytest.param(annotated("atoll.sh/sla-waiting-time", "1h30m"), [], id="a waiting time"),
         pytest.param(make_queue(parent="org"), [], id="a known parent"),
         pytest.param(make_queue(parent="root"), [], id="the root as parent"),
         pytest.param(make_queue("child", parent="orphan"), [], id="a parent that is an orphan"),
@@ -91,8 +109,87 @@ def test_a_queue_without_spec_gets_one() -> None:
         ),
     ],
 )
-def test_rules(queue: Json, fields: list[str]) -> None:
-    assert [problem.field for problem in queues.validate_queue(queue, KNOWN.get)] == fields
+def test_rules(queue: Json, fields: list[str] | str) -> None:
+    problems = queues.validate_queue(queue, KNOWN.get)
+    if isinstance(fields, str):
+        [problem] = problems
+        assert problem.field.startswith("metadata.annotations[atoll.sh/")
+        assert fields in problem.message
+    else:
+        assert [problem.field for problem in problems] == fields
+
+
+def guaranteed(name: str, cpu: str | None, *, parent: str | None = None, **spec: Any) -> Json:
+    amounts = {} if cpu is None else {"guarantee": {"resource": {"cpu": cpu}}}
+    return make_queue(name, **amounts, **({"parent": parent} if parent else {}), **spec)
+
+
+TREE = {
+    queue["metadata"]["name"]: cached(queue)
+    for queue in (
+        guaranteed("lab", "8"),
+        guaranteed("vision", "3", parent="lab"),
+        guaranteed("audio", "9", parent="lab", capability={"cpu": "4"}),
+        guaranteed("plain", None),
+    )
+}
+
+
+def below(name: str) -> list[queues.Queue]:
+    return [queue for queue in TREE.values() if queue.parent == name]
+
+
+@pytest.mark.parametrize(
+    ("queue", "said"),
+    [
+        pytest.param(guaranteed("text", "1", parent="lab"), None, id="what is left of the parent's guarantee"),
+        pytest.param(
+            guaranteed("text", "1100m", parent="lab"),
+            "all queues below 'lab' together would be guaranteed cpu 8100m, more than the 8 that 'lab' itself is",
+            id="more than is left, of which a queue takes no more than its capability",
+        ),
+        pytest.param(guaranteed("vision", "4", parent="lab"), None, id="a change counts once"),
+        pytest.param(guaranteed("vision", "5", parent="lab"), "cpu 9, more than the 8", id="a change that is too much"),
+        pytest.param(
+            guaranteed("lab", "6"),
+            "the queues below it are guaranteed cpu 7, more than the 6 of this queue",
+            id="a parent below its children",
+        ),
+        pytest.param(guaranteed("text", "1", parent="plain"), "cpu 1, more than the 0", id="a parent without any"),
+        pytest.param(guaranteed("text", "100"), None, id="at the top nothing is above"),
+    ],
+)
+def test_guarantees_fit_the_tree(queue: Json, said: str | None) -> None:
+    problems = queues.validate_queue(queue, TREE.get, below)
+    assert [problem.field for problem in problems] == ([] if said is None else ["spec.guarantee.resource"])
+    assert said is None or said in problems[0].message
+
+
+def busy(**counts: int) -> queues.Queue:
+    return queues.decode(orjson.dumps({**make_queue("busy"), "status": counts}))
+
+
+@pytest.mark.parametrize(
+    ("parent", "siblings", "refused"),
+    [
+        pytest.param(busy(pending=1), [], True, id="something waits"),
+        pytest.param(busy(inqueue=1), [], True, id="something starts"),
+        pytest.param(busy(running=2), [], True, id="something runs"),
+        pytest.param(busy(completed=5), [], False, id="all has ended"),
+        pytest.param(busy(running=2), ["other"], False, id="it has others below it already"),
+    ],
+)
+def test_a_queue_with_workloads_gets_no_first_child(parent: queues.Queue, siblings: list[str], refused: bool) -> None:
+    def children(name: str) -> list[queues.Queue]:
+        return [cached(make_queue(each, parent="busy")) for each in siblings] if name == "busy" else []
+
+    child = make_queue("child", parent="busy")
+    problems = queues.validate_queue(child, {"busy": parent}.get, children)
+    assert [problem.field for problem in problems] == (["spec.parent"] if refused else [])
+    moved = queues.validate_queue_update(make_queue("child"), child, {"busy": parent}.get, children)
+    assert bool(moved) is refused
+    heavier = make_queue("child", parent="busy", weight=7)
+    assert queues.validate_queue_update(child, heavier, {"busy": parent}.get, children) == []
 
 
 def test_a_bad_change_is_refused_and_an_old_fault_does_not_block_labels() -> None:

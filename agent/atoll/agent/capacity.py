@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from atoll.model import quantity
+from atoll.model import quantity, vector
 from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.vector import Vector
 
@@ -24,6 +24,8 @@ MAX_CLASSES = 16
 """Classes in one lowest domain."""
 MAX_BYTES = 200_000
 """Size of one object's spec as JSON."""
+MAX_NAMES = 2000
+"""Nodes that one object names."""
 _DIVISIBLE = ("cpu", "memory", "ephemeral-storage")
 _STEPS = 64
 _COARSER = (32, 16, 8, 4, 2, 1)
@@ -44,46 +46,83 @@ class NodeRoom:
     """Index of its lowest domain."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Class:
     profile: int
     nodes: int
     free: Vector
     allocatable: Vector
+    names: list[str]
+    exact: object = None
+    """What it shares with equal classes; None where nobody has asked yet."""
 
 
 def summarise(cluster: str, nodes: Iterable[NodeRoom], tree: Tree, dropped: Iterable[str] = ()) -> dict[str, Json]:
-    """The ClusterCapacity specs of a member by object name, without `generation`.
+    """The ClusterCapacity specs of a member by object name, without `generation`; see `Summary`."""
+    return Summary(cluster, nodes, tree, dropped).specs()
 
-    Args:
-        cluster: the member.
-        nodes: that count; the result does not depend on their order.
-        tree: the domains.
-        dropped: label keys to leave out, besides the host name.
-    """
-    hidden = {_HOSTNAME, *dropped}
-    profiles: dict[str, int] = {}
-    described: list[tuple[Json, list[Json]]] = []
-    by_domain: defaultdict[int, list[_Class]] = defaultdict(list)
-    for node in sorted(nodes, key=lambda each: each.name):
-        labels = {key: node.labels[key] for key in sorted(node.labels) if key not in hidden}
-        taints = [{key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in node.taints]
-        text = f"{labels}{taints}"
-        number = profiles.setdefault(text, len(profiles))
-        if number == len(described):
-            described.append((labels, taints))
-        by_domain[node.lowest].append(_Class(number, 1, _rounded(node), dict(node.allocatable)))
-    roots = {index: _root(tree, index) for index in range(len(tree.domains))}
-    tops = [index for index, root in roots.items() if index == root]
-    if by_domain.get(NO_DOMAIN) or not tops:
-        tops.append(NO_DOMAIN)
-    specs: dict[str, Json] = {}
-    for top in tops:
-        inside = [index for index, root in roots.items() if root == top] if top != NO_DOMAIN else [NO_DOMAIN]
-        spec = _fitting(cluster, top, inside, tree, by_domain, described)
-        spec["objects"] = len(tops)
-        specs[object_name(spec["root"])] = spec
-    return specs
+
+class Summary:
+    """The ClusterCapacity specs of a member; what a change does not touch is not worked out again."""
+
+    def __init__(self, cluster: str, nodes: Iterable[NodeRoom], tree: Tree, dropped: Iterable[str] = ()) -> None:
+        """Sort the nodes by what does not change while they stay as they are.
+
+        Args:
+            cluster: the member.
+            nodes: that count; the result does not depend on their order.
+            tree: the domains.
+            dropped: label keys to leave out, besides the host name.
+        """
+        self._cluster, self._tree = cluster, tree
+        hidden = {_HOSTNAME, *dropped}
+        profiles: dict[str, int] = {}
+        self._described: list[tuple[Json, list[Json]]] = []
+        self._by_domain: defaultdict[int, list[_Class]] = defaultdict(list)
+        #: node -> (domain, position in `_by_domain`)
+        self._place: dict[str, tuple[int, int]] = {}
+        for node in sorted(nodes, key=lambda each: each.name):
+            labels = {key: node.labels[key] for key in sorted(node.labels) if key not in hidden}
+            taints = [
+                {key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in node.taints
+            ]
+            text = f"{labels}{taints}"
+            number = profiles.setdefault(text, len(profiles))
+            if number == len(self._described):
+                self._described.append((labels, taints))
+            here = self._by_domain[node.lowest]
+            self._place[node.name] = (node.lowest, len(here))
+            free = _rounded(node.free, node.allocatable)
+            here.append(_Class(number, 1, free, dict(node.allocatable), [node.name]))
+        self._root = {index: _root(tree, index) for index in range(len(tree.domains))}
+        self._tops = [index for index, root in self._root.items() if index == root]
+        if self._by_domain.get(NO_DOMAIN) or not self._tops:
+            self._tops.append(NO_DOMAIN)
+        #: top domain -> its spec; without those to work out anew
+        self._known: dict[int, Json] = {}
+
+    def set_free(self, name: str, free: Vector) -> None:
+        """Say what is free on one of the nodes now."""
+        domain, position = self._place[name]
+        old = self._by_domain[domain][position]
+        rounded = _rounded(free, old.allocatable)
+        if rounded != old.free:
+            # The old one is part of specs that were handed out.
+            self._by_domain[domain][position] = _Class(old.profile, 1, rounded, old.allocatable, old.names)
+            self._known.pop(self._root.get(domain, NO_DOMAIN), None)
+
+    def specs(self) -> dict[str, Json]:
+        """By object name, without `generation`; never changed later."""
+        specs: dict[str, Json] = {}
+        for top in self._tops:
+            spec = self._known.get(top)
+            if spec is None:
+                inside = [index for index, root in self._root.items() if root == top] or [NO_DOMAIN]
+                spec = _fitting(self._cluster, top, inside, self._tree, self._by_domain, self._described)
+                spec["objects"] = len(self._tops)
+                self._known[top] = spec
+            specs[object_name(spec["root"])] = spec
+        return specs
 
 
 def object_name(root: str) -> str:
@@ -100,10 +139,10 @@ def _root(tree: Tree, index: int) -> int:
     return list(tree.ancestors(index))[-1]
 
 
-def _rounded(node: NodeRoom) -> Vector:
+def _rounded(amounts: Vector, allocatable: Vector) -> Vector:
     free: Vector = {}
-    for name, amount in node.free.items():
-        whole = node.allocatable.get(name, 0)
+    for name, amount in amounts.items():
+        whole = allocatable.get(name, 0)
         if name in _DIVISIBLE and whole > 0:
             # In steps of whole/64 counted from the top, so that an empty node promises all that it has.
             amount = amount * _STEPS // whole * whole // _STEPS
@@ -122,6 +161,10 @@ def _fitting(
     limit = MAX_CLASSES
     while True:
         spec = _spec(cluster, top, inside, tree, by_domain, described, limit)
+        if sum(len(each["names"]) for each in spec["classes"]) > MAX_NAMES or len(orjson.dumps(spec)) > MAX_BYTES:
+            # Names are what is missed least: exact figures decide who may run at all.
+            for each in spec["classes"]:
+                del each["names"]
         if limit == 1 or len(orjson.dumps(spec)) <= MAX_BYTES:
             return spec
         limit //= 2
@@ -158,6 +201,7 @@ def _spec(
                     "profile": numbers[text],
                     "nodes": each.nodes,
                     "free": each.free,
+                    "names": each.names,
                 }
             )
     return {
@@ -166,6 +210,8 @@ def _spec(
         "domains": [_domain(tree, index) for index in inside if index != NO_DOMAIN],
         "profiles": profiles,
         "classes": classes,
+        # Of the nodes as they are, not of the classes, which may leave some of it out.
+        "total": vector.total(each.allocatable for index in inside for each in by_domain.get(index, [])),
     }
 
 
@@ -181,7 +227,7 @@ def _domain(tree: Tree, index: int) -> Json:
 
 def _merged(classes: list[_Class], limit: int) -> list[_Class]:
     """At most `limit` classes that promise no more than these; a total order makes the result stable."""
-    found = _grouped(classes, lambda each: tuple(sorted(each.free.items())))
+    found = _grouped(classes)
     for steps in _COARSER:
         if len(found) <= limit:
             break
@@ -206,10 +252,16 @@ def _merged(classes: list[_Class], limit: int) -> list[_Class]:
     return sorted(found[:limit], key=_order)
 
 
-def _grouped(classes: list[_Class], key: Callable[[_Class], object]) -> list[_Class]:
-    groups: dict[tuple[int, object, object], list[_Class]] = {}
+def _grouped(classes: list[_Class], key: Callable[[_Class], object] | None = None) -> list[_Class]:
+    """One class of those that are equal, or that have equal keys."""
+    groups: dict[object, list[_Class]] = {}
     for each in classes:
-        alike = (each.profile, tuple(sorted(each.allocatable)), key(each))
+        if key is None:
+            if each.exact is None:
+                each.exact = (each.profile, tuple(sorted(each.allocatable)), tuple(sorted(each.free.items())))
+            alike = each.exact
+        else:
+            alike = (each.profile, tuple(sorted(each.allocatable)), key(each))
         groups.setdefault(alike, []).append(each)
     return [_joined(group) for group in groups.values()]
 
@@ -235,6 +287,15 @@ def _joined(group: list[_Class]) -> _Class:
     first = group[0]
     if len(group) == 1:
         return first
-    free = {name: min(each.free.get(name, 0) for each in group) for name in first.free}
-    allocatable = {name: min(each.allocatable.get(name, 0) for each in group) for name in first.allocatable}
-    return _Class(first.profile, sum(each.nodes for each in group), free, allocatable)
+    free = _least([each.free for each in group])
+    allocatable = _least([each.allocatable for each in group])
+    names = sorted(name for each in group for name in each.names)
+    return _Class(first.profile, sum(each.nodes for each in group), free, allocatable, names)
+
+
+def _least(vectors: Sequence[Vector]) -> Vector:
+    """Of every resource that the first names, the least that any has."""
+    first = vectors[0]
+    if all(each == first for each in vectors):
+        return first
+    return {name: min(each.get(name, 0) for each in vectors) for name in first}

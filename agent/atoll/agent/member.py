@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll.agent.cache import MemberCache
-from atoll.agent.capacity import NodeRoom, summarise
 from atoll.agent.heartbeat import Heartbeat
 from atoll.agent.jobs.controller import JobController
 from atoll.agent.placements import Placements
@@ -15,11 +14,10 @@ from atoll.agent.podgroups import PodGroups
 from atoll.agent.publisher import Publisher
 from atoll.agent.scheduler.loop import SERVED, Scheduler
 from atoll.agent.scheduler.reservations import Reservations
-from atoll.agent.scheduler.room import unique_labels
+from atoll.agent.summary import RoomSummary
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.topology import NO_DOMAIN
 
 
 class MemberAgent:
@@ -38,8 +36,9 @@ class MemberAgent:
         self.cluster = cluster
         self.cache = MemberCache(member)
         self.recorder = Recorder(member, "agent")
-        self.publisher = Publisher(host, cluster, self._summary)
+        self.publisher = Publisher(host, cluster, lambda: self._summary.specs())
         self.scheduler = Scheduler(member, self.cache, self.recorder, promise=self.publisher.promise)
+        self._summary = RoomSummary(cluster, self.scheduler.room)
         self.placements = Placements(self.cache, self.scheduler, self.publisher)
         self.heartbeat = Heartbeat(host, member, cluster, identity)
         self.jobs = JobController(member, self.cache, self.recorder) if jobs else None
@@ -72,23 +71,6 @@ class MemberAgent:
         self.publisher.wake()
         for uid in sorted(changed):
             self._touch(uid)
-
-    def _summary(self) -> dict[str, dict[str, Any]]:
-        room = self.scheduler.room
-        nodes = room.ready_nodes()
-        tree, lowest = room.topology()
-        rooms = [
-            NodeRoom(
-                node.metadata.name,
-                node.metadata.labels,
-                node.taints,
-                room.allocatable(node.metadata.name),
-                room.free(node.metadata.name),
-                lowest.get(node.metadata.name, NO_DOMAIN),
-            )
-            for node in nodes
-        ]
-        return summarise(self.cluster, rooms, tree, unique_labels(nodes))
 
     async def run(self) -> None:
         """Run until cancelled; a part that fails ends all of them."""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from atoll.cli import errors, explain, installing, jobs, local, queues
+from atoll.cli import errors, explain, installing, jobs, local, queues, simulate
 from atoll.cli.options import AnywhereGroup, DataFormat, DataOutput, Settings
 
 NAMES = {"kubectl-atoll": "kubectl atoll"}
@@ -34,6 +34,8 @@ app.command(epilog="Example: atollctl unjoin east --member-kubeconfig east.yaml;
 app.add_typer(queues.app, name="queue")
 app.add_typer(jobs.app, name="job")
 app.command(epilog="Example: atollctl explain vcjob/train -n research; atollctl explain train -o json")(explain.explain)
+
+app.command(epilog=simulate.EPILOG)(simulate.simulate)
 
 
 @app.callback()

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from atoll.dispatcher.core.binding import order_key
 from atoll.dispatcher.core.events import BindingView
-from atoll.dispatcher.core.queues import order_key
 from atoll.dispatcher.objects import BindingObject, binding_view
 from atoll.model import vector
 from atoll.model.vector import Vector

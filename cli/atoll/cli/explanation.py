@@ -271,11 +271,36 @@ def _help(facts: Facts, view: BindingView, now: float) -> list[str]:
         case Reason.QUEUE_NOT_FOUND:
             return [f"create the queue: atollctl queue create {queue}", "or submit it again to a queue that exists"]
         case Reason.QUEUE_CLOSED:
-            return [f"open the queue: atollctl queue open {queue}"]
-        case Reason.QUOTA_EXCEEDED:
+            return [f"open the queue, or the one above it that is closed: atollctl queue open {queue}"]
+        case Reason.QUEUE_INVALID:
+            return [f"mend what condition Valid of the queue names: atollctl queue describe {queue}"]
+        case Reason.QUEUE_NOT_LEAF:
+            return [f"submit it again to one of the queues below {queue}: atollctl queue describe {queue}"]
+        case Reason.BEHIND_HEAD:
             return [
-                f"workloads of queue {queue} that finish and give back {lacking or 'what it needs'}",
-                f"a higher spec.capability of queue {block.name if block else queue}",
+                f"the first workload of queue {queue} that starts or leaves",
+                f"another strategy: atollctl queue update {queue} --strategy backfill",
+            ]
+        case Reason.WOULD_DELAY:
+            return [
+                "a shorter estimate of its run time, if that is true",
+                "the start of the workload that room is kept for",
+            ]
+        case Reason.AWAITING_VICTIMS:
+            return ["nothing: what makes room for it is ending"]
+        case Reason.PREEMPTED | Reason.RECLAIMED:
+            return ["nothing: it is back in its queue with its age, and starts again when there is room"]
+        case Reason.QUOTA_EXCEEDED if block is not None and block.kind == "Namespace":
+            return [
+                f"workloads of namespace {block.name} that finish and give back {lacking or 'what it needs'}",
+                f"a higher ResourceQuota in namespace {block.name} on the host",
+            ]
+        case Reason.QUOTA_EXCEEDED:
+            limiting = block.name if block else queue
+            return [
+                f"workloads of queue {limiting} that finish and give back {lacking or 'what it needs'}",
+                f"a higher limit of queue {limiting}: its spec.capability or that of a queue above it, less that is"
+                " guaranteed to others, or more nodes in its members",
             ]
         case Reason.INSUFFICIENT_RESOURCES:
             where = f" in {block.kind.lower()} {block.name}" if block is not None else ""

@@ -6,8 +6,10 @@ A pure function from objects to data, which is what `-o json` prints, and one fr
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
+from atoll.cli import queue_tree
 from atoll.cli.bindings import use_by_queue, views, waiting_line
 from atoll.cli.printing import duration, table
 from atoll.dispatcher.core.events import BindingView
@@ -22,14 +24,24 @@ _SHOWN = 20
 """Workloads that the text names of each sort; the data has all of them."""
 
 
-def describe(queue: Json, queues: list[Json], bindings: list[Json], now: float) -> Json:
+def describe(
+    queue: Json,
+    queues: list[Json],
+    bindings: list[Json],
+    now: float,
+    *,
+    clusters: Sequence[Json] = (),
+    capacities: Sequence[Json] = (),
+) -> Json:
     """Everything that is known about a queue, as plain data.
 
     Args:
         queue: the Queue.
-        queues: all of them, for those below it.
+        queues: all of them, for those around it.
         bindings: all of the federation.
         now: seconds since the epoch.
+        clusters: all of them.
+        capacities: all ClusterCapacity objects.
     """
     meta, spec, status = queue["metadata"], queue.get("spec") or {}, queue.get("status") or {}
     name = meta["name"]
@@ -46,10 +58,14 @@ def describe(queue: Json, queues: list[Json], bindings: list[Json], now: float) 
         data["dequeueStrategy"] = spec["dequeueStrategy"]
     if text := (meta.get("annotations") or {}).get(keys.NAMESPACE_SELECTOR):
         data["namespaces"] = _selector(text)
-    children = sorted(q["metadata"]["name"] for q in queues if (q.get("spec") or {}).get("parent") == name)
-    if children:
-        data["children"] = children
-    data["resources"] = _resources(spec, use_by_queue(mine))
+    others = [each for each in queues if each["metadata"]["name"] != name]
+    node = queue_tree.build([queue, *others], everyone, clusters, capacities).nodes[name]
+    if node.problem:
+        data["problem"] = node.problem
+    if node.children:
+        data["children"] = sorted(node.children)
+        data["tree"] = queue_tree.branch(node, use_by_queue(everyone))
+    data["resources"] = queue_tree.resources(node)
     data["running"] = [
         _workload(view, now)
         for view in sorted(mine, key=lambda view: (view.namespace, view.name))
@@ -65,25 +81,6 @@ def describe(queue: Json, queues: list[Json], bindings: list[Json], now: float) 
         for place, view in enumerate(waiting_line(everyone, name), start=1)
     ]
     return data
-
-
-def _resources(spec: Json, use: Any) -> list[Json]:
-    limits = {
-        "capability": spec.get("capability") or {},
-        "deserved": spec.get("deserved") or {},
-        "guarantee": (spec.get("guarantee") or {}).get("resource") or {},
-    }
-    used = next(iter(use.values())).used if use else {}
-    named = {name for amounts in limits.values() for name in amounts}
-    result = []
-    for name in sorted(named | {name for name in used if name != "pods"}):
-        line: Json = {"resource": name, "used": quantity.format_units(name, used.get(name, 0))}
-        line |= {key: str(amounts[name]) for key, amounts in limits.items() if name in amounts}
-        if name in limits["capability"]:
-            whole = quantity.floor_units(name, limits["capability"][name])
-            line["share"] = round(used.get(name, 0) / whole, 3) if whole else 1.0
-        result.append(line)
-    return result
 
 
 def _workload(view: BindingView, now: float) -> Json:
@@ -118,6 +115,8 @@ def text(data: Json) -> str:
     """The description as a person reads it."""
     head = f"Queue {data['name']}: {data['state']}, weight {data['weight']}, priority {data['priority']}"
     lines = [f"{head}, below {data['parent']}"]
+    if "problem" in data:
+        lines.append(f"  INVALID     {data['problem']}")
     if "dequeueStrategy" in data:
         lines.append(f"  strategy    {data['dequeueStrategy']}")
     if "children" in data:
@@ -125,6 +124,8 @@ def text(data: Json) -> str:
     lines.append(f"  namespaces  {_namespaces(data.get('namespaces'))}")
     lines += ["", "Resources"]
     lines += [_bar(line) for line in data["resources"]] or ["  nothing is used, nothing is limited"]
+    if "tree" in data:
+        lines += ["", "Below it", *(line for each in data["tree"]["children"] for line in _branch(each, 1))]
     lines += ["", f"Running: {len(data['running'])}"]
     lines += _table(
         ("NAMESPACE", "BINDING", "CLUSTERS", "PODS", "REQUEST", "AGE"),
@@ -164,14 +165,25 @@ def _namespaces(selector: Any) -> str:
     return ", ".join(parts) or "all"
 
 
+def _branch(data: Json, depth: int) -> list[str]:
+    indent = "  " * depth
+    counts = f"{data['running']} running, {data['pending']} waiting"
+    lines = [f"{indent}{data['name']}: {counts}{', INVALID: ' + data['problem'] if 'problem' in data else ''}"]
+    lines += [indent + _bar(line) for line in data["resources"]]
+    return [*lines, *(line for each in data.get("children", ()) for line in _branch(each, depth + 1))]
+
+
 def _bar(line: Json) -> str:
     limits = [f"{word} {line[key]}" for key, word in (("deserved", "deserves"), ("guarantee", "keeps")) if key in line]
+    if "borrowed" in line:
+        lenders = f" from {', '.join(line['lenders'])}" if line["lenders"] else ""
+        limits.append(f"borrows {line['borrowed']}{lenders}")
     rest = f"  ({', '.join(limits)})" if limits else ""
     if "share" not in line:
         return f"  {line['resource']:<20} {' ' * (_BAR + 2)} {line['used']} of unlimited{rest}"
     filled = min(_BAR, round(line["share"] * _BAR))
     bar = "#" * filled + "." * (_BAR - filled)
-    return f"  {line['resource']:<20} [{bar}] {line['used']} of {line['capability']} ({line['share']:.0%}){rest}"
+    return f"  {line['resource']:<20} [{bar}] {line['used']} of {line['limit']} ({line['share']:.0%}){rest}"
 
 
 def _amounts(workload: Json) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from atoll.cli.errors import USAGE, CommandError
@@ -12,6 +12,7 @@ from atoll.cli.errors import USAGE, CommandError
 Json = dict[str, Any]
 
 _LISTS = ("capability", "deserved", "guarantee")
+_IN_ANNOTATIONS = ("namespaces", "clusters", "estimate", "sla")
 _KEY = r"(?:[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _TERMS = (
     (re.compile(rf"!\s*(?P<key>{_KEY})"), "DoesNotExist"),
@@ -49,7 +50,7 @@ def resources(text: str | None, option: str) -> dict[str, str]:
     return result
 
 
-def selector(text: str) -> Json:
+def selector(text: str, option: str = "--namespaces") -> Json:
     """A label selector as kubectl takes it, `team=a,env in (dev,test),!old`, as a LabelSelector.
 
     Raises:
@@ -72,7 +73,7 @@ def selector(text: str) -> Json:
             break
         else:
             raise CommandError(
-                f"--namespaces {part.strip()!r}: write a label selector, such as team=a or 'env in (dev,test)'", USAGE
+                f"{option} {part.strip()!r}: write a label selector, such as team=a or 'env in (dev,test)'", USAGE
             )
     result: Json = {}
     if labels:
@@ -82,49 +83,81 @@ def selector(text: str) -> Json:
     return result
 
 
-def queue_object(name: str, *, namespaces: str | None = None, **options: Any) -> Json:
+def members(items: Sequence[str]) -> list[Json]:
+    """`east:cpu=64` and `west`, one per item, as extendClusters.
+
+    Raises:
+        CommandError: an item can't be read.
+    """
+    result: list[Json] = []
+    for item in items:
+        name, colon, amounts = item.partition(":")
+        if not name or (colon and not amounts):
+            raise CommandError(f"--member {item!r}: write a member, or member:resource=quantity", USAGE)
+        result.append({"name": name, **({"capacity": resources(amounts, "--member")} if amounts else {})})
+    return result
+
+
+def _annotations(options: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Annotations that options ask for; None for one to remove, nothing for an option that is not given.
+
+    Raises:
+        CommandError: an option can't be read.
+    """
+    from atoll.model import duration, keys
+
+    found: dict[str, str | None] = {}
+    for option, key in (("namespaces", keys.NAMESPACE_SELECTOR), ("clusters", keys.CLUSTER_AFFINITY)):
+        if (text := options.get(option)) is not None:
+            found[key] = json.dumps(selector(text, f"--{option}")) if text else None
+    for option, key in (("estimate", keys.RUNNING_ESTIMATE), ("sla", keys.SLA_WAITING_TIME)):
+        if (text := options.get(option)) is not None:
+            try:
+                duration.parse(text or "0s")
+            except duration.DurationError as error:
+                raise CommandError(f"--{option} {error}", USAGE) from error
+            found[key] = text or None
+    return found
+
+
+def queue_object(name: str, **options: Any) -> Json:
     """The Queue that these options ask for; what is not given is left out.
 
     Args:
         name: of the queue.
-        namespaces: label selector of the namespaces that may use it.
-        options: `capability`, `deserved` and `guarantee` as text; the rest as the fields of the spec.
+        options: `capability`, `deserved` and `guarantee` as text; `namespaces` and `clusters` as label selectors;
+            `estimate` and `sla` as durations; `member` as items of `members`; the rest as the fields of the spec.
     """
-    from atoll.model import keys
-
     metadata: Json = {"name": name}
-    if namespaces:
-        metadata["annotations"] = {keys.NAMESPACE_SELECTOR: json.dumps(selector(namespaces))}
+    if annotations := {key: text for key, text in _annotations(options).items() if text}:
+        metadata["annotations"] = annotations
     spec: Json = {}
     for key, value in options.items():
-        if value is None or value == "":
+        if key in _IN_ANNOTATIONS or value is None or value in ("", []):
             continue
-        spec[_field(key)] = _wrapped(key, resources(value, f"--{key}")) if key in _LISTS else value
+        spec[_field(key)] = _value(key, value)
     return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": metadata, "spec": spec}
 
 
-def update(queue: Json, *, namespaces: str | None = None, **options: Any) -> Json:
+def update(queue: Json, **options: Any) -> Json:
     """The merge patch that changes a queue; an empty text removes the field, a list replaces the whole list.
 
     Args:
         queue: as it is.
-        namespaces: as in `queue_object`; empty opens the queue to all namespaces.
-        options: as in `queue_object`.
+        options: as in `queue_object`; an empty selector or duration removes it.
 
     Raises:
         CommandError: nothing is to be changed, or an option can't be read.
     """
-    from atoll.model import keys
-
     patch: Json = {"metadata": {"uid": queue["metadata"]["uid"]}}
-    if namespaces is not None:
-        text = json.dumps(selector(namespaces)) if namespaces else None
-        patch["metadata"]["annotations"] = {keys.NAMESPACE_SELECTOR: text}
+    annotations = _annotations(options)
+    if annotations:
+        patch["metadata"]["annotations"] = annotations
     spec: Json = {}
     for key, value in options.items():
-        if value is None:
+        if key in _IN_ANNOTATIONS or value is None or value == []:
             continue
-        if value == "":
+        if value in ("", [""]):
             spec[_field(key)] = None
         elif key in _LISTS:
             before = (queue.get("spec") or {}).get(key) or {}
@@ -132,16 +165,22 @@ def update(queue: Json, *, namespaces: str | None = None, **options: Any) -> Jso
             after: Json = {**dict.fromkeys(before), **resources(value, f"--{key}")}
             spec[key] = _wrapped(key, after)
         else:
-            spec[_field(key)] = value
+            spec[_field(key)] = _value(key, value)
     if spec:
         patch["spec"] = spec
-    if not spec and namespaces is None:
+    if not spec and not annotations:
         raise CommandError("nothing to change: give an option, such as --capability cpu=64", USAGE)
     return patch
 
 
 def _field(option: str) -> str:
-    return {"strategy": "dequeueStrategy"}.get(option, option)
+    return {"strategy": "dequeueStrategy", "member": "extendClusters"}.get(option, option)
+
+
+def _value(option: str, value: Any) -> Any:
+    if option == "member":
+        return members(value)
+    return _wrapped(option, resources(value, f"--{option}")) if option in _LISTS else value
 
 
 def _wrapped(key: str, amounts: Mapping[str, Any]) -> Json:

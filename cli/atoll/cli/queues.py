@@ -38,6 +38,23 @@ Namespaces = Annotated[
 ]
 
 
+Parent = Annotated[str | None, typer.Option(help="Queue above it; '' for none.")]
+Reclaimable = Annotated[
+    bool | None, typer.Option("--reclaimable/--no-reclaimable", help="Whether others may take back what it borrowed.")
+]
+Clusters = Annotated[
+    str | None, typer.Option(help="Label selector of the members that serve it, such as size=large; '' for all.")
+]
+Members = Annotated[
+    list[str] | None,
+    typer.Option(help="A member that serves it, if given with a ceiling: east, or east:cpu=64; may be repeated."),
+]
+Estimate = Annotated[str | None, typer.Option(help="How long its workloads run if they don't say, such as 2h.")]
+Sla = Annotated[
+    str | None, typer.Option(help="How long its workloads may wait before room is kept for them, such as 30m.")
+]
+
+
 class Strategy(StrEnum):
     """Values of `--strategy`."""
 
@@ -61,9 +78,14 @@ def create(
     guarantee: Guarantee = None,
     weight: Annotated[int, typer.Option(min=1, max=65535, help="Share among its siblings.")] = 1,
     priority: Priority = None,
-    parent: Annotated[str | None, typer.Option(help="Queue above it.")] = None,
+    parent: Parent = None,
+    reclaimable: Reclaimable = None,
     strategy: Strategies = None,
     namespaces: Namespaces = None,
+    clusters: Clusters = None,
+    member: Members = None,
+    estimate: Estimate = None,
+    sla: Sla = None,
     output: Output = None,
 ) -> None:
     """Create a queue."""
@@ -78,7 +100,12 @@ def create(
         weight=weight,
         priority=priority,
         parent=parent,
+        reclaimable=reclaimable,
         strategy=strategy,
+        clusters=clusters,
+        member=member,
+        estimate=estimate,
+        sla=sla,
     )
     from atoll.cli.connection import call
     from atoll.model.apiresource import QUEUES
@@ -99,8 +126,14 @@ def update(
     guarantee: Guarantee = None,
     weight: Annotated[int | None, typer.Option(min=1, max=65535, help="Share among its siblings.")] = None,
     priority: Priority = None,
+    parent: Parent = None,
+    reclaimable: Reclaimable = None,
     strategy: Strategies = None,
     namespaces: Namespaces = None,
+    clusters: Clusters = None,
+    member: Members = None,
+    estimate: Estimate = None,
+    sla: Sla = None,
 ) -> None:
     """Change a queue; a list of resources replaces the whole list, an empty one ('') removes it."""
     from atoll.cli import queue_spec
@@ -117,7 +150,13 @@ def update(
             guarantee=guarantee,
             weight=weight,
             priority=priority,
+            parent=parent,
+            reclaimable=reclaimable,
             strategy=strategy,
+            clusters=clusters,
+            member=member,
+            estimate=estimate,
+            sla=sla,
         )
         after = await host.merge_patch(QUEUES, name, patch, field_manager="atollctl")
         return bool(after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"])
@@ -128,15 +167,22 @@ def update(
 
 @app.command(epilog="Example: atollctl queue describe research")
 def describe(ctx: typer.Context, name: Name, output: DataOutput = None) -> None:
-    """Show what a queue may use, what it uses, what runs, and why the rest waits."""
+    """Show what a queue and those below it may use and do use, who borrows from whom, what runs, and why the rest
+    waits.
+    """
     from atoll.cli import queue_description
     from atoll.cli.connection import call
-    from atoll.model.apiresource import BINDINGS, QUEUES
+    from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, QUEUES
 
-    async def read(host: ApiServer) -> tuple[Json, list[Json], list[Json]]:
-        return await host.get(QUEUES, name), await host.list(QUEUES), await host.list(BINDINGS)
+    async def read(host: ApiServer) -> Json:
+        queue = await host.get(QUEUES, name)
+        queues, bindings = await host.list(QUEUES), await host.list(BINDINGS)
+        clusters, capacities = await host.list(CLUSTERS), await host.list(CAPACITIES)
+        return queue_description.describe(
+            queue, queues, bindings, time.time(), clusters=clusters, capacities=capacities
+        )
 
-    data = queue_description.describe(*call(settings(ctx), read), time.time())
+    data = call(settings(ctx), read)
     if output is not None:
         show_data(data, output)
     else:

@@ -17,6 +17,8 @@ GROUP = "atoll.sh"
 MAX_DOMAINS = 4096
 #: 16 classes in each domain, the bound to which members merge them.
 MAX_CLASSES = 16 * MAX_DOMAINS
+#: Nodes that one object names at most.
+MAX_NAMES = 2000
 
 
 class Domain(ApiModel):
@@ -65,6 +67,8 @@ class NodeClass(ApiModel):
     """How many there are."""
     free: dict[str, int] = Field(default_factory=dict)
     """What each has free: cpu in milli, all else in base units, pods included."""
+    names: Annotated[list[str], Field(max_length=MAX_NAMES), ATOMIC] = Field(default_factory=list)
+    """Names of the nodes, sorted; empty where the object would become too large."""
 
 
 class ClusterCapacitySpec(ApiModel):
@@ -79,6 +83,8 @@ class ClusterCapacitySpec(ApiModel):
     """Name of the top domain described here; empty for the nodes outside any."""
     objects: Annotated[int, Field(ge=1)]
     """How many objects make up this generation of the member."""
+    total: dict[str, int] = Field(default_factory=dict)
+    """Allocatable of all nodes described here together, in the units of free."""
     # Atomic, though names are unique: the one writer replaces lists whole, and field management per
     # item would be larger than the object.
     domains: Annotated[list[Domain], Field(max_length=MAX_DOMAINS), ATOMIC] = Field(default_factory=list)

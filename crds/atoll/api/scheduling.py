@@ -15,6 +15,7 @@ from atoll.api.base import (
     ApiModel,
     ApiObject,
     Column,
+    Conditions,
     Count,
     Int32,
     LabelSelector,
@@ -134,17 +135,19 @@ class QueueStatus(ApiModel):
     unknown: Int32 | None = None
     """Gangs in phase Unknown."""
     pending: Int32 | None = None
-    """Gangs that wait."""
+    """Gangs that wait; these counts include the queues below."""
     running: Int32 | None = None
     """Gangs that run."""
     inqueue: Int32 | None = None
-    """Gangs that are admitted and not yet running."""
+    """Gangs that are dispatched and not yet running."""
     completed: Int32 | None = None
-    """Gangs that ended."""
+    """Gangs that ended and are not deleted yet."""
     reservation: Reservation | None = None
     """Nodes locked for the queue."""
     allocated: ResourceList = Field(default_factory=dict)
     """Resources charged to the queue and everything below it."""
+    conditions: Conditions = Field(default_factory=list)
+    """Valid: whether it is part of a valid tree, and if not, why."""
 
 
 @served(

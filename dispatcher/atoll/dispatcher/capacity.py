@@ -8,7 +8,7 @@ its own room and nobody else's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import structlog
 
@@ -110,21 +110,29 @@ def capacity_view(obj: CapacityObject) -> CapacityView:
             raise BadReport(f"{field}.profile: {each.profile} is no index of spec.profiles")
         if not 0 <= each.nodes <= MAX_NODES:
             raise BadReport(f"{field}.nodes: {each.nodes} is not between 0 and {MAX_NODES}")
-        if len(each.free) > MAX_RESOURCES:
-            raise BadReport(f"{field}.free: {len(each.free)} resources; the most is {MAX_RESOURCES}")
-        for resource in each.free:
-            if not _RESOURCE.fullmatch(resource):
-                raise BadReport(f"{field}.free: {readable(resource, 60)!r} is no name of a resource")
+        _check_resources(f"{field}.free", each.free)
         profile = spec.profiles[each.profile]
         free = {resource: min(max(amount, 0), MAX_AMOUNT) for resource, amount in each.free.items()}
-        classes.append(NodeClass(each.domain, profile.labels, tuple(profile.taints), each.nodes, free))
+        # Names that are not one for each node say nothing about any of them.
+        names = tuple(each.names) if len(each.names) == each.nodes else ()
+        classes.append(NodeClass(each.domain, profile.labels, tuple(profile.taints), each.nodes, free, names))
+    _check_resources("spec.total", spec.total)
     return CapacityView(
         keys.cluster_of(obj.metadata.namespace),
         spec.root,
         spec.generation,
         tuple((domain.name, domain.tier, domain.tier_name, domain.parent) for domain in spec.domains),
         tuple(classes),
+        {resource: min(max(amount, 0), MAX_AMOUNT * MAX_NODES) for resource, amount in spec.total.items()},
     )
+
+
+def _check_resources(field: str, amounts: Mapping[str, int]) -> None:
+    if len(amounts) > MAX_RESOURCES:
+        raise BadReport(f"{field}: {len(amounts)} resources; the most is {MAX_RESOURCES}")
+    for resource in amounts:
+        if not _RESOURCE.fullmatch(resource):
+            raise BadReport(f"{field}: {readable(resource, 60)!r} is no name of a resource")
 
 
 def _check_tree(obj: CapacityObject) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
 
-from atoll.dispatcher.core import BindingView, ClusterView, QueueView, Reservation
-from atoll.model import decision, gang, keys, quantity
+from atoll.dispatcher.core import BindingView, Ceiling, ClusterView, QueueView, Reservation, Strategy
+from atoll.model import decision, duration, gang, keys, quantity, selectors
 from atoll.model.objects import Slim
+from atoll.model.vector import Vector
+
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
 Json = dict[str, Any]
+Quantities = dict[str, str | int | float]
 
 MAX_CAPACITY = 512 * 1024
 """Bytes of one ClusterCapacity; agents publish at most 200 kB, and field management adds to it."""
@@ -103,13 +108,38 @@ class BindingObject(Slim, frozen=True, rename="camel"):
         return f"{self.metadata.namespace}/{self.spec.resource.name}"
 
 
+class Guarantee(Part, frozen=True, rename="camel"):
+    resource: Quantities = {}
+
+
+class QueueCluster(Part, frozen=True, rename="camel"):
+    name: str = ""
+    weight: int | None = None
+    capacity: Quantities = {}
+
+
 class QueueSpec(Part, frozen=True, rename="camel"):
-    capability: dict[str, str | int | float] = {}
-    priority: int = 0
+    capability: Quantities = {}
+    deserved: Quantities = {}
+    guarantee: Guarantee | None = None
+    weight: int | None = None
+    reclaimable: bool | None = None
+    parent: str | None = None
+    priority: int | None = None
+    dequeue_strategy: str | None = None
+    extend_clusters: list[QueueCluster] = []
 
 
 class QueueStatus(Part, frozen=True, rename="camel"):
+    """As it was last written; counts and conditions as they are, to compare."""
+
     state: str = ""
+    pending: int = 0
+    inqueue: int = 0
+    running: int = 0
+    completed: int = 0
+    allocated: dict[str, str | int | float] = {}
+    conditions: list[dict[str, Any]] = []
 
 
 class QueueObject(Slim, frozen=True, rename="camel"):
@@ -117,6 +147,18 @@ class QueueObject(Slim, frozen=True, rename="camel"):
 
     spec: QueueSpec = QueueSpec()
     status: QueueStatus = QueueStatus()
+
+
+class QuotaSpec(Part, frozen=True, rename="camel"):
+    hard: Quantities = {}
+    scopes: list[str] = []
+    scope_selector: dict[str, Any] | None = None
+
+
+class QuotaObject(Slim, frozen=True, rename="camel"):
+    """A ResourceQuota."""
+
+    spec: QuotaSpec = QuotaSpec()
 
 
 class ClusterSpec(Part, frozen=True, rename="camel"):
@@ -155,6 +197,7 @@ class CapacityClass(Part, frozen=True, rename="camel"):
     profile: int
     free: dict[str, int]
     domain: str = ""
+    names: list[str] = []
 
 
 class CapacitySpec(Part, frozen=True, rename="camel"):
@@ -163,6 +206,7 @@ class CapacitySpec(Part, frozen=True, rename="camel"):
     domains: list[CapacityDomain] = []
     profiles: list[CapacityProfile] = []
     classes: list[CapacityClass] = []
+    total: dict[str, int] = {}
 
 
 class CapacityObject(Slim, frozen=True, rename="camel"):
@@ -190,6 +234,7 @@ _decode_binding = msgspec.json.Decoder(BindingObject).decode
 _decode_as_said = msgspec.json.Decoder(_BindingAsSaid).decode
 _decode_member_status = msgspec.json.Decoder(MemberStatus | None).decode
 decode_queue = msgspec.json.Decoder(QueueObject).decode
+decode_quota = msgspec.json.Decoder(QuotaObject).decode
 decode_cluster = msgspec.json.Decoder(ClusterObject).decode
 _decode_capacity = msgspec.json.Decoder(CapacityObject).decode
 
@@ -283,6 +328,11 @@ def binding_view(obj: BindingObject) -> BindingView | None:
             for cluster, status in said.items()
             if (hold := status.reservation) is not None and hold.epoch == at
         },
+        nodes={
+            cluster: status.placement.nodes
+            for cluster, status in said.items()
+            if status.placement is not None and status.placement.nodes
+        },
     )
 
 
@@ -315,16 +365,87 @@ def _about(obj: BindingObject) -> dict[str, str]:
 
 
 def queue_view(obj: QueueObject) -> QueueView:
-    """The core's view; a quantity that can't be read closes the queue rather than opening it without limit."""
+    """The core's view; what can't be read makes the queue invalid rather than opening it without limit."""
+    spec, annotations = obj.spec, obj.metadata.annotations
+    problems: list[str] = []
+
+    def read(field: str, parse: Callable[[Any], T], value: Any, otherwise: T) -> T:
+        try:
+            return parse(value) if value else otherwise
+        except ValueError as error:
+            problems.append(f"{field} can't be read: {error}")
+            return otherwise
+
+    def amounts(field: str, value: Quantities) -> Vector:
+        return read(field, quantity.capacity, value, {})
+
+    def by_annotation(key: str, parse: Callable[[Any], T], otherwise: T) -> T:
+        return read(f"annotation {key}", parse, annotations.get(key), otherwise)
+
+    if keys.DEQUEUE_STRATEGY in annotations:
+        strategy = by_annotation(keys.DEQUEUE_STRATEGY, _strategy, Strategy.TRAVERSE)
+    else:
+        strategy = read("spec.dequeueStrategy", _strategy, spec.dequeue_strategy, Strategy.TRAVERSE)
+    if not all(each.name for each in spec.extend_clusters):
+        problems.append("spec.extendClusters has an item without the name of a member")
+    parent = "" if spec.parent == keys.ROOT_QUEUE or obj.metadata.name == keys.ROOT_QUEUE else spec.parent or ""
+    return QueueView(
+        name=obj.metadata.name,
+        capability=amounts("spec.capability", spec.capability),
+        priority=spec.priority or 0,
+        open=obj.status.state in ("", "Open") and obj.metadata.deletion_timestamp is None,
+        parent=parent,
+        guarantee=amounts("spec.guarantee.resource", spec.guarantee.resource if spec.guarantee else {}),
+        deserved=amounts("spec.deserved", spec.deserved),
+        weight=max(spec.weight or 1, 1),
+        reclaimable=spec.reclaimable is not False,
+        created=obj.metadata.creation_timestamp,
+        strategy=strategy,
+        members={
+            each.name: Ceiling(
+                max(each.weight or 1, 1), amounts(f"spec.extendClusters[{index}].capacity", each.capacity)
+            )
+            for index, each in enumerate(spec.extend_clusters)
+        },
+        affinity=by_annotation(keys.CLUSTER_AFFINITY, selectors.parse, {}),
+        estimate=by_annotation(keys.RUNNING_ESTIMATE, duration.parse, None),
+        patience=by_annotation(keys.SLA_WAITING_TIME, duration.parse, None),
+        problem="; ".join(problems),
+    )
+
+
+def _strategy(text: str) -> Strategy:
     try:
-        capability = quantity.capacity(obj.spec.capability)
-    except quantity.QuantityError as error:
-        log.warning(
-            "queue capability can't be read: the queue is held closed", queue=obj.metadata.name, error=str(error)
-        )
-        return QueueView(obj.metadata.name, {}, obj.spec.priority, open=False)
-    is_open = obj.status.state in ("", "Open") and obj.metadata.deletion_timestamp is None
-    return QueueView(obj.metadata.name, capability, obj.spec.priority, is_open)
+        return Strategy(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is none of {', '.join(Strategy)}") from error
+
+
+def namespace_limits(quotas: Iterable[QuotaObject]) -> Vector:
+    """What the ResourceQuotas of a namespace leave to its workloads: of each resource the least.
+
+    `requests.X` and X count for cpu, memory, ephemeral-storage, pods, huge pages and extended resources. A quota with
+    scopes is for some pods only, which can't be told from a workload, and does not count.
+    """
+    limits: Vector = {}
+    for quota in quotas:
+        if quota.spec.scopes or quota.spec.scope_selector:
+            continue
+        for key, value in quota.spec.hard.items():
+            name = key.removeprefix("requests.")
+            if name in _QUOTA_NAMES or name.startswith("hugepages-") or _extended(name):
+                amount = quantity.floor_units(name, value)
+                limits[name] = min(amount, limits.get(name, amount))
+    return limits
+
+
+_QUOTA_NAMES = ("cpu", "memory", "ephemeral-storage", "pods")
+
+
+def _extended(name: str) -> bool:
+    """Whether it is a resource with a domain, such as nvidia.com/gpu; not a count of objects or a storage class."""
+    domain, slash, _ = name.partition("/")
+    return bool(slash) and domain != "count" and ".storageclass.storage.k8s.io" not in name
 
 
 def cluster_view(obj: ClusterObject) -> ClusterView:

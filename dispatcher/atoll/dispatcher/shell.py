@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import structlog
-from prometheus_client import CollectorRegistry, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client import Counter as Count
 
 from atoll.dispatcher import objects
@@ -30,18 +29,24 @@ from atoll.dispatcher.core import (
     Event,
     Evict,
     Explain,
+    NamespaceGone,
+    NamespaceSet,
+    NamespaceView,
     Part,
     Pass,
     QueueGone,
     QueueSet,
     Refused,
 )
+from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
+from atoll.dispatcher.recording import Recorder
+from atoll.dispatcher.reporting import QueueMetrics, Reporter
 from atoll.kube import errors
 from atoll.kube.logs import working_on
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
-from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, QUEUES
+from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, QUEUES, RESOURCE_QUOTAS
 from atoll.model.gang import component_name
 from atoll.model.objects import HasMeta
 
@@ -60,9 +65,28 @@ log = structlog.get_logger(__name__)
 class Shell:
     """One run of the core, from the first list to the loss of leadership."""
 
-    def __init__(self, host: ApiServer, metrics: Metrics | None = None, *, core: Dispatcher | None = None) -> None:
+    def __init__(
+        self,
+        host: ApiServer,
+        metrics: Metrics | None = None,
+        *,
+        core: Dispatcher | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
+        """No I/O happens here; `run` does it.
+
+        Args:
+            host: to watch and write.
+            metrics: to count in.
+            core: to use in place of a fresh one.
+            recorder: of all that the core is told and answers; of a fresh core only, a log must begin with one.
+        """
         self._host = host
-        self.core = core or Dispatcher()
+        self._recorder = recorder
+        self.core = core or Dispatcher(commit_timeout=COMMIT_TIMEOUT)
+        if recorder is not None:
+            assert core is None, "a log of a core that has a past can't be decided again"
+            recorder.begin(COMMIT_TIMEOUT)
         #: told since the last pass
         self._events: list[Event] = []
         self._wake = asyncio.Event()
@@ -73,6 +97,10 @@ class Shell:
         self._queues = Reflector(host, QUEUES, objects.decode_queue)
         self._clusters = Reflector(host, CLUSTERS, objects.decode_cluster)
         self._capacities = Reflector(host, CAPACITIES, objects.decode_capacity)
+        self._quotas = Reflector(host, RESOURCE_QUOTAS, objects.decode_quota)
+        self._all: tuple[Reflector[Any], ...] = (
+            self._queues, self._quotas, self._clusters, self._capacities, self._bindings,
+        )  # fmt: skip
         self._bindings.on_change(self._binding_changed)
         self._queues.on_change(
             self._telling(lambda q: QueueSet(objects.queue_view(q)), lambda q: QueueGone(q.metadata.name))
@@ -82,32 +110,37 @@ class Shell:
         )
         self._believed = Capacities()
         self._capacities.on_change(self._capacity_changed)
+        self._quotas.add_index("namespace", lambda quota: [quota.metadata.namespace])
+        self._quotas.on_change(self._quota_changed)
         self._metrics = metrics or Metrics(CollectorRegistry())
+        self._reporter = Reporter(host, self.core, self._queues, self._metrics.queues)
         #: UID -> time.monotonic() of the first sight, while it waits
         self._first_seen: dict[str, float] = {}
 
     @property
     def synced(self) -> bool:
         """Whether everything has been listed once."""
-        return all(r.synced.is_set() for r in (self._bindings, self._queues, self._clusters, self._capacities))
+        return all(reflector.synced.is_set() for reflector in self._all)
 
     async def run(self) -> None:
         """Watch, decide and write until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for reflector in (self._queues, self._clusters, self._capacities, self._bindings):
+            for reflector in self._all:
                 group.create_task(reflector.run())
             await self._read()
             log.info("all read", bindings=len(self._bindings))
             for _ in range(WRITERS):
                 group.create_task(self._write())
             group.create_task(self._decide())
+            group.create_task(self._reporter.run())
 
     async def _read(self) -> None:
         """Take in the bindings while the server still sends them: only a pass decides, and there is none before all
         is read. Members come first, so that what runs there is not charged twice for a moment.
         """
-        for reflector in (self._queues, self._clusters, self._capacities):
-            await reflector.synced.wait()
+        for reflector in self._all:
+            if reflector is not self._bindings:
+                await reflector.synced.wait()
         reading = asyncio.ensure_future(self._bindings.synced.wait())
         try:
             while not reading.done():
@@ -141,6 +174,14 @@ class Shell:
         for event in self._believed.changed(old, new):
             self._tell(event)
 
+    def _quota_changed(self, old: objects.QuotaObject | None, new: objects.QuotaObject | None) -> None:
+        found = new or old
+        if found is None:
+            return
+        namespace = found.metadata.namespace
+        limits = objects.namespace_limits(self._quotas.by_index("namespace", namespace))
+        self._tell(NamespaceSet(NamespaceView(namespace, limits)) if limits else NamespaceGone(namespace))
+
     def _binding_changed(self, old: objects.BindingObject | None, new: objects.BindingObject | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._first_seen.pop(old.metadata.uid, None)
@@ -167,16 +208,22 @@ class Shell:
             self._cycle += 1
             with working_on(cycle=self._cycle):
                 self._take_in()
-                commands = self.core.handle(Pass(time.time()))
+                commands = self._handle(Pass(time.time()))
             self._metrics.passes.observe(time.perf_counter() - started)
             for command in commands:
                 self._commands.put_nowait((self._cycle, command))
-            self._metrics.show(self.core)
+
+    def _handle(self, event: Event) -> list[Command]:
+        commands = self.core.handle(event)
+        if self._recorder is not None:
+            self._recorder.record(event, commands)
+        self._reporter.told(event, commands)
+        return commands
 
     def _take_in(self) -> None:
         events, self._events = self._events, []
         for event in events:
-            self.core.handle(event)
+            self._handle(event)
 
     async def _pause(self) -> None:
         due = self.core.next_deadline
@@ -262,36 +309,10 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.writes = Count("atoll_dispatcher_writes", "Patches of bindings", ["command", "outcome"], registry=registry)
         self.passes = Histogram("atoll_dispatcher_pass_seconds", "Time to take in events and decide", registry=registry)
-        self.pending = Gauge("atoll_queue_pending", "Workloads that wait", ["queue"], registry=registry)
-        self.blocked = Gauge(
-            "atoll_queue_blocked", "Workloads that wait, by reason", ["queue", "reason"], registry=registry
-        )
+        self.queues = QueueMetrics(registry)
         self.latency = Histogram(
             "atoll_dispatch_seconds",
             "From the first sight of a binding to its dispatch written",
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120, 600, 3600),
             registry=registry,
         )
-        self.charged = Gauge("atoll_queue_charged", "Workloads that are charged", ["queue"], registry=registry)
-        #: queues that have a series; one that is gone and empty loses it
-        self._shown: set[str] = set()
-
-    def show(self, core: Dispatcher) -> None:
-        """Show how many wait, why, and how many are charged, per queue."""
-        self.blocked.clear()
-        shown = {queue.name for queue in core.queues.values() if queue.view or queue.classes or queue.charges}
-        for name in self._shown - shown:
-            self.pending.remove(name)
-            self.charged.remove(name)
-        self._shown = shown
-        for queue in core.queues.values():
-            if queue.name not in shown:
-                continue
-            self.pending.labels(queue.name).set(sum(len(group.members) for group in queue.classes.values()))
-            self.charged.labels(queue.name).set(len(queue.charges))
-            reasons: Counter[str] = Counter()
-            for group in queue.classes.values():
-                if group.parked is not None:
-                    reasons[group.parked.reason] += len(group.members)
-            for reason, amount in reasons.items():
-                self.blocked.labels(queue.name, reason).set(amount)

@@ -53,6 +53,7 @@ class Caches:
         )  # fmt: skip
         self.bindings.add_index("workload", lambda binding: [binding.spec.resource.uid])
         self.bindings.add_index("queue", lambda binding: [g.queue] if (g := binding.gang) else [])
+        self.queues.add_index("parent", lambda queue: [queue.spec.parent] if queue.spec.parent else [])
         self.works.add_index("binding", lambda work: [work.binding_uid])
         #: binding UID -> (namespace, name) of Works that were created and have not been seen yet
         self.expected_works: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
@@ -138,14 +139,15 @@ class Caches:
         found = self.namespaces.get(namespace)
         return found is not None and found.metadata.labels.get(keys.ENABLED) == "true"
 
-    def queue_counts(self, name: str) -> dict[str, int]:
-        """How many workloads of a queue wait, are dispatched, and have ended."""
-        counts = {"pending": 0, "running": 0, "completed": 0}
-        for binding in self.bindings.by_index("queue", name):
-            if binding.condition("Finished"):
-                counts["completed"] += 1
-            elif binding.suspended:
-                counts["pending"] += 1
-            else:
-                counts["running"] += 1
-        return counts
+    def in_use(self, name: str) -> bool:
+        """Whether a workload of a queue, or of one below it, is dispatched and has not ended."""
+        rest, seen = [name], {name}
+        while rest:
+            queue = rest.pop()
+            bindings = self.bindings.by_index("queue", queue)
+            if any(not binding.suspended and not binding.condition("Finished") for binding in bindings):
+                return True
+            below = {each.metadata.name for each in self.queues.by_index("parent", queue)} - seen
+            seen |= below
+            rest += sorted(below)
+        return False

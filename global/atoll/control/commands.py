@@ -80,7 +80,7 @@ class Commands:
         if state is None:
             self._unknown(_about(QUEUES, name, "", queue.metadata.uid), command.action, _QUEUE_STATES)
             return
-        if state == "Closed" and self._caches.queue_counts(name)["running"]:
+        if state == "Closed" and self._caches.in_use(name):
             state = "Closing"
         await self._host.merge_patch(
             QUEUES, name, {"status": {"state": state}}, subresource="status", field_manager="atoll-control"

@@ -117,7 +117,7 @@ class PolicyObject(Slim, frozen=True, rename="camel"):
 class QueueSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """spec of a Queue."""
 
-    parent: str = ""
+    parent: str | None = None
 
 
 class QueueObject(Slim, frozen=True, rename="camel"):

@@ -1,4 +1,4 @@
-"""Queues: their counts from the bindings, and the end of closing."""
+"""Queues: their state, and the end of closing. What is in them is told by the dispatcher, which has the figures."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import QUEUES
 
 Json = dict[str, Any]
-COUNTED = 1.0
-"""Least seconds between two updates of a queue's counts."""
 
 
 class Queues:
-    """Keeps the status of every Queue; `atoll.control.commands` opens and closes them."""
+    """Keeps the state of every Queue; `atoll.control.commands` opens and closes them."""
 
     def __init__(self, host: ApiServer, caches: Caches) -> None:
         self._host, self._caches = host, caches
@@ -25,7 +23,7 @@ class Queues:
         caches.bindings.on_change(self._binding_changed)
 
     async def run(self) -> None:
-        """Keep state and counts until cancelled."""
+        """Keep states until cancelled."""
         await self._queue.run(self._reconcile)
 
     def _queue_changed(self, old: QueueObject | None, new: QueueObject | None) -> None:
@@ -35,18 +33,26 @@ class Queues:
     def _binding_changed(self, old: BindingObject | None, new: BindingObject | None) -> None:
         for binding in (old, new):
             if binding is not None and (gang := binding.gang) is not None:
-                self._queue.add(gang.queue, after=COUNTED)
+                self._look_from(gang.queue)
+
+    def _look_from(self, name: str) -> None:
+        """A workload of this queue changed: the closing ones on its path may be empty by now."""
+        seen: set[str] = set()
+        while name not in seen and (queue := self._caches.queues.get(name)) is not None:
+            if queue.status.get("state") == "Closing":
+                self._queue.add(name)
+            seen.add(name)
+            name = queue.spec.parent or ""
 
     async def _reconcile(self, name: str) -> None:
         queue = self._caches.queues.get(name)
         if queue is None:
             return
-        counts = self._caches.queue_counts(name)
-        state = queue.status.get("state") or "Open"
-        if state == "Closing" and not counts["running"]:
+        known = queue.status.get("state")
+        state = known or "Open"
+        if state == "Closing" and not self._caches.in_use(name):
             state = "Closed"
-        wanted = {"state": state, **counts}
-        if any(queue.status.get(key, 0) != value for key, value in wanted.items()):
+        if state != known:
             await self._host.merge_patch(
-                QUEUES, name, {"status": wanted}, subresource="status", field_manager="atoll-control"
+                QUEUES, name, {"status": {"state": state}}, subresource="status", field_manager="atoll-control"
             )

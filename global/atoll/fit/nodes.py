@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,19 +64,48 @@ class Nodes:
             profile: per node the index of its profile.
             free: per node; a resource that a node does not name is zero there.
         """
-        self.tree = tree
-        self.names = list(names)
-        self.profiles = list(profiles)
-        self.profile: Ints = np.array(profile, np.int64)
-        self.resources: tuple[str, ...] = tuple(sorted({name for vector in free for name in vector}))
-        self._row = {name: row for row, name in enumerate(self.resources)}
-        self.free: Ints = np.zeros((len(self.resources), len(names)), np.int64)
+        resources = tuple(sorted({name for vector in free for name in vector}))
+        matrix: Ints = np.zeros((len(resources), len(names)), np.int64)
+        row = {name: index for index, name in enumerate(resources)}
         for column, vector in enumerate(free):
             for name, amount in vector.items():
-                self.free[self._row[name], column] = amount
-        rows = {index: tree.at_tiers(index) for index in {*lowest, NO_DOMAIN}}
-        self.domain: Ints = np.array([rows[index] for index in lowest], np.int64).reshape(len(names), len(tree.tiers)).T
-        self.lowest: Ints = np.array(lowest, np.int64)
+                matrix[row[name], column] = amount
+        self._build(tree, np.array(lowest, np.int64), names, profiles, np.array(profile, np.int64), resources, matrix)
+
+    @classmethod
+    def of_arrays(
+        cls,
+        tree: Tree,
+        lowest: Ints,
+        profiles: Sequence[Profile],
+        profile: Ints,
+        resources: tuple[str, ...],
+        free: Ints,
+        names: Sequence[str] | None = None,
+    ) -> Self:
+        """Nodes, without names if none are given, over arrays that are made already; `free` is used as it is, not
+        copied.
+        """
+        nodes = cls.__new__(cls)
+        nodes._build(tree, lowest, [""] * len(lowest) if names is None else names, profiles, profile, resources, free)
+        return nodes
+
+    def _build(
+        self,
+        tree: Tree,
+        lowest: Ints,
+        names: Sequence[str],
+        profiles: Sequence[Profile],
+        profile: Ints,
+        resources: tuple[str, ...],
+        free: Ints,
+    ) -> None:
+        self.tree, self.lowest, self.names = tree, lowest, list(names)
+        self.profiles, self.profile = list(profiles), profile
+        self.resources, self.free = resources, free
+        self._row = {name: row for row, name in enumerate(resources)}
+        rows = np.array([tree.at_tiers(index) for index in (*range(len(tree.domains)), NO_DOMAIN)], np.int64)
+        self.domain: Ints = rows.reshape(len(tree.domains) + 1, len(tree.tiers))[lowest].T
         #: per tier of the tree, nearest first: the indices of its domains
         self.at_tier: list[Ints] = [
             np.array([i for i, domain in enumerate(tree.domains) if domain.tier == tier], np.int64)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from atoll.fit.nodes import Ints, Nodes
+from atoll.fit.nodes import UNBOUNDED, Ints, Nodes
 from atoll.model import quantity
 from atoll.model.gang import Gang, Task
 from atoll.model.topology import NO_DOMAIN
@@ -69,23 +69,30 @@ class Miss:
         return text
 
 
-def place(nodes: Nodes, gang: Gang, *, within: int | None = None) -> Placement | Miss:
+def place(
+    nodes: Nodes, gang: Gang, *, within: int | None = None, room: Sequence[Ints] | None = None
+) -> Placement | Miss:
     """Find room for a gang.
 
     Args:
         nodes: not changed.
         gang: its tasks, minimum and topology wish.
         within: index of the domain to stay inside, for a gang that partly runs.
+        room: per task int64[N], how many of its pods each node holds, where the caller knows that already.
 
     Returns:
         A placement of all replicas where they fit, of at least the floor otherwise; or the nearest miss.
     """
     floor, full = gang.floor(), [task.replicas for task in gang.tasks]
-    room = [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
+    if room is None:
+        room = [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
     if within is not None:
         inside = _members(nodes, within)
         room = [np.where(inside, each, 0) for each in room]
     levels = _levels(nodes, gang)
+    if len(full) == 1 and full[0] == 1 and floor[0] == 1:
+        placement = _place_one(nodes, room[0], levels)
+        return placement if placement is not None else _nearest_miss(nodes, gang, room, floor, levels)
     for want in (full, floor) if full != floor else (full,):
         for domains in levels:
             for domain in _by_tightness(nodes, domains, room, want):
@@ -93,6 +100,22 @@ def place(nodes: Nodes, gang: Gang, *, within: int | None = None) -> Placement |
                 if placement is not None:
                     return placement
     return _nearest_miss(nodes, gang, room, floor, levels)
+
+
+def _place_one(nodes: Nodes, room: Ints, levels: Sequence[Ints]) -> Placement | None:
+    """A single pod, by the same rules as any gang: most workloads are one, and all of it is two choices."""
+    for domains in levels:
+        fitting = _by_tightness(nodes, domains, (room,), (1,))
+        if not fitting.size:
+            continue
+        held = np.where(_members(nodes, int(fitting[0])) & (room > 0), room, UNBOUNDED)
+        node = int(held.argmin())
+        for level, tier in enumerate(nodes.tree.tiers):
+            around = int(nodes.domain[level, node])
+            if around != NO_DOMAIN:
+                return Placement([(0, node, 1)], [1], around, tier)
+        return Placement([(0, node, 1)], [1])
+    return None
 
 
 def fill(nodes: Nodes, gang: Gang) -> Placement:

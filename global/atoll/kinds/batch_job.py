@@ -79,7 +79,8 @@ class BatchJob:
             priority=priority,
             submitted=obj["metadata"].get("creationTimestamp") or "",
             network_topology=metadata.topology_wish(obj, spec.get("template") or {}),
-            running_estimate=None if deadline is None else float(deadline),
+            running_estimate=metadata.running_estimate(obj) or (None if deadline is None else float(deadline)),
+            patience=metadata.patience(obj),
             hold=metadata.held(obj) or replicas == 0,
             whole=_indexed(spec),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from atoll.model import keys
+from atoll.model import duration, keys
 from atoll.model.gang import TopologyWish
 
 _HOST_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", keys.HOLD, keys.ABORTED, keys.RETRIES)
@@ -43,6 +43,23 @@ def topology_annotations(holder: Mapping[str, Any]) -> dict[str, str]:
 def held(obj: Mapping[str, Any]) -> bool:
     """Whether its user does not want it to run now."""
     return ((obj.get("metadata") or {}).get("annotations") or {}).get(keys.HOLD) == "true"
+
+
+def running_estimate(obj: Mapping[str, Any]) -> float | None:
+    """Seconds that its user expects it to run, by annotation."""
+    return _seconds(obj, keys.RUNNING_ESTIMATE)
+
+
+def patience(obj: Mapping[str, Any]) -> float | None:
+    """Seconds after which room is to be kept for it, by annotation."""
+    return _seconds(obj, keys.SLA_WAITING_TIME, *keys.SLA_ANNOTATIONS)
+
+
+def _seconds(obj: Mapping[str, Any], *names: str) -> float | None:
+    """The first of some annotations that is a duration."""
+    annotations = (obj.get("metadata") or {}).get("annotations") or {}
+    found = (duration.parse_or_none(annotations.get(name)) for name in names)
+    return next((seconds for seconds in found if seconds is not None), None)
 
 
 def queue_by_metadata(obj: Mapping[str, Any], template: Mapping[str, Any] | None = None) -> str | None:

@@ -14,7 +14,7 @@ import msgspec
 
 from atoll.kinds import metadata
 from atoll.kinds.interface import NOTHING, Json, Outcome, Part, Report
-from atoll.model import keys, reports, selectors
+from atoll.model import duration, keys, reports, selectors
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.vector import pod_requests
@@ -78,7 +78,8 @@ class VolcanoJob:
             priority=priority,
             submitted=obj["metadata"].get("creationTimestamp") or "",
             network_topology=msgspec.convert(wish, TopologyWish) if wish else None,
-            running_estimate=_go_duration(spec.get("runningEstimate")),
+            running_estimate=duration.parse_or_none(spec.get("runningEstimate")) or metadata.running_estimate(obj),
+            patience=metadata.patience(obj),
             hold=metadata.held(obj),
         )
 
@@ -189,7 +190,7 @@ class VolcanoJob:
                 status[name] = amount
         durations = [report.status["runningDuration"] for report in reports if report.status.get("runningDuration")]
         if durations and self.finished(status):
-            status["runningDuration"] = max(durations, key=lambda text: _go_duration(text) or 0.0)
+            status["runningDuration"] = max(durations, key=lambda text: duration.parse_or_none(text) or 0.0)
         conditions = list(old.get("conditions") or ())
         if moved or not conditions:
             conditions.append({"status": phase, "lastTransitionTime": now})
@@ -259,17 +260,6 @@ def _task(number: int, task: Mapping[str, Any]) -> Task:
         node_terms=selectors.required_node_terms(pod),
         tolerations=pod.get("tolerations") or [],
     )
-
-
-_DURATION_PART = re.compile(r"(\d+(?:\.\d*)?)(ns|us|µs|ms|s|m|h)", re.ASCII)
-_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-
-
-def _go_duration(text: str | None) -> float | None:
-    """Seconds of a Go duration such as `1h30m`; None for none or nonsense."""
-    if not text or not _DURATION.fullmatch(text):
-        return None
-    return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
 
 
 KIND = VolcanoJob()

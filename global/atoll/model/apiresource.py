@@ -46,6 +46,7 @@ SECRETS: Final = ApiResource("", "v1", "secrets", "Secret")
 CONFIGMAPS: Final = ApiResource("", "v1", "configmaps", "ConfigMap")
 SERVICE_ACCOUNTS: Final = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
 LEASES: Final = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")
+RESOURCE_QUOTAS: Final = ApiResource("", "v1", "resourcequotas", "ResourceQuota")
 EVENTS: Final = ApiResource("events.k8s.io", "v1", "events", "Event")
 PRIORITY_CLASSES: Final = ApiResource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 CLUSTER_ROLE_BINDINGS: Final = ApiResource(

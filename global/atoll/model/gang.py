@@ -55,8 +55,12 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     network_topology: TopologyWish | None = None
     running_estimate: float | None = None
     """Seconds that the user expects it to run."""
+    patience: float | None = None
+    """Seconds after which room is kept for it while it waits; None for what its queue says."""
     hold: bool = False
     """The user's wish that it does not run."""
+    preemptable: bool = True
+    """Whether it may be evicted to make room for others; its user may forbid that."""
     whole: bool = False
     """It can't be divided over clusters, whatever its policy says."""
 

@@ -8,10 +8,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, cast
+
+import msgspec
 
 Labels = Mapping[str, str]
 Json = Mapping[str, Any]
+
+
+class _Expression(msgspec.Struct, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: list[str] | None = None
+
+
+class _Selector(msgspec.Struct, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[_Expression] | None = None
+
+
+_decoder = msgspec.json.Decoder(_Selector)
 
 
 def label_selector_matches(selector: Json | None, labels: Labels) -> bool:
@@ -21,6 +37,19 @@ def label_selector_matches(selector: Json | None, labels: Labels) -> bool:
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
     return all(_requirement(item, labels) for item in selector.get("matchExpressions") or ())
+
+
+def parse(text: str) -> dict[str, Any]:
+    """A LabelSelector from its JSON, as annotations carry one.
+
+    Raises:
+        ValueError: not JSON, or not a LabelSelector.
+    """
+    try:
+        selector = msgspec.to_builtins(_decoder.decode(text))
+    except msgspec.MsgspecError as error:
+        raise ValueError('is not a label selector in JSON, such as {"matchLabels": {"team": "vision"}}') from error
+    return cast(dict[str, Any], selector)
 
 
 def node_affinity_matches(terms: Sequence[Json], labels: Labels, name: str) -> bool:

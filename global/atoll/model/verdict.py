@@ -16,7 +16,12 @@ class Reason(StrEnum):
     DISPATCHED = "Dispatched"
     QUEUE_NOT_FOUND = "QueueNotFound"
     QUEUE_CLOSED = "QueueClosed"
+    QUEUE_INVALID = "QueueInvalid"
+    QUEUE_NOT_LEAF = "QueueNotLeaf"
     QUOTA_EXCEEDED = "QuotaExceeded"
+    BEHIND_HEAD = "BehindHead"
+    WOULD_DELAY = "WouldDelayHead"
+    AWAITING_VICTIMS = "AwaitingVictims"
     NO_CLUSTER = "NoClusterMatches"
     CLUSTERS_NOT_READY = "ClustersNotReady"
     NO_NODE_MATCHES = "NoNodeMatches"
@@ -29,6 +34,8 @@ class Reason(StrEnum):
     HELD = "Held"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     EVICTED = "Evicted"
+    PREEMPTED = "Preempted"
+    RECLAIMED = "Reclaimed"
 
 
 class Blocker(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -79,6 +86,11 @@ _SENTENCES: dict[Reason, str] = {
     Reason.DISPATCHED: "dispatched",
     Reason.QUEUE_NOT_FOUND: "its queue does not exist",
     Reason.QUEUE_CLOSED: "its queue is closed",
+    Reason.QUEUE_INVALID: "its queue is not part of a valid tree",
+    Reason.QUEUE_NOT_LEAF: "its queue is divided into other queues and takes no workloads itself",
+    Reason.BEHIND_HEAD: "it waits behind the head of its queue, which nothing may pass",
+    Reason.WOULD_DELAY: "it would delay a workload that room is kept for",
+    Reason.AWAITING_VICTIMS: "it waits for the workloads that make room for it to end",
     Reason.QUOTA_EXCEEDED: "it would exceed its queue's capability",
     Reason.NO_CLUSTER: "no member cluster matches its policy",
     Reason.CLUSTERS_NOT_READY: "no matching member cluster is ready",
@@ -92,4 +104,6 @@ _SENTENCES: dict[Reason, str] = {
     Reason.HELD: "it is held by its user",
     Reason.DEADLINE_EXCEEDED: "its pods were not bound in time",
     Reason.EVICTED: "it was taken back from its cluster",
+    Reason.PREEMPTED: "it made room for a workload of higher priority in its queue",
+    Reason.RECLAIMED: "it made room for a queue that is entitled to what it had borrowed",
 }

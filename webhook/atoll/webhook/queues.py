@@ -7,12 +7,14 @@ can never admit it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
-import orjson
 
-from atoll.model import keys, selectors
+from atoll.model import duration, keys, quantity, selectors, vector
+from atoll.model import queues as tree
 from atoll.model.objects import Slim
+from atoll.model.vector import Vector
 from atoll.webhook import jsonpatch
 from atoll.webhook.problems import (
     MAX_ITEMS,
@@ -29,19 +31,30 @@ from atoll.webhook.problems import (
 
 _MAX_WEIGHT = 65535
 _CLOSED = ("Closed", "Closing")
-_SELECTOR_FIELD = f"metadata.annotations[{keys.NAMESPACE_SELECTOR}]"
+GUARANTEE = "spec.guarantee.resource"
+
+
+class Guarantee(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """What is never lent."""
+
+    resource: dict[str, str | int | float] = {}
 
 
 class QueueSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """What admission reads of a queue's spec."""
 
     parent: str | None = None
+    capability: dict[str, str | int | float] = {}
+    guarantee: Guarantee | None = None
 
 
 class QueueStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """What admission reads of a queue's status."""
 
     state: str | None = None
+    pending: int | None = None
+    inqueue: int | None = None
+    running: int | None = None
 
 
 class Queue(Slim, frozen=True, rename="camel", gc=False):
@@ -61,6 +74,17 @@ class Queue(Slim, frozen=True, rename="camel", gc=False):
     def state(self) -> str:
         """Open unless its status says otherwise."""
         return (self.status.state if self.status else None) or "Open"
+
+    @property
+    def workloads(self) -> int:
+        """How many of its workloads have not ended, by its status."""
+        status = self.status or QueueStatus()
+        return (status.pending or 0) + (status.inqueue or 0) + (status.running or 0)
+
+    @property
+    def guarantee(self) -> Vector:
+        """What it takes from its siblings; nothing where that can't be read."""
+        return _reserved(self.spec.guarantee.resource if self.spec.guarantee else {}, self.spec.capability)
 
 
 _decoder = msgspec.json.Decoder(Queue)
@@ -131,12 +155,20 @@ def default_queue(queue: Json) -> list[jsonpatch.Operation]:
     return operations
 
 
-def validate_queue(queue: Json, lookup: Callable[[str], Queue | None]) -> list[Problem]:
+def validate_queue(
+    queue: Json,
+    lookup: Callable[[str], Queue | None],
+    children: Callable[[str], Sequence[Queue]] = lambda _: (),
+    *,
+    moved: bool = True,
+) -> list[Problem]:
     """Everything that is wrong with a new or changed queue.
 
     Args:
         queue: the object, defaulted.
         lookup: the known queue of a name.
+        children: the known queues below one of a name.
+        moved: it was not below its parent before.
     """
     problems: list[Problem] = []
     name = mapping(queue.get("metadata")).get("name")
@@ -146,24 +178,23 @@ def validate_queue(queue: Json, lookup: Callable[[str], Queue | None]) -> list[P
     weight = spec.get("weight")
     if weight is not None and not 1 <= (integer(weight) or 0) <= _MAX_WEIGHT:
         problems.append(Problem("spec.weight", f"is {weight}; use 1 to {_MAX_WEIGHT}"))
-    problems += _parent_problems(name, spec.get("parent"), lookup)
-    problems += _quota_problems(spec)
-    selector = mapping(mapping(queue.get("metadata")).get("annotations")).get(keys.NAMESPACE_SELECTOR)
-    if isinstance(selector, str) and _selector(selector) is None:
-        problems.append(
-            Problem(
-                _SELECTOR_FIELD,
-                'is not a label selector in JSON, such as {"matchLabels": {"team": "vision"}}',
-            )
-        )
-    return problems
+    above = _parent_problems(name, spec.get("parent"), lookup)
+    quota = _quota_problems(spec)
+    problems += [*above, *quota, *_member_problems(spec), *_annotation_problems(queue)]
+    # Sums over queues that are wrong in themselves would only confuse.
+    return problems if above or quota else [*problems, *_tree_problems(str(name), spec, lookup, children, moved)]
 
 
-def validate_queue_update(old: Json, new: Json, lookup: Callable[[str], Queue | None]) -> list[Problem]:
-    """As `validate_queue`; a change that leaves spec and selector alone is never refused."""
-    if old.get("spec") == new.get("spec") and _selector_text(old) == _selector_text(new):
+def validate_queue_update(
+    old: Json,
+    new: Json,
+    lookup: Callable[[str], Queue | None],
+    children: Callable[[str], Sequence[Queue]] = lambda _: (),
+) -> list[Problem]:
+    """As `validate_queue`; a change that leaves alone what is checked is never refused."""
+    if old.get("spec") == new.get("spec") and _annotations(old) == _annotations(new):
         return []
-    return validate_queue(new, lookup)
+    return validate_queue(new, lookup, children, moved=_parent_of(old) != _parent_of(new))
 
 
 def validate_queue_deletion(name: str, children: Sequence[str]) -> list[Problem]:
@@ -209,6 +240,77 @@ def _parent_problems(name: object, parent: object, lookup: Callable[[str], Queue
     return []
 
 
+def _tree_problems(
+    name: str,
+    spec: Json,
+    lookup: Callable[[str], Queue | None],
+    children: Callable[[str], Sequence[Queue]],
+    moved: bool,
+) -> list[Problem]:
+    """Where the queue does not fit the one above it, or those below it."""
+    problems: list[Problem] = []
+    guarantee = _reserved(mapping(mapping(spec.get("guarantee")).get("resource")), mapping(spec.get("capability")))
+    pledged = vector.total(each.guarantee for each in children(name)) if name != keys.ROOT_QUEUE else {}
+    if over := tree.over_guarantee(pledged, guarantee):
+        text = f"the queues below it are guaranteed {over} of this queue; raise it, or lower theirs first"
+        problems.append(Problem(GUARANTEE, text))
+    parent = spec.get("parent")
+    above = lookup(parent) if isinstance(parent, str) and parent not in ("", keys.ROOT_QUEUE) else None
+    if above is None or name == keys.ROOT_QUEUE:
+        return problems
+    siblings = [each for each in children(above.metadata.name) if each.metadata.name != name]
+    pledged = vector.total([guarantee, *(each.guarantee for each in siblings)])
+    if over := tree.over_guarantee(pledged, above.guarantee):
+        text = f"all queues below {parent!r} together would be guaranteed {over} that {parent!r} itself is"
+        problems.append(Problem(GUARANTEE, f"{text}; lower it, or raise spec.guarantee.resource of {parent!r} first"))
+    if moved and not siblings and above.workloads:
+        text = (
+            f"queue {parent!r} holds {above.workloads} workloads, and a queue with others below it takes none itself;"
+            f" wait for them to end (`atollctl queue close {parent}` keeps new ones out), or choose another parent"
+        )
+        problems.append(Problem("spec.parent", text))
+    return problems
+
+
+def _member_problems(spec: Json) -> list[Problem]:
+    problems: list[Problem] = []
+    seen: set[str] = set()
+    for index, each in enumerate(sequence(spec.get("extendClusters"))):
+        field, name = f"spec.extendClusters[{index}].name", mapping(each).get("name")
+        if not isinstance(name, str) or not name:
+            problems.append(Problem(field, "is empty; name the member cluster"))
+        elif name in seen:
+            problems.append(Problem(field, f"{name!r} is listed twice; give each member one item"))
+        else:
+            seen.add(name)
+    return problems
+
+
+def _annotation_problems(queue: Json) -> list[Problem]:
+    problems: list[Problem] = []
+    for key, text in _annotations(queue).items():
+        try:
+            _READERS[key](text)
+        except ValueError as error:
+            problems.append(Problem(f"metadata.annotations[{key}]", str(error)))
+    return problems
+
+
+def _strategy(text: str) -> None:
+    if text not in _STRATEGIES:
+        raise ValueError(f"{text!r} is not a strategy; use {', '.join(_STRATEGIES[:-1])} or {_STRATEGIES[-1]}")
+
+
+_STRATEGIES = ("fifo", "traverse", "backfill")
+_READERS: dict[str, Callable[[str], object]] = {
+    keys.NAMESPACE_SELECTOR: selectors.parse,
+    keys.CLUSTER_AFFINITY: selectors.parse,
+    keys.DEQUEUE_STRATEGY: _strategy,
+    keys.RUNNING_ESTIMATE: duration.parse,
+    keys.SLA_WAITING_TIME: duration.parse,
+}
+
+
 def _quota_problems(spec: Json) -> list[Problem]:
     clusters = sequence(spec.get("extendClusters"))
     lists = [mapping(spec.get("guarantee")).get("resource"), spec.get("deserved"), spec.get("capability")]
@@ -238,23 +340,27 @@ def _quota_problems(spec: Json) -> list[Problem]:
     return problems
 
 
-def _selector_text(queue: Json) -> object:
-    return mapping(mapping(queue.get("metadata")).get("annotations")).get(keys.NAMESPACE_SELECTOR)
+def _annotations(queue: Json) -> dict[str, str]:
+    """Those that Atoll reads of a queue."""
+    found = mapping(mapping(queue.get("metadata")).get("annotations"))
+    return {key: found[key] for key in _READERS if isinstance(found.get(key), str)}
 
 
-def _selector(text: str) -> Json | None:
+def _parent_of(queue: Json) -> object:
+    return mapping(queue.get("spec")).get("parent") or keys.ROOT_QUEUE
+
+
+def _reserved(guarantee: Mapping[str, Any], capability: Mapping[str, Any]) -> Vector:
+    """As the dispatcher counts it; a queue that can't be read is invalid there and takes nothing from others."""
     try:
-        selector = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(selector, dict) or selector.keys() - {"matchLabels", "matchExpressions"}:
-        return None
-    labels, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or []
-    good = isinstance(labels, dict) and isinstance(expressions, list)
-    return selector if good and all(isinstance(item, dict) for item in expressions) else None
+        return tree.reserved(quantity.capacity(guarantee), quantity.capacity(capability))
+    except ValueError:
+        return {}
 
 
 def _selects(text: str, labels: Mapping[str, str]) -> bool:
-    # A selector that can't be read opens the queue to nobody: it was meant to keep somebody out.
-    selector = _selector(text)
-    return selector is not None and selectors.label_selector_matches(selector, labels)
+    try:
+        return selectors.label_selector_matches(selectors.parse(text), labels)
+    except ValueError:
+        # It was meant to keep somebody out.
+        return False

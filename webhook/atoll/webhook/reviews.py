@@ -232,8 +232,11 @@ class Reviews:
             return await self._settled(lambda: queues.validate_queue_deletion(name, self._children(name)))
         queue, old = request.object or {}, request.old_object
         if request.operation == "UPDATE" and old is not None:
-            return await self._settled(lambda: queues.validate_queue_update(old, queue, self._queues.get))
-        return await self._settled(lambda: queues.validate_queue(queue, self._queues.get))
+            return await self._settled(lambda: queues.validate_queue_update(old, queue, self._queues.get, self._below))
+        return await self._settled(lambda: queues.validate_queue(queue, self._queues.get, self._below))
+
+    def _below(self, name: str) -> list[queues.Queue]:
+        return self._queues.by_index(CHILDREN, name)
 
     def _children(self, name: str) -> list[str]:
         # Every queue without a parent is below the root, which is refused by its name already.
@@ -258,4 +261,4 @@ class Reviews:
         self._changed = asyncio.Event()
 
 
-_READS_CACHE: Final = frozenset({"spec.parent", "metadata.name"})
+_READS_CACHE: Final = frozenset({"spec.parent", "metadata.name", queues.GUARANTEE})

@@ -61,6 +61,10 @@ class Room:
         self.grew = True
         #: raised by every change of what is free
         self.version = 0
+        #: raised by every change of nodes and domains themselves
+        self.layout = 0
+        #: nodes of which something was taken, or given back, since somebody cleared it
+        self.refilled: set[str] = set()
         #: binding UIDs whose `placed` changed since somebody cleared it
         self.touched: set[str] = set()
         #: nodes that events changed since somebody cleared it; what this scheduler takes itself does not count
@@ -133,8 +137,7 @@ class Room:
     def reserve(self, node: str, requests: Vector, count: int) -> None:
         """Take room for pods that do not exist yet."""
         vector.add(self._used.setdefault(node, {}), requests, count)
-        self._stale.add(node)
-        self._changed(grew=False)
+        self._changed(grew=False, node=node)
 
     def unreserve(self, node: str, requests: Vector, count: int, *, handed_over: bool = False) -> None:
         """The inverse of `reserve`.
@@ -149,8 +152,7 @@ class Room:
         vector.add(used, requests, -count)
         if not used:
             del self._used[node]
-        self._stale.add(node)
-        self._changed(grew=not handed_over)
+        self._changed(grew=not handed_over, node=node)
 
     def node_of(self, pod: Pod) -> str:
         """Where the pod is or is going to be; empty when it is nowhere or has ended."""
@@ -169,8 +171,7 @@ class Room:
         if charge.binding_uid:
             self.placed.setdefault(charge.binding_uid, Counter())[node] += 1
             self.touched.add(charge.binding_uid)
-        self._stale.add(node)
-        self._changed(grew=False)
+        self._changed(grew=False, node=node)
 
     def _release(self, key: str, *, keep_assumed: bool = False) -> None:
         charge = self._charges.pop(key)
@@ -187,12 +188,17 @@ class Room:
             if not places:
                 del self.placed[charge.binding_uid]
             self.touched.add(charge.binding_uid)
-        self._stale.add(charge.node)
-        self._changed(grew=True)
+        self._changed(grew=True, node=charge.node)
 
-    def _changed(self, *, grew: bool) -> None:
+    def _changed(self, *, grew: bool, node: str = "") -> None:
+        """Room changed on one node; without a name, nodes or domains themselves did."""
         self.version += 1
         self.grew = self.grew or grew
+        if node:
+            self._stale.add(node)
+            self.refilled.add(node)
+        else:
+            self.layout += 1
 
     # -- views -------------------------------------------------------------------------------------------------------
 

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.members import Member
-from atoll.dispatcher.core.queues import Key
+from atoll.dispatcher.core.node import Node
+from atoll.dispatcher.core.shapes import Shape
+from atoll.dispatcher.core.waiting import Key
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang, divide
+from atoll.model.vector import Vector
 from atoll.model.verdict import Verdict
 
 
@@ -24,10 +27,13 @@ class Binding:
     parts: dict[str, Gang]
     #: what it asks for, as last seen; None when that can't be read
     wish: Gang | None
-    shape: bytes
+    #: None when it has no gang
+    shape: Shape | None
     key: Key
     #: the queue in which it waits or is charged
-    queue: str
+    leaf: Node
+    #: what all of its replicas request: what it is charged
+    amount: Vector
     #: seconds since the epoch, while parts must still be reserved or pods bound
     deadline: float | None = None
     #: its minimum was bound once in this epoch
@@ -39,6 +45,18 @@ class Binding:
     def gang(self) -> Gang:
         assert self.wish is not None, f"binding {self.view.uid} has no gang and can't be decided on"
         return self.wish
+
+    def where(self) -> dict[str, Vector]:
+        """Member -> what its part there requests."""
+        if len(self.parts) == 1:
+            return dict.fromkeys(self.parts, self.amount)
+        return {name: part.total() for name, part in self.parts.items()}
+
+
+def order_key(view: BindingView) -> Key:
+    """Priority first, then the original age, then the UID."""
+    gang = view.gang
+    return (-(gang.priority if gang else 0), (gang.submitted if gang else "") or view.created, view.uid)
 
 
 def phase_of(view: BindingView) -> Phase:
@@ -57,6 +75,18 @@ def behind(view: BindingView, binding: Binding) -> bool:
     if view.epoch != binding.epoch:
         return view.epoch < binding.epoch
     return binding.phase is Phase.BOUND and view.decision.phase is Phase.RESERVING and not view.finished
+
+
+def alike(view: BindingView, other: BindingView) -> bool:
+    """Whether two views of a binding that waits ask for the same, whatever else changed."""
+    return (
+        view.gang == other.gang
+        and view.affinities == other.affinities
+        and view.tolerations == other.tolerations
+        and (view.divided, view.least_clusters, view.most_clusters)
+        == (other.divided, other.least_clusters, other.most_clusters)
+        and view.created == other.created
+    )
 
 
 def parts_of(view: BindingView) -> dict[str, Gang]:
@@ -87,11 +117,3 @@ def contained(binding: Binding, member: Member) -> bool:
         return member.generation >= generation
     answer = binding.view.reserved.get(member.name)
     return answer is not None and answer.granted and member.generation >= answer.generation
-
-
-def differs(told: Verdict | None, verdict: Verdict) -> bool:
-    """Whether the binding must be told anew: another reason or another blocker, not merely another free amount."""
-    if told is None or told.reason != verdict.reason:
-        return True
-    a, b = told.blocker, verdict.blocker
-    return (a and (a.kind, a.name, a.resource)) != (b and (b.kind, b.name, b.resource))

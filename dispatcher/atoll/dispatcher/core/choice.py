@@ -5,15 +5,22 @@ Over several members only where its policy allows that and no single one holds a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
-from atoll.dispatcher.core.events import BindingView
+import numpy as np
+from numpy.typing import NDArray
+
 from atoll.dispatcher.core.members import Member
+from atoll.dispatcher.core.shapes import Shape
+from atoll.dispatcher.core.world import World
 from atoll.dispatcher.split import Division, divide_natively
 from atoll.fit import Miss, Placement, place
 from atoll.model.gang import Gang
 from atoll.model.verdict import Blocker, Reason, Verdict
+
+_BURST = 32
+"""Decisions that a member has not confirmed after which another one that is as good goes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,79 +47,128 @@ class Choice:
         return "; ".join(parts)
 
 
-def choose(binding: BindingView, members: Sequence[Member], avoided: Collection[str] = ()) -> Choice | Verdict:
+def always(_: Choice) -> bool:
+    """Permits every choice."""
+    return True
+
+
+def choose(
+    shape: Shape,
+    gang: Gang,
+    world: World,
+    *,
+    serving: NDArray[np.bool_] | None = None,
+    avoided: Collection[str] = (),
+    permits: Callable[[Choice], bool] = always,
+) -> Choice | Verdict:
     """Where the gang goes by the first of its cluster affinities that leads anywhere, or the verdict on the last.
 
-    Members in `avoided` failed this shape lately.
+    Args:
+        shape: of the gang; enrolled in the world.
+        gang: what is to be placed; equal to the shape's but for its names.
+        world: up to date; not changed.
+        serving: bool[members] that its queue may use; None for all.
+        avoided: members that failed this shape lately.
+        permits: asked for each choice, the best first; when it refuses all, the verdict is WouldDelay.
     """
     outcome: Choice | Verdict = Verdict(Reason.NO_CLUSTER)
-    for affinity in binding.affinities:
-        matching = [member for member in members if member.accepts(affinity, binding.tolerations)]
-        outcome = _choose(binding, matching, avoided)
+    for allowed in world.allowed(shape):
+        matching = allowed if serving is None else allowed & serving
+        outcome = _choose(shape, gang, world, matching, avoided, permits)
         if isinstance(outcome, Choice):
             return outcome
     return outcome
 
 
-def _choose(binding: BindingView, matching: Sequence[Member], avoided: Collection[str]) -> Choice | Verdict:
+def _choose(
+    shape: Shape,
+    gang: Gang,
+    world: World,
+    matching: NDArray[np.bool_],
+    avoided: Collection[str],
+    permits: Callable[[Choice], bool],
+) -> Choice | Verdict:
     """The best of these members, or the nearest miss.
 
-    All replicas before only the minimum; then the nearest tier; then the member with the least left over; then its
-    name.
+    All replicas before only the minimum; then the nearest tier; then a member that keeps up; then the one with the
+    least left over; then by name.
     """
-    gang = binding.gang
-    if gang is None:
-        return Verdict(Reason.INVALID_GANG)
-    if not matching:
+    if not matching.any():
         return Verdict(Reason.NO_CLUSTER)
-    ready = [member for member in matching if member.ready]
-    if not ready:
-        return Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", matching[0].name))
-    ready = [member for member in ready if member.name not in avoided]
-    if not ready:
-        return Verdict(Reason.AVOIDED, Blocker("Cluster", ", ".join(sorted(avoided))))
-    found: list[tuple[tuple[object, ...], Choice]] = []
-    misses: list[tuple[Member, Miss]] = []
-    if binding.least_clusters <= 1:
-        for member in ready:
-            outcome = place(member.nodes, gang)
-            if isinstance(outcome, Miss):
-                misses.append((member, outcome))
-            else:
-                found.append((_preference(member, gang, outcome), Choice((member,), (gang,), (outcome,))))
-    best = min(found, key=lambda each: each[0])[1] if found else None
-    if binding.divided and (best is None or sum(best.placements[0].counts) < gang.replicas):
+    ready = matching & world.ready
+    if not ready.any():
+        return Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", world.order[int(matching.argmax())].name))
+    if avoided:
+        ready = ready & np.array([member.name not in avoided for member in world.order], np.bool_)
+        if not ready.any():
+            return Verdict(Reason.AVOIDED, Blocker("Cluster", ", ".join(sorted(avoided))))
+    refused, small = False, None
+    if shape.least_clusters <= 1:
+        for member in _candidates(shape, world, ready):
+            placement = place(member.nodes, gang, room=world.room(member, shape))
+            if isinstance(placement, Miss):
+                continue
+            choice = Choice((member,), (gang,), (placement,))
+            if sum(placement.counts) < gang.replicas and shape.divided:
+                # Perhaps all replicas fit over several members, which is better than the minimum in one.
+                small = small or choice
+                continue
+            if permits(choice):
+                return choice
+            refused = True
+    if shape.divided:
+        rows = world.counts[list(shape.rows)]
+        able = [world.order[column] for column in np.flatnonzero(ready & (rows > 0).all(axis=0))]
         division = divide_natively(
             gang,
-            {member.name: member.nodes for member in ready},
-            at_least=binding.least_clusters,
-            at_most=binding.most_clusters,
+            {member.name: member.nodes for member in able},
+            at_least=shape.least_clusters,
+            at_most=shape.most_clusters,
+            room={member.name: world.room(member, shape) for member in able},
         )
         if isinstance(division, Division):
-            by_name = {member.name: member for member in ready}
-            members = tuple(by_name[name] for name in division.clusters)
-            return Choice(members, division.gangs, division.placements)
-        if best is None:
-            pods = Blocker(
-                "Clusters", ", ".join(m.name for m in ready), "pods", str(division.requested), str(division.available)
-            )
+            choice = Choice(tuple(world.members[n] for n in division.clusters), division.gangs, division.placements)
+            if permits(choice):
+                return choice
+            refused = True
+        elif small is None and not refused:
+            names = ", ".join(world.order[column].name for column in np.flatnonzero(ready))
+            pods = Blocker("Clusters", names, "pods", str(division.requested), str(division.available))
             return Verdict(Reason.INSUFFICIENT_RESOURCES, pods)
-    return best or _nearest(misses)
+    if small is not None and permits(small):
+        return small
+    if refused or small is not None:
+        return Verdict(Reason.WOULD_DELAY)
+    return _nearest(shape, gang, world, ready)
 
 
-def _preference(member: Member, gang: Gang, placement: Placement) -> tuple[object, ...]:
-    tier = placement.tier if placement.tier is not None else 10**6
-    return (-sum(placement.counts), tier, _left_over(member, gang), member.name)
+def _candidates(shape: Shape, world: World, ready: NDArray[np.bool_]) -> Iterator[Member]:
+    """Members whose every task's minimum has room, the most preferred first."""
+    rows = world.counts[list(shape.rows)]
+    fits = ready & (rows >= np.array(shape.floor)[:, None]).all(axis=0)
+    columns = np.flatnonzero(fits)
+    if columns.size > 1:
+        short = ~(rows[:, columns] >= np.array(shape.full)[:, None]).all(axis=0)
+        tier = world.nearest_tier(shape)[columns] if shape.near else np.zeros(len(columns), np.int64)
+        burst = world.unconfirmed[columns] // _BURST
+        columns = columns[np.lexsort((columns, rows[0, columns], burst, tier, short))]
+    for column in columns:
+        yield world.order[column]
 
 
-def _left_over(member: Member, gang: Gang) -> int:
-    """Pods of the gang's first task that the member still holds: small is tight."""
-    return int(member.nodes.room(gang.tasks[0].requests).sum())
-
-
-def _nearest(misses: Sequence[tuple[Member, Miss]]) -> Verdict:
+def _nearest(shape: Shape, gang: Gang, world: World, ready: NDArray[np.bool_]) -> Verdict:
     """The verdict from the member that came nearest."""
-    member, miss = min(misses, key=lambda each: (each[1].requested - each[1].available, each[0].name))
+    rows = world.counts[list(shape.rows)]
+    held = np.minimum(rows, np.array(shape.floor)[:, None]).sum(axis=0)
+    column = int(np.where(ready, held, -1).argmax())
+    member, wanted = world.order[column], sum(shape.floor)
+    if not shape.hard and held[column] < wanted and world.accepted(shape):
+        pods = Blocker("Cluster", member.name, "pods", str(wanted), str(held[column]))
+        return Verdict(Reason.INSUFFICIENT_RESOURCES, pods)
+    miss = place(member.nodes, gang, room=world.room(member, shape))
+    if isinstance(miss, Placement):
+        # Its policy wants more clusters than one, and does not let it be divided.
+        return Verdict(Reason.NO_CLUSTER)
     if miss.reason is Reason.NO_NODE_MATCHES:
         return Verdict(miss.reason, Blocker("Cluster", member.name))
     kind, name = ("Domain", f"{member.name}/{miss.domain}") if miss.domain else ("Cluster", member.name)

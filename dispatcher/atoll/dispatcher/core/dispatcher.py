@@ -7,118 +7,82 @@ order is total, so the same events always give the same commands. Never change a
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
 
 from atoll.dispatcher.core import invariants
 from atoll.dispatcher.core.binding import (
     Binding,
-    all_bound,
-    behind,
     bound_in,
-    contained,
-    differs,
-    parts_of,
-    phase_of,
 )
+from atoll.dispatcher.core.books import HELD, Books, estimate
 from atoll.dispatcher.core.choice import Choice, choose
 from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Evict, Explain, Part
 from atoll.dispatcher.core.events import (
-    BindingGone,
-    BindingSet,
-    BindingView,
-    CapacityGone,
-    CapacitySet,
-    ClusterGone,
-    ClusterSet,
     Event,
     Pass,
-    QueueGone,
-    QueueSet,
-    Refused,
+    Strategy,
 )
-from atoll.dispatcher.core.members import Member
-from atoll.dispatcher.core.queues import MEMBER_REASONS, QUEUE_REASONS, Queue, ShapeClass, order_key, shape_of
-from atoll.fit import Placement, place
+from atoll.dispatcher.core.node import Node, Standing, path
+from atoll.dispatcher.core.promises import SETTLE, Pods, Promise, Stay
+from atoll.dispatcher.core.reclaim import Claimant, Victim, plan
+from atoll.dispatcher.core.shapes import Shape, shape_key
+from atoll.dispatcher.core.waiting import ShapeClass, differs
 from atoll.model.decision import Decision, Line, Phase
-from atoll.model.timestamps import rfc3339, to_seconds
+from atoll.model.gang import Gang
+from atoll.model.timestamps import rfc3339
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker
 
 COMMIT_TIMEOUT = 30.0
 """Seconds within which all pods of a dispatched gang must be bound, else it is taken back."""
+RENEWAL = 1.0
+"""Seconds after which a promise without a known time, or whose time has passed, is computed again."""
 RESERVE_TIMEOUT = 10.0
 """Seconds within which all members must have reserved their parts."""
 PASS_LIMIT = 128
 """Decisions after which a pass ends early, so that the first are written while the next are made."""
+PLAN_BURST = 4.0
+PLANS_PER_SECOND = 2.0
+"""Searches for workloads that should go for others: each looks at all that runs."""
+HELPLESS = 10.0
+"""Seconds before that is tried again for one whom nobody's departure helps."""
+PATIENCE = 60.0
+"""Seconds that room is kept for a workload while those that were evicted for it end."""
 EXPLAIN_BURST = 50.0
 EXPLAIN_PER_DISPATCH = 0.1
 EXPLAIN_PER_SECOND = 10.0
+EXPLAIN_LOOKS = 1000
+"""Bindings that a pass looks at for one that does not know its reason."""
 
 
-class Dispatcher:
+_ROOM = (Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS)
+"""Verdicts that the departure of others can change."""
+
+
+class Dispatcher(Books):
     """Orders, admits, places; see `handle`."""
 
     def __init__(self, *, commit_timeout: float = COMMIT_TIMEOUT) -> None:
+        super().__init__()
         self._commit_timeout = commit_timeout
-        #: name -> queue; also queues that only workloads name
-        self.queues: dict[str, Queue] = {}
-        self.members: dict[str, Member] = {}
-        #: UID -> binding
-        self.bindings: dict[str, Binding] = {}
-        #: (shape, member) -> capacity generation at which a gang of that shape was not bound in time there
-        self._avoid: dict[tuple[bytes, str], int] = {}
-        #: UIDs of bindings in phase Reserving, and of those that run against the user's wish; looked at in every pass
-        self._unsettled: dict[str, None] = {}
-        #: (deadline, UID); stale entries are skipped when popped
-        self._deadlines: list[tuple[float, str]] = []
-        #: UIDs whose binding may not yet say why they wait, oldest first
-        self._untold: dict[str, None] = {}
         self._explain_tokens = EXPLAIN_BURST
+        self._plan_tokens = PLAN_BURST
         #: the last pass ended at PASS_LIMIT
         self._unfinished = False
-        self._now = 0.0
-
-    # -- events ------------------------------------------------------------------------------------------------------
+        #: classes that quota or room blocks -> when it is worth looking for others that should go for them
+        self._stuck: dict[ShapeClass, float] = {}
+        #: UID -> (where it runs, what is known of it, both as a victim)
+        self._candidates: dict[str, tuple[Stay, Binding, Victim]] = {}
+        #: times of this pass as text
+        self._texts: dict[float, str] = {}
 
     def handle(self, event: Event) -> list[Command]:
         """Take an event in; only `Pass` decides."""
-        match event:
-            case BindingSet(binding):
-                self._set_binding(binding)
-            case BindingGone(uid):
-                self._drop_binding(uid)
-            case Refused(uid, epoch):
-                self._refused(uid, epoch)
-            case QueueSet(view):
-                queue = self._queue(view.name)
-                if queue.view != view:
-                    queue.view = view
-                    queue.wake(QUEUE_REASONS)
-            case QueueGone(name):
-                if name in self.queues:
-                    self.queues[name].view = None
-                    self.queues[name].wake()
-            case ClusterSet(cluster):
-                member = self._member(cluster.name)
-                if member.view != cluster:
-                    member.view = cluster
-                    self._wake_all()
-            case ClusterGone(name):
-                if name in self.members:
-                    self.members[name].view = None
-                    self._wake_all()
-            case CapacitySet(capacity):
-                member = self._member(capacity.cluster)
-                before = member.generation
-                if member.set_root(capacity):
-                    self._wake_all()
-                if member.generation != before:
-                    self._forgive(member)
-                self._settle(member)
-            case CapacityGone(name, root):
-                if name in self.members:
-                    self.members[name].drop_root(root)
-            case Pass(now):
-                return self._pass(now)
+        if isinstance(event, Pass):
+            return self._pass(event.now)
+        self.tell(event)
         return []
 
     @property
@@ -132,146 +96,13 @@ class Dispatcher:
             if binding is not None and binding.deadline == when:
                 break
             heapq.heappop(self._deadlines)
-        explain = self._now + 0.2 if self._untold else None
+        explain = self._now + 0.2 if self._untold or self.waiting.unsaid else None
         first = self._deadlines[0][0] if self._deadlines else None
-        return min((when for when in (explain, first) if when is not None), default=None)
-
-    # -- taking in ---------------------------------------------------------------------------------------------------
-
-    def _set_binding(self, view: BindingView) -> None:
-        old = self.bindings.get(view.uid)
-        if old is not None and behind(view, old):
-            # The watch is behind our own decision; keep the newest object for the case that the write is refused.
-            old.view = view
-            return
-        self._observe(view, old)
-
-    def _observe(self, view: BindingView, old: Binding | None) -> None:
-        """Go by what was seen, whatever was decided before."""
-        if old is not None:
-            self._leave(old)
-        phase = phase_of(view)
-        told = None
-        if phase is Phase.SUSPENDED and view.decision.phase is Phase.SUSPENDED:
-            told = Verdict(view.decision.reason, view.decision.blocker)
-        binding = Binding(
-            view,
-            view.epoch,
-            phase,
-            parts_of(view) if phase.charged else {},
-            view.gang,
-            shape_of(view),
-            order_key(view),
-            view.gang.queue if view.gang else "",
-            told=told,
-        )
-        binding.bound = all_bound(binding) or (old is not None and old.bound and old.epoch == view.epoch)
-        if phase is Phase.EVICTING and old is not None:
-            # What the member has still to let go of.
-            binding.parts = old.parts
-        self.bindings[view.uid] = binding
-        self._enter(binding)
-        if old is not None and old.phase.charged and (not phase.charged or old.wish != view.gang):
-            self._queue(old.queue).wake(QUEUE_REASONS)
-
-    def _drop_binding(self, uid: str) -> None:
-        binding = self.bindings.pop(uid, None)
-        if binding is not None:
-            self._leave(binding)
-            self._untold.pop(uid, None)
-            if binding.phase.charged:
-                self._queue(binding.queue).wake(QUEUE_REASONS)
-            for member in self.members.values():
-                if member.forget(uid):
-                    self._wake_all()
-
-    def _refused(self, uid: str, epoch: int) -> None:
-        binding = self.bindings.get(uid)
-        if binding is None or binding.epoch != epoch:
-            return
-        # Back to what was last seen; if somebody else decided, the watch is about to say so.
-        self._observe(binding.view, binding)
-
-    def _enter(self, binding: Binding) -> None:
-        """File a binding under its phase: waiting, charged, or neither."""
-        if binding.wish is None:
-            self._untold[binding.view.uid] = None
-        elif binding.phase is Phase.SUSPENDED and binding.gang.hold:
-            if differs(binding.told, _HELD):
-                self._untold[binding.view.uid] = None
-        elif binding.phase is Phase.SUSPENDED:
-            group = self._queue(binding.queue).add(binding.shape, binding.key)
-            if group.parked is not None and differs(binding.told, group.parked):
-                self._untold[binding.view.uid] = None
-        elif binding.phase.charged:
-            self._queue(binding.queue).charge(binding.view.uid, binding.gang.total())
-            self._watch_deadline(binding)
-            if binding.phase is Phase.RESERVING or binding.gang.hold:
-                self._unsettled[binding.view.uid] = None
-        self._settle_binding(binding)
-
-    def _leave(self, binding: Binding) -> None:
-        """The inverse of `_enter`."""
-        if binding.wish is None:
-            return
-        queue = self._queue(binding.queue)
-        if binding.phase.charged:
-            queue.release(binding.view.uid)
-            self._unsettled.pop(binding.view.uid, None)
-        elif binding.phase is Phase.SUSPENDED and not binding.gang.hold:
-            queue.remove(binding.shape, binding.key)
-
-    def _watch_deadline(self, binding: Binding) -> None:
-        waiting = binding.phase is Phase.RESERVING or (binding.phase is Phase.BOUND and not binding.bound)
-        if waiting and binding.view.decision.deadline:
-            binding.deadline = to_seconds(binding.view.decision.deadline)
-            heapq.heappush(self._deadlines, (binding.deadline, binding.view.uid))
-
-    def _settle_binding(self, binding: Binding) -> None:
-        """Let go of what was assumed in a member once the member's own figures contain it, or once it is over."""
-        uid = binding.view.uid
-        for member in self.members.values():
-            if uid in member.expected and contained(binding, member) and member.forget(uid):
-                self._wake_all()
-        for name in binding.parts:
-            member = self._member(name)
-            if not contained(binding, member):
-                member.expected.add(uid)
-                self._assume_late(binding, member)
-
-    def _settle(self, member: Member) -> None:
-        for uid in sorted(member.expected):
-            binding = self.bindings.get(uid)
-            if binding is None or contained(binding, member):
-                if member.forget(uid):
-                    self._wake_all()
-            else:
-                self._assume_late(binding, member)
-
-    def _assume_late(self, binding: Binding, member: Member) -> None:
-        """Count a part that an earlier leader decided and the member's figures lack, where it would go now."""
-        uid = binding.view.uid
-        if uid not in member.inflight and len(member.nodes):
-            placement = place(member.nodes, binding.parts[member.name])
-            if isinstance(placement, Placement):
-                member.assume(uid, binding.parts[member.name], placement)
-
-    def _forgive(self, member: Member) -> None:
-        """The member's figures moved on: shapes that were not bound in time there may try it again."""
-        for key in [key for key, at in self._avoid.items() if key[1] == member.name and at != member.generation]:
-            del self._avoid[key]
-            self._wake_all()
-
-    def _wake_all(self) -> None:
-        """Something may fit now that did not: look at everything again that was blocked by members."""
-        for queue in self.queues.values():
-            queue.wake(MEMBER_REASONS)
-
-    def _queue(self, name: str) -> Queue:
-        return self.queues.setdefault(name, Queue(name))
-
-    def _member(self, name: str) -> Member:
-        return self.members.setdefault(name, Member(name))
+        patience = self._patience[0][0] if self._patience else None
+        renewal = self._next_renewal()
+        if self._stuck:
+            renewal = min(self._now + HELPLESS, renewal if renewal is not None else math.inf)
+        return min((when for when in (explain, first, patience, renewal) if when is not None), default=None)
 
     # -- deciding ----------------------------------------------------------------------------------------------------
 
@@ -280,67 +111,300 @@ class Dispatcher:
         3. Dispatch while something fits. 4. Say why the rest waits.
         """
         self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + max(now - self._now, 0.0) * EXPLAIN_PER_SECOND)
+        self._plan_tokens = min(PLAN_BURST, self._plan_tokens + max(now - self._now, 0.0) * PLANS_PER_SECOND)
         self._now = now
+        self._texts.clear()
+        self.world.refresh()
+        if self.promises.made or self._patience:
+            self._renew_promises()
         commands: list[Command] = [*self._overdue(), *self._settle_answers()]
-        order = [(*queue.rank(), queue.name) for queue in self.queues.values() if queue.classes]
-        heapq.heapify(order)
+        self._wake_grown()
         self._unfinished = False
-        while order:
+        while (group := self.waiting.first()) is not None:
             if len(commands) >= PASS_LIMIT:
                 self._unfinished = True
                 return commands
-            *_, name = heapq.heappop(order)
-            queue = self.queues[name]
-            command = self._dispatch_one(queue)
+            command = self._examine(group)
             if command is not None:
                 commands.append(command)
                 self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + EXPLAIN_PER_DISPATCH)
-                heapq.heappush(order, (*queue.rank(), name))
+                self._sleep_again()
+        self._woken.clear()
+        commands.extend(self._evict_for_others())
         commands.extend(self._explanations())
         return commands
 
-    def _dispatch_one(self, queue: Queue) -> Command | None:
-        """The first workload of the queue, in its order, that fits; classes that don't are parked on the way."""
-        while True:
-            group = min(queue.candidates(), key=lambda each: each.members[0], default=None)
-            if group is None:
-                return None
-            binding = self.bindings[group.members[0][2]]
-            verdict = queue.admits(binding.gang.total())
-            if verdict is None:
-                members = [self.members[name] for name in sorted(self.members)]
-                avoided = {m.name for m in members if (binding.shape, m.name) in self._avoid}
-                choice = choose(binding.view, members, avoided)
-                if not isinstance(choice, Verdict):
-                    return self._dispatch(queue, binding, choice)
-                verdict = choice
-            self._park(group, verdict)
+    def _examine(self, group: ShapeClass) -> Command | None:
+        """Dispatch the first workload of the class, or park the class on what blocks it."""
+        binding = self.bindings[group.members[0][2]]
+        leaf, shape = group.leaf, group.shape
+        standing = self.tree.standing(leaf)
+        if standing is not Standing.OPEN:
+            self._idle[group] = None
+            self.waiting.park_until_told(group, _standing_verdict(leaf, standing))
+            return None
+        short = self.tree.shortage(leaf, shape.request)
+        if short is not None and not (short.declared or isinstance(self._choose(group, binding), Verdict)):
+            short = short._replace(declared=True)
+        if short is not None and short.declared:
+            verdict = Verdict(
+                Reason.QUOTA_EXCEEDED,
+                blocker("Queue", short.node.name, short.resource, short.requested, short.available),
+            )
+            self.waiting.park_on_limit(group, verdict, short.node, short.resource, short.requested)
+            self._stuck.setdefault(group, 0.0)
+            self._keep_room(group)
+            return None
+        missing = self.namespaces.shortage(binding.view.namespace, shape.request)
+        if missing is not None:
+            self._idle[group] = None
+            self.waiting.park_until_told(
+                group, Verdict(Reason.QUOTA_EXCEEDED, blocker("Namespace", binding.view.namespace, *missing))
+            )
+            return None
+        choice = self._choose(group, binding)
+        if isinstance(choice, Verdict) and choice.reason is Reason.WOULD_DELAY:
+            # What is known to end in time may still pass.
+            for key in group.members[1:]:
+                other = self.bindings[key[2]]
+                if self._now + estimate(other) + SETTLE <= self.promises.latest_end:
+                    second = self._choose(group, other)
+                    if not isinstance(second, Verdict):
+                        return self._dispatch(other, second)
+                    break
+        if not isinstance(choice, Verdict):
+            return self._dispatch(binding, choice)
+        if choice.reason is Reason.WOULD_DELAY:
+            self._idle[group] = None
+            self.waiting.park_until_told(group, choice)
+        else:
+            self._block(shape)
+            self.waiting.park_on_shape(group, choice)
+            if choice.reason in _ROOM:
+                self._stuck.setdefault(group, 0.0)
+            self._keep_room(group)
+        return None
 
-    def _dispatch(self, queue: Queue, binding: Binding, choice: Choice) -> Command:
-        gang, view = binding.gang, binding.view
+    def _choose(self, group: ShapeClass, binding: Binding) -> Choice | Verdict:
+        shape = group.shape
+        avoided = {name for name in self.world.members if (shape.key, name) in self._avoid} if self._avoid else ()
+        self.promises.latest_end = -math.inf
+        return choose(
+            shape,
+            binding.gang,
+            self.world,
+            serving=self._serves(group.leaf),
+            avoided=avoided,
+            permits=self._permits(binding),
+        )
+
+    def _permits(self, binding: Binding) -> Callable[[Choice], bool]:
+        """Whether the queue's ceilings in members, and the room that is kept for others, allow a choice."""
+        leaf, end = binding.leaf, self._now + estimate(binding)
+
+        def permits(choice: Choice) -> bool:
+            if any(
+                self.tree.shortage_in(leaf, member.name, gang.total()) is not None
+                for member, gang in zip(choice.members, choice.gangs, strict=True)
+            ):
+                return False
+            if not self.promises.made:
+                return True
+            broken = self.promises.refuses(binding.view.uid, leaf, binding.amount, choice, self._now, end)
+            better = [promise for promise in broken if self._goes_before(binding, self.bindings[promise.uid])]
+            for promise in better:
+                promise.overtaken = True
+            return len(better) == len(broken)
+
+        return permits
+
+    def _goes_before(self, binding: Binding, other: Binding) -> bool:
+        """Whether room that is kept for another workload does not bind this one: a higher class, or guaranteed."""
+        if binding.key[0] != other.key[0]:
+            return binding.key[0] < other.key[0]
+        return self._below_guarantee(binding.leaf) and not self._below_guarantee(other.leaf)
+
+    def _below_guarantee(self, leaf: Node) -> bool:
+        levels = (node for node in path(leaf) if node is not self.tree.root and node.guarantee)
+        return any(node.below_guarantee() for node in levels)
+
+    # -- room made by others -----------------------------------------------------------------------------------------
+
+    def _evict_for_others(self) -> Iterator[Command]:
+        """Take back what must go so that blocked workloads of higher priority, or of entitled queues, can start."""
+        victims: list[Victim] | None = None
+        for group in list(self._stuck):
+            if self._plan_tokens < 1:
+                return
+            if not group.members or group.lot is None or not self._may_evict(group):
+                del self._stuck[group]
+                continue
+            binding = self.bindings[group.members[0][2]]
+            if binding.view.uid in self._awaiting or self._stuck[group] > self._now:
+                continue
+            self._plan_tokens -= 1
+            victims = victims if victims is not None else [*self._victims()]
+            claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, binding.gang)
+            outcome = plan(
+                claimant,
+                victims,
+                self.tree,
+                self.world,
+                now=self._now,
+                serving=self._serves(group.leaf),
+                permits=self._permits(binding),
+            )
+            if isinstance(outcome, Verdict) or not outcome.losses:
+                # Time alone may help it: what has just started is protected for a while.
+                self._stuck[group] = self._now + HELPLESS
+                continue
+            del self._stuck[group]
+            self._awaiting[binding.view.uid] = tuple(loss.uid for loss in outcome.losses)
+            self.promises.drop(binding.view.uid)
+            self.promises.keep(
+                binding.view.uid, group.leaf, group.shape, binding.gang, outcome.choice.members, self._now
+            )
+            for loss in outcome.losses:
+                text = f"makes room for {binding.view.namespace}/{binding.view.name} of queue {group.leaf.name}"
+                yield self._evict(self.bindings[loss.uid], loss.reason, text)
+            names = ", ".join(member.name for member in outcome.choice.members)
+            yield self._explain(binding, Verdict(Reason.AWAITING_VICTIMS, blocker("Cluster", names, "", 0, 0)))
+            victims = None
+
+    def _may_evict(self, group: ShapeClass) -> bool:
+        """Whether anybody could have to go at all: most often nobody does."""
+        priority = -group.members[0][0]
+        if any(each < priority for each in self._priorities.get(group.leaf, ())):
+            return True
+        return self.tree.entitled(group.leaf, group.shape.request)
+
+    def _victims(self) -> Iterator[Victim]:
+        """What runs and could go; each is made once."""
+        known = self._candidates
+        for uid, stay in self.promises.stays():
+            victim = known.get(uid)
+            binding = self.bindings[uid]
+            if victim is None or victim[0] is not stay or victim[1] is not binding:
+                victim = known[uid] = (stay, binding, _victim(binding, stay, self._cleared.get(uid, ())))
+            if binding.phase is Phase.BOUND and binding.epoch == binding.view.epoch:
+                yield victim[2]
+        if len(known) > 2 * len(self.promises) + 64:
+            self._candidates = {uid: each for uid, each in known.items() if self.promises.stay(uid) is each[0]}
+
+    def _await_victims(self, promise: Promise) -> None:
+        """Once all that were evicted are gone, or after too long, the claimant is one that waits as others do."""
+        gone = all(
+            uid not in self.bindings or not self.bindings[uid].phase.charged
+            for uid in self._awaiting.get(promise.uid, ())
+        )
+        # A while longer than that: members tell of the room a moment after the pods are gone.
+        if gone and promise.looked + PATIENCE > self._now:
+            promise.looked = min(promise.looked, self._now - PATIENCE + SETTLE)
+        if promise.looked + PATIENCE <= self._now:
+            self._awaiting.pop(promise.uid, None)
+            self.promises.drop(promise.uid)
+            self._refresh_idle()
+
+    # -- room kept for heads -----------------------------------------------------------------------------------------
+
+    def _keep_room(self, group: ShapeClass) -> None:
+        """The first of the class does not go now: keep room for it if it is a head that must not be delayed."""
+        leaf, uid = group.leaf, group.members[0][2]
+        if uid not in self._impatient:
+            if leaf.view is None or leaf.view.strategy is not Strategy.BACKFILL or self.waiting.head(leaf) is not group:
+                return
+            for other in [p for p in self.promises.made.values() if p.leaf is leaf and p.uid != uid]:
+                if other.uid not in self._impatient:
+                    self.promises.drop(other.uid)
+                    self._refresh_idle()
+        known = self.promises.made.get(uid)
+        if known is None:
+            self._promise(group.shape, self.bindings[uid])
+
+    def _promise(self, shape: Shape, binding: Binding) -> None:
+        serving = self._serves(binding.leaf)
+        mask = self.world.allowed(shape)[0] & self.world.ready
+        if serving is not None:
+            mask = mask & serving
+        members = [self.world.order[column] for column in np.flatnonzero(mask)]
+        self.promises.promise(binding.view.uid, binding.leaf, shape, binding.gang, members, self._now)
+
+    def _renew_promises(self) -> None:
+        """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
+        for promise in list(self.promises.made.values()):
+            binding = self.bindings[promise.uid]
+            if promise.victims:
+                self._await_victims(promise)
+            elif promise.at < self._now or (promise.at == math.inf and promise.looked + RENEWAL <= self._now):
+                assert binding.shape is not None, f"{promise.uid} is kept room for and does not wait"
+                self._promise(binding.shape, binding)
+                self._refresh_idle()
+        while self._patience and self._patience[0][0] <= self._now:
+            uid = heapq.heappop(self._patience)[1]
+            waiting = self.bindings.get(uid)
+            if waiting is not None and waiting.shape is not None and uid not in self._impatient:
+                self._impatient[uid] = None
+                if uid not in self.promises.made:
+                    self._promise(waiting.shape, waiting)
+
+    def _next_renewal(self) -> float | None:
+        times = [
+            promise.looked + (PATIENCE if promise.victims else RENEWAL)
+            if promise.at == math.inf
+            else promise.at + RENEWAL
+            for promise in self.promises.made.values()
+        ]
+        return min(times, default=None)
+
+    def _dispatch(self, binding: Binding, choice: Choice) -> Command:
+        view = binding.view
         phase, reason, patience = Phase.BOUND, Reason.DISPATCHED, self._commit_timeout
         if choice.divided:
             phase, reason, patience = Phase.RESERVING, Reason.RESERVING, RESERVE_TIMEOUT
         deadline = self._now + patience
-        line = Line(rfc3339(self._now), phase, reason, choice.sentence())
-        decision = Decision(binding.epoch + 1, phase, reason, None, rfc3339(deadline), view.decision.told(line))
+        line = Line(self._text(self._now), phase, reason, choice.sentence())
+        decision = Decision(binding.epoch + 1, phase, reason, None, self._text(deadline), view.decision.told(line))
         parts = tuple(
             Part(member.name, tuple((task.name, task.replicas) for task in part.tasks))
             for member, part in zip(choice.members, choice.gangs, strict=True)
         )
         command = Dispatch(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision, parts=parts)
-        self._leave(binding)
+        assert binding.shape is not None, f"{view.uid} does not wait"
+        kept = self.promises.drop(view.uid)
+        if view.uid in self._awaiting:
+            self._cleared[view.uid] = self._awaiting.pop(view.uid)
+        self._impatient.pop(view.uid, None)
+        self._stop_waiting(binding, binding.shape)
         binding.epoch, binding.phase = decision.epoch, phase
         binding.told, binding.deadline, binding.bound = None, deadline, False
         heapq.heappush(self._deadlines, (deadline, view.uid))
         self._untold.pop(view.uid, None)
-        queue.charge(view.uid, gang.total())
         if phase is Phase.RESERVING:
             self._unsettled[view.uid] = None
         binding.parts = {member.name: part for member, part in zip(choice.members, choice.gangs, strict=True)}
+        self.tree.start(binding.leaf, binding.amount, binding.where())
+        self.waiting.limits_changed(binding.leaf)
+        self.namespaces.charge(view.namespace, binding.amount)
+        self._count_priority(binding)
         for member, part, placement in zip(choice.members, choice.gangs, choice.placements, strict=True):
-            member.assume(view.uid, part, placement)
+            self.world.assume(member, view.uid, part, placement)
+        pods: dict[str, tuple[Gang, Pods]] = {
+            member.name: (part, placement.pods)
+            for member, part, placement in zip(choice.members, choice.gangs, choice.placements, strict=True)
+        }
+        self.promises.enter(
+            view.uid, Stay(binding.leaf, binding.amount, self._now, self._now + estimate(binding), pods)
+        )
+        if kept is not None:
+            self._refresh_idle()
         return command
+
+    def _text(self, at: float) -> str:
+        """RFC 3339; the few times that a pass writes are formatted once."""
+        text = self._texts.get(at)
+        if text is None:
+            text = self._texts[at] = rfc3339(at)
+        return text
 
     def _settle_answers(self) -> Iterator[Command]:
         """Commit what all members have reserved, take back what one refused or what its user holds."""
@@ -367,20 +431,14 @@ class Dispatcher:
     def _commit(self, binding: Binding) -> Command:
         deadline = self._now + self._commit_timeout
         view = binding.view
-        line = Line(rfc3339(self._now), Phase.BOUND, Reason.DISPATCHED, "all parts are reserved")
+        line = Line(self._text(self._now), Phase.BOUND, Reason.DISPATCHED, "all parts are reserved")
         decision = Decision(
-            binding.epoch, Phase.BOUND, Reason.DISPATCHED, None, rfc3339(deadline), view.decision.told(line)
+            binding.epoch, Phase.BOUND, Reason.DISPATCHED, None, self._text(deadline), view.decision.told(line)
         )
         del self._unsettled[view.uid]
         binding.phase, binding.deadline = Phase.BOUND, deadline
         heapq.heappush(self._deadlines, (deadline, view.uid))
         return Commit(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
-
-    def _park(self, group: ShapeClass, verdict: Verdict) -> None:
-        group.parked = verdict
-        for *_, uid in group.members:
-            if differs(self.bindings[uid].told, verdict):
-                self._untold[uid] = None
 
     def _overdue(self) -> Iterator[Command]:
         while self._deadlines and self._deadlines[0][0] <= self._now:
@@ -406,13 +464,15 @@ class Dispatcher:
 
     def _avoid_member(self, binding: Binding, name: str) -> None:
         """Don't choose this member for the shape again until its capacity changes."""
-        if name in self.members:
-            self._avoid[binding.shape, name] = self.members[name].generation
+        member = self.world.members.get(name)
+        if member is not None:
+            restricted = self._restricted(binding)
+            self._avoid[shape_key(binding.view, restricted), name] = member.generation
 
     def _evict(self, binding: Binding, reason: Reason, text: str, why: Blocker | None = None) -> Command:
         view = binding.view
         self._unsettled.pop(view.uid, None)
-        line = Line(rfc3339(self._now), Phase.EVICTING, reason, text)
+        line = Line(self._text(self._now), Phase.EVICTING, reason, text)
         decision = Decision(binding.epoch + 1, Phase.EVICTING, reason, why, story=view.decision.told(line))
         command = Evict(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
         binding.epoch, binding.phase, binding.deadline = decision.epoch, Phase.EVICTING, None
@@ -420,21 +480,39 @@ class Dispatcher:
 
     def _explanations(self) -> Iterator[Command]:
         """Reasons for the bindings that do not carry theirs yet, within the budget for such writes."""
+        looks = EXPLAIN_LOOKS
         while self._untold and self._explain_tokens >= 1:
             uid = next(iter(self._untold))
             del self._untold[uid]
             binding = self.bindings.get(uid)
             verdict = self.verdict(uid)
-            if binding is None or verdict is None or not differs(binding.told, verdict):
-                continue
-            self._explain_tokens -= 1
-            binding.told = verdict
-            view = binding.view
-            line = Line(rfc3339(self._now), Phase.SUSPENDED, verdict.reason, verdict.sentence())
-            decision = Decision(
-                binding.epoch, Phase.SUSPENDED, verdict.reason, verdict.blocker, "", view.decision.told(line)
-            )
-            yield Explain(uid, view.namespace, view.name, view.generation, binding.epoch, decision)
+            if binding is not None and verdict is not None and differs(binding.told, verdict):
+                yield self._explain(binding, verdict)
+        unsaid = self.waiting.unsaid
+        while unsaid and self._explain_tokens >= 1 and looks:
+            group = next(iter(unsaid))
+            del unsaid[group]
+            verdict = group.parked
+            while verdict is not None and group.told < len(group.members) and looks:
+                looks -= 1
+                binding = self.bindings[group.members[group.told][2]]
+                group.told += 1
+                if differs(binding.told, verdict) and binding.view.uid not in self._awaiting:
+                    yield self._explain(binding, verdict)
+                    break
+            if group.told < len(group.members):
+                # The first of every class hears before the second of any.
+                unsaid[group] = None
+
+    def _explain(self, binding: Binding, verdict: Verdict) -> Command:
+        self._explain_tokens -= 1
+        binding.told = verdict
+        view = binding.view
+        line = Line(self._text(self._now), Phase.SUSPENDED, verdict.reason, verdict.sentence())
+        decision = Decision(
+            binding.epoch, Phase.SUSPENDED, verdict.reason, verdict.blocker, "", view.decision.told(line)
+        )
+        return Explain(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
 
     # -- looking in --------------------------------------------------------------------------------------------------
 
@@ -446,8 +524,11 @@ class Dispatcher:
         if binding.wish is None:
             return Verdict(Reason.INVALID_GANG)
         if binding.gang.hold:
-            return _HELD
-        return self.queues[binding.queue].classes[binding.shape].parked
+            return HELD
+        assert binding.shape is not None, f"{uid} waits without a shape"
+        if uid in self._awaiting:
+            return binding.told
+        return self.waiting.classes(binding.leaf)[binding.shape.key].parked
 
     def check(self) -> None:
         """Verify what must always hold; tests call it after every event.
@@ -455,7 +536,32 @@ class Dispatcher:
         Raises:
             AssertionError: naming the invariant and the object.
         """
-        invariants.verify(self.queues, self.members, self.bindings)
+        self.world.refresh()
+        invariants.verify(self)
 
 
-_HELD = Verdict(Reason.HELD)
+def _victim(binding: Binding, stay: Stay, cleared: tuple[str, ...]) -> Victim:
+    return Victim(
+        binding.view.uid,
+        binding.leaf,
+        -binding.key[0],
+        stay.start,
+        binding.amount,
+        {
+            name: [(node, gang.tasks[task].requests, count) for task, node, count in pods]
+            for name, (gang, pods) in stay.parts.items()
+        },
+        preemptable=binding.gang.preemptable,
+        evictions=sum(line.reason in (Reason.PREEMPTED, Reason.RECLAIMED) for line in binding.view.decision.story),
+        cleared=cleared,
+    )
+
+
+def _standing_verdict(leaf: Node, standing: Standing) -> Verdict:
+    reason = {
+        Standing.CLOSED: Reason.QUEUE_CLOSED,
+        Standing.MISSING: Reason.QUEUE_NOT_FOUND,
+        Standing.INVALID: Reason.QUEUE_INVALID,
+        Standing.PARENT: Reason.QUEUE_NOT_LEAF,
+    }[standing]
+    return Verdict(reason, blocker("Queue", leaf.name, "", 0, 0))

@@ -4,11 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from atoll.model.decision import Decision
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
+
+
+class Strategy(StrEnum):
+    """What may pass a blocked head of a queue."""
+
+    FIFO = "fifo"
+    """Nothing."""
+    TRAVERSE = "traverse"
+    """Whatever fits."""
+    BACKFILL = "backfill"
+    """Whatever does not delay the head."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """A queue's part in one member."""
+
+    weight: int = 1
+    """Preference among the members of the queue."""
+    capability: Vector = field(default_factory=dict)
+    """A resource that is not named is unlimited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +42,34 @@ class QueueView:
     """A resource that is not named is unlimited."""
     priority: int = 0
     open: bool = True
+    parent: str = ""
+    """Name of the queue above; empty for a child of the root."""
+    guarantee: Vector = field(default_factory=dict)
+    deserved: Vector = field(default_factory=dict)
+    weight: int = 1
+    reclaimable: bool = True
+    created: str = ""
+    """RFC 3339; the older one goes first where nothing else decides."""
+    strategy: Strategy = Strategy.TRAVERSE
+    members: Mapping[str, Ceiling] = field(default_factory=dict)
+    """Members that serve it; empty for all."""
+    affinity: Mapping[str, Any] = field(default_factory=dict)
+    """Label selector of the members that serve it; empty for all."""
+    estimate: float | None = None
+    """Seconds that its workloads run if they don't say; None for unknown."""
+    patience: float | None = None
+    """Seconds after which a waiting workload gets a reservation; None for never."""
+    problem: str = ""
+    """What of the object can't be read; such a queue admits nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceView:
+    """What the ResourceQuotas of a namespace allow."""
+
+    name: str
+    limits: Vector
+    """A resource that is not named is unlimited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +94,8 @@ class NodeClass:
     taints: tuple[Mapping[str, Any], ...]
     nodes: int
     free: Vector
+    names: tuple[str, ...] = ()
+    """Of the nodes, sorted; empty where the member does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +108,8 @@ class CapacityView:
     domains: tuple[tuple[str, int, str, str], ...]
     """(name, tier, tier name, parent name or empty)."""
     classes: tuple[NodeClass, ...]
+    total: Vector = field(default_factory=dict)
+    """Allocatable of all its nodes, free or not; empty where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +158,8 @@ class BindingView:
     """Member -> (capacity generation that includes its pods, pods placed)."""
     reserved: Mapping[str, Reservation] = field(default_factory=dict)
     """Member -> its answer to the hold of this epoch."""
+    nodes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Member -> node -> pods placed there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +169,16 @@ class QueueSet:
 
 @dataclass(frozen=True, slots=True)
 class QueueGone:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceSet:
+    namespace: NamespaceView
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceGone:
     name: str
 
 
@@ -167,6 +233,8 @@ class Pass:
 Event = (
     QueueSet
     | QueueGone
+    | NamespaceSet
+    | NamespaceGone
     | ClusterSet
     | ClusterGone
     | CapacitySet

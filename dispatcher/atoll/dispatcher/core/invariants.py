@@ -2,44 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from atoll.dispatcher.core.binding import Binding
-from atoll.dispatcher.core.members import Member
-from atoll.dispatcher.core.queues import Queue
+from atoll.model import vector
 from atoll.model.decision import Phase
 
+if TYPE_CHECKING:
+    from atoll.dispatcher.core.dispatcher import Dispatcher
 
-def verify(queues: Mapping[str, Queue], members: Mapping[str, Member], bindings: Mapping[str, Binding]) -> None:
+
+def verify(core: Dispatcher) -> None:
     """Quota is the sum of its charges, every binding waits or is charged once, members count only what is theirs.
 
     Raises:
         AssertionError: naming the invariant and the object.
     """
-    for queue in queues.values():
-        expected: dict[str, int] = {}
-        for uid, amount in queue.charges.items():
-            binding = bindings[uid]
-            assert binding.phase.charged, f"{uid} is charged to {queue.name} in phase {binding.phase}"
-            for name, value in amount.items():
-                expected[name] = expected.get(name, 0) + value
-        assert {k: v for k, v in expected.items() if v} == queue.used, (
-            f"queue {queue.name}: used differs from its charges"
-        )
-        for group in queue.classes.values():
-            assert group.members, f"queue {queue.name}: an empty class"
-            assert group.members == sorted(group.members), f"queue {queue.name}: a class out of order"
-            for key in group.members:
-                waiting = bindings[key[2]]
-                assert waiting.phase is Phase.SUSPENDED, f"{key[2]} waits in phase {waiting.phase}"
-                assert waiting.queue == queue.name, f"{key[2]} waits in a queue that is not its own"
-    waiting_total = sum(len(group.members) for queue in queues.values() for group in queue.classes.values())
-    pending = sum(b.phase is Phase.SUSPENDED and b.wish is not None and not b.gang.hold for b in bindings.values())
-    assert waiting_total == pending, "a suspended binding waits nowhere or twice"
-    charged = sum(len(queue.charges) for queue in queues.values())
-    live = sum(b.phase.charged and b.wish is not None for b in bindings.values())
-    assert charged == live, "a live binding is not charged, or twice"
-    for member in members.values():
+    core.tree.check()
+    core.world.check()
+    charged: dict[str, dict[str, int]] = {}
+    by_namespace: dict[str, dict[str, int]] = {}
+    pending: set[str] = set()
+    for uid, binding in core.bindings.items():
+        if binding.wish is None:
+            continue
+        if binding.phase.charged:
+            vector.add(charged.setdefault(binding.leaf.name, {}), binding.gang.total())
+            vector.add(by_namespace.setdefault(binding.view.namespace, {}), binding.gang.total())
+        elif binding.phase is Phase.SUSPENDED and not binding.gang.hold:
+            pending.add(uid)
+    for node in core.tree.nodes.values():
+        below = [node.name, *_names_below(node)]
+        expected = vector.total(charged.get(name, {}) for name in below)
+        assert expected == node.used, f"queue {node.name}: used {node.used} differs from its charges {expected}"
+    assert core.namespaces.used == by_namespace, "a namespace's use differs from its charges"
+    seen: set[str] = set()
+    for group in core.waiting.all():
+        assert group.members, f"queue {group.leaf.name}: an empty class"
+        assert group.members == sorted(group.members), f"queue {group.leaf.name}: a class out of order"
+        for key in group.members:
+            binding = core.bindings[key[2]]
+            assert key[2] not in seen, f"{key[2]} waits twice"
+            assert binding.phase is Phase.SUSPENDED, f"{key[2]} waits in phase {binding.phase}"
+            assert binding.gang.queue == group.leaf.name, f"{key[2]} waits in a queue that is not its own"
+            seen.add(key[2])
+    assert seen == pending, f"suspended bindings that wait nowhere: {sorted(pending - seen)}"
+    core.waiting.check()
+    for member in core.world.members.values():
         assert member.inflight.keys() <= member.expected, f"{member.name} counts what it does not expect"
         for uid in member.expected:
-            assert member.name in bindings[uid].parts, f"{uid} is counted in {member.name} but is not there"
+            assert member.name in core.bindings[uid].parts, f"{uid} is counted in {member.name} but is not there"
+
+
+def _names_below(node: object) -> list[str]:
+    names: list[str] = []
+    for child in node.children.values():  # type: ignore[attr-defined]
+        names.append(child.name)
+        names.extend(_names_below(child))
+    return names

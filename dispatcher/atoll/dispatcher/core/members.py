@@ -6,14 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from atoll.dispatcher.core.events import CapacityView, ClusterView
+import numpy as np
+
+from atoll.dispatcher.core.events import CapacityView, ClusterView, NodeClass
 from atoll.fit import Miss, Nodes, Placement, Profile, fill, place
-from atoll.model import selectors
+from atoll.fit.nodes import Ints
+from atoll.model import selectors, vector
 from atoll.model.gang import Gang
 from atoll.model.topology import NO_DOMAIN, Domain, Tree
+from atoll.model.vector import Vector
+
+_NOTHING = np.zeros(0, np.int64)
 
 
-@dataclass(slots=True)
+def _no_nodes() -> Nodes:
+    return Nodes.of_arrays(Tree(), _NOTHING, [], _NOTHING, (), np.zeros((0, 0), np.int64))
+
+
+@dataclass(slots=True, eq=False)
 class Member:
     """One cluster."""
 
@@ -22,8 +32,10 @@ class Member:
     view: ClusterView | None = None
     #: root domain -> what was published about it
     roots: dict[str, CapacityView] = field(default_factory=dict)
-    #: published free amounts minus `inflight`; rebuilt when a root changes
-    nodes: Nodes = field(default_factory=lambda: Nodes(Tree(), [], [], [], [], []))
+    #: published free amounts minus `inflight`; the world owns the array of free amounts
+    nodes: Nodes = field(default_factory=_no_nodes)
+    #: node name -> index, where names are published
+    index: dict[str, int] = field(default_factory=dict)
     #: binding UID -> (gang, where it is assumed) of decisions that `roots` may not contain yet, subtracted in `nodes`
     inflight: dict[str, tuple[Gang, Placement]] = field(default_factory=dict)
     #: UIDs of bindings with a part here that the published figures may not contain yet; `inflight` has no others
@@ -37,6 +49,10 @@ class Member:
     @property
     def ready(self) -> bool:
         return self.view is not None and self.view.ready
+
+    def total(self) -> Vector:
+        """Allocatable of all its nodes, as far as it is known."""
+        return vector.total(root.total for root in self.roots.values())
 
     def accepts(self, affinity: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> bool:
         """Whether a cluster affinity and tolerations allow this member."""
@@ -54,67 +70,73 @@ class Member:
                 return False
         return selectors.untolerated(self.view.taints, tolerations) is None
 
-    def set_root(self, capacity: CapacityView) -> bool:
-        """Take in what was published; True when there may be more room than before."""
-        before = self._room()
-        self.roots[capacity.root] = capacity
-        self.rebuild()
-        return self._room() != before
+    def published(self, resources: tuple[str, ...]) -> Nodes:
+        """What was published, as arrays with these resources in this order, nothing subtracted.
 
-    def drop_root(self, root: str) -> None:
-        """Nothing is published about this root any more."""
-        self.roots.pop(root, None)
-        self.rebuild()
+        Classes are spread out into single nodes, so that partly filled ones need no bookkeeping of their own. Nodes
+        with names come first, in order of their names: an index means the same node as long as none comes or goes.
+        """
+        roots = sorted(self.roots.values(), key=lambda root: root.root)
+        index = {name: number for number, name in enumerate(name for root in roots for name, *_ in root.domains)}
+        domains = [
+            Domain(name, tier, index.get(parent, NO_DOMAIN), tier_name)
+            for root in roots
+            for name, tier, tier_name, parent in root.domains
+        ]
+        classes = [node_class for root in roots for node_class in root.classes]
+        profiles: dict[tuple[int, int], int] = {}
+        distinct: list[Profile] = []
+        profile = np.zeros(len(classes), np.int64)
+        free: Ints = np.zeros((len(resources), len(classes)), np.int64)
+        rows = {name: row for row, name in enumerate(resources)}
+        for number, node_class in enumerate(classes):
+            key = (id(node_class.labels), id(node_class.taints))
+            if key not in profiles:
+                profiles[key] = len(distinct)
+                distinct.append(Profile(node_class.labels, node_class.taints))
+            profile[number] = profiles[key]
+            for name, amount in node_class.free.items():
+                free[rows[name], number] = amount
+        counts = np.array([node_class.nodes for node_class in classes], np.int64)
+        lowest = np.array([index.get(node_class.domain, NO_DOMAIN) for node_class in classes], np.int64)
+        names = [name for node_class in classes for name in _names(node_class)]
+        of_class = np.repeat(np.arange(len(classes)), counts)
+        if any(names):
+            order = sorted(range(len(names)), key=lambda node: (not names[node], names[node]))
+            names, of_class = [names[node] for node in order], of_class[order]
+        return Nodes.of_arrays(
+            Tree(domains),
+            lowest[of_class],
+            distinct,
+            profile[of_class],
+            resources,
+            free[:, of_class],
+            names,
+        )
 
-    def assume(self, uid: str, gang: Gang, placement: Placement) -> None:
-        """Count a decision until the member's own figures contain it."""
-        self.nodes.take([task.requests for task in gang.tasks], placement)
-        self.inflight[uid] = (gang, placement)
-        self.expected.add(uid)
-
-    def forget(self, uid: str) -> bool:
-        """Stop counting a decision; True when it was counted."""
-        self.expected.discard(uid)
-        entry = self.inflight.pop(uid, None)
-        if entry is None:
-            return False
-        gang, placement = entry
-        self.nodes.give([task.requests for task in gang.tasks], placement)
-        return True
-
-    def rebuild(self) -> None:
-        """Arrays from the published classes, with the decisions in flight placed anew."""
-        self.nodes = _nodes(sorted(self.roots.values(), key=lambda root: root.root))
-        for uid, (gang, _) in list(self.inflight.items()):
-            placement = place(self.nodes, gang)
+    def renew(self, nodes: Nodes) -> None:
+        """Take figures that were just published, and subtract the decisions in flight: where they were if these are
+        the same nodes and have room, else where they would go now.
+        """
+        same = nodes.names == self.nodes.names and bool(self.index)
+        self.nodes = nodes
+        if not same:
+            self.index = {name: node for node, name in enumerate(nodes.names) if name}
+        for uid, (gang, before) in list(self.inflight.items()):
+            requests = [task.requests for task in gang.tasks]
+            if same:
+                nodes.take(requests, before)
+                if (nodes.free[:, [node for _, node, _ in before.pods]] >= 0).all():
+                    continue
+                nodes.give(requests, before)
+            placement = place(nodes, gang)
             if isinstance(placement, Miss):
                 # Some of its pods are in the new figures already; the room for the others is spoken for.
-                placement = fill(self.nodes, gang)
-            self.nodes.take([task.requests for task in gang.tasks], placement)
+                placement = fill(nodes, gang)
+            nodes.take(requests, placement)
             self.inflight[uid] = (gang, placement)
 
-    def _room(self) -> tuple[object, ...]:
-        return (self.nodes.resources, self.nodes.free.tobytes(), self.nodes.tree)
 
-
-def _nodes(roots: list[CapacityView]) -> Nodes:
-    """Classes spread out into single nodes, so that partly filled ones need no bookkeeping of their own."""
-    names = [name for root in roots for name, *_ in root.domains]
-    index = {name: number for number, name in enumerate(names)}
-    domains = [
-        Domain(name, tier, index.get(parent, NO_DOMAIN), tier_name)
-        for root in roots
-        for name, tier, tier_name, parent in root.domains
-    ]
-    profiles: list[Profile] = []
-    lowest: list[int] = []
-    profile: list[int] = []
-    free: list[dict[str, int]] = []
-    for root in roots:
-        for node_class in root.classes:
-            profiles.append(Profile(node_class.labels, node_class.taints))
-            for _ in range(node_class.nodes):
-                lowest.append(index.get(node_class.domain, NO_DOMAIN))
-                profile.append(len(profiles) - 1)
-                free.append(node_class.free)
-    return Nodes(Tree(domains), lowest, [""] * len(free), profiles, profile, free)
+def _names(node_class: NodeClass) -> Sequence[str]:
+    """One for each of its nodes; empty ones where they are not known."""
+    return node_class.names if len(node_class.names) == node_class.nodes else [""] * node_class.nodes

@@ -1,20 +1,26 @@
 """The native division: whole task sets, as few clusters as hold them, each part whole in one allowed domain.
 
 A *set* is the smallest bundle of tasks that keeps their proportions: 2 servers and 8 workers are two sets of 1 and 4.
-A gang whose replicas have no common divisor is one set and is never torn. Greedy: the largest parts first, the last
-part where it leaves least.
+A gang whose replicas have no common divisor is one set and is never torn.
+
+Taking the largest clusters first gives the fewest. Then, one at a time, a chosen cluster is exchanged for the smallest
+other one that still does, so that what is left over is little and large empty clusters stay whole. What a cluster holds
+is first known from above (each task by itself); the exact number costs placements and is asked only where it decides.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import gcd
 
 import msgspec
+import numpy as np
 
 from atoll.fit import Miss, Nodes, Placement, place
+from atoll.fit.nodes import Ints
 from atoll.model.gang import Gang, divide
 
 
@@ -39,7 +45,13 @@ class Short:
 
 
 def divide_natively(
-    gang: Gang, nodes: Mapping[str, Nodes], *, at_least: int = 1, at_most: int | None = None
+    gang: Gang,
+    nodes: Mapping[str, Nodes],
+    *,
+    at_least: int = 1,
+    at_most: int | None = None,
+    room: Mapping[str, Sequence[Ints]] | None = None,
+    ceilings: Mapping[str, int] | None = None,
 ) -> Division | Short:
     """Divide all replicas over at most `at_most` and at least `at_least` clusters.
 
@@ -48,50 +60,128 @@ def divide_natively(
         nodes: free nodes of every cluster that may take a part.
         at_least: clusters that must take one.
         at_most: clusters that may; None for any number.
+        room: cluster -> per task int64[N], how many pods each node holds, where the caller knows that already.
+        ceilings: cluster -> sets that it may take at most; no entry for any number.
     """
-    sets = reduce(gcd, (task.replicas for task in gang.tasks), 0) or 1
+    sets = sets_of(gang)
     unit = [task.replicas // sets for task in gang.tasks]
     ceiling = sets - max(at_least - 1, 0)
-    room = {name: _most_sets(gang, unit, nodes[name], ceiling) for name in sorted(nodes)}
-    largest = sorted((name for name in room if room[name]), key=lambda name: (-room[name], name))[:at_most]
-    if sum(room[name] for name in largest) < sets or len(largest) < at_least:
-        return Short(gang.replicas, min(sum(room[name] for name in largest), sets) * sum(unit))
-    taken = _deal(sets, largest, room, at_least)
+    estimates = {
+        name: _Estimate(
+            gang,
+            unit,
+            nodes[name],
+            (room or {}).get(name),
+            min(ceiling, (ceilings or {}).get(name, ceiling)),
+        )
+        for name in sorted(nodes)
+    }
+    chosen = _largest(estimates, sets, at_least, at_most)
+    held = sum(estimates[name].exact() for name in chosen)
+    if held < sets or len(chosen) < at_least:
+        return Short(gang.replicas, min(held, sets) * sum(unit))
+    _tighten(chosen, estimates, sets)
+    taken = _deal(sets, chosen, estimates, at_least)
     clusters = tuple(sorted(taken))
-    parts = [[count * taken[name] for count in unit] for name in clusters]
-    gangs = divide(gang, parts)
+    gangs = divide(gang, [[count * taken[name] for count in unit] for name in clusters])
     placements = []
     for name, part in zip(clusters, gangs, strict=True):
-        placement = place(nodes[name], _whole(part))
+        placement = place(nodes[name], _whole(part), room=(room or {}).get(name))
         assert isinstance(placement, Placement), f"{name} held {taken[name]} sets and now does not"
         placements.append(placement)
     return Division(clusters, tuple(gangs), tuple(placements))
 
 
-def _deal(sets: int, largest: Sequence[str], room: Mapping[str, int], at_least: int) -> dict[str, int]:
-    """Cluster to sets: fill the largest, keep one for each that must take part, end where it leaves the least room."""
+def sets_of(gang: Gang) -> int:
+    """Into how many equal bundles of tasks the gang can be taken apart."""
+    return reduce(gcd, (task.replicas for task in gang.tasks), 0) or 1
+
+
+class _Estimate:
+    """How many sets a cluster holds: from above at once, exactly when asked."""
+
+    __slots__ = ("_args", "known", "upper")
+
+    def __init__(
+        self, gang: Gang, unit: Sequence[int], nodes: Nodes, room: Sequence[Ints] | None, ceiling: int
+    ) -> None:
+        if room is None:
+            room = [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
+        per_task = (int(each.sum()) // count for each, count in zip(room, unit, strict=True) if count)
+        self.upper = min(ceiling, *per_task) if unit else 0
+        wish = gang.network_topology
+        #: the upper bound is the truth where one task may be anywhere
+        self.known = self.upper == 0 or (len(unit) == 1 and (wish is None or not wish.hard))
+        self._args = (gang, unit, nodes, room)
+
+    def exact(self) -> int:
+        if not self.known:
+            gang, unit, nodes, room = self._args
+            self.upper, self.known = _most_sets(gang, unit, nodes, room, self.upper), True
+        return self.upper
+
+
+def _largest(estimates: Mapping[str, _Estimate], sets: int, at_least: int, at_most: int | None) -> list[str]:
+    """As few clusters as hold the sets, the largest first; fewer sets when all together hold less."""
+    heap = [(-estimate.upper, name) for name, estimate in estimates.items() if estimate.upper]
+    heapq.heapify(heap)
+    limit = len(heap) if at_most is None else min(at_most, len(heap))
+    if sum(-upper for upper, _ in heapq.nsmallest(limit, heap)) < sets:
+        return [name for _, name in heapq.nsmallest(limit, heap)]
+    chosen: list[str] = []
+    held = 0
+    while heap and len(chosen) < limit and (held < sets or len(chosen) < at_least):
+        upper, name = heapq.heappop(heap)
+        exact = estimates[name].exact()
+        if exact < -upper:
+            if exact:
+                heapq.heappush(heap, (-exact, name))
+            continue
+        chosen.append(name)
+        held += exact
+    return chosen
+
+
+def _tighten(chosen: list[str], estimates: Mapping[str, _Estimate], sets: int) -> None:
+    """Exchange chosen clusters, the largest first, for the smallest others with which all sets still fit."""
+    held = sum(estimates[name].exact() for name in chosen)
+    others = sorted(estimates.keys() - chosen, key=lambda name: (estimates[name].upper, name))
+    for index in range(len(chosen)):
+        present = estimates[chosen[index]].exact()
+        for name in others:
+            if held - present + estimates[name].upper < sets:
+                continue
+            if estimates[name].upper >= present:
+                break
+            exact = estimates[name].exact()
+            if exact and held - present + exact >= sets:
+                others.remove(name)
+                held += exact - present
+                chosen[index] = name
+                break
+    chosen.sort(key=lambda name: (-estimates[name].exact(), name))
+
+
+def _deal(sets: int, chosen: Sequence[str], estimates: Mapping[str, _Estimate], at_least: int) -> dict[str, int]:
+    """Cluster to sets: fill the largest, keep one for each that must take part."""
     taken: dict[str, int] = {}
     rest = sets
-    waiting = list(largest)
-    while rest:
+    for name in chosen:
         owed = max(at_least - len(taken) - 1, 0)
-        holds_rest = [name for name in waiting if room[name] >= rest]
-        if not owed and holds_rest:
-            taken[min(holds_rest, key=lambda name: (room[name], name))] = rest
-            break
-        name = waiting.pop(0)
-        taken[name] = min(room[name], rest - owed)
+        taken[name] = min(estimates[name].exact(), rest - owed)
         rest -= taken[name]
+        if not rest:
+            break
     return taken
 
 
-def _most_sets(gang: Gang, unit: Sequence[int], nodes: Nodes, ceiling: int) -> int:
+def _most_sets(gang: Gang, unit: Sequence[int], nodes: Nodes, room: Sequence[Ints], ceiling: int) -> int:
     """How many sets the nodes hold as one part, by bisection: what holds n sets holds fewer."""
     low, high = 0, ceiling
     while low < high:
         middle = (low + high + 1) // 2
         part = _whole(_sets(gang, unit, middle))
-        if isinstance(place(nodes, part), Miss):
+        if isinstance(place(nodes, part, room=room), Miss):
             high = middle - 1
         else:
             low = middle

@@ -32,6 +32,7 @@ from atoll.model.apiresource import (
     POLICIES,
     PRIORITY_CLASSES,
     QUEUES,
+    RESOURCE_QUOTAS,
     SECRETS,
     SERVICE_ACCOUNTS,
     VALIDATING_WEBHOOKS,
@@ -163,8 +164,10 @@ DISPATCHER: Final = (
         (
             _on(BINDINGS, "list", "watch", "patch"),
             _on(QUEUES, "list", "watch"),
+            _on(QUEUES, "patch", sub="status"),
             _on(CLUSTERS, "list", "watch"),
             _on(CAPACITIES, "list", "watch"),
+            _on(RESOURCE_QUOTAS, "list", "watch"),
         ),
     ),
 )

@@ -1,0 +1,51 @@
+"""What is free in a member as its scheduler knows it, summarised for the host; a change costs the nodes it touched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from atoll.agent.capacity import NodeRoom, Summary
+from atoll.agent.scheduler.room import Room, unique_labels
+from atoll.model.topology import NO_DOMAIN
+
+Json = dict[str, Any]
+
+
+class RoomSummary:
+    """The ClusterCapacity specs of one member; it alone clears what `room` notes as refilled."""
+
+    def __init__(self, cluster: str, room: Room) -> None:
+        self._cluster, self._room = cluster, room
+        self._summary: Summary | None = None
+        #: of the room when `_summary` was made
+        self._layout = -1
+
+    def specs(self) -> dict[str, Json]:
+        """As the room is now, by object name, without `generation`; don't change them."""
+        room = self._room
+        if self._summary is None or self._layout != room.layout:
+            self._summary, self._layout = self._begin(), room.layout
+        else:
+            for name in room.refilled:
+                node = room.node(name)
+                if node is not None and node.ready:
+                    self._summary.set_free(name, room.free(name))
+        room.refilled.clear()
+        return self._summary.specs()
+
+    def _begin(self) -> Summary:
+        room = self._room
+        nodes = room.ready_nodes()
+        tree, lowest = room.topology()
+        rooms = [
+            NodeRoom(
+                node.metadata.name,
+                node.metadata.labels,
+                node.taints,
+                room.allocatable(node.metadata.name),
+                room.free(node.metadata.name),
+                lowest.get(node.metadata.name, NO_DOMAIN),
+            )
+            for node in nodes
+        ]
+        return Summary(self._cluster, rooms, tree, unique_labels(nodes))

@@ -1,0 +1,282 @@
+"""`atollctl simulate`: a trace through the production core and member placement in virtual time."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from atoll.cli.errors import USAGE, CommandError
+from atoll.cli.printing import show_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from atoll.dispatcher.core import QueueView
+    from atoll.sim.clusters import MemberSpec
+    from atoll.sim.jobs import Job
+    from atoll.sim.journal import Journal
+
+Json = dict[str, Any]
+
+_PANEL = "Playing"
+
+
+class TraceFormat(StrEnum):
+    """Values of `--format`."""
+
+    PHILLY = "philly"
+    OPENB = "openb"
+    ATOLL = "atoll"
+
+
+class Strategy(StrEnum):
+    """Values of `--strategy`."""
+
+    FIFO = "fifo"
+    TRAVERSE = "traverse"
+    BACKFILL = "backfill"
+
+
+class Lost(StrEnum):
+    """Values of `--lost`."""
+
+    REQUEUE = "requeue"
+    CONTINUE = "continue"
+
+
+EPILOG = (
+    "Examples: atollctl simulate --clusters clusters.yaml --queues queues.yaml --trace jobs.csv | "
+    "atollctl simulate --trace philly-jobs.csv.xz --format philly --load 0.9 --strategy backfill --json | "
+    "atollctl simulate --trace pods.csv.xz --format openb --clusters nodes.csv.xz --limit 2000 --plot use.html"
+)
+
+
+def simulate(
+    trace: Annotated[Path, typer.Option(help="Jobs: CSV or YAML, also .xz.")],
+    clusters: Annotated[
+        Path | None, typer.Option(help="Members: YAML, or an openb node list; may be left out with philly.")
+    ] = None,
+    queues: Annotated[
+        Path | None, typer.Option(help="Queue objects as kubectl takes them; left out: one per name in the trace.")
+    ] = None,
+    trace_format: Annotated[
+        TraceFormat, typer.Option("--format", help="How the trace is written.")
+    ] = TraceFormat.ATOLL,
+    strategy: Annotated[Strategy | None, typer.Option(help="Dequeue strategy of all queues.")] = None,
+    estimates: Annotated[
+        str, typer.Option(help="Run times that users state: exact, none, or error=0.5 for up to half off.")
+    ] = "exact",
+    load: Annotated[
+        float | None, typer.Option(min=0.001, help="Compress time so that this load is offered to the clusters.")
+    ] = None,
+    gangs: Annotated[int, typer.Option(min=0, help="Synthetic gangs to add, sizes as seen in production.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    weeks: Annotated[float | None, typer.Option(min=0.001, help="Weeks of the trace (before compression).")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Jobs of the trace.")] = None,
+    until: Annotated[float | None, typer.Option(min=0.0, help="Seconds after which the run is cut off.")] = None,
+    outage: Annotated[
+        list[str] | None, typer.Option(help="MEMBER:FROM:TO in seconds since the start; may be repeated.")
+    ] = None,
+    lost: Annotated[
+        Lost, typer.Option(help="Work in a member that is not ready: taken back, or goes on unseen.")
+    ] = Lost.REQUEUE,
+    checkpoint: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Seconds of work between checkpoints; else evicted work starts over."),
+    ] = None,
+    record: Annotated[Path | None, typer.Option(help="Write the core's event log, for atoll.sim.replay.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw use and queue lengths into an .svg or .html.")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Check invariants at every step; slow.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all metrics as JSON.")] = False,
+) -> None:
+    """Run a trace through the production dispatcher and member placement in virtual time, and print metrics."""
+    from atoll.dispatcher.recording import Recorder
+    from atoll.sim import metrics, plots, simulation
+    from atoll.sim.inputs import InputError
+
+    try:
+        if plot is not None and plot.suffix not in (".svg", ".html"):
+            raise InputError(f"--plot {plot}: a plot is .svg or .html")
+        outages = tuple(simulation.Outage.parse(text) for text in outage or ())
+        members, views, jobs, about = _prepare(
+            trace, trace_format, clusters, queues, strategy, estimates, load, gangs, seed, weeks, limit
+        )
+        options = simulation.Options(
+            outages=outages,
+            requeue=lost is Lost.REQUEUE,
+            checkpoint=checkpoint,
+            until=float("inf") if until is None else until,
+            verify=verify,
+        )
+        with ExitStack() as stack:
+            recorder = None
+            if record is not None:
+                record.write_bytes(b"")
+                recorder = stack.enter_context(Recorder(record))
+            progress = _progress(stack, jobs)
+            journal, host = simulation.run(
+                members, views, jobs, about["resource"], options, recorder=recorder, progress=progress
+            )
+        report = {"trace": about, **metrics.report(journal, views), "writes": dict(sorted(host.writes.items()))}
+        report["writes"]["refused"] = host.refused
+        if plot is not None:
+            plots.write(plot, report, f"{about['name']}, {about['strategy']}")
+    except InputError as error:
+        raise CommandError(str(error), USAGE) from error
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from error
+    if as_json:
+        print(json.dumps(report, indent=2))
+    else:
+        _show(report, journal)
+
+
+def _prepare(
+    trace: Path,
+    trace_format: TraceFormat,
+    clusters: Path | None,
+    queues: Path | None,
+    strategy: Strategy | None,
+    estimates: str,
+    load: float | None,
+    gangs: int,
+    seed: int,
+    weeks: float | None,
+    limit: int | None,
+) -> tuple[list[MemberSpec], list[QueueView], list[Job], Json]:
+    """Members, queues, jobs as they will be submitted, and what is to be said about them."""
+    from atoll.dispatcher.core.events import Strategy as CoreStrategy
+    from atoll.model import vector
+    from atoll.sim import clusters as members_of
+    from atoll.sim import jobs as jobs_of
+    from atoll.sim import load as changes
+    from atoll.sim import queues as queues_of
+    from atoll.sim import traces
+    from atoll.sim.inputs import InputError
+
+    notes: list[str] = []
+    philly = trace_format is TraceFormat.PHILLY
+    wanted = changes.Estimates.parse(estimates)
+    if clusters is None and not philly:
+        raise InputError("--clusters is missing: only --format philly has clusters of its own")
+    if philly:
+        jobs, notes = traces.philly(trace)
+    elif trace_format is TraceFormat.OPENB:
+        jobs, notes = traces.openb(trace)
+    else:
+        jobs = jobs_of.read(trace)
+    if weeks is not None and jobs:
+        jobs = [job for job in jobs if job.submit < jobs[0].submit + weeks * 7 * 86400]
+    jobs = jobs[:limit]
+    if not jobs:
+        raise InputError(f"{trace}: no jobs are left to simulate")
+    members = members_of.philly() if clusters is None else members_of.read(clusters)
+    if queues is not None:
+        views = queues_of.read(queues)
+    else:
+        views = queues_of.philly() if philly and clusters is None else queues_of.named_by(jobs)
+    views = queues_of.with_strategy(views, None if strategy is None else CoreStrategy(strategy.value))
+    jobs = changes.with_gangs(jobs, gangs, seed)
+    capacity = vector.total(member.total() for member in members)
+    resource = changes.main_resource(capacity, jobs)
+    before = changes.offered(jobs, capacity, resource)
+    factor = 1.0
+    if load is not None:
+        if not 0 < before < float("inf"):
+            raise InputError(f"--load {load:g}: the trace offers no load over time in {resource}, so nothing can scale")
+        factor = load / before
+    jobs = changes.estimated(changes.compressed(jobs, factor), wanted, seed)
+    about = {
+        "name": trace.name,
+        "format": trace_format.value,
+        "resource": resource,
+        "offered_load": round(before * factor, 6),
+        "compression": round(factor, 6),
+        "strategy": strategy.value if strategy else "as the queues say",
+        "estimates": str(wanted),
+        "seed": seed,
+        "gangs": gangs,
+        "members": {member.name: member.total().get(resource, 0) for member in members},
+        "notes": notes,
+    }
+    return members, views, jobs, about
+
+
+def _progress(stack: ExitStack, jobs: Sequence[Job]) -> Callable[[float, int], None] | None:
+    """A bar on stderr where that is a terminal."""
+    if not sys.stderr.isatty():
+        return None
+    from rich.console import Console
+    from rich.progress import Progress
+
+    bar = stack.enter_context(Progress(console=Console(stderr=True), transient=True))
+    task = bar.add_task("simulating", total=len(jobs))
+    return lambda _, done: bar.update(task, completed=done)
+
+
+def _show(report: Json, journal: Journal) -> None:
+    about, resource = report["trace"], report["resource"]
+    print(
+        f"{about['name']}: {report['jobs']['submitted']} jobs over {report['seconds']['window'] / 3600:.1f} h on "
+        f"{journal.capacity} {resource} in {len(about['members'])} members; load {about['offered_load']:.2f}, "
+        f"time compressed {about['compression']:.2f} times; strategy {about['strategy']}, "
+        f"estimates {about['estimates']}, seed {about['seed']}"
+    )
+    for note in about["notes"]:
+        print(f"note: {note}")
+    if synthetic := report["jobs"]["synthetic"]:
+        print(f"note: {synthetic} of the jobs are synthetic gangs")
+    print()
+    headers = ("JOBS", "WAIT MEAN", "P50", "P95", "P99", "MAX", "SLOWDOWN MEAN", "P95", "JCT MEAN", "FTF P95")
+    show_table((f"{resource.upper()} PER JOB", *headers), [_row(*item) for item in report["classes"].items()])
+    if report["kinds"]:
+        print()
+        show_table(("CLASS", *headers), [_row(*item) for item in report["kinds"].items()])
+    print()
+    show_table(
+        ("QUEUE", *headers, "BELOW GUARANTEE", "BELOW DESERVED"),
+        [
+            (*_row(name, figures), f"{figures['below_guarantee']:.0f}", f"{figures['below_deserved']:.0f}")
+            for name, figures in report["queues"].items()
+        ],
+    )
+    use, evictions, promises = report["utilisation"], report["evictions"], report["promises"]
+    rows = [
+        ("utilisation while jobs come", f"{use['window']:.3f}"),
+        ("utilisation to the end", f"{use['whole']:.3f}"),
+        ("Jain index of queues", f"{report['jain']:.3f}"),
+        ("finished", f"{report['jobs']['finished']} of {report['jobs']['submitted']}"),
+        ("never started", report["jobs"]["never_started"]),
+        ("stuck gangs", report["stuck_gangs"]),
+        ("evictions", ", ".join(f"{n} {reason}" for reason, n in evictions["by_reason"].items()) or "0"),
+        ("priority inversions", report["inversions"]),
+        ("promises", f"{promises['made']} made, {promises['late']} started later"),
+        ("writes", ", ".join(f"{n} {kind}" for kind, n in report["writes"].items())),
+    ]
+    print()
+    show_table(("OF THE RUN", ""), rows)
+
+
+def _row(name: str, figures: Json) -> tuple[object, ...]:
+    if not figures["jobs"]:
+        return (name, 0, *["-"] * 9)
+    wait, slowdown = figures["wait"], figures["slowdown"]
+    waits = [_time(wait[key]) for key in ("mean", "p50", "p95", "p99", "max")]
+    ratios = ["-" if slowdown[key] is None else f"{slowdown[key]:.2f}" for key in ("mean", "p95")]
+    fairness = figures["finish_time"]["p95"]
+    rho = "-" if fairness is None else f"{fairness:.2f}"
+    return (name, figures["jobs"], *waits, *ratios, _time(figures["jct"]["mean"]), rho)
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    if seconds < 120:
+        return f"{seconds:.2f}s"
+    return f"{seconds / 60:.1f}m" if seconds < 7200 else f"{seconds / 3600:.1f}h"

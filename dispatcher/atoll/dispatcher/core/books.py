@@ -1,0 +1,489 @@
+"""What the core was told, filed so that decisions find it without searching.
+
+Every binding is in one place: it waits in a class of its queue, is charged to its queue and namespace, or is over. What
+was decided counts from the decision on; what members and the API server say of it later is compared with that.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atoll.dispatcher.core.binding import (
+    Binding,
+    alike,
+    all_bound,
+    behind,
+    contained,
+    order_key,
+    parts_of,
+    phase_of,
+)
+from atoll.dispatcher.core.events import (
+    BindingGone,
+    BindingSet,
+    BindingView,
+    CapacityGone,
+    CapacitySet,
+    ClusterGone,
+    ClusterSet,
+    Event,
+    NamespaceGone,
+    NamespaceSet,
+    QueueGone,
+    QueueSet,
+    QueueView,
+    Refused,
+)
+from atoll.dispatcher.core.members import Member
+from atoll.dispatcher.core.namespaces import Namespaces
+from atoll.dispatcher.core.node import Node, subtree
+from atoll.dispatcher.core.promises import Pods, Promises, Stay, where_seen
+from atoll.dispatcher.core.shapes import Shape, Shapes
+from atoll.dispatcher.core.tree import Tree
+from atoll.dispatcher.core.waiting import ShapeClass, Waiting, differs
+from atoll.dispatcher.core.world import World
+from atoll.model.decision import Phase
+from atoll.model.gang import Gang
+from atoll.model.timestamps import to_seconds
+from atoll.model.verdict import Reason, Verdict
+
+HELD = Verdict(Reason.HELD)
+
+
+class Books:
+    """Queues, members, bindings, and who waits for what; `tell` is the only way in."""
+
+    def __init__(self) -> None:
+        self.tree = Tree()
+        self.waiting = Waiting(self.tree)
+        self.world = World()
+        self.namespaces = Namespaces()
+        self.promises = Promises(self.world)
+        self._shapes = Shapes()
+        #: UID -> binding
+        self.bindings: dict[str, Binding] = {}
+        #: (shape, member) -> capacity generation at which a gang of that shape was not bound in time there
+        self._avoid: dict[tuple[bytes, str], int] = {}
+        #: row of the world -> shapes that wait for room and use it
+        self._blocked: dict[int, dict[Shape, None]] = {}
+        #: shapes that were woken in this pass and not looked at yet
+        self._woken: dict[Shape, None] = {}
+        #: classes that wait for a change of a Queue, of a namespace, or of a member's ceiling
+        self._idle: dict[ShapeClass, None] = {}
+        #: leaf -> bool[members] that it may use, None for all; of `_serving_version`
+        self._serving: dict[Node, NDArray[np.bool_] | None] = {}
+        self._serving_version = -1
+        #: (time at which a workload has waited long enough to be kept room for, UID); stale ones are skipped
+        self._patience: list[tuple[float, str]] = []
+        #: UIDs of waiting bindings that have waited that long
+        self._impatient: dict[str, None] = {}
+        #: leaf -> priority -> bindings charged to it
+        self._priorities: dict[Node, Counter[int]] = {}
+        #: UID of a waiting binding -> those that were evicted for it, while not all of them are gone
+        self._awaiting: dict[str, tuple[str, ...]] = {}
+        #: UID -> those that were evicted so that it could start
+        self._cleared: dict[str, tuple[str, ...]] = {}
+        #: UIDs of bindings in phase Reserving, and of those that run against the user's wish; looked at in every pass
+        self._unsettled: dict[str, None] = {}
+        #: (deadline, UID); stale entries are skipped when popped
+        self._deadlines: list[tuple[float, str]] = []
+        #: UIDs of held and unreadable bindings that may not yet say so, oldest first
+        self._untold: dict[str, None] = {}
+        #: of the last pass
+        self._now = 0.0
+
+    def tell(self, event: Event) -> None:
+        """Take an event in."""
+        match event:
+            case BindingSet(binding):
+                self._set_binding(binding)
+            case BindingGone(uid):
+                self._drop_binding(uid)
+            case Refused(uid, epoch):
+                self._refused(uid, epoch)
+            case QueueSet(view):
+                self._set_queue(view.name, view)
+            case QueueGone(name):
+                self._set_queue(name, None)
+            case NamespaceSet(namespace):
+                self._set_namespace(namespace.name, namespace.limits)
+            case NamespaceGone(name):
+                self._set_namespace(name, None)
+            case ClusterSet(cluster):
+                if self.world.set_view(cluster.name, cluster):
+                    self._members_changed()
+            case ClusterGone(name):
+                if self.world.set_view(name, None):
+                    self._members_changed()
+            case CapacitySet(capacity):
+                member = self.world.member(capacity.cluster)
+                before, total = member.generation, member.total()
+                self.world.set_root(capacity)
+                self.promises.republished(member.name)
+                if member.generation != before:
+                    self._forgive(member)
+                if member.total() != total:
+                    self._tell_tree_of_members()
+                self._settle(member)
+            case CapacityGone(name, root):
+                self.world.drop_root(name, root)
+                self._tell_tree_of_members()
+
+    # -- taking in: queues, namespaces, members ------------------------------------------------------------------------
+
+    def _set_queue(self, name: str, view: QueueView | None) -> None:
+        node = self.tree.node(name)
+        if node.view == view:
+            return
+        moved: list[Binding] = []
+        if view is None or node.view is None or _place_of(view) != _place_of(node.view):
+            moved = [self.bindings[key[2]] for group in self._classes_below(node, name) for key in group.members]
+            for binding in moved:
+                self._leave(binding)
+        changed = self.tree.drop_queue(name) if view is None else self.tree.set_queue(view)
+        self._serving.clear()
+        for binding in moved:
+            self._enter(binding)
+        for each in changed:
+            self.waiting.limit_changed(each)
+        self._refresh_idle()
+
+    def _classes_below(self, node: Node, name: str) -> list[ShapeClass]:
+        """Classes of the queues below the node, and of those that name it as their parent."""
+        naming = (each for each in self.tree.nodes.values() if each.view is not None and each.view.parent == name)
+        below = {each: None for root in (node, *naming) for each in subtree(root)}
+        return [group for each in below for group in self.waiting.classes(each).values()]
+
+    def _set_namespace(self, name: str, limits: dict[str, int] | None) -> None:
+        known = name in self.namespaces.limits
+        if known == (limits is not None):
+            self.namespaces.set(name, limits)
+            self._refresh_idle()
+            return
+        # Whether a namespace has limits is part of the shape of what waits in it.
+        waiting = [self.bindings[key[2]] for group in self.waiting.all() for key in group.members]
+        moved = [binding for binding in waiting if binding.view.namespace == name]
+        for binding in moved:
+            self._leave(binding)
+        self.namespaces.set(name, limits)
+        for binding in moved:
+            self._enter(binding)
+
+    def _members_changed(self) -> None:
+        """A member came, went, or is another one now: every answer that names members may be another one."""
+        self._tell_tree_of_members()
+        self._serving.clear()
+        self._wake_all()
+
+    def _tell_tree_of_members(self) -> None:
+        members = self.world.members.values()
+        known = {member.name: (member.total(), member.view.labels) for member in members if member.view is not None}
+        for node in self.tree.set_members(known):
+            self.waiting.limit_changed(node)
+
+    def _serves(self, leaf: Node) -> NDArray[np.bool_] | None:
+        """bool[members]: which members the queue may use; None for all."""
+        if self._serving_version != self.world.version:
+            self._serving.clear()
+            self._serving_version = self.world.version
+        if leaf not in self._serving:
+            mask = np.array([self.tree.serves(leaf, member.name) for member in self.world.order], np.bool_)
+            self._serving[leaf] = None if mask.all() else mask
+        return self._serving[leaf]
+
+    # -- taking in: bindings -----------------------------------------------------------------------------------------
+
+    def _set_binding(self, view: BindingView) -> None:
+        old = self.bindings.get(view.uid)
+        if old is not None and behind(view, old):
+            # The watch is behind our own decision; keep the newest object for the case that the write is refused.
+            old.view = view
+            return
+        self._observe(view, old)
+
+    def _observe(self, view: BindingView, old: Binding | None) -> None:
+        """Go by what was seen, whatever was decided before."""
+        phase = phase_of(view)
+        told = None
+        if phase is Phase.SUSPENDED and view.decision.phase is Phase.SUSPENDED:
+            told = Verdict(view.decision.reason, view.decision.blocker)
+        if old is not None and old.shape is not None and phase is Phase.SUSPENDED and alike(view, old.view):
+            # It waits as before; most often this is the echo of its reason.
+            old.view, old.epoch, old.told = view, view.epoch, told
+            self.waiting.tell_again(old.leaf, old.shape, old.key, told)
+            return
+        binding = Binding(
+            view,
+            view.epoch,
+            phase,
+            parts_of(view) if phase.charged else {},
+            view.gang,
+            None,
+            order_key(view),
+            self.tree.node(view.gang.queue) if view.gang else self.tree.root,
+            view.gang.total() if view.gang else {},
+            told=told,
+        )
+        binding.bound = all_bound(binding) or (old is not None and old.bound and old.epoch == view.epoch)
+        if phase is Phase.EVICTING and old is not None:
+            # What the member has still to let go of.
+            binding.parts = old.parts
+        stay = self.promises.stay(view.uid)
+        if old is not None and _charged_alike(binding, old):
+            # Most often the echo of a dispatch, or a report of where its pods are.
+            self.bindings[view.uid] = binding
+            self._enter_charged(binding, stay)
+            self._settle_binding(binding)
+            return
+        if old is not None:
+            self._leave(old)
+        self.bindings[view.uid] = binding
+        self._enter(binding, stay)
+
+    def _drop_binding(self, uid: str) -> None:
+        binding = self.bindings.pop(uid, None)
+        if binding is not None:
+            self._leave(binding)
+            self._untold.pop(uid, None)
+            self._impatient.pop(uid, None)
+            self._awaiting.pop(uid, None)
+            self._cleared.pop(uid, None)
+            if self.promises.drop(uid) is not None:
+                self._refresh_idle()
+            for member in list(self.world.holders.get(uid, ())):
+                self.world.forget(member, uid)
+
+    def _refused(self, uid: str, epoch: int) -> None:
+        binding = self.bindings.get(uid)
+        if binding is None or binding.epoch != epoch:
+            return
+        # Back to what was last seen; if somebody else decided, the watch is about to say so.
+        self._observe(binding.view, binding)
+
+    def _enter(self, binding: Binding, before: Stay | None = None) -> None:
+        """File a binding under its phase: waiting, charged, or neither; `before` is where it ran as last known."""
+        uid = binding.view.uid
+        if binding.wish is None:
+            self._untold[uid] = None
+        elif binding.phase is Phase.SUSPENDED and binding.gang.hold:
+            if differs(binding.told, HELD):
+                self._untold[uid] = None
+        elif binding.phase is Phase.SUSPENDED:
+            binding.leaf = self.tree.node(binding.gang.queue)
+            binding.shape = self._shapes.take(binding.view, self._restricted(binding))
+            self.world.enroll(binding.shape)
+            self.tree.wait(binding.leaf, binding.shape.request)
+            group = self.waiting.add(binding.leaf, binding.shape, binding.key)
+            patience = binding.gang.patience
+            if patience is None and binding.leaf.view is not None:
+                patience = binding.leaf.view.patience
+            if patience is not None:
+                heapq.heappush(self._patience, (to_seconds(binding.key[1]) + patience, uid))
+            if group in self._idle:
+                # Perhaps it is short enough for the room that is kept for others.
+                del self._idle[group]
+                self.waiting.refresh(group)
+            if group.parked is not None and differs(binding.told, group.parked):
+                self.waiting.unsaid[group] = None
+        elif binding.phase.charged:
+            self._charge(binding)
+            self._enter_charged(binding, before)
+        self._settle_binding(binding)
+
+    def _enter_charged(self, binding: Binding, before: Stay | None) -> None:
+        """File a binding whose charge is right."""
+        uid = binding.view.uid
+        self._unsettled.pop(uid, None)
+        self.promises.enter(uid, self._stay(binding, before))
+        self._watch_deadline(binding)
+        if binding.phase is Phase.RESERVING or binding.gang.hold:
+            self._unsettled[uid] = None
+
+    def _leave(self, binding: Binding) -> None:
+        """The inverse of `_enter`."""
+        if binding.wish is None:
+            return
+        if binding.phase.charged:
+            self.promises.leave(binding.view.uid)
+            self._charge(binding, -1)
+            self._unsettled.pop(binding.view.uid, None)
+        elif binding.shape is not None:
+            self.tree.wait(binding.leaf, binding.shape.request, -1)
+            self._stop_waiting(binding, binding.shape)
+
+    def _stop_waiting(self, binding: Binding, shape: Shape) -> None:
+        binding.shape = None
+        self.waiting.remove(binding.leaf, shape, binding.key)
+        if shape.enrolled == 1:
+            self._unblock(shape)
+        self.world.release(shape)
+        self._shapes.drop(shape)
+
+    def _stay(self, binding: Binding, old: Stay | None) -> Stay:
+        """Where it runs and until when, as far as that is known."""
+        view = binding.view
+        start = old.start if old is not None else _dispatched_at(view, self._now)
+        parts: dict[str, tuple[Gang, Pods]] = {}
+        for name, gang in binding.parts.items():
+            member = self.world.members.get(name)
+            seen = view.nodes.get(name)
+            if seen and member is not None and member.index:
+                parts[name] = (gang, where_seen(gang, seen, member.index))
+            elif old is not None and name in old.parts:
+                parts[name] = old.parts[name]
+            else:
+                parts[name] = (gang, [])
+        return Stay(binding.leaf, binding.amount, start, start + estimate(binding), parts)
+
+    def _restricted(self, binding: Binding) -> str:
+        """What limits the binding apart from its own wishes: part of its shape."""
+        namespace = binding.view.namespace if binding.view.namespace in self.namespaces.limits else ""
+        queue = binding.leaf.name if self._serves(binding.leaf) is not None else ""
+        return f"{queue}/{namespace}" if queue or namespace else ""
+
+    def _charge(self, binding: Binding, times: int = 1) -> None:
+        """Charge the binding to its queue and namespace, or take that back."""
+        self.tree.charge(binding.leaf, binding.amount, binding.where(), times)
+        self.waiting.limits_changed(binding.leaf)
+        self.namespaces.charge(binding.view.namespace, binding.amount, times)
+        self._count_priority(binding, times)
+        if times < 0 and self._idle:
+            self._refresh_idle()
+
+    def _count_priority(self, binding: Binding, times: int = 1) -> None:
+        counts = self._priorities.setdefault(binding.leaf, Counter())
+        priority = -binding.key[0]
+        counts[priority] += times
+        if not counts[priority]:
+            del counts[priority]
+
+    def _watch_deadline(self, binding: Binding) -> None:
+        waiting = binding.phase is Phase.RESERVING or (binding.phase is Phase.BOUND and not binding.bound)
+        if waiting and binding.view.decision.deadline:
+            binding.deadline = to_seconds(binding.view.decision.deadline)
+            heapq.heappush(self._deadlines, (binding.deadline, binding.view.uid))
+
+    def _settle_binding(self, binding: Binding) -> None:
+        """Let go of what was assumed in a member once the member's own figures contain it, or once it is over."""
+        uid = binding.view.uid
+        for member in list(self.world.holders.get(uid, ())):
+            if contained(binding, member):
+                self.world.forget(member, uid)
+        for name in binding.parts:
+            member = self.world.member(name)
+            if not contained(binding, member):
+                self.world.expect(member, uid)
+                self._assume_late(binding, member)
+
+    def _settle(self, member: Member) -> None:
+        for uid in sorted(member.expected):
+            binding = self.bindings.get(uid)
+            if binding is None or contained(binding, member):
+                self.world.forget(member, uid)
+            else:
+                self._assume_late(binding, member)
+
+    def _assume_late(self, binding: Binding, member: Member) -> None:
+        """Count a part that an earlier leader decided and the member's figures lack, where it would go now."""
+        uid = binding.view.uid
+        if uid not in member.inflight and member.roots:
+            self.world.assume_late(member, uid, binding.parts[member.name])
+
+    def _forgive(self, member: Member) -> None:
+        """The member's figures moved on: shapes that were not bound in time there may try it again."""
+        for key in [key for key, at in self._avoid.items() if key[1] == member.name and at != member.generation]:
+            del self._avoid[key]
+            self._wake(key[0])
+
+    # -- waking ------------------------------------------------------------------------------------------------------
+
+    def _wake(self, shape: bytes) -> None:
+        self.waiting.wake_shape(shape)
+
+    def _wake_grown(self) -> None:
+        """Look again at the shapes for which members have more room, where that may be enough."""
+        for name, rows in self.world.take_grown():
+            column = self.world.column(name)
+            for row in sorted(rows & self._blocked.keys()):
+                for shape in list(self._blocked[row]):
+                    counts = self.world.counts[list(shape.rows), column]
+                    if shape.divided or (counts >= shape.floor).all():
+                        self._unblock(shape)
+                        self._woken[shape] = None
+                        self._wake(shape.key)
+
+    def _sleep_again(self) -> None:
+        """Of what was woken, that for which a dispatch took the room sleeps again without being looked at."""
+        shapes = list(self._woken)
+        if shapes:
+            for shape, fits in zip(shapes, self.world.may_fit(shapes), strict=True):
+                if not fits:
+                    self.waiting.sleep_shape(shape.key)
+                    self._block(shape)
+
+    def _wake_all(self) -> None:
+        """Look at everything again that was blocked by members."""
+        for shape in {shape: None for shapes in self._blocked.values() for shape in shapes}:
+            self._wake(shape.key)
+        self._blocked.clear()
+        self._refresh_idle()
+
+    def _block(self, shape: Shape) -> None:
+        self._woken.pop(shape, None)
+        for row in shape.rows:
+            self._blocked.setdefault(row, {})[shape] = None
+
+    def _unblock(self, shape: Shape) -> None:
+        self._woken.pop(shape, None)
+        for row in shape.rows:
+            shapes = self._blocked.get(row)
+            if shapes is not None:
+                shapes.pop(shape, None)
+                if not shapes:
+                    del self._blocked[row]
+
+    def _refresh_idle(self) -> None:
+        idle, self._idle = self._idle, {}
+        for group in idle:
+            if group.members and group.lot is None:
+                self.waiting.refresh(group)
+
+
+def _charged_alike(binding: Binding, old: Binding) -> bool:
+    """Whether two states of a binding cost its queue, its namespace and its members the same."""
+    return (
+        binding.phase.charged
+        and old.phase.charged
+        and binding.wish is not None
+        and old.wish is not None
+        and binding.leaf is old.leaf
+        and binding.amount == old.amount
+        and binding.parts.keys() == old.parts.keys()
+        and (len(binding.parts) == 1 or binding.parts == old.parts)
+    )
+
+
+def estimate(binding: Binding) -> float:
+    """Seconds that it is expected to run; infinite where nobody says."""
+    own, view = binding.gang.running_estimate, binding.leaf.view
+    if own is not None:
+        return own
+    return view.estimate if view is not None and view.estimate is not None else math.inf
+
+
+def _dispatched_at(view: BindingView, now: float) -> float:
+    """When it was dispatched, by its story."""
+    for line in reversed(view.decision.story):
+        if line.phase in (Phase.BOUND, Phase.RESERVING):
+            return to_seconds(line.at)
+    return now
+
+
+def _place_of(view: QueueView) -> object:
+    """What decides where a queue is in the tree, whom it may use and which of its workloads are looked at."""
+    return view.parent, view.members, view.affinity, view.strategy

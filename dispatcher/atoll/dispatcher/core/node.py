@@ -1,0 +1,229 @@
+"""One queue of the quota tree: its figures, its share, its place among its siblings.
+
+Apart from the tree because these figures are read far more often than the tree changes: what follows from charges and
+waiting work (the division among siblings, the rank) is computed when it is read, and only where something changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from atoll.dispatcher.core.events import QueueView
+from atoll.dispatcher.core.shares import Claim, burden, dominant_share, water_fill
+from atoll.model.vector import Vector
+
+Rank = tuple[int, int, float, float, str, str]
+"""(-priority, 0 below its guarantee else 1, dominant share, burden, created, name); smaller goes first."""
+
+
+class Standing(StrEnum):
+    """Whether a queue may admit work at all."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    """It or a queue above it is not open."""
+    MISSING = "missing"
+    """Only workloads or other queues name it."""
+    INVALID = "invalid"
+    """`Node.problem` says why."""
+    PARENT = "parent"
+    """Workloads belong in the queues below it."""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One queue. Read it; only `Tree` changes it."""
+
+    name: str
+    #: None while no such Queue object exists, and for the root without one
+    view: QueueView | None = None
+    #: None for the root alone; of a queue in a circle, of a missing and of a top-level queue it is the root
+    parent: Node | None = None
+    children: dict[str, Node] = field(default_factory=dict)
+    depth: int = 0
+    #: charges in the subtree
+    used: Vector = field(default_factory=dict)
+    #: `used` and what waits in the subtree
+    wanted: Vector = field(default_factory=dict)
+    #: real capability; a resource that is not named is unlimited
+    limit: Vector = field(default_factory=dict)
+    #: never lent; of the root the sum of its children's
+    guarantee: Vector = field(default_factory=dict)
+    #: member -> charges of the subtree there; kept only while `tracks`
+    used_in: dict[str, Vector] = field(default_factory=dict)
+    #: why it and all below it admit nothing; empty when they may
+    problem: str = ""
+    #: members that serve it; None for all
+    serving: frozenset[str] | None = None
+    #: allocatable of these members; not changed in place, since it is shared by all that they serve
+    total: Vector = field(default_factory=dict)
+    #: it or a queue above it is not open
+    closed: bool = False
+
+    #: charges and demand that name this very queue, not one below it
+    own: Vector = field(default_factory=dict)
+    own_wanted: Vector = field(default_factory=dict)
+    #: member -> part of `own` there
+    own_in: dict[str, Vector] = field(default_factory=dict)
+    #: its view names members with ceilings
+    tracks: bool = False
+    #: the queues of the circle of parents that it is part of, from it up; empty when it is in none
+    circle: tuple[str, ...] = ()
+    #: sum of the children's guarantees
+    pledged: Vector = field(default_factory=dict)
+    #: resources for which some child declares deserved, sorted
+    claimed: tuple[str, ...] = ()
+    #: resources that are divided among the children by weight, sorted; disjoint from `claimed`
+    divided: tuple[str, ...] = ()
+    #: deserved as far as it follows from what is declared
+    declared: Vector = field(default_factory=dict)
+
+    #: `declared` and this node's part of what its parent divides; current only when no node above is stale
+    entitled: Vector = field(default_factory=dict)
+    #: the division among the children may be out of date
+    stale: bool = False
+    #: what the division among the children was computed from; None = compute again
+    divided_from: object = None
+    #: the last rank; None = compute again
+    ranked: Rank | None = None
+
+    def __repr__(self) -> str:
+        return f"Node({self.name})"
+
+    @property
+    def deserved(self) -> Vector:
+        """The effective entitlement: declared, or else this queue's part by weight; never over the limit, never below
+        the guarantee. A resource that is not named has none, because nobody declares it and the capacity is unknown.
+        """
+        bring_up_to_date(self)
+        return self.entitled
+
+    @property
+    def priority(self) -> int:
+        """The queue's priority; higher goes first."""
+        return self.view.priority if self.view else 0
+
+    @property
+    def weight(self) -> int:
+        """Its part where no sibling declares deserved."""
+        return self.view.weight if self.view else 1
+
+    @property
+    def created(self) -> str:
+        """RFC 3339, or empty."""
+        return self.view.created if self.view else ""
+
+    @property
+    def stuck(self) -> bool:
+        """Whether it admits nothing, whatever there is room for."""
+        return self.closed or self.view is None or bool(self.problem)
+
+    def below_guarantee(self) -> bool:
+        """Whether it wants more of a resource of which it uses less than is guaranteed."""
+        used, wanted = self.used, self.wanted
+        return any(used.get(name, 0) < min(amount, wanted.get(name, 0)) for name, amount in self.guarantee.items())
+
+    def rank(self) -> Rank:
+        """Its place among its siblings."""
+        bring_up_to_date(self)
+        return self.current_rank()
+
+    def current_rank(self) -> Rank:
+        """As `rank`, where `bring_up_to_date` was called for it or a sibling since the last change."""
+        if self.ranked is None:
+            up = self.parent
+            shared = (*up.claimed, *up.divided) if up else tuple(self.entitled)
+            # Where capacity is unknown and nothing declared, its own limit is the only measure that there is.
+            alone = [name for name in self.limit if name not in shared]
+            share = max(dominant_share(self.used, self.entitled, shared), dominant_share(self.used, self.limit, alone))
+            load = burden(self.used, self.weight, (*(n for n in shared if self.entitled.get(n, 0) > 0), *alone))
+            first = 0 if self.guarantee and self.below_guarantee() else 1
+            self.ranked = (-self.priority, first, share, load, self.created, self.name)
+        return self.ranked
+
+    def pool(self, resource: str) -> int | None:
+        """What the children have of a resource to divide: the entitlement, else the limit; None when unknown."""
+        up = self.parent
+        if up is not None and (resource in up.claimed or resource in up.divided):
+            return self.entitled.get(resource, 0)
+        return self.limit.get(resource)
+
+
+def path(node: Node) -> Iterator[Node]:
+    """The node, its parent and so on up to the root."""
+    up: Node | None = node
+    while up is not None:
+        yield up
+        up = up.parent
+
+
+def subtree(node: Node) -> Iterator[Node]:
+    """The node and all below it, parents first."""
+    rest = [node]
+    while rest:
+        each = rest.pop()
+        yield each
+        rest.extend(each.children.values())
+
+
+def bring_up_to_date(node: Node) -> None:
+    """Divide again at each level above the node where something changed, from the top."""
+    first: Node | None = None
+    up = node.parent
+    while up is not None:
+        if up.stale:
+            first = up
+        up = up.parent
+    if first is None:
+        return
+    for each in reversed([*path(node)][1:]):
+        if each.stale:
+            _divide(each)
+
+
+def _divide(parent: Node) -> None:
+    """Give each child its part of what is divided by weight."""
+    parent.stale = False
+    names = parent.divided
+    pools = [parent.pool(name) or 0 for name in names]
+    children = list(parent.children.values())
+    # What is wanted beyond the limit changes nothing, which is most of what arrives while a queue is full.
+    wishes = [_wishes(child, names) for child in children]
+    basis = (pools, [child.name for child in children], wishes)
+    if basis == parent.divided_from:
+        return
+    parent.divided_from = basis
+    takers = [(child, wish) for child, wish in zip(children, wishes, strict=True) if wish is not None]
+    columns: list[list[int]] = []
+    for index, (name, pool) in enumerate(zip(names, pools, strict=True)):
+        claims = [
+            Claim(c.weight, wish[index], c.limit.get(name), c.guarantee.get(name, 0), c.created, c.name)
+            for c, wish in takers
+        ]
+        columns.append(water_fill(pool, claims))
+    rows = iter(zip(*columns, strict=True))
+    for child, wish in zip(children, wishes, strict=True):
+        # Who wants nothing at all takes no part; its guarantee is kept.
+        parts = [child.guarantee.get(name, 0) for name in names] if wish is None else next(rows, ())
+        entitled = {**child.declared, **dict(zip(names, parts, strict=True))}
+        if entitled != child.entitled:
+            child.entitled = entitled
+            child.ranked = None
+            child.stale = bool(child.children)
+
+
+def _wishes(node: Node, names: Sequence[str]) -> list[int] | None:
+    """What a queue asks of its parent's division, up to its limit; None when it has no work at all.
+
+    What waits where nothing is admitted does not count.
+    """
+    demand, limit = node.used if node.stuck else node.wanted, node.limit
+    if not demand:
+        return None
+    wishes = [demand.get(name, 0) for name in names]
+    for index, name in enumerate(names):
+        if name in limit and wishes[index] > limit[name]:
+            wishes[index] = max(limit[name], 0)
+    return wishes

@@ -1,0 +1,107 @@
+"""Shapes: what makes pending workloads interchangeable, each kept once however many ask for the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from atoll.dispatcher.core.events import BindingView
+from atoll.model.gang import Gang
+from atoll.model.vector import Vector
+
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+@dataclass(slots=True, eq=False)
+class Shape:
+    """Everything about a workload that decides where it fits, and the answers that are worth keeping."""
+
+    key: bytes
+    """Equal keys, equal verdicts."""
+    gang: Gang
+    """Of the first workload seen; names, queue and priority of it mean nothing here."""
+    affinities: tuple[Mapping[str, Any], ...]
+    tolerations: tuple[Mapping[str, Any], ...]
+    divided: bool
+    least_clusters: int
+    most_clusters: int | None
+    request: Vector
+    """Of all replicas."""
+    floor: list[int]
+    """Pods per task that must start together."""
+    full: list[int]
+    """Pods per task."""
+    users: int = 0
+    """Bindings that have it."""
+    enrolled: int = 0
+    """How often the world was asked to keep rooms for it."""
+    rows: tuple[int, ...] = ()
+    """Row of each task in the world's matrix while it is enrolled."""
+    allowed: list[NDArray[np.bool_]] = field(default_factory=list)
+    """Per affinity, bool[members]: who may take it, whether ready or not; of world version `seen`."""
+    seen: int = -1
+
+    @property
+    def near(self) -> bool:
+        """Whether some members are better than others because its pods are nearer each other there."""
+        return self.gang.replicas > 1
+
+    @property
+    def hard(self) -> bool:
+        """Whether it must fit one domain."""
+        wish = self.gang.network_topology
+        return wish is not None and wish.hard
+
+
+def shape_key(binding: BindingView, restricted: str) -> bytes:
+    """What makes two workloads interchangeable for fitting: equal bytes, equal verdicts.
+
+    Args:
+        binding: of which namespace, name, queue, priority and age don't matter.
+        restricted: anything else that limits where it may go or what it may use, such as its queue's name.
+    """
+    gang = binding.gang
+    tasks = [msgspec.structs.replace(task, name="") for task in gang.tasks] if gang else None
+    wish = (gang.min_available, gang.network_topology) if gang else None
+    spread = (binding.divided, binding.least_clusters, binding.most_clusters)
+    return _encoder.encode((tasks, wish, binding.affinities, binding.tolerations, spread, restricted))
+
+
+class Shapes:
+    """The shapes of all bindings."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Shape] = {}
+
+    def take(self, binding: BindingView, restricted: str = "") -> Shape:
+        """The shape of a binding that has a gang; give it back with `drop`."""
+        key = shape_key(binding, restricted)
+        shape = self._known.get(key)
+        if shape is None:
+            gang = binding.gang
+            assert gang is not None, "only a binding with a gang has a shape"
+            shape = self._known[key] = Shape(
+                key,
+                gang,
+                binding.affinities,
+                binding.tolerations,
+                binding.divided,
+                binding.least_clusters,
+                binding.most_clusters,
+                gang.total(),
+                gang.floor(),
+                [task.replicas for task in gang.tasks],
+            )
+        shape.users += 1
+        return shape
+
+    def drop(self, shape: Shape) -> None:
+        """One binding less has it."""
+        shape.users -= 1
+        if not shape.users:
+            del self._known[shape.key]

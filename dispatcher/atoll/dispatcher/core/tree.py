@@ -1,0 +1,391 @@
+"""The quota tree: which queue may use how much, who is ahead of whom, who may take back from whom.
+
+Rules as in Volcano's capacity plugin, and as in its proportion plugin where no sibling declares deserved; unlike there,
+what is wrong in one queue stops only that queue and those below it, and reclaim looks at every level.
+Charges and demand cost O(depth); edits of queues cost what they change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from atoll.dispatcher.core.events import QueueView
+from atoll.dispatcher.core.limits import Members, compute, guarantee_of
+from atoll.dispatcher.core.node import Node, Rank, Standing, bring_up_to_date, path, subtree
+from atoll.model import vector
+from atoll.model.keys import ROOT_QUEUE
+from atoll.model.vector import Vector
+
+
+class Shortage(NamedTuple):
+    """The queue that has no room, in integer units; `available` is negative where a limit shrank below the use."""
+
+    node: Node
+    resource: str
+    requested: int
+    available: int
+    declared: bool = True
+    """The limit was set by somebody; if not, it is what the members have, less what others are guaranteed."""
+
+
+class Tree:
+    """All queues and what they use; see the module. Nodes once made stay, so that holding one is safe."""
+
+    def __init__(self) -> None:
+        self.root = Node(ROOT_QUEUE)
+        #: name -> node, the root included
+        self.nodes: dict[str, Node] = {ROOT_QUEUE: self.root}
+        #: member -> (allocatable total, labels), sorted by name
+        self.members: Members = {}
+        #: nodes of which use, demand or figures changed since `take_changed`; those above them are not named
+        self._changed: dict[Node, None] = {}
+
+    # -- what is told ------------------------------------------------------------------------------------------------
+
+    def set_queue(self, view: QueueView) -> list[Node]:
+        """Take a queue in, new or changed.
+
+        Returns the nodes, by name, whose limit, declared entitlement, problem, members or state changed. Under another
+        parent its charges and demand move along.
+        """
+        return self.set_queues((view,))
+
+    def set_queues(self, views: Iterable[QueueView]) -> list[Node]:
+        """As `set_queue` for many at once, in time proportional to their number."""
+        dirty: dict[Node, None] = {}
+        told: list[Node] = []
+        for view in views:
+            node = self.node(view.name)
+            if node.view != view:
+                self._replace(node, view, dirty)
+                told.append(node)
+        return self._refresh(dirty, told)
+
+    def drop_queue(self, name: str) -> list[Node]:
+        """Forget a queue's object; what it uses stays charged. Returns as `set_queue`."""
+        node = self.nodes.get(name)
+        if node is None or node.view is None:
+            return []
+        dirty: dict[Node, None] = {}
+        self._replace(node, None, dirty)
+        return self._refresh(dirty, [node])
+
+    def set_members(self, members: Mapping[str, tuple[Vector, Mapping[str, str]]]) -> list[Node]:
+        """The members that can run work: name -> (allocatable total, labels). Returns as `set_queue`.
+
+        An empty total is an unknown one; a queue that such a member serves is not limited by totals.
+        """
+        members = {name: members[name] for name in sorted(members)}
+        if members == self.members:
+            return []
+        self.members = members
+        return self._refresh(dict.fromkeys(subtree(self.root)), [])
+
+    def charge(self, node: Node, amount: Vector, where: Mapping[str, Vector], times: int = 1) -> None:
+        """Count an amount as used; -1 times releases it. `where` says how much of it is in which member."""
+        self._changed[node] = None
+        vector.add(node.own, amount, times)
+        vector.add(node.own_wanted, amount, times)
+        _add_in(node.own_in, where, times)
+        up: Node | None = node
+        while up is not None:
+            vector.add(up.used, amount, times)
+            vector.add(up.wanted, amount, times)
+            if up.tracks:
+                _add_in(up.used_in, where, times)
+            up.ranked = None
+            up.stale = True
+            up = up.parent
+
+    def wait(self, node: Node, amount: Vector, times: int = 1) -> None:
+        """Count an amount as wanted by pending work; -1 times takes it back."""
+        self._changed[node] = None
+        vector.add(node.own_wanted, amount, times)
+        up: Node | None = node
+        while up is not None:
+            vector.add(up.wanted, amount, times)
+            up.ranked = None
+            up.stale = True
+            up = up.parent
+
+    def start(self, node: Node, amount: Vector, where: Mapping[str, Vector], times: int = 1) -> None:
+        """What waited is used from now on; -1 times is the way back.
+
+        The same as `wait` and `charge` together, and cheaper: nobody's entitlement moves where demand stays.
+        """
+        self._changed[node] = None
+        vector.add(node.own, amount, times)
+        _add_in(node.own_in, where, times)
+        up: Node | None = node
+        while up is not None:
+            vector.add(up.used, amount, times)
+            if up.tracks:
+                _add_in(up.used_in, where, times)
+            up.ranked = None
+            if up.parent is not None and up.stuck:
+                up.parent.stale = True
+            up = up.parent
+
+    # -- what is asked -----------------------------------------------------------------------------------------------
+
+    def node(self, name: str) -> Node:
+        """The queue of that name, made as a missing one below the root when nobody told of it."""
+        node = self.nodes.get(name)
+        if node is None:
+            node = self.nodes[name] = Node(name, parent=self.root, depth=1)
+            self.root.children[name] = node
+            compute(node, self.members)
+            self.root.stale = True
+        return node
+
+    def path(self, node: Node) -> tuple[Node, ...]:
+        """The node first, the root last."""
+        return tuple(path(node))
+
+    def standing(self, node: Node) -> Standing:
+        """Whether the queue may admit work at all."""
+        if node is self.root:
+            return Standing.PARENT
+        if node.view is None:
+            return Standing.MISSING
+        if node.problem:
+            return Standing.INVALID
+        if node.children:
+            return Standing.PARENT
+        return Standing.CLOSED if node.closed else Standing.OPEN
+
+    def rank(self, node: Node) -> Rank:
+        """The node's place among its siblings; smaller goes first."""
+        return node.rank()
+
+    def first(self, siblings: Iterable[Node]) -> Node:
+        """The one of some siblings that goes first."""
+        rest = iter(siblings)
+        best = next(rest)
+        bring_up_to_date(best)
+        rank = best.current_rank()
+        for node in rest:
+            other = node.current_rank()
+            if other < rank:
+                best, rank = node, other
+        return best
+
+    def shortage(self, node: Node, request: Vector) -> Shortage | None:
+        """The first queue on the way up whose limit the request would exceed, None when it fits.
+
+        Only what is requested counts; of several resources the first by name.
+        """
+        for each in path(node):
+            short = vector.shortage(each.used, request, each.limit) if each.limit else None
+            if short is not None:
+                return Shortage(each, *short, each.view is not None and short[0] in each.view.capability)
+        return None
+
+    def shortage_in(self, node: Node, member: str, request: Vector) -> Shortage | None:
+        """As `shortage`, against the queues' ceilings in one member."""
+        for each in path(node):
+            if each.tracks and each.view is not None and member in each.view.members:
+                ceiling = each.view.members[member].capability
+                short = vector.shortage(each.used_in.get(member, {}), request, ceiling)
+                if short is not None:
+                    return Shortage(each, *short)
+        return None
+
+    def serves(self, node: Node, member: str) -> bool:
+        """Whether the queue, and each one above it, may use the member."""
+        return node.serving is None or member in node.serving
+
+    def entitled(self, node: Node, request: Vector) -> bool:
+        """Whether the queue may take back for this request: within its own limit afterwards, and in some requested
+        resource within what it, or a queue above it that has an entitlement, deserves.
+
+        Limits above are not looked at: it is the victims who make room there; test `shortage` without them.
+        """
+        if self.standing(node) is not Standing.OPEN or vector.shortage(node.used, request, node.limit):
+            return False
+        asked = [(name, amount) for name, amount in request.items() if amount > 0]
+        return any(
+            name in deserved and each.used.get(name, 0) + amount <= deserved[name]
+            for each, deserved in ((each, each.deserved) for each in path(node) if each is not self.root)
+            for name, amount in asked
+        )
+
+    def lends(self, node: Node, claimant: Node, amount: Vector, request: Vector) -> bool:
+        """Whether an amount may be taken back from `node` for the claimant's request.
+
+        At the queue and at each one above it that is not above the claimant as well: it is reclaimable, stays at or
+        above its guarantee, and uses more than it deserves of something that is asked for. A queue lends neither to
+        itself nor to one below it.
+        """
+        relevant = [name for name in amount if amount[name] > 0 and request.get(name, 0) > 0]
+        levels = self._below_common(node, claimant)
+        return bool(relevant and levels) and all(_spares(each, amount, relevant) for each in levels)
+
+    def may_lend(self, claimant: Node, request: Vector) -> Callable[[Node], bool]:
+        """A quick test of queues: where it says no, `lends` says so of every amount. Each level is looked at once."""
+        known: dict[Node, bool] = dict.fromkeys(path(claimant), True)
+        names = [name for name, amount in request.items() if amount > 0]
+
+        def test(node: Node) -> bool:
+            answer = known.get(node)
+            if answer is None:
+                deserved = node.deserved
+                over = any(name not in deserved or node.used.get(name, 0) > deserved[name] for name in names)
+                lends = over and (node.view is None or node.view.reclaimable)
+                answer = known[node] = lends and (node.parent is None or test(node.parent))
+            return answer
+
+        return test
+
+    def take_changed(self) -> list[Node]:
+        """The nodes of which use, demand or figures changed since the last call; the same holds for those above."""
+        changed, self._changed = self._changed, {}
+        return list(changed)
+
+    def check(self) -> None:
+        """What must hold at any time.
+
+        Raises:
+            AssertionError: naming the invariant and the queue.
+        """
+        for name, node in self.nodes.items():
+            assert node.name == name, f"{name} is filed under another name"
+            up = node.parent
+            assert (up is None) == (node is self.root), f"queue {name}: only the root has no parent"
+            assert up is None or up.children.get(name) is node, f"queue {name}: its parent does not know it"
+            assert node.depth == (up.depth + 1 if up else 0), f"queue {name}: wrong depth"
+            below = node.children.values()
+            assert node.used == vector.total([node.own, *(c.used for c in below)]), f"queue {name}: used"
+            assert node.wanted == vector.total([node.own_wanted, *(c.wanted for c in below)]), f"queue {name}: wanted"
+            assert node.used_in == (_spread(node) if node.tracks else {}), f"queue {name}: used_in"
+            assert not set(node.claimed) & set(node.divided), f"queue {name}: a resource both declared and divided"
+            assert node.pledged == vector.total(c.guarantee for c in below), f"queue {name}: pledged"
+        assert sum(1 for _ in subtree(self.root)) == len(self.nodes), "a queue is not below the root"
+
+    # -- structure ---------------------------------------------------------------------------------------------------
+
+    def _replace(self, node: Node, view: QueueView | None, dirty: dict[Node, None]) -> None:
+        """Set a node's view and its place in the tree; nodes to compute again go to `dirty`."""
+        before = self._circle(node)
+        node.view = view
+        involved = {each.name: each for each in (*before, *self._circle(node), node)}
+        touched = [involved[name] for name in sorted(involved)]
+        for each in touched:
+            each.circle = tuple(other.name for other in self._circle(each))
+            each.guarantee = guarantee_of(each) if each is not self.root else each.pledged
+            target = self.root if each.circle or each is self.root else self._above(each)
+            if each is not self.root and target is not each.parent:
+                dirty[each.parent or self.root] = None
+                self._move(each, self.root)
+        for each in touched:
+            if each is not self.root and not each.circle:
+                self._move(each, self._above(each))
+        for each in touched:
+            dirty[each] = None
+            if each.parent is not None:
+                dirty[each.parent] = None
+        self._track(node)
+
+    def _above(self, node: Node) -> Node:
+        """The parent that its view asks for."""
+        return self.node(node.view.parent) if node.view and node.view.parent else self.root
+
+    def _circle(self, node: Node) -> list[Node]:
+        """The nodes of the circle of declared parents through this node, from it up; empty when there is none."""
+        found: list[Node] = []
+        seen: set[Node] = set()
+        each = node
+        while each is not self.root and each not in seen:
+            found.append(each)
+            seen.add(each)
+            each = self._above(each)
+        return found if each is node and found else []
+
+    def _move(self, node: Node, parent: Node) -> None:
+        """Hang a node, with all that is charged and waits below it, under another parent."""
+        old = node.parent
+        if old is parent or old is None:
+            return
+        where = _spread(node)
+        self._changed |= {old: None, parent: None}
+        for times, top in ((-1, old), (1, parent)):
+            for each in path(top):
+                vector.add(each.used, node.used, times)
+                vector.add(each.wanted, node.wanted, times)
+                if each.tracks:
+                    _add_in(each.used_in, where, times)
+                each.ranked = None
+                each.stale = True
+        del old.children[node.name]
+        parent.children[node.name] = node
+        node.parent = parent
+        for each in subtree(node):
+            each.depth = each.parent.depth + 1 if each.parent else 0
+
+    def _track(self, node: Node) -> None:
+        tracks = node.view is not None and any(ceiling.capability for ceiling in node.view.members.values())
+        if tracks != node.tracks:
+            node.tracks = tracks
+            node.used_in = _spread(node) if tracks else {}
+
+    # -- figures -----------------------------------------------------------------------------------------------------
+
+    def _refresh(self, dirty: dict[Node, None], told: list[Node]) -> list[Node]:
+        """Compute the dirty nodes again, and below them as far as something changes."""
+        changed = {node.name: node for node in told}
+        forced = set(told)
+        for node in sorted(dirty, key=lambda each: (each.depth, each.name)):
+            rest = [node]
+            while rest:
+                each = rest.pop()
+                inner, outer = compute(each, self.members)
+                if outer:
+                    changed[each.name] = each
+                if inner or outer or each in forced:
+                    rest.extend(each.children.values())
+        result = [changed[name] for name in sorted(changed)]
+        self._changed |= dict.fromkeys(result)
+        return result
+
+    def _below_common(self, node: Node, other: Node) -> list[Node]:
+        """The node and those above it that are not above the other one too."""
+        shared = set(path(other))
+        return [each for each in path(node) if each not in shared]
+
+
+def validate(views: Iterable[QueueView]) -> dict[str, str]:
+    """What is wrong with a set of queues: queue -> why it would admit nothing. Empty when all is well.
+
+    The queues below a wrong one are named too, with the same reason.
+    """
+    tree = Tree()
+    tree.set_queues(views)
+    return {name: node.problem for name, node in sorted(tree.nodes.items()) if node.problem}
+
+
+def _spares(node: Node, amount: Vector, relevant: list[str]) -> bool:
+    """Whether a queue that lends is above its entitlement, and stays within its guarantee."""
+    if node.view is not None and not node.view.reclaimable:
+        return False
+    used, guarantee, deserved = node.used, node.guarantee, node.deserved
+    if any(used.get(name, 0) - amount[name] < guarantee.get(name, 0) for name in amount if amount[name] > 0):
+        return False
+    measured = [name for name in relevant if name in deserved]
+    return not measured or any(used.get(name, 0) > deserved[name] for name in measured)
+
+
+def _add_in(into: dict[str, Vector], where: Mapping[str, Vector], times: int) -> None:
+    for member, part in where.items():
+        there = into.setdefault(member, {})
+        vector.add(there, part, times)
+        if not there:
+            del into[member]
+
+
+def _spread(node: Node) -> dict[str, Vector]:
+    """Member -> what the subtree uses there."""
+    result: dict[str, Vector] = {}
+    for each in subtree(node):
+        _add_in(result, each.own_in, 1)
+    return result

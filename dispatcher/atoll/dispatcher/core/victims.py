@@ -1,0 +1,162 @@
+"""Who may have to go for a workload that waits, and in which order.
+
+Apart from the search because these are rules that people know and argue about; the search only spares what it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from atoll.dispatcher.core.node import Node, path
+from atoll.dispatcher.core.shares import dominant_share
+from atoll.dispatcher.core.trial import Bundle, Pods, Trial
+from atoll.model import vector
+from atoll.model.vector import Vector
+
+PROTECTION = 60.0
+"""Seconds that a workload may run before it can be taken, where its queue says nothing."""
+BUDGET = 3
+"""Times that one workload may be evicted for others."""
+
+
+@dataclass(slots=True, eq=False)
+class Victim:
+    """A workload in phase Bound or Running that may have to go. Make it once and keep it: it is never changed."""
+
+    uid: str
+    leaf: Node
+    priority: int
+    started: float
+    """Seconds since the epoch."""
+    amount: Vector
+    """What its queue is charged."""
+    parts: Mapping[str, Pods]
+    """Member -> its pods there: (node index in the member's nodes, requests of one, how many)."""
+    surplus: Mapping[str, Pods] = field(default_factory=dict)
+    """Of `parts`, what may go without stopping it; each entry goes by itself."""
+    preemptable: bool = True
+    """The user's wish."""
+    evictions: int = 0
+    """How often it was evicted for others."""
+    protection: float = PROTECTION
+    """Seconds from its start in which it is not touched; the queue's option."""
+    cleared: Collection[str] = ()
+    """UIDs of the workloads that went to make room for it."""
+    kind: tuple[Node, int, bool, tuple[tuple[str, int], ...]] = field(init=False)
+    """Equal kinds are lent alike."""
+
+    def __post_init__(self) -> None:
+        self.kind = (self.leaf, self.priority, self.preemptable, tuple(self.amount.items()))
+
+
+def candidates(trial: Trial, victims: Iterable[Victim], now: float) -> list[Victim]:
+    """Those of which at least a part may go, each judged by itself; in no order that means anything."""
+    claimant = trial.claimant
+    needs_quota = trial.shortage() is not None
+    lent: dict[tuple[Node, int, bool, tuple[tuple[str, int], ...]], bool] = {}
+    found = []
+    quick = trial.tree.may_lend(claimant.leaf, trial.entitled)
+    for victim in victims:
+        if not quick(victim.leaf):
+            continue
+        may = lent.get(victim.kind)
+        if may is None:
+            may = lent[victim.kind] = _may_go(trial, victim)
+        if (
+            not may
+            or victim.evictions >= BUDGET
+            or now - victim.started < victim.protection
+            or victim.uid == claimant.uid
+            or (victim.cleared and claimant.uid in victim.cleared)
+        ):
+            continue
+        if needs_quota or not trial.sites.keys().isdisjoint(victim.parts):
+            found.append(victim)
+    return found
+
+
+def _may_go(trial: Trial, victim: Victim) -> bool:
+    claimant = trial.claimant
+    if not victim.preemptable:
+        return False
+    if victim.leaf is claimant.leaf:
+        return victim.priority < claimant.priority
+    if trial.lends(victim.leaf, victim.amount):
+        return True
+    # A part of it may be lent where the whole is not.
+    return bool(victim.surplus) and trial.lends(victim.leaf, {name: 1 for name in victim.amount})
+
+
+def _suitability(trial: Trial) -> Callable[[Victim], tuple[float, float, int, float, int, str]]:
+    """The order of victims but for the surplus: other queues, those most above deserved first; lower priority; most
+    recently started; fewest pods; UID.
+    """
+    claimant = trial.claimant
+    above = set(path(claimant.leaf))
+    known: dict[Node, tuple[float, float]] = {}
+
+    def excess(leaf: Node) -> tuple[float, float]:
+        if leaf not in known:
+            levels = [node for node in path(leaf) if node not in above]
+            shares = [dominant_share(node.used, node.deserved, trial.entitled) for node in levels]
+            # The claimant's own queue comes last.
+            known[leaf] = (-shares[-1], -shares[0]) if shares else (1.0, 1.0)
+        return known[leaf]
+
+    def key(victim: Victim) -> tuple[float, float, int, float, int, str]:
+        pods = sum(count for part in victim.parts.values() for _, _, count in part)
+        return (*excess(victim.leaf), victim.priority, -victim.started, pods, victim.uid)
+
+    return key
+
+
+def _split(trial: Trial, victim: Victim) -> Iterator[Bundle]:
+    """The surplus of a workload entry by entry, then the rest of it."""
+    foreign = victim.leaf is not trial.claimant.leaf
+    spares = []
+    for member, entries in sorted(victim.surplus.items()):
+        for entry in entries:
+            _, request, count = entry
+            amount = vector.scaled(request, count)
+            spares.append(
+                Bundle(victim.uid, victim.leaf, amount, {member: (entry,)}, surplus=True, foreign=foreign)
+            )  # fmt: skip
+    yield from spares
+    if not spares:
+        yield Bundle(victim.uid, victim.leaf, victim.amount, victim.parts, foreign=foreign)
+        return
+    amount = dict(victim.amount)
+    for spare in spares:
+        vector.add(amount, spare.amount, -1)
+    pods = {name: _without(part, victim.surplus.get(name, ())) for name, part in victim.parts.items()}
+    yield Bundle(victim.uid, victim.leaf, amount, pods, tuple(spares), foreign=foreign)
+
+
+def _without(pods: Pods, gone: Pods) -> Pods:
+    """Pods less those that went, which are among them."""
+    left = []
+    rest = [(node, request, count) for node, request, count in gone]
+    for node, request, count in pods:
+        for index, (other, wanted, number) in enumerate(rest):
+            if other == node and wanted == request and number and count:
+                went = min(number, count)
+                count -= went
+                rest[index] = (other, wanted, number - went)
+        if count:
+            left.append((node, request, count))
+    return left
+
+
+def ordered(trial: Trial, victims: Iterable[Victim]) -> list[Bundle]:
+    """The order of victims: surplus before whole workloads; what is not lent even by itself is left out."""
+    lent: dict[tuple[Node, tuple[tuple[str, int], ...]], bool] = {}
+    pool: list[Bundle] = []
+    bundles = (bundle for victim in sorted(victims, key=_suitability(trial)) for bundle in _split(trial, victim))
+    for bundle in sorted(bundles, key=lambda each: not each.surplus):
+        if bundle.foreign and bundle.kind not in lent:
+            lent[bundle.kind] = trial.lends(bundle.leaf, bundle.amount)
+        if not bundle.foreign or lent[bundle.kind]:
+            bundle.position = len(pool)
+            pool.append(bundle)
+    return pool

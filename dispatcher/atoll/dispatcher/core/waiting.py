@@ -1,0 +1,438 @@
+"""Who waits, in which order, and on what: finding the next workload without looking at those that can't go.
+
+Pending workloads of one queue that ask for the same are one *class*. A class waits in exactly one *lot*: the fresh
+lot of its queue until it is looked at, then the lot of what blocked it: a limit of some queue on its path (with the
+resource and the amount), or its shape (no member has room). A lot is *awake* while what blocks it might admit its
+classes; a class in a lot that sleeps costs nothing, whatever happens elsewhere.
+
+Each lot hangs at a node of the quota tree and keeps, for every node below, which children lead to its classes. So
+`first` walks down once from the root, at every level to the best child by rank among those that an awake lot leads
+to: O(depth x siblings), however many wait.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from atoll.dispatcher.core.events import Strategy
+from atoll.dispatcher.core.node import Node
+from atoll.dispatcher.core.shapes import Shape
+from atoll.dispatcher.core.tree import Tree
+from atoll.model.verdict import Reason, Verdict, blocker
+
+Key = tuple[int, str, str]
+"""(-priority, created, uid): the order inside a queue, total because of the UID."""
+
+
+class Lot:
+    """Classes that wait for the same thing; see the module."""
+
+    __slots__ = ("amount", "anchor", "awake", "below", "heads", "resource")
+
+    def __init__(self, anchor: Node, *, awake: bool = False, resource: str = "", amount: int = 0) -> None:
+        self.anchor = anchor
+        self.awake = awake
+        #: what the anchor must have left for it to wake; no resource where something else decides
+        self.resource, self.amount = resource, amount
+        #: node -> children that lead to a class of this lot
+        self.below: dict[Node, dict[Node, None]] = {}
+        #: leaf -> its classes in this lot, each by the key that its first member had when it was filed
+        self.heads: dict[Node, _Heads] = {}
+
+
+class _Heads:
+    """Classes by the key of their first member; outdated entries are dropped when they come up."""
+
+    __slots__ = ("classes", "heap")
+
+    def __init__(self) -> None:
+        self.classes: dict[bytes, ShapeClass] = {}
+        self.heap: list[tuple[Key, bytes]] = []
+
+    def push(self, group: ShapeClass) -> None:
+        self.classes[group.shape.key] = group
+        heapq.heappush(self.heap, (group.members[0], group.shape.key))
+
+    def first(self) -> tuple[Key, ShapeClass]:
+        while True:
+            key, shape = self.heap[0]
+            group = self.classes.get(shape)
+            if group is not None and group.members[0] == key:
+                return key, group
+            heapq.heappop(self.heap)
+
+
+@dataclass(slots=True, eq=False)
+class ShapeClass:
+    """Pending workloads of one queue with one shape."""
+
+    leaf: Node
+    shape: Shape
+    #: in order; never empty while the class is known
+    members: list[Key] = field(default_factory=list)
+    #: why its first member does not go; None = not looked at since something changed
+    parked: Verdict | None = None
+    #: where it is filed; None while it waits for an event or behind the head of a strict queue
+    lot: Lot | None = None
+    #: how many of `members`, from the first, are known to know `parked`
+    told: int = 0
+
+
+class _Spot:
+    """What hangs at one node of the tree."""
+
+    __slots__ = ("awake", "classes", "filed", "fresh", "lots", "parked")
+
+    def __init__(self, node: Node) -> None:
+        #: children below which a lot is awake that hangs there
+        self.awake: dict[Node, None] = {}
+        #: awake lots that hang here
+        self.lots: dict[Lot, None] = {}
+        #: resource -> amount -> lot of classes that this node's limit blocks
+        self.parked: dict[str, dict[int, Lot]] = {}
+        #: shape -> class, where the node is a leaf
+        self.classes: dict[bytes, ShapeClass] = {}
+        self.fresh = Lot(node, awake=True)
+        #: in a strict queue the one class that may be looked at
+        self.filed: ShapeClass | None = None
+
+
+class Waiting:
+    """All pending classes; see the module."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._spots: dict[Node, _Spot] = {}
+        #: shape key -> the lot of its classes for which no member has room
+        self._by_shape: dict[bytes, Lot] = {}
+        #: classes whose members may not know `parked` yet, in the order in which they got it
+        self.unsaid: dict[ShapeClass, None] = {}
+        #: queues of which classes or their verdicts changed since `take_changed`
+        self._changed: dict[Node, None] = {}
+
+    # -- members of classes ------------------------------------------------------------------------------------------
+
+    def add(self, leaf: Node, shape: Shape, key: Key) -> ShapeClass:
+        """A workload starts to wait."""
+        self._changed[leaf] = None
+        spot = self._spot(leaf)
+        group = spot.classes.get(shape.key)
+        if group is None:
+            group = spot.classes[shape.key] = ShapeClass(leaf, shape, [key])
+            self._refile(group)
+            return group
+        place = bisect.bisect_left(group.members, key)
+        group.members.insert(place, key)
+        group.told = min(group.told, place)
+        if place == 0:
+            self._new_head(group)
+        return group
+
+    def remove(self, leaf: Node, shape: Shape, key: Key) -> None:
+        """A workload waits no longer."""
+        self._changed[leaf] = None
+        spot = self._spots[leaf]
+        group = spot.classes[shape.key]
+        place = bisect.bisect_left(group.members, key)
+        del group.members[place]
+        if place < group.told:
+            group.told -= 1
+        if not group.members:
+            self._unfile(group)
+            del spot.classes[shape.key]
+            self.unsaid.pop(group, None)
+            if self._strict(leaf):
+                self._choose_head(leaf)
+        elif place == 0:
+            self._new_head(group)
+
+    def tell_again(self, leaf: Node, shape: Shape, key: Key, told: Verdict | None) -> None:
+        """A waiting workload knows this verdict; if that is not its class's, it is among those to be told."""
+        group = self._spots[leaf].classes[shape.key]
+        if group.parked is not None and differs(told, group.parked):
+            group.told = min(group.told, bisect.bisect_left(group.members, key))
+            self.unsaid[group] = None
+
+    def classes(self, leaf: Node) -> dict[bytes, ShapeClass]:
+        """Shape key -> class of a queue."""
+        spot = self._spots.get(leaf)
+        return spot.classes if spot is not None else {}
+
+    def all(self) -> Iterator[ShapeClass]:
+        """Every class, queue by queue."""
+        for spot in self._spots.values():
+            yield from spot.classes.values()
+
+    def take_changed(self) -> list[Node]:
+        """The queues of which classes or their verdicts changed since the last call."""
+        changed, self._changed = self._changed, {}
+        return list(changed)
+
+    def head(self, leaf: Node) -> ShapeClass | None:
+        """The class of the first workload in the queue's order."""
+        return min(self.classes(leaf).values(), key=_first_key, default=None)
+
+    # -- what blocks them --------------------------------------------------------------------------------------------
+
+    def park_on_limit(self, group: ShapeClass, verdict: Verdict, node: Node, resource: str, amount: int) -> None:
+        """Wait until the node has this amount of the resource left."""
+        self._say(group, verdict)
+        lots = self._spot(node).parked.setdefault(resource, {})
+        lot = lots.get(amount)
+        if lot is None:
+            lot = lots[amount] = Lot(node, resource=resource, amount=amount)
+        self._move(group, lot)
+
+    def park_on_shape(self, group: ShapeClass, verdict: Verdict) -> None:
+        """Wait until the shape is woken; whatever else waits for it there sleeps again as well."""
+        self._say(group, verdict)
+        lot = self._by_shape.get(group.shape.key)
+        if lot is None:
+            lot = self._by_shape[group.shape.key] = Lot(self._tree.root)
+        self._sleep(lot)
+        self._move(group, lot)
+
+    def park_until_told(self, group: ShapeClass, verdict: Verdict) -> None:
+        """Wait until `refresh` is called for the class."""
+        self._say(group, verdict)
+        self._unfile(group)
+
+    def refresh(self, group: ShapeClass) -> None:
+        """Look at the class again."""
+        self._refile(group)
+
+    def refresh_queue(self, leaf: Node) -> None:
+        """Look at all classes of a queue again, from what the tree says now."""
+        for group in list(self.classes(leaf).values()):
+            self._refile(group)
+
+    def withdraw(self, leaf: Node) -> None:
+        """Take the queue's classes out of all lots, before the queue moves in the tree; `refresh_queue` brings them
+        back.
+        """
+        for group in self.classes(leaf).values():
+            self._unfile(group)
+
+    def wake_shape(self, shape: bytes) -> bool:
+        """Some member has more room for this shape; True when classes waited for that."""
+        lot = self._by_shape.get(shape)
+        if lot is None or not lot.heads:
+            return False
+        self._wake(lot)
+        return True
+
+    def sleep_shape(self, shape: bytes) -> None:
+        """No member has room for this shape any more; its classes keep their verdicts."""
+        lot = self._by_shape.get(shape)
+        if lot is not None:
+            self._sleep(lot)
+
+    def limits_changed(self, leaf: Node) -> None:
+        """`limit_changed` of the queue and of all above it."""
+        node: Node | None = leaf
+        while node is not None:
+            self.limit_changed(node)
+            node = node.parent
+
+    def limit_changed(self, node: Node) -> None:
+        """Use or limit of a node changed: lots wake or go to sleep."""
+        spot = self._spots.get(node)
+        if spot is None or not spot.parked:
+            return
+        for resource, lots in spot.parked.items():
+            limit = node.limit.get(resource)
+            left = None if limit is None else limit - node.used.get(resource, 0)
+            for amount, lot in lots.items():
+                if left is None or amount <= left:
+                    if not lot.awake and lot.heads:
+                        self._wake(lot)
+                elif lot.awake:
+                    self._sleep(lot)
+
+    # -- the next one ------------------------------------------------------------------------------------------------
+
+    def first(self) -> ShapeClass | None:
+        """The class whose first member is next in order among all that might go; None when nothing might."""
+        node = self._tree.root
+        spot = self._spots.get(node)
+        if spot is None or not (spot.lots or spot.awake):
+            return None
+        carried: list[Lot] = []
+        while True:
+            spot = self._spot(node)
+            lots = [*carried, *spot.lots]
+            here = [lot.heads[node] for lot in lots if node in lot.heads]
+            if here:
+                return min(heads.first() for heads in here)[1]
+            children: dict[Node, None] = dict(spot.awake)
+            for lot in lots:
+                children.update(lot.below.get(node, ()))
+            node = self._tree.first(children) if len(children) > 1 else next(iter(children))
+            carried = [lot for lot in lots if node in lot.heads or node in lot.below]
+
+    def check(self) -> None:
+        """Verify that lots and their ways lead to exactly the classes that are filed in them.
+
+        Raises:
+            AssertionError: naming the queue.
+        """
+        for node, spot in self._spots.items():
+            for child in node.children.values():
+                below = self._spots.get(child)
+                awake = below is not None and bool(below.lots or below.awake)
+                assert (child in spot.awake) == awake, f"{child.name}: is it awake?"
+            for group in spot.classes.values():
+                lot = group.lot
+                if lot is None:
+                    continue
+                assert lot.heads[node].classes[group.shape.key] is group, f"{node.name}: a class is not in its lot"
+                child = node
+                while child is not lot.anchor:
+                    assert child.parent is not None, f"{node.name} is not below {lot.anchor.name}"
+                    assert child in lot.below[child.parent], f"{node.name}: no way leads to its classes"
+                    child = child.parent
+            for lot in spot.lots:
+                assert lot.awake, f"{node.name}: a sleeping lot is looked at"
+                assert lot.heads, f"{node.name}: an empty lot is looked at"
+
+    # -- filing ------------------------------------------------------------------------------------------------------
+
+    def _spot(self, node: Node) -> _Spot:
+        spot = self._spots.get(node)
+        if spot is None:
+            spot = self._spots[node] = _Spot(node)
+        return spot
+
+    def _strict(self, leaf: Node) -> bool:
+        return leaf.view is not None and leaf.view.strategy is Strategy.FIFO
+
+    def _refile(self, group: ShapeClass) -> None:
+        """File a class as one that was not looked at yet, if it may be."""
+        if self._strict(group.leaf):
+            self._unfile(group)
+            self._choose_head(group.leaf)
+            if group is not self._spot(group.leaf).filed:
+                self._say(group, _behind(group.leaf))
+        else:
+            self._move(group, self._spot(group.leaf).fresh)
+
+    def _new_head(self, group: ShapeClass) -> None:
+        """The first member of the class is another one."""
+        if group.lot is not None:
+            group.lot.heads[group.leaf].push(group)
+        if self._strict(group.leaf):
+            self._choose_head(group.leaf)
+
+    def _choose_head(self, leaf: Node) -> None:
+        """In a strict queue only the class of its very first workload is filed."""
+        spot = self._spot(leaf)
+        head = min(spot.classes.values(), key=_first_key, default=None)
+        if head is spot.filed and (head is None or head.lot is not None or head.parked is not None):
+            return
+        if spot.filed is not None and spot.filed is not head and spot.filed.members:
+            self._unfile(spot.filed)
+            self._say(spot.filed, _behind(leaf))
+        spot.filed = head
+        if head is not None:
+            head.parked = None
+            self._move(head, spot.fresh)
+
+    def _say(self, group: ShapeClass, verdict: Verdict) -> None:
+        if differs(group.parked, verdict):
+            group.told = 0
+        group.parked = verdict
+        self.unsaid[group] = None
+        self._changed[group.leaf] = None
+
+    def _move(self, group: ShapeClass, lot: Lot) -> None:
+        if group.lot is lot:
+            return
+        self._unfile(group)
+        group.lot = lot
+        heads = lot.heads.get(group.leaf)
+        if heads is None:
+            heads = lot.heads[group.leaf] = _Heads()
+            child = group.leaf
+            while child is not lot.anchor:
+                assert child.parent is not None, f"{group.leaf.name} is not below {lot.anchor.name}"
+                known = lot.below.setdefault(child.parent, {})
+                known[child] = None
+                if len(known) > 1:
+                    break
+                child = child.parent
+        heads.push(group)
+        if lot.awake:
+            self._wake(lot)
+
+    def _unfile(self, group: ShapeClass) -> None:
+        lot, group.lot = group.lot, None
+        if lot is None:
+            return
+        heads = lot.heads[group.leaf]
+        del heads.classes[group.shape.key]
+        if heads.classes:
+            return
+        del lot.heads[group.leaf]
+        child = group.leaf
+        while child is not lot.anchor:
+            assert child.parent is not None, f"{group.leaf.name} is not below {lot.anchor.name}"
+            known = lot.below[child.parent]
+            del known[child]
+            if known:
+                break
+            child = child.parent
+            del lot.below[child]
+        if not lot.heads:
+            self._empty(lot)
+
+    def _empty(self, lot: Lot) -> None:
+        fresh = lot is self._spot(lot.anchor).fresh
+        self._sleep(lot)
+        lot.awake = fresh
+        if lot.resource:
+            lots = self._spots[lot.anchor].parked[lot.resource]
+            del lots[lot.amount]
+            if not lots:
+                del self._spots[lot.anchor].parked[lot.resource]
+
+    def _wake(self, lot: Lot) -> None:
+        lot.awake = True
+        node = lot.anchor
+        self._spot(node).lots[lot] = None
+        while node.parent is not None:
+            spot = self._spot(node.parent)
+            if node in spot.awake:
+                return
+            spot.awake[node] = None
+            node = node.parent
+
+    def _sleep(self, lot: Lot) -> None:
+        lot.awake = False
+        node = lot.anchor
+        spot = self._spot(node)
+        if lot not in spot.lots:
+            return
+        del spot.lots[lot]
+        while not (spot.lots or spot.awake) and node.parent is not None:
+            spot = self._spot(node.parent)
+            del spot.awake[node]
+            node = node.parent
+
+
+def differs(told: Verdict | None, verdict: Verdict) -> bool:
+    """Whether a workload must be told anew: another reason or another blocker, not merely another free amount."""
+    if told is None or told.reason != verdict.reason:
+        return True
+    a, b = told.blocker, verdict.blocker
+    return (a and (a.kind, a.name, a.resource)) != (b and (b.kind, b.name, b.resource))
+
+
+def _behind(leaf: Node) -> Verdict:
+    return Verdict(Reason.BEHIND_HEAD, blocker("Queue", leaf.name, "", 0, 0))
+
+
+def _first_key(group: ShapeClass) -> Key:
+    return group.members[0]

@@ -1,0 +1,304 @@
+"""What queues show of themselves: the status of their objects, and metrics.
+
+Apart from the shell because none of this may cost a decision: a pass leaves marks, and a task of its own looks at the
+marked queues and those above them, each at most once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry, Gauge
+
+from atoll.dispatcher.core import BindingGone, BindingSet, Command, Dispatcher, Event, Refused
+from atoll.dispatcher.core.binding import Binding
+from atoll.dispatcher.core.node import Node, path, subtree
+from atoll.dispatcher.objects import QueueObject
+from atoll.kube import conditions, errors
+from atoll.kube.reflector import Reflector
+from atoll.kube.transport import ApiServer
+from atoll.model import quantity
+from atoll.model.apiresource import QUEUES
+from atoll.model.decision import Phase
+from atoll.model.vector import Vector
+
+INTERVAL = 1.0
+"""Least seconds between two updates of one queue."""
+COUNTS = ("pending", "inqueue", "running", "completed")
+"""Fields of a Queue's status: who waits, is dispatched but not all bound, is bound, has ended."""
+VALID = "Valid"
+"""Condition of a Queue: whether it is part of a valid tree."""
+_SLICE = 10
+"""Queues that are looked at before decisions get their turn."""
+_WRITERS = 8
+
+Json = dict[str, Any]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Book:
+    """Which binding counts as what in which queue."""
+
+    #: UID -> (queue, field of its status)
+    filed: dict[str, tuple[str, str]] = field(default_factory=dict)
+    #: queue -> what names it, not what is below it; no zeros
+    counts: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def file(self, uid: str, binding: Binding | None) -> str:
+        """Count a binding as what it is now; None for one that is gone. Gives the queue that changed, or nothing."""
+        after = (binding.leaf.name, _count_of(binding)) if binding is not None and binding.wish is not None else None
+        before = self.filed.get(uid)
+        if before == after:
+            return ""
+        if before is not None:
+            queue, what = before
+            self.counts[queue][what] -= 1
+            if not self.counts[queue][what]:
+                del self.counts[queue][what]
+            if not self.counts[queue]:
+                del self.counts[queue]
+        if after is None:
+            del self.filed[uid]
+        else:
+            self.filed[uid] = after
+            self.counts[after[0]][after[1]] += 1
+        return (after or before or ("", ""))[0]
+
+    def below(self, node: Node) -> Counter[str]:
+        """The counts of a queue and all below it."""
+        total: Counter[str] = Counter()
+        for each in subtree(node):
+            if each.name in self.counts:
+                total += self.counts[each.name]
+        return total
+
+
+class Reporter:
+    """Keeps status and metrics of all queues, while one leader lasts."""
+
+    def __init__(
+        self, host: ApiServer, core: Dispatcher, queues: Reflector[QueueObject], metrics: QueueMetrics
+    ) -> None:
+        """No I/O happens here; `run` does it."""
+        self._host, self._core, self._queues, self._metrics = host, core, queues, metrics
+        self._book = Book()
+        #: UIDs of bindings that may count as something else now
+        self._bindings: dict[str, None] = {}
+        #: queues whose object changed, or whose update failed
+        self._marked: dict[str, None] = {}
+        #: queues of which the reasons to wait were not shown since they changed
+        self._moved: dict[Node, None] = {}
+        #: parent -> the division among its children that was shown
+        self._divisions: dict[Node, object] = {}
+        self._wake = asyncio.Event()
+        queues.on_change(self._queue_changed)
+
+    def told(self, event: Event, commands: Sequence[Command]) -> None:
+        """The core was told this and answered so."""
+        if isinstance(event, BindingSet):
+            self._bindings[event.binding.uid] = None
+        elif isinstance(event, BindingGone | Refused):
+            self._bindings[event.uid] = None
+        for command in commands:
+            self._bindings[command.uid] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                nodes = iter(self._changed())
+                while part := list(islice(nodes, _SLICE)):
+                    for node in part:
+                        self._show(node)
+                    await self._write_all(part)
+                    await asyncio.sleep(0)
+                await asyncio.sleep(INTERVAL)
+        finally:
+            # The figures are the next leader's to tell.
+            self._metrics.clear()
+
+    def _queue_changed(self, old: QueueObject | None, new: QueueObject | None) -> None:
+        found = new or old
+        if found is not None:
+            self._marked[found.metadata.name] = None
+            self._wake.set()
+
+    def _changed(self) -> list[Node]:
+        """The queues that may look different than at the last call, in order of their names."""
+        tree = self._core.tree
+        names, self._marked = self._marked, {}
+        uids, self._bindings = self._bindings, {}
+        filed = (self._book.file(uid, self._core.bindings.get(uid)) for uid in uids)
+        names |= dict.fromkeys(name for name in filed if name)
+        self._moved |= dict.fromkeys(self._core.waiting.take_changed())
+        found = dict.fromkeys((*tree.take_changed(), *self._moved))
+        found |= dict.fromkeys(tree.nodes[name] for name in names if name in tree.nodes)
+        found = dict.fromkeys(above for node in found for above in path(node))
+        for node in list(found):
+            found |= dict.fromkeys(self._divided_anew(node))
+        return sorted(found, key=lambda node: node.name)
+
+    def _divided_anew(self, node: Node) -> Iterable[Node]:
+        """The siblings, if what their parent divides was divided anew."""
+        up = node.parent
+        if up is None or not up.divided:
+            return ()
+        _ = node.deserved
+        if self._divisions.get(up) is up.divided_from:
+            return ()
+        self._divisions[up] = up.divided_from
+        return up.children.values()
+
+    def _show(self, node: Node) -> None:
+        self._metrics.show(node, self._book.counts.get(node.name, {}))
+        if node in self._moved:
+            del self._moved[node]
+            reasons: Counter[str] = Counter()
+            for group in self._core.waiting.classes(node).values():
+                if group.parked is not None:
+                    reasons[group.parked.reason] += len(group.members)
+            self._metrics.show_blocked(node.name, reasons)
+
+    # -- status ------------------------------------------------------------------------------------------------------
+
+    async def _write_all(self, nodes: Iterable[Node]) -> None:
+        patches = [(node.name, patch) for node in nodes if (patch := self._patch(node)) is not None]
+        rest = iter(patches)
+        if patches:
+            await asyncio.gather(*(self._writer(rest) for _ in range(min(_WRITERS, len(patches)))))
+
+    def _patch(self, node: Node) -> Json | None:
+        """What to change in the status of a queue's object; None when it says all already."""
+        queue = self._queues.get(node.name)
+        if queue is None or node.view is None:
+            return None
+        return status_patch(queue, node, self._book.below(node), time.time())
+
+    async def _writer(self, patches: Iterator[tuple[str, Json]]) -> None:
+        for name, patch in patches:
+            try:
+                await self._host.merge_patch(
+                    QUEUES, name, patch, subresource="status", field_manager="atoll-dispatcher"
+                )
+            except (errors.NotFound, errors.Conflict):
+                continue
+            except errors.ApiError as error:
+                log.warning("status of a queue not written, will try again", queue=name, error=str(error))
+                self._marked[name] = None
+                self._wake.set()
+
+
+def status_patch(queue: QueueObject, node: Node, counts: Mapping[str, int], now: float) -> Json | None:
+    """The merge patch that makes a queue's status say what is so; None when it does.
+
+    Args:
+        queue: as its object is.
+        node: the queue in the tree.
+        counts: by field, of the queue and all below it.
+        now: seconds since the epoch.
+    """
+    seen = queue.status
+    allocated = {name: quantity.format_units(name, amount) for name, amount in sorted(node.used.items())}
+    met = conditions.with_condition(
+        seen.conditions,
+        VALID,
+        not node.problem,
+        "TreeInvalid" if node.problem else "TreeValid",
+        node.problem or "The queue and those above it fit together.",
+        now=now,
+    )
+    wanted: Json = {name: counts.get(name, 0) for name in COUNTS}
+    changed: Json = {name: value for name, value in wanted.items() if getattr(seen, name) != value}
+    if {name: str(value) for name, value in seen.allocated.items()} != allocated:
+        changed["allocated"] = {**dict.fromkeys(seen.allocated), **allocated}
+    if met != seen.conditions:
+        changed["conditions"] = met
+    return {"metadata": {"uid": queue.metadata.uid}, "status": changed} if changed else None
+
+
+def _count_of(binding: Binding) -> str:
+    if binding.phase is Phase.FINISHED:
+        return "completed"
+    if binding.phase is Phase.SUSPENDED:
+        return "pending"
+    return "running" if binding.bound else "inqueue"
+
+
+class _Lines:
+    """A gauge with several lines per queue; a line that is not shown again disappears."""
+
+    def __init__(self, gauge: Gauge) -> None:
+        self._gauge = gauge
+        #: queue -> rest of the labels -> value
+        self._shown: dict[str, dict[tuple[str, ...], float]] = {}
+
+    def show(self, queue: str, values: Mapping[tuple[str, ...], float]) -> None:
+        shown = self._shown.get(queue, {})
+        for labels in shown.keys() - values.keys():
+            self._gauge.remove(queue, *labels)
+        for labels, value in values.items():
+            if shown.get(labels) != value:
+                self._gauge.labels(queue, *labels).set(value)
+        if values:
+            self._shown[queue] = dict(values)
+        else:
+            self._shown.pop(queue, None)
+
+    def clear(self) -> None:
+        self._gauge.clear()
+        self._shown.clear()
+
+
+class QueueMetrics:
+    """Gauges of queues. Counts are of the workloads that name the queue, amounts include the queues below it."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def lines(name: str, text: str, *labels: str) -> _Lines:
+            return _Lines(Gauge(f"atoll_queue_{name}", text, ["queue", *labels], registry=registry))
+
+        self._pending = lines("pending", "Workloads that wait")
+        self._blocked = lines("blocked", "Workloads that wait, by reason", "reason")
+        self._charged = lines("charged", "Workloads that are charged")
+        self._share = lines("share", "Dominant share of use against what is deserved")
+        self._amounts = {
+            "used": lines("used", "Charged to the queue (cores, bytes, devices)", "resource"),
+            "deserved": lines("deserved", "What the queue is entitled to", "resource"),
+            "limit": lines("limit", "Real capability of the queue", "resource"),
+            "guarantee": lines("guarantee", "What is never lent to others", "resource"),
+        }
+
+    def show_blocked(self, queue: str, reasons: Mapping[str, int]) -> None:
+        """Show why how many wait."""
+        self._blocked.show(queue, {(reason,): amount for reason, amount in reasons.items()})
+
+    def show(self, node: Node, counts: Mapping[str, int]) -> None:
+        """Show a queue as it is; one that nobody knows any more disappears."""
+        known = node.view is not None or node.parent is None or bool(counts)
+        name = node.name
+        self._pending.show(name, {(): counts.get("pending", 0)} if known else {})
+        self._charged.show(name, {(): counts.get("inqueue", 0) + counts.get("running", 0)} if known else {})
+        self._share.show(name, {(): node.rank()[2]} if known and node.parent is not None else {})
+        for word, lines in self._amounts.items():
+            lines.show(name, dict(_figures(getattr(node, word))) if known else {})
+
+    def clear(self) -> None:
+        """Show nothing."""
+        for lines in (self._pending, self._blocked, self._charged, self._share, *self._amounts.values()):
+            lines.clear()
+
+
+def _figures(amounts: Vector) -> Iterator[tuple[tuple[str, ...], float]]:
+    for name, amount in amounts.items():
+        yield (name,), amount / quantity.scale_of(name)

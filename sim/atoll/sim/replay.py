@@ -1,0 +1,100 @@
+"""Decides a recorded log again: a fresh core that is told the same must answer the same.
+
+    python -m atoll.sim.replay LOG
+
+Exit code 0 when every answer is equal, 1 at the first that is not, which is printed with its line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from atoll.dispatcher.core import Command, Dispatcher
+from atoll.dispatcher.core.log import Answer, Begin, LogError, decode
+from atoll.sim.inputs import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A log that was decided again with the same result."""
+
+    events: int
+    commands: int
+    cores: int
+    """Fresh cores in it."""
+
+
+class Differs(Exception):
+    """A fresh core answers otherwise than the log says."""
+
+    def __init__(self, line: int, expected: tuple[Command, ...], found: tuple[Command, ...]) -> None:
+        self.line, self.expected, self.found = line, expected, found
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        for number, (want, have) in enumerate(zip(self.expected, self.found, strict=False), start=1):
+            if want != have:
+                return f"line {self.line}, command {number}:\n  recorded {want}\n  now      {have}"
+        more = self.found[len(self.expected) :] or self.expected[len(self.found) :]
+        counts = f"{len(self.expected)} commands recorded, {len(self.found)} now"
+        return f"line {self.line}: {counts}; the first of the rest: {more[0]}"
+
+
+def replay(lines: Iterable[bytes]) -> Replayed:
+    """Decide a log again; a last line that was cut off by the end of its process is left out.
+
+    Raises:
+        Differs: at the first event whose answer is another one.
+        InputError: a line that is not one of a log, or an event before any `Begin`.
+    """
+    core: Dispatcher | None = None
+    given: tuple[Command, ...] = ()
+    events = commands = cores = at = 0
+    for number, line in enumerate(lines, start=1):
+        if not line.endswith(b"\n"):
+            break
+        try:
+            entry = decode(line)
+        except LogError as error:
+            raise InputError(f"line {number}: {error}") from error
+        if isinstance(entry, Answer):
+            if entry.commands != given:
+                raise Differs(at, entry.commands, given)
+            given = ()
+            continue
+        if given:
+            raise Differs(at, (), given)
+        if isinstance(entry, Begin):
+            core = Dispatcher(commit_timeout=entry.commit_timeout)
+            cores += 1
+            continue
+        if core is None:
+            raise InputError(f"line {number}: an event before the line that begins a core; is the log whole?")
+        given, at = tuple(core.handle(entry)), number
+        events += 1
+        commands += len(given)
+    # The answer to the last event may be what was cut off.
+    return Replayed(events, commands, cores)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point of `python -m atoll.sim.replay`."""
+    parser = argparse.ArgumentParser(prog="python -m atoll.sim.replay", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("log", type=Path, help="written by atoll-dispatcher --record or atollctl simulate --record")
+    options = parser.parse_args(arguments)
+    try:
+        with options.log.open("rb") as file:
+            done = replay(file)
+    except (OSError, InputError, Differs) as error:
+        print(f"{options.log}: {error}", file=sys.stderr)
+        return 1
+    print(f"{done.events} events, {done.commands} commands, {done.cores} cores: all answers are the same")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

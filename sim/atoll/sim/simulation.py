@@ -1,0 +1,424 @@
+"""One run: jobs are submitted to the host, dispatched by the core, placed by members, run, and end.
+
+What the host's controllers and the delivery do between core and members is played here, with fixed delays. Everything
+happens in virtual time in one total order, so that equal inputs give equal runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from atoll.dispatcher.core import (
+    BindingView,
+    CapacitySet,
+    CapacityView,
+    ClusterSet,
+    ClusterView,
+    Command,
+    Commit,
+    Dispatch,
+    Dispatcher,
+    Evict,
+    QueueSet,
+    QueueView,
+    Reservation,
+)
+from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
+from atoll.dispatcher.recording import Recorder
+from atoll.model import timestamps
+from atoll.model.decision import Decision, Phase
+from atoll.model.decision import Line as StoryLine
+from atoll.model.gang import Gang, divide
+from atoll.model.vector import Vector
+from atoll.model.verdict import Reason
+from atoll.sim.clusters import MemberSpec
+from atoll.sim.host import Host
+from atoll.sim.inputs import InputError
+from atoll.sim.jobs import Job
+from atoll.sim.journal import Journal
+from atoll.sim.member import Delays, Line, SimMember
+from atoll.sim.timeline import Timeline
+
+START = 1_767_225_600.0
+"""Where a trace begins, 2026-01-01T00:00:00Z."""
+_SETTLE = 10.0
+"""Seconds before the first job in which members publish what they have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A member is not ready from one time to another (seconds since the start of the trace)."""
+
+    member: str
+    begin: float
+    end: float
+
+    @classmethod
+    def parse(cls, text: str) -> Outage:
+        """Read `member:from:to`.
+
+        Raises:
+            InputError: not of that form.
+        """
+        name, _, times = text.rpartition(":")[0].partition(":")
+        try:
+            outage = cls(name, float(times), float(text.rpartition(":")[2]))
+        except ValueError:
+            outage = cls("", 0, 0)
+        if not outage.member or not 0 <= outage.begin < outage.end:
+            raise InputError(
+                f"--outage {text}: expected MEMBER:FROM:TO in seconds since the start, such as east:600:1200"
+            )
+        return outage
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a run is played."""
+
+    delays: Delays = field(default_factory=Delays)
+    outages: tuple[Outage, ...] = ()
+    requeue: bool = True
+    """Whether work in a lost member dies and is taken back; else it goes on there unseen."""
+    toleration: float = 30.0
+    """Seconds after which it is taken back."""
+    checkpoint: float | None = None
+    """Seconds of work between two checkpoints; None: evicted work begins again."""
+    commit_timeout: float = COMMIT_TIMEOUT
+    until: float = math.inf
+    """Seconds since the start of the trace after which the run is cut off."""
+    verify: bool = False
+    """Check nodes and the core's invariants at every step; slow."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """One epoch of a binding that was dispatched."""
+
+    epoch: int
+    #: members that still have to start their part
+    missing: set[str]
+    members: tuple[str, ...]
+    #: of the whole job
+    started: float | None = None
+    #: once it is being taken back: members that still have something of it
+    leaving: set[str] = field(default_factory=set)
+    #: epoch of the decision that takes it back
+    left_by: int = 0
+
+
+class Simulation:
+    """A federation in virtual time; `run` plays it to its end."""
+
+    def __init__(
+        self,
+        members: Sequence[MemberSpec],
+        queues: Sequence[QueueView],
+        jobs: Sequence[Job],
+        resource: str,
+        options: Options = Options(),
+        *,
+        recorder: Recorder | None = None,
+        progress: Callable[[float, int], None] | None = None,
+    ) -> None:
+        """Prepare a run.
+
+        Args:
+            members: at least one.
+            queues: that exist; jobs of others wait for ever.
+            jobs: in order of submission.
+            resource: what the journal measures.
+            options: how it is played.
+            recorder: of what the core is told.
+            progress: called with the time and the jobs done, now and then.
+
+        Raises:
+            InputError: an outage of a member that there is not.
+        """
+        self.options = options
+        self.timeline = Timeline(START - _SETTLE)
+        core = Dispatcher(commit_timeout=options.commit_timeout)
+        if recorder is not None:
+            recorder.begin(options.commit_timeout)
+        self.host = Host(
+            self.timeline,
+            core,
+            options.delays,
+            written=self._written,
+            decided=self._note_promises,
+            recorder=recorder,
+            verify=options.verify,
+        )
+        self.members = {spec.name: SimMember(spec, self.timeline, options.delays, self) for spec in members}
+        capacities = {spec.name: spec.total().get(resource, 0) for spec in members}
+        self.journal = Journal(resource, sum(capacities.values()), capacities=capacities)
+        self._lines = {name: Line(self.timeline) for name in self.members}
+        self._specs = {spec.name: spec for spec in members}
+        self._jobs = list(jobs)
+        self._next = 0
+        self._done = 0
+        self._progress = progress
+        #: binding UID -> its live epoch
+        self._runs: dict[str, _Run] = {}
+        self._submit_queues_and_members(queues)
+        for outage in options.outages:
+            self._plan_outage(outage)
+
+    def run(self) -> Journal:
+        """Play it to the end: until nothing happens any more or `until` is reached."""
+        if self._jobs:
+            self.timeline.at(START + self._jobs[0].submit, self._submit)
+        self.timeline.run(START + self.options.until)
+        self.journal.end = max(self.timeline.now - START, 0.0)
+        return self.journal
+
+    # -- what users and operators do ---------------------------------------------------------------------------------
+
+    def _submit_queues_and_members(self, queues: Sequence[QueueView]) -> None:
+        for queue in queues:
+            self.host.tell(QueueSet(queue))
+        for spec in self._specs.values():
+            self._set_ready(spec.name, ready=True)
+            self.members[spec.name].wake()
+
+    def _set_ready(self, name: str, *, ready: bool) -> None:
+        spec = self._specs[name]
+        self.host.tell(ClusterSet(ClusterView(name, ready, spec.labels, spec.taints)))
+
+    def _submit(self) -> None:
+        job = self._jobs[self._next]
+        self._next += 1
+        uid = f"{self._next:07d}"
+        self.journal.submitted(uid, job)
+        self.host.see(
+            BindingView(
+                uid,
+                job.namespace,
+                job.name,
+                1,
+                0,
+                job.gang(START),
+                Decision(),
+                timestamps.rfc3339_seconds(self.timeline.now),
+                affinities=({"clusterNames": list(job.clusters)},) if job.clusters else ({},),
+                divided=job.divided,
+            )
+        )
+        if self._next < len(self._jobs):
+            self.timeline.at(START + self._jobs[self._next].submit, self._submit)
+
+    def _plan_outage(self, outage: Outage) -> None:
+        name = outage.member
+        if name not in self.members:
+            raise InputError(f"--outage {name}: no such member; there are {', '.join(self.members)}")
+
+        def begin() -> None:
+            self._lines[name].cut = True
+            self._set_ready(name, ready=False)
+            if self.options.requeue:
+                self.members[name].lose_all()
+                self.timeline.after(self.options.toleration, lambda: self._give_up(name))
+
+        def end() -> None:
+            if self.options.requeue:
+                # Back before anybody gave it up: it says at once that its pods are gone.
+                self._give_up(name)
+            self._lines[name].mend()
+            self._set_ready(name, ready=True)
+            self.members[name].wake()
+
+        self.timeline.at(START + outage.begin, begin)
+        self.timeline.at(START + outage.end, end)
+
+    def _give_up(self, name: str) -> None:
+        """The host takes back what ran in a lost member; its parts elsewhere are stopped."""
+        if not self._lines[name].cut:
+            return
+        for uid, run in list(self._runs.items()):
+            view = self.host.views[uid]
+            if name not in run.members:
+                continue
+            if run.leaving:
+                self._released(name, uid, run.left_by)
+                continue
+            epoch = view.epoch + 1
+            line = StoryLine(timestamps.rfc3339(self.timeline.now), Phase.EVICTING, Reason.EVICTED, f"{name} is lost")
+            decision = Decision(epoch, Phase.EVICTING, Reason.EVICTED, story=view.decision.told(line))
+            fields = {"epoch": epoch, "decision": decision, "parts": (), "suspended": True}
+            self.host.change(uid, generation=view.generation + 1, **fields)
+            self._take_back(uid, run, Reason.EVICTED, epoch)
+            self._released(name, uid, epoch)
+
+    # -- what the core decided ---------------------------------------------------------------------------------------
+
+    def _written(self, command: Command, before: BindingView) -> None:
+        uid, epoch = command.uid, command.decision.epoch
+        if isinstance(command, Dispatch):
+            names = tuple(part.cluster for part in command.parts)
+            self._runs[uid] = _Run(epoch, set(names), names)
+            record = self.journal.records[uid]
+            record.dispatches += 1
+            record.members = names
+            if command.decision.phase is Phase.RESERVING:
+                self._reserve(uid)
+            else:
+                self._start(uid)
+        elif isinstance(command, Commit):
+            self._start(uid)
+        elif isinstance(command, Evict) and (run := self._runs.get(uid)) is not None:
+            record = self.journal.records[uid]
+            if command.decision.reason is Reason.DEADLINE_EXCEEDED and before.decision.phase is Phase.BOUND:
+                record.stranded = True
+            self._take_back(uid, run, command.decision.reason, epoch)
+
+    def _note_promises(self) -> None:
+        for uid, promise in self.host.core.promises.made.items():
+            record = self.journal.records[uid]
+            record.overtaken = record.overtaken or promise.overtaken
+            if record.promised is None and math.isfinite(promise.first):
+                record.promised = promise.first - START
+
+    def _reserve(self, uid: str) -> None:
+        view = self.host.views[uid]
+        for name, part in self._parts(view):
+            member, epoch = self.members[name], view.epoch
+            self._send(name, partial(member.hold, uid, epoch, part, view.namespace, view.name))
+
+    def _start(self, uid: str) -> None:
+        view, now = self.host.views[uid], timestamps.rfc3339(self.timeline.now)
+        for name, part in self._parts(view):
+            member, epoch = self.members[name], view.epoch
+            self._send(name, partial(member.start, uid, epoch, part, view.namespace, view.name, now))
+
+    def _parts(self, view: BindingView) -> Iterator[tuple[str, Gang]]:
+        """(member, gang of its part)."""
+        assert view.gang is not None, "every job has a gang"
+        counts = [part for _, part in view.parts]
+        gangs = divide(view.gang, counts) if len(counts) > 1 else [view.gang]
+        return zip((name for name, _ in view.parts), gangs, strict=True)
+
+    def _take_back(self, uid: str, run: _Run, reason: Reason, epoch: int) -> None:
+        now = self.timeline.now - START
+        record = self.journal.records[uid]
+        if run.started is not None and self.options.checkpoint:
+            ran = record.done + now - run.started
+            record.done = min(ran // self.options.checkpoint * self.options.checkpoint, record.job.duration)
+        run.started, run.leaving, run.left_by = None, set(run.members), epoch
+        self.journal.evicted(uid, now, reason)
+        for name in run.members:
+            self._send(name, partial(self.members[name].stop, uid, epoch))
+
+    def _send(self, member: str, action: Callable[[], None]) -> None:
+        self._lines[member].send(self.options.delays.delivery, action)
+
+    def _report(self, member: str, action: Callable[[], None]) -> None:
+        self._lines[member].send(self.options.delays.report, action)
+
+    # -- what members say (`member.Observer`) ------------------------------------------------------------------------
+
+    def published(self, member: str, views: list[CapacityView]) -> None:
+        """What is free, all roots under one generation."""
+        for view in views:
+            self._lines[member].send(0.0, partial(self.host.tell, CapacitySet(view)))
+
+    def answered(self, member: str, uid: str, epoch: int, answer: Reservation) -> None:
+        """A hold was granted or refused."""
+
+        def arrive() -> None:
+            view = self.host.views.get(uid)
+            if view is not None and view.epoch == epoch:
+                self.host.change(uid, reserved={**view.reserved, member: answer})
+
+        self._report(member, arrive)
+
+    def bound(self, member: str, uid: str, epoch: int, generation: int, nodes: Mapping[str, int]) -> None:
+        """So many pods of the part are on nodes by now."""
+        run = self._runs.get(uid)
+        if run is None or run.epoch != epoch or run.leaving:
+            return
+        run.missing.discard(member)
+        if not run.missing and run.started is None:
+            self._began(uid, run)
+
+        def arrive() -> None:
+            view = self.host.views.get(uid)
+            if view is not None and view.epoch == epoch:
+                self.host.change(
+                    uid,
+                    placed={**view.placed, member: (generation, sum(nodes.values()))},
+                    nodes={**view.nodes, member: nodes},
+                    bound=view.bound or not run.missing,
+                )
+
+        self._report(member, arrive)
+
+    def released(self, member: str, uid: str, epoch: int) -> None:
+        """Nothing of the binding is left there."""
+        self._report(member, lambda: self._released(member, uid, epoch))
+
+    def occupied(self, member: str, uid: str, amount: Vector, times: int) -> None:
+        """Pods took or gave back this much."""
+        self.journal.occupied(uid, member, self.timeline.now - START, amount.get(self.journal.resource, 0) * times)
+        if self.options.verify:
+            for each in self.members.values():
+                each.verify()
+
+    def _released(self, member: str, uid: str, epoch: int) -> None:
+        run = self._runs.get(uid)
+        if run is None or run.left_by != epoch:
+            return
+        run.leaving.discard(member)
+        if run.leaving:
+            return
+        del self._runs[uid]
+        view = self.host.views[uid]
+        self.host.change(uid, released=view.generation, placed={}, nodes={}, reserved={}, bound=False)
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def _began(self, uid: str, run: _Run) -> None:
+        now = self.timeline.now - START
+        run.started = now
+        record = self.journal.records[uid]
+        self.journal.started(uid, now)
+        self.timeline.after(record.job.duration - record.done, lambda: self._finish(uid, run))
+
+    def _finish(self, uid: str, run: _Run) -> None:
+        if self._runs.get(uid) is not run or run.started is None:
+            return
+        if any(self._lines[name].cut and self.options.requeue for name in run.members):
+            return
+        del self._runs[uid]
+        self._done += 1
+        self.journal.finished(uid, self.timeline.now - START)
+        if self._progress is not None and self._done % 100 == 0:
+            self._progress(self.timeline.now - START, self._done)
+        waiting = set(run.members)
+
+        def arrive(name: str) -> None:
+            waiting.discard(name)
+            if not waiting:
+                self.host.change(uid, finished=True)
+                self.host.forget(uid)
+
+        for name in run.members:
+            self.members[name].finish(uid)
+            self._report(name, partial(arrive, name))
+
+
+def run(
+    members: Sequence[MemberSpec],
+    queues: Sequence[QueueView],
+    jobs: Sequence[Job],
+    resource: str,
+    options: Options = Options(),
+    *,
+    recorder: Recorder | None = None,
+    progress: Callable[[float, int], None] | None = None,
+) -> tuple[Journal, Host]:
+    """Play one run; see `Simulation`."""
+    simulation = Simulation(members, queues, jobs, resource, options, recorder=recorder, progress=progress)
+    return simulation.run(), simulation.host

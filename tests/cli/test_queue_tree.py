@@ -1,0 +1,102 @@
+"""The subtree of `queue describe`: figures as the dispatcher computes them, and who borrows from whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from atoll.cli import queue_description, queue_tree
+from atoll.cli.bindings import views
+from atoll.model.decision import Phase
+from atoll.model.verdict import Reason
+from tests.cli.test_rendering import NOW, binding, queue
+
+Json = dict[str, Any]
+
+
+def member(name: str, cpu: int, **labels: str) -> tuple[Json, Json]:
+    """A Cluster and its capacity."""
+    spec = {"generation": 1, "root": "", "classes": [], "total": {"cpu": cpu * 1000}}
+    return (
+        {"metadata": {"name": name, "labels": labels}},
+        {"metadata": {"name": "nodes", "namespace": f"karmada-es-{name}"}, "spec": spec},
+    )
+
+
+def describe(name: str, queues: list[Json], *bindings: Json, members: tuple[tuple[Json, Json], ...] = ()) -> Json:
+    [mine] = [each for each in queues if each["metadata"]["name"] == name]
+    return queue_description.describe(
+        mine,
+        queues,
+        list(bindings),
+        NOW,
+        clusters=[cluster for cluster, _ in members],
+        capacities=[capacity for _, capacity in members],
+    )
+
+
+# A binding of the builder is in queue research and asks for 8 CPUs and 16 GPUs.
+LAB = [
+    queue("lab", capability={"cpu": "24"}),
+    queue("research", parent="lab", deserved={"cpu": "4"}),
+    queue("audio", parent="lab", deserved={"cpu": "12"}, guarantee={}),
+    queue("text", parent="lab", deserved={"cpu": "6"}),
+]
+RUNS = binding("a", phase=Phase.BOUND, reason=Reason.DISPATCHED, clusters=("east",))
+
+
+def test_a_parent_shows_what_is_below_it() -> None:
+    data = describe("lab", LAB, RUNS, binding("b"))
+    assert data["children"] == ["audio", "research", "text"]
+    [cpu, _] = data["resources"]
+    assert (cpu["used"], cpu["limit"], cpu["share"]) == ("8", "24", 0.333)
+    below = {each["name"]: each for each in data["tree"]["children"]}
+    assert (below["research"]["running"], below["research"]["pending"]) == (1, 1)
+    assert below["audio"]["resources"] == [
+        {"resource": "cpu", "used": "0", "limit": "24", "deserved": "12", "share": 0.0}
+    ]
+
+
+def test_a_borrower_names_those_who_lend_the_largest_first() -> None:
+    [cpu, _] = describe("research", LAB, RUNS)["resources"]
+    assert (cpu["deserved"], cpu["borrowed"], cpu["lenders"]) == ("4", "4", ["audio", "text"])
+    text = queue_description.text(describe("lab", LAB, RUNS))
+    assert "[########................] 8 of 24 (33%)  (deserves 4, borrows 4 from audio, text)" in text
+
+
+def test_lenders_are_looked_for_above_when_all_siblings_use_what_they_deserve() -> None:
+    queues = [
+        queue("lab", deserved={"cpu": "4"}),
+        queue("research", parent="lab", deserved={"cpu": "4"}),
+        queue("other", deserved={"cpu": "8"}),
+    ]
+    [cpu, _] = describe("research", queues, RUNS)["resources"]
+    assert cpu["lenders"] == ["other"]
+
+
+def test_without_capability_the_members_are_the_limit() -> None:
+    large, small = member("east", 64, size="large"), member("west", 16, size="small")
+    [cpu, _] = describe("research", [queue()], RUNS, members=(large, small))["resources"]
+    assert (cpu["limit"], cpu["share"]) == ("80", 0.1)
+    only = queue(extendClusters=[{"name": "west"}])
+    [cpu, _] = describe("research", [only], RUNS, members=(large, small))["resources"]
+    assert cpu["limit"] == "16"
+
+
+def test_an_invalid_queue_says_why_and_taints_what_is_below() -> None:
+    queues = [queue("lab", parent="nowhere"), queue("research", parent="lab")]
+    data = describe("lab", queues, binding("b"))
+    assert data["problem"] == "queue lab: its parent nowhere does not exist"
+    assert data["tree"]["children"][0]["problem"] == data["problem"]
+    text = queue_description.text(data)
+    assert "  INVALID     queue lab: its parent nowhere does not exist" in text
+    assert "research: 0 running, 1 waiting, INVALID" in text
+
+
+@pytest.mark.parametrize("phase", [pytest.param(each, id=str(each)) for each in Phase])
+def test_only_what_is_charged_is_used_and_what_waits_is_wanted(phase: Phase) -> None:
+    made = binding("a", phase=phase, clusters=("east",) if phase.charged else ())
+    node = queue_tree.build([queue()], views([made]), [], []).node("research")
+    assert node.used.get("cpu", 0) == (8000 if phase.charged else 0)
+    assert node.wanted.get("cpu", 0) == 8000

@@ -1,0 +1,71 @@
+"""`atollctl simulate` as a person calls it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from atoll.cli import errors
+from atoll.cli.app import app
+from atoll.cli.errors import CommandError
+from atoll.sim import replay
+
+CLUSTERS = "clusters:\n- {name: a, pools: [{nodes: 2, resources: {nvidia.com/gpu: 8}}]}\n"
+QUEUES = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: default}\nspec: {}\n"
+TRACE = "submit,duration,requests\n" + "".join(f"{n * 5},{20 + n},nvidia.com/gpu=4\n" for n in range(12))
+
+
+@pytest.fixture(name="files")
+def written(tmp_path: Path) -> list[str]:
+    for name, text in (("c.yaml", CLUSTERS), ("q.yaml", QUEUES), ("t.csv", TRACE)):
+        (tmp_path / name).write_text(text)
+    options = zip(("--clusters", "--queues", "--trace"), ("c.yaml", "q.yaml", "t.csv"), strict=True)
+    return [each for option, name in options for each in (option, str(tmp_path / name))]
+
+
+def call(*arguments: str) -> str:
+    done = CliRunner().invoke(app, ["simulate", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_equal_calls_print_equal_json(files: list[str]) -> None:
+    options = [*files, "--load", "0.9", "--estimates", "error=0.5", "--gangs", "3", "--seed", "4", "--json"]
+    first = call(*options)
+    assert call(*options) == first
+    found = json.loads(first)
+    assert found["jobs"]["submitted"] == 15
+    assert found["jobs"]["finished"] + found["jobs"]["never_started"] == 15
+    assert found["trace"]["offered_load"] == pytest.approx(0.9)
+    assert found["kinds"]["synthetic"]["jobs"] == 3
+    assert found["writes"]["Dispatch"] >= found["jobs"]["finished"]
+
+
+def test_tables_a_log_and_a_plot_come_out(files: list[str], tmp_path: Path) -> None:
+    log, plot = tmp_path / "core.log", tmp_path / "use.html"
+    shown = call(*files, "--strategy", "fifo", "--record", str(log), "--plot", str(plot), "--verify")
+    assert "12 jobs over" in shown
+    assert "QUEUE" in shown
+    assert "Jain index" in shown
+    assert replay.main([str(log)]) == 0
+    assert "<svg" in plot.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        pytest.param(["--trace", "none.csv", "--format", "philly"], "none.csv: no such file", id="a missing file"),
+        pytest.param(["--trace", "none.csv"], "--clusters is missing", id="no clusters"),
+        pytest.param(["--trace", "x", "--plot", "p.png"], "a plot is .svg or .html", id="a plot of another form"),
+        pytest.param(["--trace", "x", "--outage", "a"], "expected MEMBER:FROM:TO", id="half an outage"),
+    ],
+)
+def test_what_can_not_be_done_is_said_in_one_line(options: list[str], says: str) -> None:
+    done = CliRunner().invoke(app, ["simulate", *options])
+    assert isinstance(done.exception, CommandError)
+    text, code = errors.describe(done.exception)
+    assert says in text
+    assert code == errors.USAGE

@@ -1,0 +1,143 @@
+"""Room that is kept for blocked heads: what may pass, what may not, and that the head starts when it was promised."""
+
+from __future__ import annotations
+
+import pytest
+
+from atoll.dispatcher.core import Strategy
+from atoll.dispatcher.core.promises import SETTLE
+from atoll.model.verdict import Reason
+from tests.dispatcher.builders import (
+    EARLY,
+    LATE,
+    START,
+    BindingBuilder,
+    Scene,
+    dispatched,
+    make_binding,
+    make_capacity,
+    make_cluster,
+    make_queue,
+    names,
+)
+
+BACKFILL = {"strategy": Strategy.BACKFILL}
+HOUR = 3600.0
+
+
+def busy(strategy: Strategy, *, ends: float = HOUR, more: tuple[object, ...] = ()) -> Scene:
+    """One member of two nodes with 8 GPUs; one node is taken for an hour, and a gang of both waits."""
+    room = (make_cluster("m"), make_capacity("m", [8, 8]))
+    s = Scene(make_queue("q", view={"strategy": strategy}), make_queue("other"), *room, *more)  # type: ignore[arg-type]
+    s.submit(make_binding("runs").tasks(1, gpu=8).runs(ends).created(EARLY))
+    assert names(s.run()) == ["runs"]
+    s.submit(make_binding("head").tasks(2, gpu=8).runs(HOUR).submitted(EARLY))
+    assert names(s.run()) == []
+    return s
+
+
+@pytest.mark.parametrize(
+    ("small", "passes"),
+    [
+        pytest.param(make_binding("small").runs(HOUR / 2), True, id="what ends before the head can start passes"),
+        pytest.param(make_binding("small").runs(2 * HOUR), False, id="what ends later does not"),
+        pytest.param(make_binding("small"), False, id="what may end at any time does not"),
+        pytest.param(make_binding("small").queue("other").runs(2 * HOUR), False, id="nor does it from another queue"),
+        pytest.param(make_binding("small").priority(1).runs(2 * HOUR), True, id="a higher class goes before the head"),
+    ],
+)
+def test_what_passes_a_head_that_room_is_kept_for(small: BindingBuilder, passes: bool) -> None:
+    s = busy(Strategy.BACKFILL)
+    s.submit(small.submitted(LATE))
+    assert names(s.run()) == (["small"] if passes else [])
+    if not passes:
+        assert s.verdict("small") is Reason.WOULD_DELAY
+
+
+@pytest.mark.parametrize(
+    ("strategy", "passes"), [(Strategy.TRAVERSE, True), (Strategy.BACKFILL, False), (Strategy.FIFO, False)]
+)
+def test_an_endless_stream_of_small_work(strategy: Strategy, passes: bool) -> None:
+    s = busy(strategy, ends=60.0)
+    for number in range(8):
+        s.submit(make_binding(f"small{number}").runs(HOUR).submitted(LATE))
+        assert names(s.run(after=1.0)) == ([f"small{number}"] if passes else [])
+    assert s.verdict("small7") is (None if passes else Reason.BEHIND_HEAD if strategy == "fifo" else Reason.WOULD_DELAY)
+    s.change("runs", finished=True)
+    assert ("head" in names(s.run(after=60.0))) is not passes
+
+
+def test_the_head_starts_by_the_promised_time() -> None:
+    s = busy(Strategy.BACKFILL)
+    [promise] = s.core.promises.made.values()
+    assert promise.first == pytest.approx(START + HOUR + SETTLE, abs=1)
+    s.submit(*(make_binding(f"short{n}").runs(HOUR - 60).submitted(LATE) for n in range(4)))
+    assert len(names(s.run())) == 4
+    for n in range(4):
+        s.change(f"short{n}", finished=True)
+    s.change("runs", finished=True)
+    s.now = START + HOUR
+    assert names(s.run()) == ["head"]
+    assert s.now <= promise.first
+    assert not s.core.promises.made
+
+
+def test_work_that_is_as_long_as_it_likes_uses_what_the_head_does_not_need() -> None:
+    s = busy(Strategy.BACKFILL, more=(make_cluster("n"), make_capacity("n", [4])))
+    s.submit(*(make_binding(f"long{n}").submitted(LATE) for n in range(5)))
+    assert dispatched(s.run()) == [(f"long{n}", "n") for n in range(4)]
+
+
+def test_of_equal_work_the_one_that_is_short_enough_passes() -> None:
+    s = busy(Strategy.BACKFILL)
+    s.submit(make_binding("long").runs(2 * HOUR).submitted(EARLY), make_binding("short").runs(60).submitted(LATE))
+    assert names(s.run()) == ["short"]
+
+
+def test_unknown_ends_keep_the_member_for_the_head() -> None:
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8, 8]))
+    s.submit(make_binding("runs").tasks(1, gpu=8))
+    s.run()
+    s.submit(make_binding("head").tasks(2, gpu=8).submitted(EARLY), make_binding("small").runs(1).submitted(LATE))
+    assert names(s.run()) == []
+    s.change("runs", finished=True)
+    assert names(s.run()) == ["head"]
+
+
+def test_a_queue_below_its_guarantee_goes_before_a_head() -> None:
+    guaranteed = make_queue("sure", view={"guarantee": {"nvidia.com/gpu": 4}})
+    s = busy(Strategy.BACKFILL, more=(guaranteed,))
+    s.submit(make_binding("small").queue("sure").submitted(LATE))
+    assert names(s.run()) == ["small"]
+    assert all(promise.overtaken for promise in s.core.promises.made.values())
+
+
+def test_a_head_that_quota_blocks_is_not_starved_by_smaller_work_of_its_queue() -> None:
+    room = (make_cluster("m"), make_capacity("m", [32]))
+    s = Scene(make_queue("q", gpu=8, view=BACKFILL), *room)
+    s.submit(*(make_binding(f"runs{n}").tasks(4).runs(100 * (n + 1)) for n in range(2)))
+    assert len(names(s.run())) == 2
+    s.submit(make_binding("head").tasks(8).runs(10).submitted(EARLY))
+    s.run()
+    s.change("runs0", finished=True)
+    s.submit(make_binding("long").runs(HOUR).submitted(LATE), make_binding("short").runs(20).submitted(LATE))
+    assert names(s.run(after=100.0)) == ["short"]
+    s.change("short", finished=True)
+    s.change("runs1", finished=True)
+    assert names(s.run(after=100.0)) == ["head"]
+
+
+def test_waiting_long_enough_gets_room_kept_in_a_queue_that_lets_others_pass() -> None:
+    room = (make_cluster("m"), make_capacity("m", [8, 8]))
+    s = Scene(make_queue("q", view={"patience": 600.0}), *room)
+    s.submit(make_binding("runs").tasks(1, gpu=8).runs(HOUR).created("2027-01-15T08:00:00Z"))
+    assert names(s.run()) == ["runs"]
+    s.submit(make_binding("head").tasks(2, gpu=8).created("2027-01-15T08:00:00Z"))
+    s.submit(make_binding("early").runs(2 * HOUR).created("2027-01-15T08:00:01Z"))
+    assert names(s.run()) == ["early"]
+    s.change("early", finished=True)
+    s.run()
+    s.submit(make_binding("late").runs(2 * HOUR).created("2027-01-15T08:09:00Z"))
+    assert s.core.next_deadline is not None
+    assert names(s.run(after=700.0)) == []
+    assert s.verdict("late") is Reason.WOULD_DELAY

@@ -1,0 +1,167 @@
+"""Workloads that go so that others can start: who, why, who then gets the room, and that it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from atoll.dispatcher.core import Command, Dispatcher, Evict, QueueSet
+from atoll.model.verdict import Reason
+from tests.dispatcher.builders import (
+    EARLY,
+    GPU,
+    LATE,
+    BindingBuilder,
+    Scene,
+    evicted,
+    explained,
+    make_binding,
+    make_capacity,
+    make_cluster,
+    make_queue,
+    names,
+)
+
+NEVER = 99
+"""A generation of capacity that is not published: the core goes on counting by itself."""
+OLD = 100.0
+"""Seconds after which nothing is protected any more by its youth."""
+
+
+def share(name: str, deserved: int, **view: object) -> QueueSet:
+    return make_queue(name, view={"deserved": {GPU: deserved}, **view})
+
+
+def full(*running: BindingBuilder, queues: tuple[QueueSet, ...] = (make_queue("q"),), age: float = OLD) -> Scene:
+    """One member of two nodes with 4 GPUs each, and what runs there for so long."""
+    s = Scene(*queues, make_cluster("m"), make_capacity("m", [4, 4]))
+    s.submit(*running)
+    assert len(names(s.run())) == len(running)
+    for binding in running:
+        s.bound(binding.build().name, generation=NEVER)
+    s.now += age
+    return s
+
+
+def let_go(s: Scene, *victims: str) -> None:
+    """Their pods are gone."""
+    for name in victims:
+        s.change(name, released=s.view(name).generation, placed={})
+
+
+def reasons(commands: list[Command]) -> dict[str, Reason]:
+    return {c.name: c.decision.reason for c in commands if isinstance(c, Evict)}
+
+
+def test_a_higher_priority_takes_from_a_lower_one_of_its_queue() -> None:
+    s = full(make_binding("low").tasks(8))
+    s.submit(make_binding("high").tasks(4).priority(1).submitted(LATE))
+    commands = s.run()
+    assert reasons(commands) == {"low": Reason.PREEMPTED}
+    assert explained(commands)["high"].decision.reason is Reason.AWAITING_VICTIMS
+    assert names(s.run()) == []
+    let_go(s, "low")
+    assert names(s.run()) == ["high"]
+    s.bound("high", generation=NEVER)
+    # The victim is back in its queue with its age, and takes nothing back.
+    assert s.view("low").suspended
+    assert evicted(s.run(after=OLD)) == []
+
+
+@pytest.mark.parametrize(
+    ("running", "age"),
+    [
+        pytest.param(make_binding("r").tasks(8).priority(1), OLD, id="one of equal priority"),
+        pytest.param(make_binding("r").tasks(8).firm(), OLD, id="one that its user made firm"),
+        pytest.param(make_binding("r").tasks(8), 10.0, id="one that has just started"),
+    ],
+)
+def test_who_is_not_preempted(running: BindingBuilder, age: float) -> None:
+    s = full(running, age=age)
+    s.submit(make_binding("claimant").tasks(4).priority(1).submitted(LATE))
+    assert evicted(s.run()) == []
+
+
+def test_only_as_many_go_as_must() -> None:
+    s = full(*(make_binding(f"r{n}").tasks(1, gpu=2) for n in range(4)))
+    s.submit(make_binding("high").tasks(1, gpu=3).priority(1))
+    assert len(evicted(s.run())) == 2
+    t = full(*(make_binding(f"r{n}").tasks(1, gpu=2) for n in range(4)))
+    t.submit(make_binding("high").tasks(1, gpu=2).priority(1))
+    assert len(evicted(t.run())) == 1
+
+
+def test_nobody_goes_for_a_claimant_that_can_not_be_helped() -> None:
+    s = full(*(make_binding(f"r{n}").tasks(1, gpu=2) for n in range(4)))
+    s.submit(make_binding("huge").tasks(1, gpu=5).priority(1))
+    assert evicted(s.run()) == []
+    assert s.verdict("huge") is Reason.INSUFFICIENT_RESOURCES
+
+
+def test_an_entitled_queue_takes_back_what_another_borrowed() -> None:
+    s = full(
+        *(make_binding(f"a{n}").queue("a").tasks(1, gpu=2) for n in range(4)), queues=(share("a", 4), share("b", 4))
+    )
+    s.submit(make_binding("b").queue("b").tasks(2, gpu=2))
+    commands = s.run()
+    victims = evicted(commands)
+    assert reasons(commands) == dict.fromkeys(victims, Reason.RECLAIMED)
+    assert len(victims) == 2
+    # Not more than was borrowed: the next one stays within what b deserves and finds a at its own.
+    s.submit(make_binding("b2").queue("b").tasks(1, gpu=1))
+    assert evicted(s.run(after=5)) == []
+
+
+def test_what_was_not_borrowed_is_not_taken_back() -> None:
+    s = full(make_binding("a").queue("a").tasks(1, gpu=4), queues=(share("a", 4), share("b", 4)))
+    s.submit(make_binding("b").queue("b").tasks(2, gpu=4))
+    assert evicted(s.run()) == []
+
+
+def test_a_queue_that_is_not_reclaimable_keeps_what_it_has() -> None:
+    s = full(make_binding("a").queue("a").tasks(8), queues=(share("a", 4, reclaimable=False), share("b", 4)))
+    s.submit(make_binding("b").queue("b").tasks(4))
+    assert evicted(s.run()) == []
+
+
+def test_the_room_that_was_made_goes_to_the_claimant_only() -> None:
+    s = full(make_binding("low").tasks(8))
+    s.submit(make_binding("high").tasks(2, gpu=4).priority(1).submitted(LATE))
+    assert evicted(s.run()) == ["low"]
+    s.submit(make_binding("small").submitted(EARLY))
+    let_go(s, "low")
+    assert names(s.run()) == ["high"]
+
+
+def test_a_claimant_that_goes_away_lets_others_have_the_room() -> None:
+    s = full(make_binding("low").tasks(8))
+    s.submit(make_binding("high").tasks(8).priority(1).submitted(LATE))
+    assert evicted(s.run()) == ["low"]
+    s.gone("high")
+    let_go(s, "low")
+    assert names(s.run()) == ["low"]
+
+
+def test_nothing_is_evicted_for_ever() -> None:
+    """A victim that is taken back again and again keeps its place after so many times."""
+    s = full(make_binding("low").tasks(8))
+    taken = 0
+    for number in range(6):
+        s.submit(make_binding(f"high{number}").tasks(8).priority(1).submitted(LATE))
+        s.now += OLD
+        if not evicted(s.run()):
+            break
+        taken += 1
+        let_go(s, "low")
+        assert names(s.run()) == [f"high{number}"]
+        s.change(f"high{number}", finished=True)
+        assert names(s.run()) == ["low"]
+        s.bound("low", generation=NEVER)
+    assert taken == 3
+
+
+def test_the_same_history_gives_the_same_victims() -> None:
+    s = full(*(make_binding(f"r{n}").tasks(1, gpu=2) for n in range(4)))
+    s.submit(make_binding("high").tasks(1, gpu=4).priority(1))
+    s.run()
+    again = Dispatcher()
+    assert [again.handle(event) for event in s.log] == s.answers

@@ -1,0 +1,185 @@
+"""How objects of the host become what the core is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from atoll.dispatcher import objects
+from atoll.dispatcher.capacity import capacity_view
+from atoll.dispatcher.core import Ceiling, QueueView, Strategy
+from atoll.dispatcher.core.events import NodeClass
+from atoll.dispatcher.core.tree import Tree, validate
+from atoll.model import gang, keys
+
+
+def queue(spec: dict[str, Any], annotations: dict[str, str] | None = None, **rest: Any) -> QueueView:
+    metadata = {"name": "q", "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": annotations or {}}
+    return objects.queue_view(objects.decode_queue(orjson.dumps({"metadata": metadata, "spec": spec, **rest})))
+
+
+def test_everything_that_a_queue_says_reaches_the_core() -> None:
+    spec = {
+        "parent": "lab",
+        "capability": {"cpu": "8"},
+        "deserved": {"cpu": "4500m"},
+        "guarantee": {"resource": {"cpu": "1", "memory": "1Gi"}},
+        "weight": 3,
+        "priority": 7,
+        "reclaimable": False,
+        "dequeueStrategy": "fifo",
+        "extendClusters": [{"name": "east", "weight": 2, "capacity": {"cpu": "2"}}, {"name": "west"}],
+    }
+    annotations = {
+        keys.CLUSTER_AFFINITY: '{"matchLabels": {"size": "large"}}',
+        keys.RUNNING_ESTIMATE: "1h30m",
+        keys.SLA_WAITING_TIME: "90s",
+    }
+    assert queue(spec, annotations) == QueueView(
+        name="q",
+        capability={"cpu": 8000},
+        priority=7,
+        parent="lab",
+        guarantee={"cpu": 1000, "memory": 2**30},
+        deserved={"cpu": 4500},
+        weight=3,
+        reclaimable=False,
+        created="2026-01-01T00:00:00Z",
+        strategy=Strategy.FIFO,
+        members={"east": Ceiling(2, {"cpu": 2000}), "west": Ceiling()},
+        affinity={"matchLabels": {"size": "large"}},
+        estimate=5400.0,
+        patience=90.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "annotations", "expected"),
+    [
+        pytest.param({}, {}, {}, id="nothing is said"),
+        pytest.param({"parent": "root"}, {}, {}, id="the root as parent is the same as none"),
+        pytest.param({"parent": None, "weight": None, "priority": None}, {}, {}, id="nulls are as if left out"),
+        pytest.param(
+            {"dequeueStrategy": "fifo"},
+            {keys.DEQUEUE_STRATEGY: "backfill"},
+            {"strategy": Strategy.BACKFILL},
+            id="the annotation's strategy wins",
+        ),
+    ],
+)
+def test_defaults(spec: dict[str, Any], annotations: dict[str, str], expected: dict[str, Any]) -> None:
+    assert queue(spec, annotations) == QueueView(name="q", capability={}, created="2026-01-01T00:00:00Z", **expected)
+
+
+@pytest.mark.parametrize(
+    ("spec", "annotations", "said"),
+    [
+        pytest.param({"capability": {"cpu": "much"}}, {}, "spec.capability can't be read", id="a capability"),
+        pytest.param({"deserved": {"cpu": "1x"}}, {}, "spec.deserved can't be read", id="an entitlement"),
+        pytest.param({"guarantee": {"resource": {"cpu": "x"}}}, {}, "spec.guarantee.resource can't", id="a guarantee"),
+        pytest.param({"dequeueStrategy": "lifo"}, {}, "'lifo' is none of fifo, traverse, backfill", id="a strategy"),
+        pytest.param({}, {keys.DEQUEUE_STRATEGY: "lifo"}, "annotation atoll.sh/dequeue-strategy", id="its annotation"),
+        pytest.param({}, {keys.CLUSTER_AFFINITY: "size=large"}, "is not a label selector", id="a cluster affinity"),
+        pytest.param({}, {keys.RUNNING_ESTIMATE: "2 days"}, "is not a duration", id="an estimate"),
+        pytest.param({}, {keys.SLA_WAITING_TIME: "soon"}, "is not a duration", id="a waiting time"),
+        pytest.param({"extendClusters": [{"weight": 2}]}, {}, "without the name of a member", id="a member"),
+        pytest.param(
+            {"extendClusters": [{"name": "m", "capacity": {"cpu": "x"}}]},
+            {},
+            "spec.extendClusters[0].capacity can't be read",
+            id="a ceiling",
+        ),
+    ],
+)
+def test_what_cant_be_read_makes_the_queue_invalid(
+    spec: dict[str, Any], annotations: dict[str, str], said: str
+) -> None:
+    view = queue(spec, annotations)
+    assert said in view.problem
+    tree = Tree()
+    tree.set_queue(view)
+    assert tree.standing(tree.node("q")) == "invalid"
+    assert validate([view])["q"].startswith("queue q: ")
+
+
+@pytest.mark.parametrize("state", [pytest.param(s, id=s or "none") for s in ("", "Open", "Closing", "Closed")])
+def test_only_an_open_queue_is_open(state: str) -> None:
+    assert queue({}, status={"state": state}).open is (state in ("", "Open"))
+
+
+def quota(hard: dict[str, str], **spec: Any) -> objects.QuotaObject:
+    return objects.decode_quota(orjson.dumps({"metadata": {}, "spec": {"hard": hard, **spec}}))
+
+
+@pytest.mark.parametrize(
+    ("quotas", "limits"),
+    [
+        pytest.param([], {}, id="no quota"),
+        pytest.param([quota({"cpu": "2", "memory": "1Gi"})], {"cpu": 2000, "memory": 2**30}, id="plain names"),
+        pytest.param([quota({"requests.cpu": "2", "cpu": "3"})], {"cpu": 2000}, id="both spellings: the less"),
+        pytest.param(
+            [quota({"requests.nvidia.com/gpu": "4"}), quota({"requests.nvidia.com/gpu": "2", "pods": "9"})],
+            {"nvidia.com/gpu": 2, "pods": 9},
+            id="several quotas: the least of each",
+        ),
+        pytest.param(
+            [
+                quota(
+                    {
+                        "limits.cpu": "1",
+                        "count/jobs.batch": "1",
+                        "requests.storage": "1Gi",
+                        "gold.storageclass.storage.k8s.io/requests.storage": "1Gi",
+                        "services": "1",
+                    }
+                )
+            ],
+            {},
+            id="what no workload requests",
+        ),
+        pytest.param([quota({"cpu": "1"}, scopes=["BestEffort"])], {}, id="a quota with scopes"),
+        pytest.param([quota({"cpu": "1"}, scopeSelector={"matchExpressions": []})], {}, id="a quota with a selector"),
+    ],
+)
+def test_limits_of_a_namespace(quotas: list[objects.QuotaObject], limits: dict[str, int]) -> None:
+    assert objects.namespace_limits(quotas) == limits
+
+
+def test_a_capacity_brings_names_and_total() -> None:
+    spec = {
+        "generation": 3,
+        "profiles": [{"labels": {"a": "b"}}],
+        "classes": [{"profile": 0, "nodes": 2, "free": {"cpu": -5}, "names": ["n1", "n2"]}],
+        "total": {"cpu": 8000},
+    }
+    found = capacity_view(
+        objects.decode_capacity(
+            orjson.dumps({"metadata": {"namespace": "karmada-es-m", "name": "nodes"}, "spec": spec})
+        )
+    )
+    assert found.total == {"cpu": 8000}
+    assert found.classes == (NodeClass("", {"a": "b"}, (), 2, {"cpu": 0}, ("n1", "n2")),)
+
+
+def test_a_binding_brings_the_nodes_of_its_pods() -> None:
+    task = gang.Task("w", 3, 3, {"pods": 1})
+    found = objects.binding_view(
+        objects.decode_binding(
+            orjson.dumps(
+                {
+                    "metadata": {"uid": "u", "annotations": {keys.GANG: gang.encode(gang.Gang("q", [task], 3))}},
+                    "status": {
+                        "aggregatedStatus": [
+                            {"clusterName": "m", "status": {"placement": {"generation": 4, "nodes": {"a": 1, "b": 2}}}},
+                            {"clusterName": "idle", "status": {"placement": {"generation": 4}}},
+                        ]
+                    },
+                }
+            )
+        )
+    )
+    assert found is not None
+    assert found.nodes == {"m": {"a": 1, "b": 2}}
+    assert found.placed == {"m": (4, 3), "idle": (4, 0)}

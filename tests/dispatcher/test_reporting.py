@@ -1,0 +1,163 @@
+"""What queues show of themselves, without a server: counts, status patches, metrics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from prometheus_client import CollectorRegistry
+
+from atoll.dispatcher import objects
+from atoll.dispatcher.core import QueueGone, QueueSet, QueueView
+from atoll.dispatcher.core.node import Node
+from atoll.dispatcher.core.tree import Tree
+from atoll.dispatcher.reporting import Book, QueueMetrics, status_patch
+from tests.dispatcher.builders import EARLY, GPU, dispatched, make_binding, make_queue, scene
+
+NOW = 1_800_000_000.0
+
+
+def make_status(status: dict[str, Any]) -> objects.QueueObject:
+    return objects.decode_queue(orjson.dumps({"metadata": {"name": "q", "uid": "u"}, "status": status}))
+
+
+def node_of(view: QueueView, **used: int) -> Node:
+    tree = Tree()
+    tree.set_queue(view)
+    node = tree.node(view.name)
+    tree.charge(node, dict(used), {})
+    return node
+
+
+def test_a_binding_counts_once_and_moves_with_what_it_is() -> None:
+    s = scene()
+    book = Book()
+    s.submit(make_binding("a").tasks(4).submitted(EARLY))
+    s.submit(make_binding("b").tasks(8).submitted(EARLY))
+    assert dispatched(s.run()) == [("a", "m")]
+
+    def count() -> dict[str, int]:
+        for uid in ("uid-a", "uid-b"):
+            book.file(uid, s.core.bindings.get(uid))
+        return dict(book.counts["q"])
+
+    assert count() == {"inqueue": 1, "pending": 1}
+    assert book.below(s.core.tree.root) == Counter({"inqueue": 1, "pending": 1})
+    assert book.file("uid-a", s.core.bindings["uid-a"]) == "", "the same again changes nothing"
+    book.file("uid-a", replace(s.core.bindings["uid-a"], bound=True))
+    assert book.counts["q"] == {"running": 1, "pending": 1}
+    for uid in ("uid-a", "uid-b"):
+        assert book.file(uid, None) == "q"
+    assert (book.counts, book.filed) == ({}, {})
+
+
+def test_counts_include_the_queues_below() -> None:
+    tree = Tree()
+    tree.set_queues([QueueView("lab", {}), QueueView("vision", {}, parent="lab"), QueueView("other", {})])
+    book = Book()
+    for name, amount in (("vision", 2), ("other", 3)):
+        book.counts[name]["pending"] = amount
+    assert [book.below(tree.node(name))["pending"] for name in ("vision", "lab", "root")] == [2, 2, 5]
+
+
+def test_a_status_that_says_all_is_left_alone_and_else_only_what_differs_is_written() -> None:
+    node = node_of(QueueView("q", {}), cpu=1500)
+    first = status_patch(make_status({"state": "Open"}), node, {"running": 2}, NOW)
+    assert first is not None
+    assert first["metadata"] == {"uid": "u"}
+    assert {key: first["status"][key] for key in ("running", "allocated")} == {
+        "running": 2,
+        "allocated": {"cpu": "1500m"},
+    }
+    [condition] = first["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("Valid", "True", "TreeValid")
+    assert "state" not in first["status"], "the state is control's"
+    assert status_patch(make_status(first["status"]), node, {"running": 2}, NOW + 60) is None
+    later = status_patch(make_status(first["status"]), node_of(QueueView("q", {}), memory=1), {"running": 1}, NOW)
+    assert later is not None
+    assert later["status"] == {"running": 1, "allocated": {"cpu": None, "memory": "1"}}
+
+
+def test_an_invalid_queue_says_why_and_since_when() -> None:
+    bad = node_of(QueueView("q", {}, parent="nowhere"))
+    first = status_patch(make_status({}), bad, {}, NOW)
+    assert first is not None
+    [condition] = first["status"]["conditions"]
+    assert (condition["status"], condition["message"]) == ("False", "queue q: its parent nowhere does not exist")
+    seen = make_status({"conditions": [{"type": "Other", "status": "True"}, condition]})
+    mended = status_patch(seen, node_of(QueueView("q", {})), {}, NOW + 60)
+    assert mended is not None
+    other, condition = mended["status"]["conditions"]
+    assert other["type"] == "Other"
+    assert (condition["status"], condition["lastTransitionTime"]) == ("True", "2027-01-15T08:01:00Z")
+
+
+def test_the_core_names_the_queues_that_changed() -> None:
+    s = scene()
+    s.core.tree.take_changed()
+    s.core.waiting.take_changed()
+    s.submit(make_binding("a").tasks(1).submitted(EARLY))
+    assert [node.name for node in s.core.waiting.take_changed()] == ["q"]
+    s.run()
+    assert [node.name for node in s.core.tree.take_changed()] == ["q"]
+    s.run()
+    assert s.core.tree.take_changed() == []
+    s.core.handle(QueueSet(replace(make_queue("q").queue, capability={GPU: 1})))
+    assert "q" in [node.name for node in s.core.tree.take_changed()]
+    s.core.handle(QueueGone("q"))
+    assert "q" in [node.name for node in s.core.tree.take_changed()]
+
+
+def lines(registry: CollectorRegistry) -> dict[str, float]:
+    return {
+        f"{sample.name}{''.join(f' {value}' for value in sample.labels.values())}": sample.value
+        for family in registry.collect()
+        for sample in family.samples
+    }
+
+
+def test_metrics_follow_a_queue_and_forget_what_is_gone() -> None:
+    registry = CollectorRegistry()
+    metrics = QueueMetrics(registry)
+    view = QueueView("q", {"cpu": 8000}, guarantee={"cpu": 1000}, deserved={"cpu": 4000})
+    node = node_of(view, cpu=1500)
+    metrics.show(node, {"pending": 3, "running": 1, "inqueue": 1})
+    metrics.show_blocked("q", {"QuotaExceeded": 2})
+    assert lines(registry) == {
+        "atoll_queue_pending q": 3,
+        "atoll_queue_charged q": 2,
+        "atoll_queue_blocked q QuotaExceeded": 2,
+        "atoll_queue_share q": 0.375,
+        "atoll_queue_used q cpu": 1.5,
+        "atoll_queue_deserved q cpu": 4,
+        "atoll_queue_limit q cpu": 8,
+        "atoll_queue_guarantee q cpu": 1,
+    }
+    metrics.show_blocked("q", {"BehindHead": 3})
+    assert lines(registry)["atoll_queue_blocked q BehindHead"] == 3
+    assert "atoll_queue_blocked q QuotaExceeded" not in lines(registry)
+    metrics.show_blocked("q", {})
+    metrics.show(Tree().node("q"), {})
+    assert lines(registry) == {}
+
+
+@pytest.mark.parametrize("counts", [pytest.param({}, id="unused"), pytest.param({"pending": 1}, id="still named")])
+def test_a_queue_that_nobody_made_is_shown_while_workloads_name_it(counts: dict[str, int]) -> None:
+    registry = CollectorRegistry()
+    QueueMetrics(registry).show(Tree().node("gone"), counts)
+    assert ("atoll_queue_pending gone" in lines(registry)) is bool(counts)
+
+
+@pytest.mark.parametrize("act", ["charge", "start", "wait"])
+def test_whatever_moves_the_figures_of_a_queue_marks_it_once(act: str) -> None:
+    tree = Tree()
+    tree.set_queues([QueueView("lab", {}), QueueView("vision", {}, parent="lab")])
+    node = tree.node("vision")
+    tree.take_changed()
+    for _ in range(2):
+        getattr(tree, act)(node, {"cpu": 1}, *([] if act == "wait" else [{}]))
+    assert tree.take_changed() == [node]
+    assert tree.take_changed() == []

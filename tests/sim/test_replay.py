@@ -1,0 +1,72 @@
+"""A recorded log is decided again with the same result, and a changed one is noticed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from atoll.dispatcher.core import Pass, QueueSet, QueueView
+from atoll.dispatcher.core.log import Answer, Begin, LogError, decode, encode, encode_answer
+from atoll.dispatcher.recording import Recorder
+from atoll.sim import replay, simulation
+from atoll.sim.inputs import InputError
+from atoll.sim.jobs import GPU
+from tests.sim.builders import make_job, make_member
+
+
+@pytest.fixture(name="log", scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("log") / "core.log"
+    jobs = [make_job(f"j{n}", float(n), 20.0, pods=1 + n % 3, gpu=4, divided=n % 4 == 0) for n in range(20)]
+    members = [make_member("a", nodes=2, tiers=(1, 2)), make_member("b", nodes=2)]
+    outages = (simulation.Outage("b", 30.0, 60.0),)
+    with Recorder(path) as recorder:
+        simulation.run(members, [QueueView("q", {})], jobs, GPU, simulation.Options(outages=outages), recorder=recorder)
+    return path
+
+
+def test_a_fresh_core_answers_the_same(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert replay.main([str(log)]) == 0
+    assert "1 cores: all answers are the same" in capsys.readouterr().out
+
+
+def test_every_line_is_read_back_as_it_was(log: Path) -> None:
+    for line in log.read_bytes().splitlines(keepends=True):
+        entry = decode(line)
+        again = encode_answer(entry.commands) if isinstance(entry, Answer) else encode(entry)
+        assert decode(again) == entry
+
+
+def test_another_answer_is_noticed(log: Path) -> None:
+    lines = log.read_bytes().splitlines(keepends=True)
+    at = next(number for number, line in enumerate(lines) if line.startswith(b'["Commands"'))
+    with pytest.raises(replay.Differs, match="line"):
+        replay.replay([*lines[:at], lines[at].replace(b'"epoch":0', b'"epoch":7'), *lines[at + 1 :]])
+    with pytest.raises(replay.Differs, match="0 commands recorded"):
+        replay.replay([*lines[:at], *lines[at + 1 :]])
+
+
+def test_a_log_cut_off_in_the_middle_of_a_line_is_read_up_to_it(log: Path) -> None:
+    content = log.read_bytes()
+    half = content[: len(content) // 2]
+    assert replay.replay(half.splitlines(keepends=True)).events > 0
+
+
+def test_what_is_no_log_is_said_so() -> None:
+    with pytest.raises(InputError, match=r"line 1: .*unknown type"):
+        replay.replay([b'["Nonsense", {}]\n'])
+    with pytest.raises(InputError, match="before the line that begins a core"):
+        replay.replay([encode(Pass(1.0))])
+    with pytest.raises(LogError, match="not a line"):
+        decode(b"{}\n")
+
+
+def test_a_log_holds_several_cores(tmp_path: Path) -> None:
+    for _ in range(2):
+        with Recorder(tmp_path / "log") as recorder:
+            recorder.begin(30.0)
+            recorder.record(QueueSet(QueueView("q", {})), [])
+    with (tmp_path / "log").open("rb") as file:
+        assert replay.replay(file) == replay.Replayed(2, 0, 2)
+    assert decode(encode(Begin(30.0))) == Begin(30.0)

@@ -1,0 +1,187 @@
+"""Small runs whose times can be worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from atoll.model.gang import TopologyWish
+from atoll.sim.inputs import InputError
+from atoll.sim.jobs import Job
+from atoll.sim.member import Delays, SimMember
+from atoll.sim.simulation import Options, Outage, Simulation
+from atoll.sim.timeline import Timeline
+from tests.sim.builders import DELAYS, START_UP, by_name, make_job, make_member, simulate, starts
+
+
+class Seen:
+    """Remembers what a member says of bound pods."""
+
+    def __init__(self) -> None:
+        self.pods: list[tuple[str, int]] = []
+
+    def bound(self, member: str, uid: str, epoch: int, generation: int, nodes: Mapping[str, int]) -> None:
+        self.pods.append((uid, sum(nodes.values())))
+
+    def published(self, *args: Any) -> None: ...
+    def answered(self, *args: Any) -> None: ...
+    def released(self, *args: Any) -> None: ...
+    def occupied(self, *args: Any) -> None: ...
+
+
+def test_a_job_starts_after_the_delays_of_its_way_and_runs_its_duration() -> None:
+    run = simulate([make_member()], [make_job("a", 5.0, 100.0)])
+    record = by_name(run.journal)["a"]
+    assert record.first_start == pytest.approx(5.0 + START_UP, abs=1e-6)
+    assert record.finished == pytest.approx(105.0 + START_UP, abs=1e-6)
+    assert run.host.writes == {"Dispatch": 1}
+    assert not run.host.views, "what is over is forgotten"
+
+
+def test_a_job_that_waits_starts_when_the_freed_room_is_published() -> None:
+    run = simulate([make_member()], [make_job("a", 0.0, 100.0, gpu=8), make_job("b", 1.0, 10.0, gpu=8)])
+    freed = START_UP + 100.0
+    # The member plans once more before it publishes.
+    seen = freed + DELAYS.plan + DELAYS.publish
+    assert starts(run)["b"] == pytest.approx(seen + START_UP, abs=1e-6)
+
+
+def test_a_gang_starts_when_all_of_its_pods_have_nodes() -> None:
+    run = simulate(
+        [make_member(nodes=2)],
+        [make_job("small", 0.0, 50.0, gpu=8), make_job("gang", 1.0, 10.0, pods=2, gpu=8), make_job("other", 2.0, 5.0)],
+    )
+    times = starts(run)
+    assert times["other"] == pytest.approx(2.0 + START_UP, abs=1e-6)
+    assert times["gang"] is not None
+    assert times["gang"] > 50.0
+    assert by_name(run.journal)["gang"].evictions == []
+
+
+def test_a_gang_with_a_hard_topology_stays_in_one_rack() -> None:
+    wish = TopologyWish("hard", 1)
+    run = simulate(
+        [make_member("racks", nodes=4, tiers=(2, 2))],
+        [
+            make_job("first", 0.0, 100.0, gpu=8),
+            make_job("gang", 1.0, 10.0, pods=2, gpu=8, topology=wish),
+            make_job("too-large", 2.0, 10.0, pods=3, gpu=8, topology=wish),
+        ],
+    )
+    assert starts(run)["gang"] == pytest.approx(1.0 + START_UP, abs=1e-6)
+    assert starts(run)["too-large"] is None
+
+
+def test_a_divided_gang_is_held_in_both_members_before_it_starts() -> None:
+    run = simulate([make_member("a"), make_member("b")], [make_job("wide", 0.0, 10.0, pods=2, gpu=8, divided=True)])
+    record = by_name(run.journal)["wide"]
+    assert record.members == ("a", "b")
+    assert run.host.writes == {"Dispatch": 1, "Commit": 1}
+    answered = DELAYS.coalesce + DELAYS.write + DELAYS.delivery + DELAYS.report
+    assert record.first_start == pytest.approx(answered + START_UP, abs=1e-6)
+    assert record.finished == pytest.approx(answered + START_UP + 10.0, abs=1e-6)
+
+
+def test_an_elastic_part_starts_with_what_there_is_and_grows() -> None:
+    timeline, seen = Timeline(), Seen()
+    member = SimMember(make_member(), timeline, DELAYS, seen)
+    for day, uid, pods, least, gpu in ((1, "full", 1, 1, 6), (2, "elastic", 8, 2, 1)):
+        gang = make_job(uid, 0.0, 1.0, pods=pods, least=least, gpu=gpu).gang(0.0)
+        member.start(uid, 1, gang, "default", uid, f"2026-01-0{day}T00:00:00Z")
+    timeline.after(10.0, lambda: member.finish("full"))
+    timeline.run()
+    assert seen.pods == [("full", 1), ("elastic", 2), ("elastic", 8)]
+    member.verify()
+
+
+def test_work_in_a_lost_member_is_taken_back_and_starts_over_elsewhere() -> None:
+    jobs = [make_job("a", 0.0, 100.0, clusters=("east", "west"))]
+    outage = Outage("east", 50.0, 500.0)
+    run = simulate([make_member("east"), make_member("west")], jobs, outages=(outage,), toleration=30.0)
+    record = by_name(run.journal)["a"]
+    assert record.evictions == ["Evicted"]
+    assert record.members == ("west",)
+    assert record.started == pytest.approx(80.0 + START_UP, abs=1e-6)
+    assert record.finished == pytest.approx(180.0 + START_UP, abs=1e-6)
+
+
+@pytest.mark.parametrize("end", [60.0, 80.0], ids=["returns before it is given up", "returns as it is given up"])
+def test_work_lost_in_a_short_outage_starts_over_when_the_member_is_back(end: float) -> None:
+    run = simulate([make_member()], [make_job("a", 0.0, 70.0)], outages=(Outage("m", 50.0, end),), toleration=30.0)
+    record = by_name(run.journal)["a"]
+    assert record.evictions == ["Evicted"]
+    # The member publishes its empty nodes before anything goes there again.
+    assert record.finished == pytest.approx(end + START_UP + 70.0, abs=0.1)
+
+
+def test_a_checkpoint_saves_work_from_a_lost_member() -> None:
+    outage = Outage("east", 50.0, 500.0)
+    members = [make_member("east"), make_member("west")]
+    run = simulate(members, [make_job("a", 0.0, 100.0)], outages=(outage,), toleration=0.0, checkpoint=20.0)
+    assert by_name(run.journal)["a"].finished == pytest.approx(50.0 + START_UP + 60.0, abs=1e-6)
+
+
+def test_work_that_goes_on_in_a_lost_member_is_seen_when_it_is_back() -> None:
+    run = simulate([make_member()], [make_job("a", 0.0, 100.0)], outages=(Outage("m", 50.0, 500.0),), requeue=False)
+    record = by_name(run.journal)["a"]
+    assert record.evictions == []
+    assert record.finished == pytest.approx(100.0 + START_UP, abs=1e-6)
+    assert not run.host.views
+
+
+def test_an_outage_of_an_unknown_member_is_refused() -> None:
+    with pytest.raises(InputError, match="no such member; there are m"):
+        Simulation([make_member()], [], [], "pods", Options(outages=(Outage("x", 0, 1),)))
+
+
+@pytest.mark.parametrize("text", ["east", "east:5", "east:9:5", ":1:2", "east:a:b"])
+def test_an_outage_that_can_not_be_read_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="MEMBER:FROM:TO"):
+        Outage.parse(text)
+
+
+def test_an_outage_is_read() -> None:
+    assert Outage.parse("east:600:1200.5") == Outage("east", 600.0, 1200.5)
+
+
+def test_a_job_that_fits_nowhere_does_not_keep_the_run_going() -> None:
+    run = simulate([make_member()], [make_job("huge", 0.0, 10.0, pods=9, gpu=8), make_job("a", 1.0, 10.0)])
+    assert starts(run)["huge"] is None
+    assert run.journal.end < 3600
+
+
+def test_a_run_is_cut_off_where_it_is_told_to() -> None:
+    run = simulate([make_member()], [make_job("a", 0.0, 100.0), make_job("b", 200.0, 1.0)], until=50.0)
+    assert run.journal.end == 50.0
+    assert len(run.journal.records) == 1
+
+
+JOBS = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 40), st.integers(1, 4), st.sampled_from([1, 2, 4, 8]), st.booleans()),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(jobs=JOBS, outage=st.none() | st.tuples(st.integers(0, 40), st.integers(1, 40)), requeue=st.booleans())
+def test_nothing_is_lost_or_overbooked_whatever_comes(
+    jobs: list[tuple[int, int, int, int, bool]], outage: tuple[int, int] | None, requeue: bool
+) -> None:
+    made: list[Job] = [
+        make_job(f"j{n}", float(submit), float(duration), pods=pods, gpu=gpu, divided=divided)
+        for n, (submit, duration, pods, gpu, divided) in enumerate(sorted(jobs))
+    ]
+    outages = () if outage is None else (Outage("m1", float(outage[0]), float(sum(outage))),)
+    members = [make_member("m1", nodes=2), make_member("m2", nodes=3)]
+    run = simulate(members, made, outages=outages, requeue=requeue, delays=Delays(grace=0.5))
+    # Both members hold any of these gangs when they are empty, alone or together.
+    for record in run.journal.records.values():
+        if record.size <= 24:
+            assert record.finished is not None, f"{record.job.name} is not over"
+    assert all(used <= 40 for used in run.journal.whole.used)
+    assert not run.journal.whole.used or run.journal.whole.used[-1] == 0
