@@ -61,7 +61,7 @@ def deck() -> list[Card]:
         # The webhook writes at its start and hardly ever again.
         writes = component != "webhook"
         cards += [Card(kind if writes else Kind.KILL, component) for kind in sorted(KILLS)]
-    cards += [Card(kind, component) for kind in sorted(LEASES) for component in ELECTED]
+    cards += [Card(kind, component) for kind in sorted(LEASES) for component in ELECTED for _ in range(2)]
     cards += [Card(Kind.OUTAGE, server) for server in SERVERS]
     return cards
 

@@ -54,6 +54,7 @@ def test_the_small_demo_passes_its_checks_and_leaves_nothing(tmp_path: Path) -> 
     assert processes_of(tmp_path) == []
 
 
+@pytest.mark.long
 def test_the_checks_hold_when_each_process_is_killed_meanwhile(tmp_path: Path) -> None:
     seed = random.randrange(10**6)
     demo = start(tmp_path / "fed", "--kill", str(seed))

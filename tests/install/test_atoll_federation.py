@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from typer.testing import CliRunner
 
 from atoll.cli import errors
@@ -17,23 +16,16 @@ from atoll.cli.app import app
 from atoll.control import install
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.keeper import KeptProcess, start_all
-from atoll.local.layout import default_config
 from atoll.local.processes import ProcessFailed, ProcessSpec
-from atoll.model.apiresource import JOBS
+from tests.integration.federation import Site, job
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.integration]
+pytestmark = pytest.mark.integration
 
 
 async def until(condition: Callable[[], bool], deadline_s: float = 20.0) -> None:
     async with asyncio.timeout(deadline_s):
         while not condition():
             await asyncio.sleep(0.02)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def fed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AtollFederation]:
-    async with AtollFederation(default_config(1, 4), tmp_path_factory.mktemp("federation")) as federation:
-        yield federation
 
 
 async def atollctl(fed: AtollFederation, *args: str) -> str:
@@ -53,60 +45,51 @@ async def atollctl(fed: AtollFederation, *args: str) -> str:
     return out.decode()
 
 
-async def test_all_processes_run_and_have_credentials_of_their_own(fed: AtollFederation) -> None:
-    assert list(fed.processes) == [*(f"atoll-{name}" for name in install.PROCESSES), "atoll-agent-member1"]
-    assert all(process.running and process.restarts == 0 for process in fed.processes.values())
-    assert fed.process("control") is fed.process("atoll-control")
+async def test_all_processes_run_and_have_credentials_of_their_own(federation: AtollFederation) -> None:
+    agents = [f"atoll-agent-{member}" for member in federation.members]
+    assert list(federation.processes) == [*(f"atoll-{name}" for name in install.PROCESSES), *agents]
+    assert all(process.running for process in federation.processes.values())
+    assert federation.process("control") is federation.process("atoll-control")
     with pytest.raises(KeyError, match="there are atoll-webhook"):
-        fed.process("nothing")
+        federation.process("nothing")
 
 
-async def test_queues_are_closed_and_opened_from_the_command_line(fed: AtollFederation) -> None:
-    await atollctl(fed, "queue", "create", "research", "--capability", "nvidia.com/gpu=16", "--priority", "3")
-    assert await atollctl(fed, "queue", "close", "research") == "queue.scheduling.volcano.sh/research closed\n"
-    assert "research   Closed" in await atollctl(fed, "queue", "list")
-    assert await atollctl(fed, "queue", "open", "research") == "queue.scheduling.volcano.sh/research open\n"
+async def test_queues_are_closed_and_opened_from_the_command_line(federation: AtollFederation) -> None:
+    await atollctl(federation, "queue", "create", "research", "--capability", "nvidia.com/gpu=16", "--priority", "3")
+    assert await atollctl(federation, "queue", "close", "research") == "queue.scheduling.volcano.sh/research closed\n"
+    assert "research   Closed" in await atollctl(federation, "queue", "list")
+    assert await atollctl(federation, "queue", "open", "research") == "queue.scheduling.volcano.sh/research open\n"
     with pytest.raises(errors.CommandError, match=r"Error from server \(AlreadyExists\)"):
-        await atollctl(fed, "queue", "create", "research")
-    await atollctl(fed, "queue", "delete", "research")
+        await atollctl(federation, "queue", "create", "research")
+    await atollctl(federation, "queue", "delete", "research")
     with pytest.raises(errors.CommandError, match=r"Error from server \(NotFound\): queues"):
-        await atollctl(fed, "queue", "close", "research")
+        await atollctl(federation, "queue", "close", "research")
     with pytest.raises(errors.CommandError, match="built in"):
-        await atollctl(fed, "queue", "delete", "default")
+        await atollctl(federation, "queue", "delete", "default")
 
 
-async def test_explain_names_queue_position_and_shortage_of_a_waiting_job(fed: AtollFederation) -> None:
-    await atollctl(fed, "queue", "create", "small", "--capability", "nvidia.com/gpu=4")
-    container = {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
-    task = {"name": "w", "replicas": 1, "template": {"spec": {"containers": [container], "restartPolicy": "Never"}}}
-    job = {
-        "apiVersion": JOBS.api_version,
-        "kind": JOBS.kind,
-        "metadata": {"name": "large", "namespace": "default"},
-        "spec": {"queue": "small", "minAvailable": 1, "tasks": [task]},
-    }
-    async with await fed.host.connect() as host:
-        await host.create(JOBS, job)
-    async with asyncio.timeout(20):
-        while True:
-            data = json.loads(await atollctl(fed, "explain", "large", "-o", "json"))
-            if data.get("waiting", {}).get("reason") == "QuotaExceeded":
-                break
+async def test_explain_names_queue_position_and_shortage_of_a_waiting_job(
+    federation: AtollFederation, site: Site
+) -> None:
+    queue = await site.queue("small", capability={"cpu": "4"})
+    await site.submit(job("large", cpu="8", queue=queue))
+    await site.reason("large", "QuotaExceeded")
+    data = json.loads(await atollctl(federation, "explain", "large", "-n", site.namespace, "-o", "json"))
     assert (data["waiting"]["position"], data["waiting"]["of"]) == (1, 1)
     assert (data["waiting"]["blocker"]["requested"], data["waiting"]["blocker"]["available"]) == ("8", "4")
-    assert "4 more nvidia.com/gpu" in data["waiting"]["help"][0]
-    assert "capability" in await atollctl(fed, "job", "list", "-A", "-o", "wide")
+    assert "4 more cpu" in data["waiting"]["help"][0]
+    assert "capability" in await atollctl(federation, "job", "list", "-A", "-o", "wide")
     with pytest.raises(errors.CommandError, match="holds 1 waiting"):
-        await atollctl(fed, "queue", "delete", "small")
+        await atollctl(federation, "queue", "delete", queue)
 
 
-async def test_a_killed_process_comes_back(fed: AtollFederation) -> None:
-    process = fed.process("dispatcher")
-    old = process.pid
+async def test_a_killed_process_comes_back(federation: AtollFederation) -> None:
+    process = federation.process("dispatcher")
+    old, restarts = process.pid, process.restarts
     process.kill()
     await until(lambda: process.running and process.pid != old)
     await process.ready()
-    assert process.restarts == 1
+    assert process.restarts == restarts + 1
     await process.stop()
     await process.stop()
     assert not process.running

@@ -1,6 +1,7 @@
 """A leader that is lost is followed within seconds, and never is anything decided twice.
 
-The table over many repetitions comes from `python -m tests.faults.leadership`.
+The leader is cut off here, which asks most of the tests in late writes; `-m long` has the other losses, and
+`python -m tests.faults.leadership` the table over many repetitions.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ async def pair(federation: AtollFederation, tmp_path_factory: pytest.TempPathFac
         await own.ready()
 
 
-@pytest.mark.parametrize("loss", list(Loss))
+@pytest.mark.parametrize(
+    "loss", [each if each is Loss.CUT else pytest.param(each, marks=pytest.mark.long) for each in Loss]
+)
 async def test_the_standby_decides_in_time_and_nothing_is_decided_twice(
     pair: list[Candidate], site: Site, loss: Loss
 ) -> None:

@@ -161,8 +161,9 @@ async def trusted(site: Site) -> list[tuple[bytes, ...] | None]:
     ]
 
 
-async def test_nothing_is_refused_while_authorities_and_certificates_rotate(site: Site) -> None:
-    """1. The next CA is trusted beside the old one; 2. it signs; 3. the old one is forgotten; all of it several times."""
+@pytest.mark.parametrize("rotations", [1, pytest.param(4, marks=pytest.mark.long)])
+async def test_nothing_is_refused_while_authorities_and_certificates_rotate(site: Site, rotations: int) -> None:
+    """1. The next CA is trusted beside the old one; 2. it signs; 3. the old one is forgotten."""
     await renew(site, authority.CA_LIFE * 0.6)
     first = (await read_authority(site)).signer.certificate
     seen = {first}
@@ -170,9 +171,9 @@ async def test_nothing_is_refused_while_authorities_and_certificates_rotate(site
 
         async def rotated() -> bool:
             seen.add((await read_authority(site)).signer.certificate)
-            return len(seen) >= 3
+            return len(seen) > rotations
 
-        await until(rotated, deadline=90, what="two CAs were followed by others")
+        await until(rotated, deadline=30 * rotations, what=f"{rotations} CAs were followed by others")
 
         async def forgotten() -> bool:
             return not any(first in (each or ()) for each in await trusted(site))
@@ -182,20 +183,21 @@ async def test_nothing_is_refused_while_authorities_and_certificates_rotate(site
     assert stream.refused == []
     assert stream.made > 100
     log = processes[0].log.read_text()
-    assert log.count("certificate renewed") >= 4
+    assert log.count("certificate renewed") >= 2
     assert "registration is applied again" in log + processes[1].log.read_text()
 
 
-async def test_nothing_is_refused_while_replicas_are_restarted(site: Site) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.long)])
+async def test_nothing_is_refused_while_replicas_are_restarted(site: Site, times: int) -> None:
     await renew(site)
     async with site.replicas(2) as processes, site.creates() as stream:
         before = 0
-        for turn in range(4):
+        for turn in range(2 * times):
             await processes[turn % 2].restart()
             assert stream.made > before, "the other one answers meanwhile"
             before = stream.made
     assert stream.refused == []
-    assert all(process.restarts == 2 for process in processes)
+    assert all(process.restarts == times for process in processes)
 
 
 async def test_an_authority_that_was_replaced_is_taken_up_without_a_refused_request(site: Site) -> None:

@@ -51,9 +51,7 @@ class Lost(StrEnum):
 
 
 EPILOG = (
-    "Examples: atollctl simulate --clusters clusters.yaml --queues queues.yaml --trace jobs.csv | "
-    "atollctl simulate --trace philly-jobs.csv.xz --format philly --load 0.9 --strategy backfill --json | "
-    "atollctl simulate --trace pods.csv.xz --format openb --clusters nodes.csv.xz --limit 2000 --plot use.html"
+    "Example: atollctl simulate --trace philly-jobs.csv.xz --format philly --load 0.9 --strategy backfill --plot use.html"
 )
 
 

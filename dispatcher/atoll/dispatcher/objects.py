@@ -297,8 +297,9 @@ def binding_view(obj: BindingObject) -> BindingView | None:
     at = int(epoch) if epoch.isdigit() else 0
     least, most = _spread(placement)
     said = {item.cluster_name: item.status for item in obj.status.aggregated_status if item.status is not None}
-    if read is not None and read.whole:
-        least, most = 1, 1
+    if read is not None:
+        # What is left of a workload may be fewer pods than the clusters that its policy wants it spread over.
+        least, most = (1, 1) if read.whole else (max(min(least, read.replicas), 1), most)
     return BindingView(
         uid=obj.metadata.uid,
         namespace=obj.metadata.namespace,

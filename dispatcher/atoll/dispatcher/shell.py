@@ -54,10 +54,13 @@ T = TypeVar("T", bound=HasMeta)
 
 COALESCE = 0.002
 """Seconds that changes are collected before the core decides on them."""
+AGAIN = 0.5
+"""Seconds after which a decision that was refused or not written is made or written again."""
 WRITERS = 32
 _ANNOTATIONS = "/metadata/annotations/"
 _DECISION = _ANNOTATIONS + keys.DECISION.replace("/", "~1")
 _EPOCH = _ANNOTATIONS + keys.EPOCH.replace("/", "~1")
+_GANG = _ANNOTATIONS + keys.GANG.replace("/", "~1")
 
 log = structlog.get_logger(__name__)
 
@@ -90,8 +93,8 @@ class Shell:
         #: told since the last pass
         self._events: list[Event] = []
         self._wake = asyncio.Event()
-        #: (number of the pass that decided it, what to write)
-        self._commands: asyncio.Queue[tuple[int, Command]] = asyncio.Queue()
+        #: (number of the pass that decided it, what to write, the binding as it was decided on)
+        self._commands: asyncio.Queue[tuple[int, Command, objects.BindingObject | None]] = asyncio.Queue()
         self._cycle = 0
         self._bindings = Reflector(host, BINDINGS, objects.decode_binding)
         self._queues = Reflector(host, QUEUES, objects.decode_queue)
@@ -211,7 +214,8 @@ class Shell:
                 commands = self._handle(Pass(time.time()))
             self._metrics.passes.observe(time.perf_counter() - started)
             for command in commands:
-                self._commands.put_nowait((self._cycle, command))
+                seen = self._bindings.get(f"{command.namespace}/{command.name}")
+                self._commands.put_nowait((self._cycle, command, seen))
 
     def _handle(self, event: Event) -> list[Command]:
         commands = self.core.handle(event)
@@ -237,9 +241,9 @@ class Shell:
 
     async def _write(self) -> None:
         while True:
-            cycle, command = await self._commands.get()
+            cycle, command, seen = await self._commands.get()
             with working_on(cycle=cycle, **self._about(command)):
-                await self._carry_out(cycle, command)
+                await self._carry_out(cycle, command, seen)
 
     def _about(self, command: Command) -> dict[str, str]:
         """The log fields of a command: its binding and the workload behind it."""
@@ -247,32 +251,40 @@ class Shell:
         binding = self._bindings.get(key)
         return {"binding": key, **({"workload": binding.workload} if binding is not None else {})}
 
-    async def _carry_out(self, cycle: int, command: Command) -> None:
+    async def _carry_out(self, cycle: int, command: Command, seen: objects.BindingObject | None) -> None:
         outcome = "written"
         try:
             await self._host.json_patch(
-                BINDINGS, command.name, patch_of(command), command.namespace, field_manager="atoll-dispatcher"
+                BINDINGS, command.name, patch_of(command, seen), command.namespace, field_manager="atoll-dispatcher"
             )
         except (errors.Invalid, errors.NotFound, errors.Conflict) as error:
             outcome = "refused"
             log.info("decision refused, will decide again", error=str(error))
-            self._tell(Refused(command.uid, command.decision.epoch))
+            # Not at once: it would be decided the same way until the watch says what has changed.
+            refused = Refused(command.uid, command.decision.epoch)
+            asyncio.get_running_loop().call_later(AGAIN, self._tell, refused)
         except errors.ApiError as error:
             # It may or may not have been carried out: the epoch test makes a second try harmless.
             outcome = "repeated"
             log.warning("decision not written, will try again", error=str(error))
-            asyncio.get_running_loop().call_later(0.5, self._commands.put_nowait, (cycle, command))
+            asyncio.get_running_loop().call_later(AGAIN, self._commands.put_nowait, (cycle, command, seen))
         self._metrics.writes.labels(type(command).__name__, outcome).inc()
         if outcome == "written" and isinstance(command, Dispatch):
             log.info("dispatched", clusters=[part.cluster for part in command.parts], epoch=command.decision.epoch)
         if outcome == "written" and isinstance(command, Dispatch):
-            seen = self._first_seen.pop(command.uid, None)
-            if seen is not None:
-                self._metrics.latency.observe(time.monotonic() - seen)
+            since = self._first_seen.pop(command.uid, None)
+            if since is not None:
+                self._metrics.latency.observe(time.monotonic() - since)
 
 
-def patch_of(command: Command) -> list[dict[str, Any]]:
-    """The JSON patch of a command: nothing of it happens unless the binding is as it was decided on."""
+def patch_of(command: Command, seen: objects.BindingObject | None = None) -> list[dict[str, Any]]:
+    """The JSON patch of a command: nothing of it happens unless the binding is as it was decided on.
+
+    Args:
+        command: what was decided.
+        seen: the binding that it was decided on. Annotations and status do not raise the generation: with it, nothing
+            is dispatched that its user has held since, and nothing taken back that has been bound since.
+    """
     tests: list[dict[str, Any]] = [
         {"op": "test", "path": "/metadata/uid", "value": command.uid},
         {"op": "test", "path": _EPOCH, "value": str(command.epoch)},
@@ -281,6 +293,11 @@ def patch_of(command: Command) -> list[dict[str, Any]]:
     if isinstance(command, Explain):
         return [*tests, text]
     tests.append({"op": "test", "path": "/metadata/generation", "value": command.generation})
+    if seen is not None and seen.metadata.uid == command.uid:
+        if isinstance(command, Evict):
+            tests.append({"op": "test", "path": "/metadata/resourceVersion", "value": seen.metadata.resource_version})
+        elif keys.GANG in seen.metadata.annotations:
+            tests.append({"op": "test", "path": _GANG, "value": seen.metadata.annotations[keys.GANG]})
     if isinstance(command, Commit):
         return [*tests, text, {"op": "add", "path": "/spec/suspension/dispatching", "value": False}]
     parts = command.parts if isinstance(command, Dispatch) else ()

@@ -119,13 +119,11 @@ class Works:
         if not strays:
             return
         namespace, name = key.split("/")
-        try:
-            # The cache may be behind: they may be those of a binding that it has not seen.
-            uid = (await self._host.get(BINDINGS, name, namespace))["metadata"]["uid"]
-        except errors.NotFound:
-            uid = ""
+        # The cache may be behind: they may be those of a binding that it has not seen.
+        there = await self._host.list(BINDINGS, namespace, field_selector=f"metadata.name={name}")
+        uids = {each["metadata"]["uid"] for each in there}
         for work in strays:
-            if work.binding_uid != uid:
+            if work.binding_uid not in uids:
                 log.warning("no binding asks for it: removed", work=work.metadata.key)
                 await self._delete(work)
 
