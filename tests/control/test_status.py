@@ -7,14 +7,16 @@ import orjson
 import pytest
 
 from atoll.control.caches import Caches
-from atoll.control.objects import BindingObject
+from atoll.control.objects import BindingObject, BindingSpec, Target
 from atoll.control.status import Status
+from atoll.delivery.work import Workload, WorkObject, WorkSpec
 from atoll.kinds import volcano_job
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.model import decision, keys
 from atoll.model.apiresource import JOBS
 from atoll.model.decision import Decision, Phase
+from atoll.model.keys import execution_namespace
 from atoll.model.objects import Meta, decode_full
 from atoll.model.verdict import Reason
 from tests.integration.federation import Site, job
@@ -40,3 +42,23 @@ async def test_a_job_that_completed_while_it_was_taken_back_stays_completed(site
     except errors.Invalid:
         assert not finished
     assert (await site.host.get(JOBS, "done", site.namespace))["status"] == done["status"]
+
+
+async def test_a_part_that_is_over_before_another_begins_counts_as_bound(site: Site) -> None:
+    """Otherwise the whole would be taken back at its deadline, though every pod of it was bound."""
+    task = {"name": "worker", "replicas": 1, "template": {"spec": {"containers": []}}}
+    manifest = {"spec": {"minAvailable": 1, "tasks": [task]}}
+    over = {"state": {"phase": "Completed"}, "succeeded": 1}
+    runs = {"state": {"phase": "Running"}, "placement": {"generation": 3, "nodes": {"n0": 1}}}
+    works = [
+        WorkObject(
+            metadata=Meta(namespace=execution_namespace(name)),
+            spec=WorkSpec(workload=Workload([manifest])),
+            status={"manifestStatuses": [{"status": said}]},
+        )
+        for name, said in (("alpha", over), ("beta", runs))
+    ]
+    binding = BindingObject(spec=BindingSpec(clusters=[Target("alpha", 1), Target("beta", 1)]))
+    status = Status(site.host, Caches(site.host), Recorder(site.host, "test"))
+    said = await status._binding_status(volcano_job.KIND, binding, works)
+    assert "Bound" in [each["type"] for each in said["conditions"] if each["status"] == "True"]

@@ -209,3 +209,23 @@ def test_estimate_and_patience(
 ) -> None:
     gang = KIND.gang(make_job(make_task("w", 1), annotations=annotations, **spec), priority=0)
     assert (gang.running_estimate, gang.patience) == (estimate, patience)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "pod", "preemptable"),
+    [
+        pytest.param({}, {}, True, id="unless somebody says otherwise"),
+        pytest.param({"volcano.sh/preemptable": "false"}, {}, False, id="the workload says no"),
+        pytest.param({}, {"annotations": {"volcano.sh/preemptable": "false"}}, False, id="its pods say no"),
+        pytest.param({}, {"labels": {"volcano.sh/preemptable": "false"}}, False, id="its pods say no by a label"),
+        pytest.param({"volcano.sh/preemptable": "true"}, {}, True, id="the workload says yes"),
+    ],
+)
+def test_whether_it_may_make_room_for_others(
+    annotations: dict[str, str], pod: dict[str, Any], preemptable: bool
+) -> None:
+    obj = {
+        "metadata": {"name": "j", "namespace": "default", "annotations": annotations},
+        "spec": {"tasks": [{"name": "w", "replicas": 1, "template": {"metadata": pod, "spec": {"containers": []}}}]},
+    }
+    assert KIND.gang(obj, priority=0).preemptable is preemptable

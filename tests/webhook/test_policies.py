@@ -16,9 +16,7 @@ from atoll.control.install import policies, roles
 from atoll.control.install.credentials import ensure_account
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
-from atoll.local.binaries import ensure
-from atoll.local.federation import Federation
-from atoll.local.layout import FederationConfig
+from atoll.local.cluster import ClusterHandle
 from atoll.model import keys
 from atoll.model.apiresource import (
     ADMISSION_POLICIES,
@@ -26,7 +24,9 @@ from atoll.model.apiresource import (
     BATCH_JOBS,
     BINDINGS,
     CAPACITIES,
+    MUTATING_WEBHOOKS,
     NAMESPACES,
+    VALIDATING_WEBHOOKS,
     WORKS,
     ApiResource,
 )
@@ -52,15 +52,10 @@ class Host:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def host(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Host]:
+async def host(bare_host: ClusterHandle, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Host]:
     directory: Path = tmp_path_factory.mktemp("policies")
-    config = FederationConfig.model_construct(members=[])
-    binaries = ensure(report=lambda _: None)
-    async with (
-        Federation(config, directory=directory, binaries=binaries, crds=install.host_crds()) as bare,
-        await bare.host.connect() as admin,
-    ):
-        at = await install.endpoint(bare.host.kubeconfig)
+    async with await bare_host.connect() as admin:
+        at = await install.endpoint(bare_host.kubeconfig)
         await install.init(admin, at, out=directory, webhook_client_config={"url": "https://127.0.0.1:1"})
         await admin.create(NAMESPACES, {"metadata": {"name": EXECUTION}})
 
@@ -84,6 +79,8 @@ async def host(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Host]:
             made = Host(admin, control, dispatcher, agent, user)
             await until(lambda: _enforced(made), what="the API server enforces the policies")
             yield made
+        for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+            await admin.delete(resource, "atoll")
 
 
 async def _enforced(host: Host) -> bool:

@@ -18,6 +18,7 @@ import pytest
 from atoll.control import install
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
+from atoll.local.cluster import ClusterHandle
 from atoll.model.apiresource import (
     BINDINGS,
     JOBS,
@@ -81,7 +82,7 @@ def binding(namespace: str, suspension: Json) -> Json:
 
 
 @pytest.mark.integration
-async def test_what_users_see(host_kubeconfig: Path) -> None:
+async def test_what_users_see(bare_host: ClusterHandle) -> None:
     unique = uuid.uuid4().hex[:8]
     namespace, closed = f"team-{unique}", f"closed-{unique}"
 
@@ -89,8 +90,8 @@ async def test_what_users_see(host_kubeconfig: Path) -> None:
         made = make_job(make_task(replicas=2), name=name, **spec)
         return {**made, "metadata": {"name": name, "namespace": namespace}}
 
-    async with await ApiServer.from_kubeconfig(host_kubeconfig) as api:
-        credentials = await prepare(api, host_kubeconfig, free_port())
+    async with await bare_host.connect() as api:
+        credentials = await prepare(api, bare_host.kubeconfig, free_port())
         labels = {"atoll.sh/enabled": "true"}
         await api.create(NAMESPACES, {"metadata": {"name": namespace, "labels": labels}})
         await api.create(QUEUES, make_queue(closed))

@@ -19,11 +19,8 @@ import pytest_asyncio
 from atoll.control import install
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
-from atoll.local.binaries import ensure
 from atoll.local.cluster import ClusterHandle, free_ports
-from atoll.local.federation import Federation
 from atoll.local.keeper import KeptProcess
-from atoll.local.layout import FederationConfig
 from atoll.local.processes import ProcessSpec
 from atoll.model import authority, keys
 from atoll.model.apiresource import BATCH_JOBS, JOBS, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
@@ -35,8 +32,8 @@ from tests.webhook.builders import Json, make_job, make_task
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 WORKERS = 4
-QUICK = ("--ca-seconds=26", "--leaf-seconds=10", "--settle-seconds=1.5")
-"""A CA is followed by the next one every thirteen seconds; leaves are renewed every three, and last on a busy machine."""
+QUICK = ("--ca-seconds=20", "--leaf-seconds=8", "--settle-seconds=1")
+"""A CA is followed by the next one every ten seconds; leaves are renewed every 2.7, and last on a busy machine."""
 
 
 @dataclass
@@ -123,17 +120,11 @@ class Site:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+async def site(bare_host: ClusterHandle, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     directory = tmp_path_factory.mktemp("replicas")
-    config = FederationConfig.model_construct(members=[])
     (port,) = free_ports(1)
-    async with (
-        Federation(
-            config, directory=directory, binaries=ensure(report=lambda _: None), crds=install.host_crds()
-        ) as bare,
-        await bare.host.connect() as api,
-    ):
-        made = Site(bare.host, api, directory, port)
+    async with await bare_host.connect() as api:
+        made = Site(bare_host, api, directory, port)
         await init(made)
         yield made
 

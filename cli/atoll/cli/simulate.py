@@ -50,9 +50,7 @@ class Lost(StrEnum):
     CONTINUE = "continue"
 
 
-EPILOG = (
-    "Example: atollctl simulate --trace philly-jobs.csv.xz --format philly --load 0.9 --strategy backfill --plot use.html"
-)
+EPILOG = "Example: atollctl simulate --trace philly-jobs.csv.xz --format philly --load 0.9 --strategy backfill"
 
 
 def simulate(

@@ -411,6 +411,7 @@ def queue_view(obj: QueueObject) -> QueueView:
         affinity=by_annotation(keys.CLUSTER_AFFINITY, selectors.parse, {}),
         estimate=by_annotation(keys.RUNNING_ESTIMATE, duration.parse, None),
         patience=by_annotation(keys.SLA_WAITING_TIME, duration.parse, None),
+        protection=by_annotation(keys.PROTECTED_FOR, duration.parse, None),
         problem="; ".join(problems),
     )
 

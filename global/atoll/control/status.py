@@ -185,6 +185,9 @@ def _item(work: WorkObject) -> Json:
 
 
 def _bound(work: WorkObject, kind: Kind) -> bool:
+    """Whether the part has its pods on nodes, or had: one may be over before another begins."""
+    if kind.finished(work.reported) is Outcome.SUCCEEDED:
+        return True
     nodes = (work.reported.get("placement") or {}).get("nodes") or {}
     pods: int = sum(nodes.values())
     return pods > 0 and pods >= max(kind.gang(work.manifest, priority=0).min_available, 1)

@@ -55,6 +55,18 @@ def patience(obj: Mapping[str, Any]) -> float | None:
     return _seconds(obj, keys.SLA_WAITING_TIME, *keys.SLA_ANNOTATIONS)
 
 
+def preemptable(*holders: Mapping[str, Any]) -> bool:
+    """Whether it may be taken back for others: unless the workload or one of its pod templates says `false`."""
+    for holder in holders:
+        metadata = holder.get("metadata") or {}
+        said = (metadata.get("annotations") or {}).get(keys.PREEMPTABLE) or (metadata.get("labels") or {}).get(
+            keys.PREEMPTABLE
+        )
+        if said is not None and str(said).lower() == "false":
+            return False
+    return True
+
+
 def _seconds(obj: Mapping[str, Any], *names: str) -> float | None:
     """The first of some annotations that is a duration."""
     annotations = (obj.get("metadata") or {}).get("annotations") or {}

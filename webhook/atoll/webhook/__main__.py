@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     }
     for name, (default, text) in seconds.items():
         parser.add_argument(
-            f"--{name}-seconds", type=_seconds, default=default, metavar="S", help=f"{text} (default: {default:g})"
+            f"--{name}-seconds", type=_seconds, default=default, metavar="S", help=f"{text} (default: {default:.10g})"
         )
     options = parser.parse_args(argv)
     try:

@@ -308,6 +308,7 @@ _READERS: dict[str, Callable[[str], object]] = {
     keys.DEQUEUE_STRATEGY: _strategy,
     keys.RUNNING_ESTIMATE: duration.parse,
     keys.SLA_WAITING_TIME: duration.parse,
+    keys.PROTECTED_FOR: duration.parse,
 }
 
 

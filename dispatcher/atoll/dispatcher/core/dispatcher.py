@@ -23,11 +23,12 @@ from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Evict, Exp
 from atoll.dispatcher.core.events import (
     Event,
     Pass,
+    QueueView,
     Strategy,
 )
 from atoll.dispatcher.core.node import Node, Standing, path
 from atoll.dispatcher.core.promises import SETTLE, Pods, Promise, Stay
-from atoll.dispatcher.core.reclaim import Claimant, Victim, plan
+from atoll.dispatcher.core.reclaim import PROTECTION, Claimant, Victim, plan
 from atoll.dispatcher.core.shapes import Shape, shape_key
 from atoll.dispatcher.core.waiting import ShapeClass, differs
 from atoll.model.decision import Decision, Line, Phase
@@ -74,7 +75,7 @@ class Dispatcher(Books):
         #: classes that quota or room blocks -> when it is worth looking for others that should go for them
         self._stuck: dict[ShapeClass, float] = {}
         #: UID -> (where it runs, what is known of it, both as a victim)
-        self._candidates: dict[str, tuple[Stay, Binding, Victim]] = {}
+        self._candidates: dict[str, tuple[Stay, Binding, QueueView | None, Victim]] = {}
         #: times of this pass as text
         self._texts: dict[float, str] = {}
 
@@ -284,10 +285,11 @@ class Dispatcher(Books):
         for uid, stay in self.promises.stays():
             victim = known.get(uid)
             binding = self.bindings[uid]
-            if victim is None or victim[0] is not stay or victim[1] is not binding:
-                victim = known[uid] = (stay, binding, _victim(binding, stay, self._cleared.get(uid, ())))
+            view = binding.leaf.view
+            if victim is None or victim[0] is not stay or victim[1] is not binding or victim[2] is not view:
+                victim = known[uid] = (stay, binding, view, _victim(binding, stay, self._cleared.get(uid, ())))
             if binding.phase is Phase.BOUND and binding.epoch == binding.view.epoch:
-                yield victim[2]
+                yield victim[3]
         if len(known) > 2 * len(self.promises) + 64:
             self._candidates = {uid: each for uid, each in known.items() if self.promises.stay(uid) is each[0]}
 
@@ -541,6 +543,7 @@ class Dispatcher(Books):
 
 
 def _victim(binding: Binding, stay: Stay, cleared: tuple[str, ...]) -> Victim:
+    view = binding.leaf.view
     return Victim(
         binding.view.uid,
         binding.leaf,
@@ -553,6 +556,7 @@ def _victim(binding: Binding, stay: Stay, cleared: tuple[str, ...]) -> Victim:
         },
         preemptable=binding.gang.preemptable,
         evictions=sum(line.reason in (Reason.PREEMPTED, Reason.RECLAIMED) for line in binding.view.decision.story),
+        protection=PROTECTION if view is None or view.protection is None else view.protection,
         cleared=cleared,
     )
 

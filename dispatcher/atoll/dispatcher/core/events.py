@@ -59,6 +59,8 @@ class QueueView:
     """Seconds that its workloads run if they don't say; None for unknown."""
     patience: float | None = None
     """Seconds after which a waiting workload gets a reservation; None for never."""
+    protection: float | None = None
+    """Seconds after its start in which a workload is not taken back for others; None for the usual time."""
     problem: str = ""
     """What of the object can't be read; such a queue admits nothing."""
 

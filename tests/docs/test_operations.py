@@ -1,0 +1,63 @@
+"""docs/operations.md names every flag of every process and every metric, and none that does not exist."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+
+import aiohttp
+import pytest
+
+from atoll.local.atoll_federation import AtollFederation
+from tests.docs.pages import DOCS
+
+PAGE = (DOCS / "operations.md").read_text("utf-8")
+PROCESSES = ("webhook", "control", "dispatcher", "agent")
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of a table, without its head."""
+    lines = [line for line in section(title).splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+
+
+async def flags_of(process: str) -> set[str]:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part), "COLUMNS": "200"}
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", f"atoll.{process}", "--help", env=env, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await child.communicate()
+    return set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", out.decode(), re.M)) - {"--help"}
+
+
+async def test_every_flag_of_every_process_is_in_the_page() -> None:
+    found = dict(zip(PROCESSES, await asyncio.gather(*map(flags_of, PROCESSES)), strict=True))
+    told: dict[str, set[str]] = {process: set() for process in PROCESSES}
+    for names, _, where, _ in rows("Flags"):
+        for process in PROCESSES if where == "all" else where.split(", "):
+            told[process] |= set(re.findall(r"--[a-z-]+", names))
+    assert told == found
+
+
+@pytest.mark.integration
+async def test_every_metric_of_every_process_is_in_the_page(federation: AtollFederation) -> None:
+    found: dict[str, set[str]] = {}
+    async with aiohttp.ClientSession() as session:
+        for process in PROCESSES:
+            name = "agent-alpha" if process == "agent" else process
+            ready = federation.process(name).process.spec.ready_url
+            assert ready is not None
+            async with session.get(ready.replace("/readyz", "/metrics")) as answer:
+                families = set(re.findall(r"^# TYPE (atoll_\w+)", await answer.text(), re.M))
+            found[process] = {family for family in families if not family.endswith("_created")}
+    told: dict[str, set[str]] = {process: set() for process in PROCESSES}
+    for names, _, _, where in rows("Metrics"):
+        for process in PROCESSES if where == "all" else where.split(", "):
+            told[process] |= set(re.findall(r"atoll_\w+", names))
+    assert told == found
