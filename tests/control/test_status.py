@@ -47,7 +47,7 @@ async def test_a_job_that_completed_while_it_was_taken_back_stays_completed(site
 async def test_a_part_that_is_over_before_another_begins_counts_as_bound(site: Site) -> None:
     """Otherwise the whole would be taken back at its deadline, though every pod of it was bound."""
     task = {"name": "worker", "replicas": 1, "template": {"spec": {"containers": []}}}
-    manifest = {"spec": {"minAvailable": 1, "tasks": [task]}}
+    manifest = {"metadata": {"name": "divided"}, "spec": {"minAvailable": 1, "tasks": [task]}}
     over = {"state": {"phase": "Completed"}, "succeeded": 1}
     runs = {"state": {"phase": "Running"}, "placement": {"generation": 3, "nodes": {"n0": 1}}}
     works = [
