@@ -6,15 +6,17 @@ import msgspec
 import orjson
 import pytest
 
+from atoll.control import install
 from atoll.control.caches import Caches
-from atoll.control.objects import BindingObject, BindingSpec, Target
+from atoll.control.objects import BindingObject, BindingSpec, Target, decode_binding
 from atoll.control.status import Status
 from atoll.delivery.work import Workload, WorkObject, WorkSpec
 from atoll.kinds import volcano_job
 from atoll.kube import errors
 from atoll.kube.events import Recorder
+from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
-from atoll.model.apiresource import JOBS
+from atoll.model.apiresource import BINDINGS, JOBS
 from atoll.model.decision import Decision, Phase
 from atoll.model.keys import execution_namespace
 from atoll.model.objects import Meta, decode_full
@@ -62,3 +64,21 @@ async def test_a_part_that_is_over_before_another_begins_counts_as_bound(site: S
     status = Status(site.host, Caches(site.host), Recorder(site.host, "test"))
     said = await status._binding_status(volcano_job.KIND, binding, works)
     assert "Bound" in [each["type"] for each in said["conditions"] if each["status"] == "True"]
+
+
+async def test_what_was_said_of_one_epoch_is_not_said_of_the_next(site: Site) -> None:
+    """1. Every pod of epoch 1 ends. 2. The dispatcher takes it back. 3. Control, whose cache is behind, says so of 2."""
+    await site.submit(job("next", queue="no-such-queue"))
+    await site.reason("next", "QueueNotFound")
+    raw = await site.host.get(BINDINGS, "next-job", site.namespace)
+    metadata = {**raw["metadata"], "annotations": {**raw["metadata"]["annotations"], keys.EPOCH: "1"}}
+    cached = decode_binding(orjson.dumps({**raw, "metadata": metadata, "status": {}}))
+    kubeconfig = install.kubeconfig_of(site.federation.atoll.credentials, "control")
+    async with await ApiServer.from_kubeconfig(kubeconfig) as host:
+        caches = Caches(host)
+        status = Status(host, caches, Recorder(host, "test"))
+        caches.bindings._put(cached.metadata.key, cached)
+        found = decode_full(orjson.dumps(await site.host.get(JOBS, "next", site.namespace)))
+        caches.workloads[JOBS]._put(found.metadata.key, found)
+        with pytest.raises(errors.Invalid):
+            await status._reconcile(cached.metadata.key)

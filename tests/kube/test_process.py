@@ -23,6 +23,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from atoll.kube import drain, health, logs, vitals
 from atoll.kube.election import Elector
 from atoll.kube.errors import Busy
+from atoll.kube.metrics import KubeCollector
 from atoll.kube.process import arguments, rate_limit
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
@@ -232,6 +233,23 @@ async def test_a_cache_whose_server_is_away_is_alive() -> None:
         assert (await http.get("/healthz")).status == 200
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_cache_that_does_not_run_is_not_shown_as_silent() -> None:
+    """What a leader leaves when it loses its lease hears nothing any more, and that is as it should be."""
+
+    def silent() -> dict[str, float]:
+        [family] = [each for each in KubeCollector().collect() if each.name == "atoll_cache_silence_seconds"]
+        return {sample.labels["resource"]: sample.value for sample in family.samples}
+
+    async with serving(Slow()) as api:
+        cache = Reflector(api, LEASES, decode_full)
+        assert "leases" not in silent()
+        task = asyncio.create_task(cache.run())
+        await eventually(lambda: "leases" in silent())
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert "leases" not in silent()
 
 
 async def test_a_cache_that_hangs_in_this_process_is_named_by_healthz(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from atoll.kube.conditions import with_condition
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
+from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, ApiResource
 from atoll.model.decision import Phase
 from atoll.model.keys import cluster_of, execution_namespace
@@ -38,6 +39,7 @@ UNREPORTED = 1.0
 """Seconds that a decision may wait to be shown together with the first report."""
 UNDECIDED = 2.0
 """Seconds after which a workload that nothing was decided about shows that it is pending."""
+_EPOCH = f"/metadata/annotations/{keys.EPOCH.replace('/', '~1')}"
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +83,7 @@ class Status:
         works = self._caches.current_works(binding)
         status = await self._binding_status(kind, binding, works)
         if status != binding.status:
-            await self._put(BINDINGS, binding.metadata.uid, binding.metadata.key, status)
+            await self._put(BINDINGS, binding.metadata.uid, binding.metadata.key, status, epoch=binding.epoch)
             tell(self._recorder, binding, binding.status.get("conditions") or (), status["conditions"])
         await self._workload_status(kind, obj, msgspec.structs.replace(binding, status=status), works)
 
@@ -98,12 +100,28 @@ class Status:
             seen = "" if reports else obj.metadata.resource_version
             await self._put(kind.resource, obj.metadata.uid, obj.metadata.key, status, seen=seen)
 
-    async def _put(self, resource: ApiResource, uid: str, key: str, status: Json, *, seen: str = "") -> None:
-        """Write a status; with `seen` only over that resourceVersion, where it follows from what the object said."""
+    async def _put(
+        self, resource: ApiResource, uid: str, key: str, status: Json, *, seen: str = "", epoch: str = ""
+    ) -> None:
+        """Write a status.
+
+        Args:
+            resource: of what.
+            uid: of the object.
+            key: `namespace/name` of it.
+            status: the whole of it.
+            seen: only over that resourceVersion, where the status follows from what the object said.
+            epoch: of a binding; what members say of one epoch is not said of the next.
+
+        Raises:
+            Invalid: the object is not as it was seen.
+        """
         namespace, name = key.split("/")
         operations: list[Json] = [{"op": "test", "path": "/metadata/uid", "value": uid}]
         if seen:
             operations.append({"op": "test", "path": "/metadata/resourceVersion", "value": seen})
+        if epoch:
+            operations.append({"op": "test", "path": _EPOCH, "value": epoch})
         operations.append({"op": "add", "path": "/status", "value": status})
         try:
             await self._host.json_patch(

@@ -162,7 +162,9 @@ class KubeCollector(Collector):
         # plural): they are shown together, because a scrape with one series twice is refused as a whole.
         for name, several in _by_name(caches):
             objects.add_metric([name], sum(len(cache) for cache in several))
-            silence.add_metric([name], max(time.monotonic() - cache.heard_at for cache in several))
+            # One that does not run, such as that of a leader that lost its lease, is not meant to hear.
+            if heard := [cache.heard_at for cache in several if cache.active_at is not None]:
+                silence.add_metric([name], time.monotonic() - min(heard))
             relists.add_metric([name], sum(cache.relists for cache in several))
         yield from (objects, silence, relists)
         depth = GaugeMetricFamily("atoll_workqueue_depth", "Keys that wait for a worker", labels=["queue"])
