@@ -49,6 +49,7 @@ _GPU = "nvidia.com/gpu"
 _NODE = {"cpu": 64_000, "memory": 512 << 30, _GPU: 8, "pods": 110}
 _SHAPES = 8
 _MANAGER = "?fieldManager=atoll-dispatcher"
+_GANG_PATH = "/metadata/annotations/" + keys.GANG.replace("/", "~1")
 _STALL_S = 20.0
 _PENDING = re.compile(r"^atoll_queue_pending\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE)
 
@@ -395,8 +396,12 @@ def binding_object(namespace: str, number: int) -> dict[str, Any]:
 def resumption(binding: dict[str, Any], example: Example) -> Request:
     """The patch that the dispatcher would write to this binding."""
     meta = binding["metadata"]
-    body = example.body.replace(example.uid.encode(), meta["uid"].encode())
-    return Request("PATCH", BINDINGS.path(meta["namespace"], meta["name"]) + _MANAGER, body, JSON_PATCH)
+    operations = orjson.loads(example.body.replace(example.uid.encode(), meta["uid"].encode()))
+    for each in operations:
+        if each["path"] == _GANG_PATH:
+            each["value"] = meta["annotations"][keys.GANG]
+    path = BINDINGS.path(meta["namespace"], meta["name"]) + _MANAGER
+    return Request("PATCH", path, orjson.dumps(operations), JSON_PATCH)
 
 
 def cluster_object(name: str) -> dict[str, Any]:

@@ -141,3 +141,36 @@ def test_waiting_long_enough_gets_room_kept_in_a_queue_that_lets_others_pass() -
     assert s.core.next_deadline is not None
     assert names(s.run(after=700.0)) == []
     assert s.verdict("late") is Reason.WOULD_DELAY
+
+
+def test_of_two_heads_the_one_that_was_promised_first_is_not_held_up_by_the_other() -> None:
+    queues = [make_queue(name, view=BACKFILL) for name in ("q", "r")]
+    s = Scene(*queues, make_cluster("m"), make_capacity("m", [8, 8]))
+    s.submit(*(make_binding(f"runs{n}").queue("r").tasks(1, gpu=8).runs(HOUR).created(EARLY) for n in range(2)))
+    assert len(names(s.run())) == 2
+    s.submit(make_binding("first").tasks(1, gpu=8).submitted(EARLY))
+    s.run()
+    s.submit(make_binding("second").queue("r").tasks(1, gpu=8).submitted(LATE))
+    assert names(s.run()) == []
+    assert len(s.core.promises.made) == 2
+    s.change("runs0", finished=True)
+    assert names(s.run()) == ["first"]
+
+
+@pytest.mark.parametrize(
+    ("after", "passes"),
+    [
+        pytest.param(10.0, True, id="while nothing ends it goes where it is expected"),
+        pytest.param(19.5, False, id="when work ends before it arrives it may go to the node that is promised"),
+    ],
+)
+def test_a_member_that_sees_more_room_may_put_work_elsewhere(after: float, passes: bool) -> None:
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8, 8]))
+    for name, gpu, seconds in (("long", 6, 10 * HOUR), ("most", 7, HOUR), ("rest", 1, 20.0)):
+        s.submit(make_binding(name).tasks(1, gpu=gpu).runs(seconds).created(EARLY))
+        assert names(s.run()) == [name]
+    s.submit(make_binding("head").tasks(1, gpu=8).submitted(EARLY))
+    assert names(s.run()) == []
+    # Beside `long` two GPUs are free; beside `most`, whose node the head gets, one will be, which is the tighter gap.
+    s.submit(make_binding("small").runs(2 * HOUR).submitted(LATE))
+    assert names(s.run(after=after)) == (["small"] if passes else [])

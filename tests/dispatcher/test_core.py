@@ -13,6 +13,7 @@ from atoll.dispatcher.core import (
     Part,
     Pass,
     QueueGone,
+    Strategy,
 )
 from atoll.model.decision import STORY_LINES, Phase
 from atoll.model.timestamps import to_seconds
@@ -431,3 +432,12 @@ def test_replay_gives_the_same_commands() -> None:
     again = Scene()
     assert [again.handle(event) for event in s.log] == s.answers
     assert any(isinstance(event, Pass) for event in s.log)
+
+
+def test_the_head_of_a_strict_queue_goes_once_what_stopped_the_queue_is_over() -> None:
+    strict = {"strategy": Strategy.FIFO}
+    s = Scene(make_queue("q", is_open=False, view=strict), *ROOM)
+    s.submit(make_binding("a").submitted(EARLY), make_binding("b").tasks(2).submitted(LATE))
+    assert names(s.run()) == []
+    s.tell(make_queue("q", view=strict))
+    assert names(s.run()) == ["a", "b"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from pathlib import Path
 
 import structlog
@@ -15,18 +16,28 @@ from atoll.kube.process import Process
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import ApiResource
 
+AGAIN = 1.0
+"""Seconds until a question that the member refused is asked again."""
 _DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
 
 log = structlog.get_logger(__name__)
 
 
 async def runs_volcano(member: ApiServer) -> bool:
-    """Whether Volcano's own job controller is in the member: two of them would fight over every Job."""
-    try:
-        await member.get(_DEPLOYMENTS, "volcano-controllers", "volcano-system")
-    except errors.NotFound:
-        return False
-    return True
+    """Whether Volcano's own job controller is in the member: two of them would fight over every Job.
+
+    Asks until there is an answer: an API server that has just come back refuses everybody for a moment.
+    """
+    while True:
+        try:
+            await member.get(_DEPLOYMENTS, "volcano-controllers", "volcano-system")
+        except errors.NotFound:
+            return False
+        except errors.ApiError as error:
+            log.warning("can't tell whether Volcano runs in the member, will ask again", error=str(error))
+            await asyncio.sleep(AGAIN)
+        else:
+            return True
 
 
 async def setup(running: Process, options: argparse.Namespace) -> None:

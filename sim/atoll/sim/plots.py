@@ -101,10 +101,16 @@ def _panel(
         )
     for number, (label, values) in enumerate(lines):
         colour = _COLOURS[number % len(_COLOURS)]
-        points = []
-        for index, value in enumerate(values):
-            until = times[index + 1] if index + 1 < len(times) else end
-            points += [f"{x(times[index]):.1f},{y(value):.1f}", f"{x(until):.1f},{y(value):.1f}"]
+        points: list[str] = []
+        level_text = ""
+        for when, value in zip(times, values, strict=False):
+            if f"{y(value):.1f}" == level_text:
+                continue
+            if points:
+                points.append(f"{x(when):.1f},{level_text}")
+            level_text = f"{y(value):.1f}"
+            points.append(f"{x(when):.1f},{level_text}")
+        points.append(f"{x(end):.1f},{level_text}")
         parts.append(f'<polyline fill="none" stroke="{colour}" points="{" ".join(points)}"/>')
         beside = top + 12 + 16 * number
         parts.append(f'<text x="{_LEFT + _WIDTH + 8}" y="{beside:g}" fill="{colour}">{escape(label)}</text>')

@@ -220,9 +220,14 @@ class Dispatcher(Books):
         return permits
 
     def _goes_before(self, binding: Binding, other: Binding) -> bool:
-        """Whether room that is kept for another workload does not bind this one: a higher class, or guaranteed."""
+        """Whether room that is kept for another workload does not bind this one: a higher class, its queue's elder, or
+        guaranteed.
+        """
         if binding.key[0] != other.key[0]:
             return binding.key[0] < other.key[0]
+        if binding.leaf is other.leaf and binding.key < other.key:
+            # Older, but nobody could promise it anything: else each would wait for the other.
+            return True
         return self._below_guarantee(binding.leaf) and not self._below_guarantee(other.leaf)
 
     def _below_guarantee(self, leaf: Node) -> bool:

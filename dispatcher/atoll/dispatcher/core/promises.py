@@ -177,8 +177,7 @@ class Promises:
 
         A promise that was made before keeps its first time.
         """
-        order = list(self.made)
-        old = self.made.pop(uid, None)
+        old = self.made.get(uid)
         quota, spare = self._quota(leaf, shape.request, now)
         best: tuple[float, int, str] | None = None
         found: Member | None = None
@@ -187,13 +186,14 @@ class Promises:
             members, key=lambda m: (-int(rows[shape.rows[0], self._world.column(m.name)]) if shape.rows else 0, m.name)
         )
         for number, member in enumerate(able[:_LOOKS]):
-            at = self._fits_from(member, gang, now)
+            at = self._fits_from(member, gang, now, old)
             if at is None:
                 continue
             key = (max(at, quota), number, member.name)
             if best is None or key < best:
                 best, found = key, member
         if best is None or found is None:
+            self.made.pop(uid, None)
             return None
         at = best[0]
         first = old.first if old is not None else at
@@ -201,10 +201,8 @@ class Promises:
         promise = Promise(uid, leaf, shape, gang, found, at, first, made, old.overtaken if old is not None else False)
         promise.looked = now
         promise.spare = spare if at == quota else self._quota(leaf, shape.request, now, at)[1]
+        # Computed again, it keeps its place before those that were made after it.
         self.made[uid] = promise
-        if old is not None:
-            # Computed again, it still goes before those that were made after it.
-            self.made = {other: self.made[other] for other in order if other in self.made}
         return promise
 
     def keep(self, uid: str, leaf: Node, shape: Shape, gang: Gang, members: Iterable[Member], now: float) -> None:
@@ -270,7 +268,7 @@ class Promises:
         for where, amounts in over[:_ENDS]:
             inside = where < len(nodes)
             for row, free in enumerate(nodes.free):
-                np.add.at(free, where[inside], amounts[inside][:, row])
+                np.add.at(free, where[inside], amounts[inside, row])
             placement = place(nodes, gang)
             if isinstance(placement, Placement) and placement.pods not in seen:
                 seen.append(placement.pods)
@@ -311,19 +309,21 @@ class Promises:
     def _ends(self, member: Member, now: float) -> list[tuple[float, str]]:
         return sorted((self._end(self._stays[uid], now), uid) for uid in self._here.get(member.name, ()))
 
-    def _fits_from(self, member: Member, gang: Gang, now: float) -> float | None:
+    def _fits_from(self, member: Member, gang: Gang, now: float, before: Promise | None) -> float | None:
         """When the member has room for the gang; infinite where that is not known, None where it never has."""
-        if isinstance(place(self._after(member, ()), gang), Placement):
+        if isinstance(place(self._after(member, (), before), gang), Placement):
             return now
         ends = self._ends(member, now)
-        nodes = self._after(member, [uid for _, uid in ends])
+        nodes = self._after(member, [uid for _, uid in ends], before)
         if not isinstance(place(nodes, gang), Placement):
             return None
         # Room only grows with each end, so the first sufficient number of ends is found by bisection.
         low = bisect.bisect_left(
             range(len(ends)),
             True,
-            key=lambda n: isinstance(place(self._after(member, [uid for _, uid in ends[: n + 1]]), gang), Placement),
+            key=lambda n: isinstance(
+                place(self._after(member, [uid for _, uid in ends[: n + 1]], before), gang), Placement
+            ),
         )
         return ends[low][0] + SETTLE
 

@@ -312,9 +312,12 @@ class Waiting:
     def _refile(self, group: ShapeClass) -> None:
         """File a class as one that was not looked at yet, if it may be."""
         if self._strict(group.leaf):
+            spot = self._spot(group.leaf)
             self._unfile(group)
+            if spot.filed is group:
+                spot.filed = None
             self._choose_head(group.leaf)
-            if group is not self._spot(group.leaf).filed:
+            if group is not spot.filed:
                 self._say(group, _behind(group.leaf))
         else:
             self._move(group, self._spot(group.leaf).fresh)

@@ -1,0 +1,61 @@
+"""A large gang and an endless stream of small jobs, on the files of examples/starvation."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from pathlib import Path
+
+import pytest
+
+from atoll.dispatcher.core.events import Strategy
+from atoll.sim import clusters, jobs, load, queues
+from atoll.sim.jobs import GPU
+from atoll.sim.journal import Record
+from atoll.sim.metrics import PROMISE_SLACK
+from atoll.sim.simulation import run
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "starvation"
+LAST_OF_THE_STREAM = 14_700.0
+
+
+@functools.cache
+def gang(strategy: Strategy | None, file: str = "queues.yaml") -> Record:
+    members = clusters.read(EXAMPLE / "clusters.yaml")
+    views = queues.with_strategy(queues.read(EXAMPLE / file), strategy)
+    trace = load.estimated(jobs.read(EXAMPLE / "jobs.csv"), load.Estimates(), 0)
+    journal, _ = run(members, views, trace, GPU)
+    assert all(record.finished is not None for record in journal.records.values())
+    [found] = [record for record in journal.records.values() if record.job.kind == "gang"]
+    return found
+
+
+def test_with_traverse_it_waits_until_the_stream_ends() -> None:
+    assert gang(Strategy.TRAVERSE).promised is None
+    assert (gang(Strategy.TRAVERSE).first_start or 0) > LAST_OF_THE_STREAM
+
+
+@pytest.mark.parametrize(
+    ("strategy", "file", "within"),
+    [
+        pytest.param(Strategy.BACKFILL, "queues.yaml", 30 * 60, id="backfill: once what ran before it is over"),
+        pytest.param(None, "queues-sla.yaml", 70 * 60, id="a waiting time of 30 minutes: as long after that"),
+    ],
+)
+def test_it_starts_by_the_promised_time(strategy: Strategy | None, file: str, within: float) -> None:
+    record = gang(strategy, file)
+    assert record.first_start is not None
+    assert record.promised is not None
+    assert record.first_start <= record.promised + PROMISE_SLACK
+    assert record.first_start - record.job.submit < within
+    assert not record.overtaken
+
+
+def test_work_that_all_waited_too_long_does_not_keep_members_idle_for_each_other() -> None:
+    members = clusters.read(EXAMPLE / "clusters.yaml")
+    [training, _] = queues.read(EXAMPLE / "queues-sla.yaml")
+    mine = [dataclasses.replace(job, queue=training.name) for job in jobs.read(EXAMPLE / "jobs.csv")]
+    trace = load.estimated(mine, load.Estimates(), 0)
+    journal, _ = run(members, [training], trace, GPU)
+    work = sum(job.duration * job.total()[GPU] for job in trace)
+    assert journal.end < 1.2 * work / journal.capacity
