@@ -25,6 +25,7 @@ from atoll.dispatcher.core import (
     Explain,
     Pass,
     Refused,
+    Strategy,
 )
 from atoll.fit import Placement, place
 from tests.dispatcher.builders import GPU, START, make_binding, make_capacity, make_cluster, make_queue, written
@@ -116,7 +117,7 @@ class Federation(RuleBasedStateMachine):
     @initialize(limits=st.tuples(*[st.sampled_from([None, 4, 8, 12])] * len(QUEUES)))
     def begin(self, limits: tuple[int | None, ...]) -> None:
         for name, limit in zip(QUEUES, limits, strict=True):
-            self.set_queue(name, limit, 0, 1)
+            self.set_queue(name, limit, 0, 1, False)
         for name in NODES:
             self.set_cluster(name, 1)
             self.publish(name)
@@ -128,10 +129,13 @@ class Federation(RuleBasedStateMachine):
         limit=st.sampled_from([None, 2, 4, 8, 12]),
         priority=st.integers(0, 1),
         is_open=st.integers(0, 4),
+        strict=st.booleans(),
     )
-    def set_queue(self, name: str, limit: int | None, priority: int, is_open: int) -> None:
+    def set_queue(self, name: str, limit: int | None, priority: int, is_open: int, strict: bool) -> None:
         self.limits[name] = (limit, is_open > 0)
-        self.tell(make_queue(name, priority=priority, is_open=is_open > 0, **({} if limit is None else {"gpu": limit})))
+        view = {"strategy": Strategy.FIFO if strict else Strategy.TRAVERSE}
+        limits = {} if limit is None else {"gpu": limit}
+        self.tell(make_queue(name, priority=priority, is_open=is_open > 0, view=view, **limits))
 
     @rule(name=st.sampled_from(sorted(NODES)), ready=st.integers(0, 3))
     def set_cluster(self, name: str, ready: int) -> None:
@@ -271,6 +275,10 @@ class Federation(RuleBasedStateMachine):
             if binding.phase != "Suspended" or gang is None:
                 continue
             leaf = self.core.tree.node(gang.queue)
+            if leaf.view is not None and leaf.view.strategy is Strategy.FIFO:
+                head = self.core.waiting.head(leaf)
+                if head is None or head.members[0][2] != uid:
+                    continue
             if self.core.tree.standing(leaf) != "open" or self.core.tree.shortage(leaf, gang.total()) is not None:
                 continue
             for name, member in self.core.world.members.items():
