@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+import pytest
 from aiohttp import web
 
 from atoll.agent.cache import MemberCache
@@ -12,6 +13,7 @@ from atoll.agent.jobs.controller import JobController
 from atoll.agent.placements import Placements
 from atoll.agent.publisher import Publisher
 from atoll.agent.scheduler.loop import Scheduler
+from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
@@ -92,3 +94,26 @@ async def test_a_pod_of_an_earlier_job_of_the_same_name_leaves_nothing() -> None
     tell(caches[0].pods, "ADDED", pod | {"metadata": pod["metadata"] | {"resourceVersion": "1"}})
     tell(caches[0].pods, "DELETED", pod | {"metadata": pod["metadata"] | {"resourceVersion": "2"}})
     assert "old" not in controller._unseen
+
+
+async def test_a_job_that_is_gone_already_gets_no_pods() -> None:
+    """A watch that was silent tells what it missed, one event after the other: Jobs too that are long gone, and whose
+    binding runs elsewhere.
+    """
+    job = {**make_job(make_task("w", 2)), "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}
+    job["metadata"] = {"name": "j", "namespace": "default", "uid": "uid-j", "resourceVersion": "5"}
+    caches: list[MemberCache] = []
+    created: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.method == "PATCH":
+            return web.json_response({"kind": "Status", "code": 404}, status=404)
+        created.append(request.path)
+        return web.json_response(await request.json(), status=201)
+
+    async with serving(answer) as api:
+        controller = controlling(api, caches)
+        caches[0].jobs._put("default/j", decode_full(orjson.dumps(job)))
+        with pytest.raises(errors.Retry):
+            await controller._reconcile("default/j")
+    assert not [path for path in created if path.endswith("/pods")]

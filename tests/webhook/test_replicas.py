@@ -52,27 +52,32 @@ class Site:
     api: ApiServer
     directory: Path
     port: int
+    backends: list[Backend] = field(default_factory=list)
 
     @contextlib.asynccontextmanager
     async def replicas(self, count: int, *flags: str) -> AsyncIterator[list[KeptProcess]]:
         """So many webhooks, ready, behind the address."""
         ports = free_ports(2 * count)
-        backends = [Backend(*pair) for pair in zip(ports[::2], ports[1::2], strict=True)]
+        backends = self.backends = [Backend(*pair) for pair in zip(ports[::2], ports[1::2], strict=True)]
         processes = [KeptProcess(self._spec(n, each, flags), self.directory) for n, each in enumerate(backends)]
-
-        async def known() -> bool:
-            return all(backend.ready for backend in backends)
-
         async with Balancer(backends).listening(self.port):
             try:
                 for process in processes:
                     await process.start()
                 for process in processes:
                     await process.ready()
-                await until(known, what="the balancer knows that all are ready")
+                await self.known()
                 yield processes
             finally:
                 await asyncio.gather(*(process.stop() for process in processes))
+
+    async def known(self) -> None:
+        """Return once the balancer knows that all are ready, as a rollout waits for it."""
+
+        async def look() -> bool:
+            return all(backend.ready for backend in self.backends)
+
+        await until(look, what="the balancer knows that all are ready")
 
     def _spec(self, number: int, backend: Backend, flags: tuple[str, ...]) -> ProcessSpec:
         return ProcessSpec(
@@ -185,6 +190,7 @@ async def test_nothing_is_refused_while_replicas_are_restarted(site: Site, times
         before = 0
         for turn in range(2 * times):
             await processes[turn % 2].restart()
+            await site.known()
             assert stream.made > before, "the other one answers meanwhile"
             before = stream.made
     assert stream.refused == []

@@ -151,8 +151,8 @@ class JobController:
             # Pods just made count as pending at once, so a new Job costs one write of its status, not one per pod.
             made_now = wanted.keys() - seen if missing or self._unseen[uid] else set()
         census = state.Census(pods, _by_task(job, made_now), leaving=leaving)
-        status = self._write_status(job, uid, census, intent)
-        outcomes = await asyncio.gather(status, self._make(job, missing), return_exceptions=True)
+        status = asyncio.ensure_future(self._write_status(job, uid, census, intent))
+        outcomes = await asyncio.gather(status, self._make(job, missing, status), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -212,7 +212,9 @@ class JobController:
 
     # -- objects -----------------------------------------------------------------------------------------------------
 
-    async def _make(self, job: dict[str, Any], missing: dict[str, tuple[int, int]]) -> None:
+    async def _make(
+        self, job: dict[str, Any], missing: dict[str, tuple[int, int]], told: asyncio.Future[dict[str, Any]]
+    ) -> None:
         uid = job["metadata"]["uid"]
         namespace = job["metadata"]["namespace"]
         if (state.phase_of(job) or "Pending") not in state.MAKING:
@@ -230,6 +232,8 @@ class JobController:
             await self._create(POD_GROUPS, made.pod_group(job))
             await asyncio.gather(*(self._create(_CLAIMS, claim) for claim in made.claims(job)))
         self._grouped.add(uid)
+        # A watch that was silent tells of Jobs that are long gone: the first write of their status says so.
+        await asyncio.shield(told)
         tasks = [self._create_pod(job, name, *at) for name, at in missing.items()]
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         if failures := [outcome for outcome in outcomes if isinstance(outcome, BaseException)]:
