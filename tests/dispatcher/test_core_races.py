@@ -11,6 +11,7 @@ from atoll.dispatcher.core import (
     Explain,
     Refused,
 )
+from atoll.dispatcher.core.dispatcher import AVOID_FIRST, AVOID_MAX
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
@@ -260,6 +261,25 @@ def test_an_evicted_gang_comes_back_when_its_cluster_publishes_again_even_with_e
     s.decide()
     s.tell(make_capacity("m1", [4], generation=2))
     assert dispatched(s.run()) == [("a", "m1")]
+
+
+def test_an_evicted_gang_is_tried_again_after_a_while_though_nothing_changes_and_then_less_often() -> None:
+    s = scene().submit(make_binding("a"))
+    assert names(s.run()) == ["a"]
+    pauses = []
+    for _ in range(3):
+        assert evicted(s.run(after=30.1)) == ["a"]
+        s.change("a", released=s.view("a").generation)
+        assert names(s.run()) == []
+        due = s.core.next_deadline
+        assert due is not None
+        assert due <= s.now + 1.5 * AVOID_MAX
+        failed = s.now
+        while not names(s.run(after=0.5)):
+            assert s.now < failed + AVOID_MAX, "it is never tried again"
+        pauses.append(s.now - failed)
+    assert AVOID_FIRST <= pauses[0] <= 1.5 * AVOID_FIRST + 1
+    assert pauses[0] < pauses[1] < pauses[2]
 
 
 def test_an_avoided_cluster_is_not_reported_as_one_that_the_policy_excludes() -> None:

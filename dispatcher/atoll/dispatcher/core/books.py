@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +56,20 @@ from atoll.model.verdict import Reason, Verdict
 HELD = Verdict(Reason.HELD)
 
 
+@dataclass(slots=True)
+class Avoided:
+    """A member that failed a shape."""
+
+    generation: int
+    """Of its capacity at that time: with another one it may be tried again."""
+    until: float
+    """When it may be tried again although nothing changed."""
+    failures: int = 1
+    """One after the other; the next time is twice as long."""
+    over: bool = False
+    """It may be tried again; the failures are remembered for a while."""
+
+
 class Books:
     """Queues, members, bindings, and who waits for what; `tell` is the only way in."""
 
@@ -67,8 +82,8 @@ class Books:
         self._shapes = Shapes()
         #: UID -> binding
         self.bindings: dict[str, Binding] = {}
-        #: (shape, member) -> capacity generation at which a gang of that shape was not bound in time there
-        self._avoid: dict[tuple[bytes, str], int] = {}
+        #: (shape, member) -> where a gang of that shape was not bound in time
+        self._avoid: dict[tuple[bytes, str], Avoided] = {}
         #: row of the world -> shapes that wait for room and use it
         self._blocked: dict[int, dict[Shape, None]] = {}
         #: shapes that were woken in this pass and not looked at yet
@@ -396,9 +411,10 @@ class Books:
 
     def _forgive(self, member: Member) -> None:
         """The member's figures moved on: shapes that were not bound in time there may try it again."""
-        for key in [key for key, at in self._avoid.items() if key[1] == member.name and at != member.generation]:
-            del self._avoid[key]
-            self._wake(key[0])
+        for key, avoided in self._avoid.items():
+            if key[1] == member.name and avoided.generation != member.generation and not avoided.over:
+                avoided.over = True
+                self._wake(key[0])
 
     # -- waking ------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import zlib
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -17,7 +18,7 @@ from atoll.dispatcher.core.binding import (
     Binding,
     bound_in,
 )
-from atoll.dispatcher.core.books import HELD, Books, estimate
+from atoll.dispatcher.core.books import HELD, Avoided, Books, estimate
 from atoll.dispatcher.core.choice import Choice, choose
 from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Evict, Explain, Part
 from atoll.dispatcher.core.events import (
@@ -38,6 +39,8 @@ from atoll.model.verdict import Blocker, Reason, Verdict, blocker
 
 COMMIT_TIMEOUT = 30.0
 """Seconds within which all pods of a dispatched gang must be bound, else it is taken back."""
+AVOID_FIRST, AVOID_MAX = 5.0, 300.0
+"""Seconds that a member is avoided for a shape that it failed, doubled with each failure."""
 RENEWAL = 1.0
 """Seconds after which a promise without a known time, or whose time has passed, is computed again."""
 RESERVE_TIMEOUT = 10.0
@@ -101,9 +104,10 @@ class Dispatcher(Books):
         first = self._deadlines[0][0] if self._deadlines else None
         patience = self._patience[0][0] if self._patience else None
         renewal = self._next_renewal()
+        again = min((each.until for each in self._avoid.values() if not each.over), default=None)
         if self._stuck:
             renewal = min(self._now + HELPLESS, renewal if renewal is not None else math.inf)
-        return min((when for when in (explain, first, patience, renewal) if when is not None), default=None)
+        return min((when for when in (explain, first, patience, renewal, again) if when is not None), default=None)
 
     # -- deciding ----------------------------------------------------------------------------------------------------
 
@@ -116,6 +120,8 @@ class Dispatcher(Books):
         self._now = now
         self._texts.clear()
         self.world.refresh()
+        if self._avoid:
+            self._try_again()
         if self.promises.made or self._patience:
             self._renew_promises()
         commands: list[Command] = [*self._overdue(), *self._settle_answers()]
@@ -188,7 +194,7 @@ class Dispatcher(Books):
 
     def _choose(self, group: ShapeClass, binding: Binding) -> Choice | Verdict:
         shape = group.shape
-        avoided = {name for name in self.world.members if (shape.key, name) in self._avoid} if self._avoid else ()
+        avoided = {name for (key, name), each in self._avoid.items() if key == shape.key and not each.over}
         self.promises.latest_end = -math.inf
         return choose(
             shape,
@@ -470,11 +476,26 @@ class Dispatcher(Books):
                 yield self._evict(binding, Reason.DEADLINE_EXCEEDED, text)
 
     def _avoid_member(self, binding: Binding, name: str) -> None:
-        """Don't choose this member for the shape again until its capacity changes."""
+        """Don't choose this member for the shape again until its capacity changes, or a while has passed."""
         member = self.world.members.get(name)
-        if member is not None:
-            restricted = self._restricted(binding)
-            self._avoid[shape_key(binding.view, restricted), name] = member.generation
+        if member is None:
+            return
+        key = (shape_key(binding.view, self._restricted(binding)), name)
+        before = self._avoid.get(key)
+        failures = before.failures + 1 if before is not None else 1
+        pause = min(AVOID_FIRST * 2.0 ** (failures - 1), AVOID_MAX)
+        # Jitter that a replay repeats: what failed together is not tried together.
+        pause *= 1 + zlib.crc32(b"%s/%s" % (binding.view.uid.encode(), name.encode())) % 100 / 200
+        self._avoid[key] = Avoided(member.generation, self._now + pause, failures)
+
+    def _try_again(self) -> None:
+        """Members that were avoided long enough may be tried again; what they failed is forgotten much later."""
+        for key, avoided in list(self._avoid.items()):
+            if avoided.until + 2 * AVOID_MAX <= self._now:
+                del self._avoid[key]
+            elif not avoided.over and avoided.until <= self._now:
+                avoided.over = True
+                self._wake(key[0])
 
     def _evict(self, binding: Binding, reason: Reason, text: str, why: Blocker | None = None) -> Command:
         view = binding.view
