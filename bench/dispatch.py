@@ -32,7 +32,7 @@ from atoll.local.processes import Process, ProcessSpec
 from atoll.model import gang, keys
 from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS
 from bench import machine
-from bench.load import Request, clear, creation, namespace, read_log, send, watching, workspace
+from bench.load import Request, clear, creation, namespace, read_log, send, watching, without_policies, workspace
 from bench.report import Progress, Report, median, progress, rate, run, sizes
 
 NAME = "dispatch"
@@ -147,7 +147,7 @@ async def _measure(report: Report, params: dict[str, Any], directory: Path, told
             webhook_client_config={"url": "https://127.0.0.1:1"},
         )  # fmt: skip
         # The bound writes decisions as an administrator, and capacities come from no member.
-        await install.remove_policies(api)
+        await without_policies(api)
         await _Rounds(report, params, federation, api, out, told).run()
 
 

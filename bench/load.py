@@ -16,10 +16,12 @@ import aiohttp
 import orjson
 from yarl import URL
 
+from atoll.control import install
+from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.local import audit
 from atoll.local.cluster import ClusterHandle
-from atoll.model.apiresource import NAMESPACES, ApiResource
+from atoll.model.apiresource import CAPACITIES, NAMESPACES, ApiResource
 
 CONNECTIONS = 32
 _FLUSH_S = 10.0
@@ -33,6 +35,23 @@ class Request:
     path: str
     body: bytes = b""
     content_type: str = "application/json"
+
+
+async def without_policies(api: ApiServer) -> None:
+    """Let an administrator write what only Atoll's processes may: the server goes on for a moment after the policies
+    are deleted.
+    """
+    await install.remove_policies(api)
+    spec = {"cluster": "probe", "generation": 0, "root": "", "objects": 1}
+    probe = {"apiVersion": CAPACITIES.api_version, "kind": CAPACITIES.kind, "metadata": {"name": "probe"}, "spec": spec}
+    async with asyncio.timeout(_FLUSH_S):
+        while True:
+            with contextlib.suppress(errors.Forbidden):
+                await api.request(
+                    "POST", CAPACITIES.path("default"), body=orjson.dumps(probe), params={"dryRun": "All"}
+                )
+                return
+            await asyncio.sleep(0.05)
 
 
 def creation(resource: ApiResource, obj: dict[str, Any]) -> Request:

@@ -31,7 +31,7 @@ from atoll.model.verdict import Reason
 from bench import machine
 from bench.dispatch import ACCOUNT, binding_object, capacity_object, cluster_object
 from bench.follower import read_and_discard
-from bench.load import namespace, read_log, watching, workspace
+from bench.load import namespace, read_log, watching, without_policies, workspace
 from bench.report import Progress, Report, median, progress, run, sizes
 from bench.seed import put, search_path
 
@@ -82,7 +82,7 @@ async def _measure(report: Report, params: dict[str, Any], directory: Path, told
             webhook_client_config={"url": "https://127.0.0.1:1"},
         )  # fmt: skip
         # Capacities and decisions come from no process of Atoll here.
-        await install.remove_policies(api)
+        await without_policies(api)
         members = [f"member{number}" for number in range(1, params["members"] + 1)]
         await _members(federation, api, members, params["bindings"])
         told(f"{params['bindings']} bindings")
