@@ -100,7 +100,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.INVALID_GANG: "the gang annotation of its binding can't be read",
     Reason.RESERVING: "its parts are being reserved",
     Reason.PART_REFUSED: "a member could not reserve its part",
-    Reason.AVOIDED: "the members that match failed it lately and are avoided for a while or until their capacity changes",
+    Reason.AVOIDED: "the members that match failed it lately and are avoided for a while, or until their room changes",
     Reason.HELD: "it is held by its user",
     Reason.DEADLINE_EXCEEDED: "its pods were not bound in time",
     Reason.EVICTED: "it was taken back from its cluster",
