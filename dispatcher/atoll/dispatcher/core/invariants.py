@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from atoll.dispatcher.core.node import subtree
 from atoll.model import vector
 from atoll.model.decision import Phase
 
@@ -31,8 +32,7 @@ def verify(core: Dispatcher) -> None:
         elif binding.phase is Phase.SUSPENDED and not binding.gang.hold:
             pending.add(uid)
     for node in core.tree.nodes.values():
-        below = [node.name, *_names_below(node)]
-        expected = vector.total(charged.get(name, {}) for name in below)
+        expected = vector.total(charged.get(each.name, {}) for each in subtree(node))
         assert expected == node.used, f"queue {node.name}: used {node.used} differs from its charges {expected}"
     assert core.namespaces.used == by_namespace, "a namespace's use differs from its charges"
     seen: set[str] = set()
@@ -51,11 +51,3 @@ def verify(core: Dispatcher) -> None:
         assert member.inflight.keys() <= member.expected, f"{member.name} counts what it does not expect"
         for uid in member.expected:
             assert member.name in core.bindings[uid].parts, f"{uid} is counted in {member.name} but is not there"
-
-
-def _names_below(node: object) -> list[str]:
-    names: list[str] = []
-    for child in node.children.values():  # type: ignore[attr-defined]
-        names.append(child.name)
-        names.extend(_names_below(child))
-    return names
