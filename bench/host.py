@@ -23,10 +23,10 @@ from atoll.local.federation import Federation
 from atoll.local.layout import FederationConfig
 from atoll.local.processes import Process, ProcessSpec
 from atoll.model import keys
-from atoll.model.apiresource import CLUSTERS
+from atoll.model.apiresource import CAPACITIES, CLUSTERS
 from bench import machine
 from bench.load import namespace, without_policies
-from bench.objects import cluster_object, condition
+from bench.objects import capacity_object, cluster_object, condition
 from bench.report import Progress
 from bench.seed import search_path
 
@@ -85,6 +85,10 @@ class Host:
             await self.api.create(CLUSTERS, cluster_object(name))
             status = {"conditions": [condition("Ready")]}
             await self.api.merge_patch(CLUSTERS, name, {"status": status}, subresource="status")
+
+    async def give_room(self, names: Iterable[str], nodes: int) -> None:
+        """So many empty nodes in each of the members."""
+        await asyncio.gather(*(self.api.create(CAPACITIES, capacity_object(name, nodes)) for name in names))
 
     @contextlib.asynccontextmanager
     async def dispatcher(self) -> AsyncIterator[Dispatcher]:

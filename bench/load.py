@@ -114,7 +114,13 @@ async def open_loop(api: ApiServer, timed: Iterable[tuple[float, Request]]) -> f
             await asyncio.sleep(max(began + tick * _TICK_S - time.monotonic(), 0))
             for at, request in due:
                 late = max(late, time.monotonic() - began - at)
-                sending = api.request(request.method, request.path, body=request.body, deadline=_ANSWER_S)
+                sending = api.request(
+                    request.method,
+                    request.path,
+                    body=request.body,
+                    content_type=request.content_type,
+                    deadline=_ANSWER_S,
+                )
                 group.create_task(sending)
     return late
 
@@ -122,7 +128,7 @@ async def open_loop(api: ApiServer, timed: Iterable[tuple[float, Request]]) -> f
 class Counter:
     """Counts distinct objects whose watch events hold one of the marks, and wakes who waits for so many."""
 
-    def __init__(self, api: ApiServer, resource: ApiResource, namespace: str, mark: bytes) -> None:
+    def __init__(self, api: ApiServer, resource: ApiResource, namespace: str | None, mark: bytes) -> None:
         self._api, self._resource, self._namespace, self._mark = api, resource, namespace, mark
         self._seen: set[bytes] = set()
         self._changed = asyncio.Event()
@@ -154,7 +160,7 @@ class Counter:
 
 
 @contextlib.asynccontextmanager
-async def watching(api: ApiServer, resource: ApiResource, namespace: str, mark: bytes) -> AsyncIterator[Counter]:
+async def watching(api: ApiServer, resource: ApiResource, namespace: str | None, mark: bytes) -> AsyncIterator[Counter]:
     """An open watch from now on; objects whose own UID comes first in their JSON are told apart by it."""
     version = ""
     async for page in api.pages(resource, namespace):

@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.mutants.mutations import Mutation, mutations
-from tests.mutants.trials import SECONDS, Fork, HarnessError, Trace, attempt, prepare, survey
+from tests.mutants.trials import SECONDS, Bench, Fork, HarnessError, Trace, with_bench
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "dispatcher"
-PACKAGE = "atoll.dispatcher"
 FOLDERS = [SOURCES / "atoll/dispatcher/core", SOURCES / "atoll/dispatcher/split"]
 CHECKS = ("invariants.py",)
 """What only tests call."""
@@ -55,45 +54,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="FILE:LINE", help="of these, those whose place contains this")
     options = parser.parse_args(arguments)
     os.chdir(ROOT)
-    sources = {
-        str(path): path.read_text() for folder in FOLDERS for path in sorted(folder.glob("*.py")) if path.name not in CHECKS
-    }
+    paths = [path for folder in FOLDERS for path in sorted(folder.glob("*.py")) if path.name not in CHECKS]
+    sources = {str(path): path.read_text() for path in paths}
     every = [each for path, source in sources.items() for each in mutations(path, source)]
     chosen = random.Random(options.seed).sample(every, min(options.count, len(every)))
     chosen = [each for each in sorted(chosen, key=lambda m: (m.path, m.start)) if options.only in place(each)]
-    prepare(PACKAGE)
+    say(f"{len(every)} mutants are possible, {len(chosen)} are tried")
     began = time.monotonic()
-    traces = survey(TESTS, FOLDERS)
-    say(f"{len(traces)} tests pass without a mutant; {len(every)} mutants are possible, {len(chosen)} are tried")
-    survivors, late = try_all(chosen, sources, traces, options.jobs)
-    for mutation in survivors:
+    survivors: list[Mutation] = []
+    with_bench(
+        TESTS, [str(each) for each in FOLDERS], lambda bench: try_all(bench, chosen, sources, options.jobs, survivors)
+    )
+    for mutation in sorted(survivors, key=lambda each: (each.path, each.start)):
         print(f"survived: {place(mutation)} ({mutation.kind})")
         print(difference(mutation, sources[mutation.path]))
     killed = len(chosen) - len(survivors)
     score = 100 * killed / max(len(chosen), 1)
-    say(f"{late} of them were stopped after {SECONDS:g} s of CPU time; {time.monotonic() - began:.0f} s in all")
+    say(f"{time.monotonic() - began:.0f} s in all")
     print(f"killed {killed} of {len(chosen)} ({score:.1f} %)")
     return 0 if score >= LEAST else 1
 
 
 def try_all(
-    chosen: Sequence[Mutation], sources: dict[str, str], traces: Sequence[Trace], jobs: int
-) -> tuple[list[Mutation], int]:
-    """(mutants that no test noticed, how many were stopped for taking too long)."""
+    bench: Bench, chosen: Sequence[Mutation], sources: dict[str, str], jobs: int, survivors: list[Mutation]
+) -> None:
+    """Add the mutants that no test notices to `survivors`."""
+    traces = bench.survey()
+    say(f"{len(traces)} tests pass without a mutant")
     waiting = list(reversed(chosen))
     running: dict[int, tuple[Mutation, Fork]] = {}
-    survivors: list[Mutation] = []
     late = 0
     while waiting or running:
         while waiting and len(running) < jobs:
             mutation = waiting.pop()
-            tests = subset(mutation, traces)
-            if not tests:
+            if tests := subset(mutation, traces):
+                fork = bench.attempt(mutation.path, mutation.apply(sources[mutation.path]), tests)
+                running[fork.pid] = mutation, fork
+            else:
                 survivors.append(mutation)
-                continue
-            path = Path(mutation.path)
-            fork = attempt(module_of(path), path, mutation.apply(sources[mutation.path]), tests)
-            running[fork.pid] = mutation, fork
         if not running:
             break
         pid, status = os.wait()
@@ -101,35 +99,26 @@ def try_all(
         answer = fork.result()
         if os.WIFSIGNALED(status):
             late += os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGALRM)
-        elif answer is None or (answer[0] and not answer[1]):
-            raise HarnessError(f"the tests of {place(mutation)} could not be run: {answer}")
-        elif not answer[0]:
+        elif answer is None:
+            raise HarnessError(f"the tests of {place(mutation)} did not come to an end")
+        elif not answer["failed"]:
             survivors.append(mutation)
         say(f"{len(chosen) - len(waiting) - len(running)} of {len(chosen)}, {len(survivors)} survived", passing=True)
-    return sorted(survivors, key=lambda m: (m.path, m.start)), late
+    say(f"{late} of them were stopped after {SECONDS:g} s of CPU time")
 
 
 def subset(mutation: Mutation, traces: Sequence[Trace]) -> list[str]:
-    """The tests that reach a mutant, the quickest first, as many as fit the time; all where it runs on import."""
-    span = mutation.statement
-    able = [
-        trace
-        for trace in traces
-        if span is None or any(span[0] <= line <= span[1] for line in trace.lines.get(mutation.path, ()))
-    ]
+    """The tests that reach a mutant, the quickest first, as many as fit the time."""
+    first, last = mutation.statement
+    able = [each for each in traces if any(first <= line <= last for line in each.lines.get(mutation.path, ()))]
     tests: list[str] = []
     seconds = 0.0
-    for trace in sorted(able, key=lambda each: each.seconds):
-        seconds += trace.seconds
+    for each in sorted(able, key=lambda trace: trace.seconds):
+        seconds += each.seconds
         if seconds > SECONDS:
             break
-        tests.append(trace.test)
+        tests.append(each.test)
     return tests
-
-
-def module_of(path: Path) -> str:
-    """`atoll.dispatcher.core.tree` of its file."""
-    return ".".join(path.relative_to(SOURCES).with_suffix("").parts)
 
 
 def place(mutation: Mutation) -> str:

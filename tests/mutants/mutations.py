@@ -1,7 +1,7 @@
 """Every small fault that can be made in a module: a boundary moved, a condition negated, a statement left out.
 
-Left alone, because no behaviour is promised there: text for people, type hints, assertions and what only tests call,
-`strict=True`, and figures at module level (limits and times that are a choice, not a rule).
+Left alone: text for people, type hints, assertions and what only tests call, `strict=True`, and what runs on import,
+where limits and times stand that are a choice, not a rule.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Mutation:
     end: int
     """Bytes of the source that are replaced."""
     text: str
-    statement: tuple[int, int] | None
-    """First and last line of the statement it is in (of a compound one its head); None where it runs on import."""
+    statement: tuple[int, int]
+    """First and last line of the statement it is in, of a compound one its head."""
 
     def apply(self, source: str) -> str:
         """The source with the fault."""
@@ -76,42 +76,26 @@ class _Finder:
         self._source = source.encode()
         lengths = [len(line) for line in self._source.splitlines(keepends=True)]
         self._starts = [sum(lengths[:number]) for number in range(len(lengths))]
-        self._statement: tuple[int, int] | None = None
+        self._statement = (0, 0)
 
     # -- statements --------------------------------------------------------------------------------------------------
 
     def statements(self, body: Iterable[ast.stmt], *, inside: bool) -> None:
         """Go through a block; `inside` a function, or run on import."""
         for statement in body:
+            if _is_left_alone(statement):
+                continue
             blocks = [*_blocks(statement)]
-            last = min((block[0].lineno - 1 for block in blocks), default=statement.end_lineno or statement.lineno)
-            self._statement = (statement.lineno, max(last, statement.lineno)) if inside else None
-            if not self._is_left_alone(statement, inside):
+            if inside:
+                last = min((block[0].lineno - 1 for block in blocks), default=statement.end_lineno or statement.lineno)
+                self._statement = statement.lineno, max(last, statement.lineno)
                 self._of_statement(statement)
-                within = inside or isinstance(statement, ast.FunctionDef)
-                for block in blocks:
-                    self.statements(block, inside=within)
-
-    def _is_left_alone(self, statement: ast.stmt, inside: bool) -> bool:
-        match statement:
-            case ast.Assert() | ast.Raise() | ast.Import() | ast.ImportFrom() | ast.Expr(ast.Constant()):
-                return True
-            case ast.FunctionDef(name):
-                return name in _CHECKS
-            case ast.If(ast.Name("TYPE_CHECKING")):
-                return True
-            case ast.Assign():
-                return not inside
-            case ast.AnnAssign(target=ast.Name(name)):
-                return not inside and name.startswith("_")
-        return False
+            for block in blocks:
+                self.statements(block, inside=inside or isinstance(statement, ast.FunctionDef))
 
     def _of_statement(self, statement: ast.stmt) -> None:
         match statement:
-            case ast.FunctionDef(args=arguments):
-                self._expressions([*arguments.defaults, *filter(None, arguments.kw_defaults)])
-                return
-            case ast.ClassDef():
+            case ast.FunctionDef():
                 return
             case ast.AnnAssign(value=value):
                 self._expressions(filter(None, [value]))
@@ -120,6 +104,8 @@ class _Finder:
                 self._negate(test)
             case ast.Return(value) if value is not None and not isinstance(value, ast.Constant):
                 self._replace(statement, "return None", "returns nothing")
+            case ast.Expr(ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name("super"))))):
+                return
             case ast.Expr() | ast.AugAssign() | ast.Delete() | ast.Break() | ast.Continue():
                 self._replace(statement, "pass", "left out")
             case ast.Assign(targets=[ast.Attribute() | ast.Subscript(), *_]):
@@ -196,8 +182,18 @@ class _Finder:
         return self._starts[node.lineno - 1] + node.col_offset
 
     def _end(self, node: ast.expr | ast.stmt) -> int:
-        assert node.end_lineno is not None and node.end_col_offset is not None, "the node was parsed from text"
+        assert node.end_lineno is not None, "the node was parsed from text"
+        assert node.end_col_offset is not None, "so it has an end"
         return self._starts[node.end_lineno - 1] + node.end_col_offset
+
+
+def _is_left_alone(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Assert() | ast.Raise() | ast.Expr(ast.Constant()):
+            return True
+        case ast.FunctionDef(name):
+            return name in _CHECKS
+    return False
 
 
 def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:

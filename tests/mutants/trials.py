@@ -1,25 +1,27 @@
-"""Runs tests on mutants, each in a fork of a process that has imported everything else already.
+"""Tries tests on mutants, each in a fork of one process that has imported and collected everything already.
 
-A mutated module exists in the memory of one fork. Which tests a mutant is tried with follows from one traced run: those
-that reach its statement, the quickest first, as many as fit the time.
+In the fork the functions of the mutated module get the code of the mutant; nothing is imported again, so that a mutant
+costs little more than its tests. Which those are follows from one traced run: the ones that reach its statement, the
+quickest first, as many as fit the time.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
+import contextlib
+import functools
+import gc
+import inspect
+import io
 import json
 import os
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, NoReturn
 
 import hypothesis
@@ -27,24 +29,14 @@ import pytest
 
 SECONDS = 10.0
 """CPU time of the tests of one mutant."""
-_WALL = 120
+_WALL = 600
 """Seconds after which a fork is ended that waits for something."""
-_SURVEY_WALL = 900
 _EXAMPLES = 30
 """Of each property; without shrinking, since the first failure is enough."""
-_ELSEWHERE = (
-    "atoll.api",
-    "atoll.fit",
-    "atoll.kinds",
-    "atoll.kube",
-    "atoll.model",
-    "highspy",
-    "hypothesis.stateful",
-    "numpy",
-    "prometheus_client",
-)
-"""What the tests import besides the mutated packages."""
-_OPTIONS = ("--noconftest", "-q", "-x", "-p", "no:cacheprovider", "-o", "timeout=0", "--import-mode=importlib")
+_OPTIONS = (
+    "--noconftest", "-qq", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "timeout=0",
+    "-W", "ignore::pytest.PytestAssertRewriteWarning",
+)  # fmt: skip
 
 
 class HarnessError(Exception):
@@ -62,119 +54,126 @@ class Trace:
     """File -> lines that it reached."""
 
 
-def prepare(package: str) -> None:
-    """Import what every fork needs, and nothing of the package that is mutated.
-
-    Raises:
-        HarnessError: something of it is imported already.
-    """
-    sys.dont_write_bytecode = True
-    for name in _ELSEWHERE:
-        importlib.import_module(name)
-    profile = _brief(hypothesis.settings())
-    hypothesis.settings.register_profile("mutants", profile)
-    hypothesis.settings.load_profile("mutants")
-    early = [name for name in sys.modules if name == package or name.startswith(f"{package}.")]
-    if early:
-        raise HarnessError(f"imported before the forks: {', '.join(early)}")
-
-
 class Fork:
     """A child process that does something; what that returns can be read when it has ended."""
 
-    def __init__(self, work: Callable[[], Any], *, cpu: float | None = None, wall: int = _WALL) -> None:
+    def __init__(self, work: Callable[[], Any], *, cpu: float | None = None) -> None:
         # It stays open until `result` has read it.
         self._answer = tempfile.TemporaryFile()  # noqa: SIM115
         self.pid = os.fork()
         if not self.pid:
-            self._run(work, cpu, wall)
+            self._run(work, cpu)
 
-    def _run(self, work: Callable[[], Any], cpu: float | None, wall: int) -> NoReturn:
+    def _run(self, work: Callable[[], Any], cpu: float | None) -> NoReturn:
         try:
             silence = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silence, 1)
             os.dup2(silence, 2)
             # Neither signal is caught: they end the process.
-            signal.alarm(wall)
+            signal.alarm(_WALL)
             if cpu is not None:
                 signal.setitimer(signal.ITIMER_PROF, cpu)
-            self._answer.write(json.dumps(work()).encode())
-            self._answer.flush()
-        finally:
-            os._exit(0)
+            answer = work()
+        except BaseException:
+            answer = traceback.format_exc()
+        self._answer.write(json.dumps(answer).encode())
+        self._answer.flush()
+        os._exit(0)
 
     def result(self) -> Any:
-        """What `work` returned, None where it did not come to that; after the process has ended."""
+        """What `work` returned, None where it did not come to that; after the process has ended.
+
+        Raises:
+            HarnessError: it raised something itself.
+        """
         with self._answer:
             self._answer.seek(0)
             text = self._answer.read()
-        return json.loads(text) if text else None
+        answer = json.loads(text) if text else None
+        if isinstance(answer, str):
+            raise HarnessError(answer)
+        return answer
 
 
-def survey(tests: Sequence[str], folders: Sequence[Path]) -> list[Trace]:
-    """Run all tests on unchanged code, and see which lines each reaches.
+class Bench:
+    """Tests that are collected, and what can be done with them: `survey` once, `attempt` for each mutant."""
+
+    def __init__(self, items: Sequence[pytest.Item], folders: tuple[str, ...], watch: _Watch) -> None:
+        self._items = {item.nodeid: item for item in items}
+        self._folders = folders
+        self._watch = watch
+        self._functions = _functions_of(folders)
+        gc.collect()
+        # Forks share what is not written to.
+        gc.freeze()
+
+    def survey(self) -> list[Trace]:
+        """Run all tests on unchanged code, and see which lines each reaches.
+
+        Raises:
+            HarnessError: a test fails.
+        """
+        fork = Fork(lambda: self._survey(_Tracer(self._folders)))
+        os.waitpid(fork.pid, 0)
+        answer = fork.result()
+        if answer is None or answer["failed"]:
+            raise HarnessError(f"without any mutant a test fails: {answer and answer['failed']}")
+        return [
+            Trace(test, seconds, {path: frozenset(lines) for path, lines in reached.items()})
+            for test, seconds, reached in answer["traces"]
+        ]
+
+    def attempt(self, path: str, source: str, tests: Sequence[str]) -> Fork:
+        """Start tests with the functions of a file as this source has them.
+
+        Its result is {"failed": the first test that fails, or nothing}.
+        """
+        return Fork(lambda: self._attempt(path, source, tests), cpu=SECONDS)
+
+    def _survey(self, tracer: _Tracer) -> dict[str, Any]:
+        traces = []
+        for test in self._items:
+            before = time.process_time()
+            reached = tracer.run(functools.partial(self._run, [test]))
+            traces.append((test, time.process_time() - before, reached))
+        return {"failed": self._watch.failed, "traces": traces}
+
+    def _attempt(self, path: str, source: str, tests: Sequence[str]) -> dict[str, Any]:
+        for code in _codes_of(compile(source, path, "exec")):
+            if code.co_qualname in self._functions[path]:
+                self._functions[path][code.co_qualname].__code__ = code
+        self._run(tests)
+        return {"failed": self._watch.failed}
+
+    def _run(self, tests: Sequence[str]) -> None:
+        items = [self._items[test] for test in tests]
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self._watch.failed:
+                return
+
+
+def with_bench(tests: Sequence[str], folders: Sequence[str], work: Callable[[Bench], None]) -> None:
+    """Collect tests of what is in some folders, and do something with them.
 
     Raises:
-        HarnessError: a test fails.
+        HarnessError: they can't be collected.
     """
-    fork = Fork(lambda: _survey(tests, [str(each) for each in folders]), wall=_SURVEY_WALL)
-    os.waitpid(fork.pid, 0)
-    answer = fork.result()
-    if answer is None or answer["code"]:
-        raise HarnessError(f"without any mutant the tests fail: {answer and answer['failed']}")
-    return [
-        Trace(test, seconds, {path: frozenset(lines) for path, lines in reached.items()})
-        for test, seconds, reached in answer["traces"]
-    ]
+    watch = _Watch(tuple(folders), work)
+    with contextlib.redirect_stdout(io.StringIO()):
+        pytest.main([*tests, *_OPTIONS], plugins=[watch])
+    if watch.failed or not watch.done:
+        raise HarnessError(watch.failed or "the tests can't be collected")
 
 
-def _survey(tests: Sequence[str], folders: Sequence[str]) -> dict[str, Any]:
-    plugin = _Survey(folders)
-    code = pytest.main([*tests, *_OPTIONS], plugins=[plugin])
-    return {"code": int(code), "failed": plugin.failed, "traces": plugin.traces}
+class _Watch:
+    """Makes properties brief, keeps the first test that fails, and hands the collected tests over."""
 
-
-def attempt(module: str, path: Path, source: str, tests: Sequence[str]) -> Fork:
-    """Start the tests with a module whose source is another one. The result is (exit code of pytest, failed test)."""
-    return Fork(lambda: _attempt(module, path, source, tests), cpu=SECONDS)
-
-
-def _attempt(module: str, path: Path, source: str, tests: Sequence[str]) -> tuple[int, str]:
-    sys.meta_path.insert(0, _Finder(module, str(path), source))
-    plugin = _Chosen(tests)
-    code = pytest.main([*dict.fromkeys(test.partition("::")[0] for test in tests), *_OPTIONS], plugins=[plugin])
-    return int(code), plugin.failed
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds one module, with another source."""
-
-    def __init__(self, module: str, path: str, source: str) -> None:
-        self._module, self._path = module, path
-        self._code = compile(source, path, "exec")
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name != self._module:
-            return None
-        return importlib.util.spec_from_file_location(name, self._path, loader=_Loader(name, self._path, self._code))
-
-
-class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, name: str, path: str, code: CodeType) -> None:
-        super().__init__(name, path)
-        self._code = code
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self._code
-
-
-class _Plugin:
-    """Makes properties brief, and keeps the first test that fails."""
-
-    def __init__(self) -> None:
+    def __init__(self, folders: tuple[str, ...], work: Callable[[Bench], None]) -> None:
+        self._folders = folders
+        self._work = work
         self.failed = ""
+        self.done = False
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
@@ -186,48 +185,36 @@ class _Plugin:
             if isinstance(known, hypothesis.settings):
                 test._hypothesis_internal_use_settings = _brief(known)  # type: ignore[union-attr]
 
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if not self.failed:
+            self._work(Bench(session.items, self._folders, self))
+            self.done = True
+        return True
+
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.failed = self.failed or report.nodeid
+            self.failed = self.failed or f"{report.nodeid}: {report.longrepr}"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self.failed = self.failed or report.nodeid
 
 
-class _Chosen(_Plugin):
-    """Runs some tests, in the order in which they are named."""
+class _Tracer:
+    """Sees which lines of some folders something reaches."""
 
-    def __init__(self, tests: Sequence[str]) -> None:
-        super().__init__()
-        self._tests = tests
-
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        found = {item.nodeid: item for item in items}
-        items[:] = [found[test] for test in self._tests if test in found]
-        super().pytest_collection_modifyitems(items)
-
-
-class _Survey(_Plugin):
-    """Sees which lines of some folders each test reaches."""
-
-    def __init__(self, folders: Sequence[str]) -> None:
-        super().__init__()
-        self._folders = tuple(folders)
+    def __init__(self, folders: tuple[str, ...]) -> None:
+        self._folders = folders
         self._lines: dict[str, set[int] | None] = {}
-        self.traces: list[tuple[str, float, dict[str, list[int]]]] = []
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+    def run(self, work: Callable[[], None]) -> dict[str, list[int]]:
         self._lines = {}
-        before = time.process_time()
         sys.settrace(self._enter)
         try:
-            return (yield)
+            work()
         finally:
             sys.settrace(None)
-            reached = {path: sorted(lines) for path, lines in self._lines.items() if lines}
-            self.traces.append((item.nodeid, time.process_time() - before, reached))
+        return {path: sorted(lines) for path, lines in self._lines.items() if lines}
 
     def _enter(self, frame: FrameType, event: str, argument: object) -> Any:
         path = frame.f_code.co_filename
@@ -244,6 +231,25 @@ class _Survey(_Plugin):
             return line
 
         return line
+
+
+def _functions_of(folders: tuple[str, ...]) -> dict[str, dict[str, FunctionType]]:
+    """File -> qualified name -> function, of all modules in some folders that are imported."""
+    found: dict[str, dict[str, FunctionType]] = {}
+    for each in gc.get_objects():
+        if isinstance(each, FunctionType) and each.__code__.co_filename.startswith(folders):
+            found.setdefault(each.__code__.co_filename, {})[each.__code__.co_qualname] = each
+    return found
+
+
+def _codes_of(code: CodeType) -> Iterator[CodeType]:
+    """The functions and methods that a module defines, not those inside them."""
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            if each.co_flags & inspect.CO_OPTIMIZED:
+                yield each
+            else:
+                yield from _codes_of(each)
 
 
 def _brief(settings: hypothesis.settings) -> hypothesis.settings:
