@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
 import math
 import time
 from collections import defaultdict
@@ -339,8 +340,11 @@ class _Play:
         self._records = self._outcome.records
         self._bindings = Reflector(members, BINDINGS, decode_binding, namespace=_WHERE)
         self._bindings.on_change(self._changed)
-        #: (binding as it was seen, its status from now on)
-        self._statuses: asyncio.Queue[tuple[BindingObject, list[dict[str, Any]]]] = asyncio.Queue()
+        #: (rank, order, binding as it was seen, its status from now on); that pods are bound must not wait for long, an
+        #: end may
+        self._statuses: asyncio.PriorityQueue[tuple[int, int, BindingObject, list[dict[str, Any]]]]
+        self._statuses = asyncio.PriorityQueue()
+        self._order = itertools.count()
         self._left = len(load)
         #: set whenever one has ended
         self._ended = asyncio.Event()
@@ -376,23 +380,25 @@ class _Play:
             record.start(now, view.epoch)
             run_time = self._run_times[view.name]
             if run_time > _TOLD_BOUND_AFTER_S:
-                self._statuses.put_nowait((new, [condition("Bound")]))
-            over = (new, [condition("Bound"), condition("Finished")])
-            asyncio.get_running_loop().call_later(run_time, self._statuses.put_nowait, over)
+                self._say(0, new, condition("Bound"))
+            over = (1, new, condition("Bound"), condition("Finished"))
+            asyncio.get_running_loop().call_later(run_time, self._say, *over)
         elif phase is Phase.EVICTING and record.running_since is not None:
             record.stop(now)
             record.evictions += 1
-            released = {**condition("Released"), "observedGeneration": view.generation}
-            self._statuses.put_nowait((new, [released]))
+            self._say(0, new, {**condition("Released"), "observedGeneration": view.generation})
         elif phase is Phase.FINISHED and record.running_since is not None:
             record.stop(now)
             record.finished = True
             self._left -= 1
             self._ended.set()
 
+    def _say(self, rank: int, seen: BindingObject, *conditions: dict[str, Any]) -> None:
+        self._statuses.put_nowait((rank, next(self._order), seen, list(conditions)))
+
     async def _write(self) -> None:
         while True:
-            seen, conditions = await self._statuses.get()
+            _, _, seen, conditions = await self._statuses.get()
             meta = seen.metadata
             operations: list[dict[str, Any]] = [
                 {"op": "test", "path": _EPOCH, "value": meta.annotations[keys.EPOCH]},
