@@ -323,7 +323,14 @@ class _Rounds:
     async def _start_dispatcher(self) -> Process:
         (self._port,) = free_ports(1)
         kubeconfig = install.kubeconfig_of(self._out, "dispatcher")
-        argv = [sys.executable, "-m", "atoll.dispatcher", f"--kubeconfig={kubeconfig}", f"--health-port={self._port}"]
+        argv = [
+            sys.executable,
+            "-m",
+            "atoll.dispatcher",
+            f"--kubeconfig={kubeconfig}",
+            f"--health-port={self._port}",
+            "--query-port=0",
+        ]
         spec = ProcessSpec(
             "atoll-dispatcher", argv, {"PYTHONPATH": _search_path()}, f"http://127.0.0.1:{self._port}/readyz"
         )

@@ -132,7 +132,14 @@ async def _restart(federation: Federation, api: ApiServer, out: Path, directory:
     """Seconds from holding the lease to the first decision, and to having read everything."""
     (port,) = free_ports(1)
     kubeconfig = install.kubeconfig_of(out, "dispatcher")
-    argv = [sys.executable, "-m", "atoll.dispatcher", f"--kubeconfig={kubeconfig}", f"--health-port={port}"]
+    argv = [
+        sys.executable,
+        "-m",
+        "atoll.dispatcher",
+        f"--kubeconfig={kubeconfig}",
+        f"--health-port={port}",
+        "--query-port=0",
+    ]
     spec = ProcessSpec("atoll-dispatcher", argv, {"PYTHONPATH": search_path()}, f"http://127.0.0.1:{port}/readyz")
     log = directory / "logs" / "atoll-dispatcher.log"
     log.unlink(missing_ok=True)

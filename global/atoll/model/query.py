@@ -6,15 +6,10 @@ Quantities are texts as Kubernetes writes them, times are RFC 3339. Field names 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
 
 import msgspec
 
 from atoll.model.verdict import Blocker
-
-GROUP: Final = "query.atoll.sh"
-VERSION: Final = "v1alpha1"
-API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 
 class Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -328,7 +328,7 @@ class _Look:
             permits=self._permits,
         )
         if isinstance(evicting, Plan) and evicting.losses:
-            found.append(self._going(ChangeKind.EVICT, "the dispatcher takes back {}", evicting))
+            found.append(self._going(ChangeKind.EVICT, "{} taken back by the dispatcher", evicting))
         ends = {each.uid: self._end(each) for each in running}
         running.sort(key=lambda each: (ends[each.uid], each.uid))
         ending = departures(
@@ -342,7 +342,7 @@ class _Look:
         )
         if isinstance(ending, Plan) and ending.losses:
             at = max(ends[loss.uid] for loss in ending.losses)
-            found.append(self._going(ChangeKind.FINISH, "{} ends", ending, at))
+            found.append(self._going(ChangeKind.FINISH, "the end of {}", ending, at))
         return found
 
     def _end(self, victim: Victim) -> float:
@@ -351,10 +351,11 @@ class _Look:
 
     def _going(self, kind: ChangeKind, text: str, found: Plan, at: float = math.inf) -> Change:
         names = _named(self.core, (loss.uid for loss in found.losses))
-        what = f"{len(names)} workloads" if len(names) > 1 else f"{names[0].namespace}/{names[0].name}"
-        text = text.format(what) if len(names) == 1 else text.replace("ends", "end").format(what)
+        what = "1 workload" if len(names) == 1 else f"{len(names)} workloads"
         when = rfc3339(at + SETTLE) if at < math.inf else ""
-        return Change(kind, text, True, workloads=names[:NAMED], more=max(len(names) - NAMED, 0), at=when)
+        return Change(
+            kind, text.format(what), True, workloads=names[:NAMED], more=max(len(names) - NAMED, 0), at=when
+        )  # fmt: skip
 
 
 _FULL = (Reason.INSUFFICIENT_RESOURCES.value, Reason.NO_DOMAIN_FITS.value)
