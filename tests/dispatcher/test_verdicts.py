@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from atoll.dispatcher.core import BindingSet, NamespaceSet, NamespaceView, Strategy, verdicts
+from atoll.dispatcher.core import BindingSet, Dispatcher, NamespaceSet, NamespaceView, Strategy, verdicts
 from atoll.model.query import Account, ChangeKind, Named, Place
 from tests.dispatcher.builders import (
     EARLY,
@@ -218,6 +220,14 @@ def test_room_that_is_kept_for_another_is_not_free() -> None:
     assert ask(s, make_binding("x").tasks(1).runs(10).submitted(LATE)).starts
 
 
+def test_who_would_overtake_a_promise_has_not_done_so_by_asking() -> None:
+    s = Scene(make_queue("q", view={"strategy": Strategy.BACKFILL}), make_cluster("m"), make_capacity("m", [8]))
+    running(s, make_binding("runs").tasks(6).runs(100).submitted(EARLY))
+    running(s, make_binding("head").tasks(8).runs(10).submitted(LATE))
+    assert ask(s, make_binding("x").tasks(1).runs(1000).priority(5)).starts
+    assert not s.core.promises.made["uid-head"].overtaken
+
+
 def test_a_strict_queue_lets_nobody_pass() -> None:
     s = Scene(make_queue("q", view={"strategy": Strategy.FIFO}), *TWO)
     running(s, make_binding("head").tasks(20).submitted(EARLY))
@@ -243,3 +253,71 @@ def test_questions_are_quick_however_many_wait() -> None:
         return best
 
     assert seconds(20_000) < 5 * seconds(200)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["submit", "submit", "pass", "pass", "finish", "publish"]),
+        st.sampled_from(["kept", "free"]),
+        st.integers(1, 5),
+        st.sampled_from([None, 1, 30, 1000]),
+        st.integers(0, 2),
+    ),
+    min_size=5,
+    max_size=40,
+)
+
+
+def memory(core: Dispatcher) -> object:
+    """All that decisions follow from, without what is only kept to be quick."""
+    return (
+        {
+            name: (dict(node.used), dict(node.own), dict(node.wanted), dict(node.own_wanted), str(node.used_in))
+            for name, node in core.tree.nodes.items()
+        },
+        [
+            (p.uid, p.member.name, p.at, p.first, p.overtaken, dict(p.spare), id(p.future))
+            for p in core.promises.made.values()
+        ],
+        core.promises.latest_end,
+        [(group.leaf.name, list(group.members), group.parked, group.told) for group in core.waiting.all()],
+        {name: (member.nodes.free.tolist(), sorted(member.inflight)) for name, member in core.world.members.items()},
+        (core.world.version, core.world.is_grown(), core.world.counts.tolist()),
+        core.next_deadline,
+    )
+
+
+@given(STEPS)
+@settings(max_examples=80, derandomize=True)
+def test_questions_leave_nothing_behind_whatever_room_is_kept(
+    steps: list[tuple[str, str, int, int | None, int]],
+) -> None:
+    """A history in which everything is asked after every event, and again without: the same commands."""
+    s = Scene(
+        make_queue("kept", gpu=9, view={"strategy": Strategy.BACKFILL}),
+        make_queue("free", view={"protection": 0.0}),
+        *TWO,
+    )
+    generation = 1
+    for number, (act, queue, pods, seconds, priority) in enumerate(steps):
+        builder = make_binding(f"b{number}").queue(queue).tasks(pods).priority(priority)
+        builder = builder if seconds is None else builder.runs(seconds)
+        if act == "submit":
+            s.submit(builder)
+        elif act == "pass":
+            s.run(after=float(pods * 3))
+        elif act == "finish":
+            live = [view for view in s.views.values() if view.parts and not view.finished]
+            if live:
+                s.change(live[pods % len(live)].name, finished=True)
+        else:
+            generation += 1
+            s.tell(make_capacity("m2", [pods % 5], generation=generation))
+        before = memory(s.core)
+        for uid in s.views:
+            assert verdicts.account(s.core, uid) is not None
+        verdicts.what_if(s.core, builder.build(), s.now)
+        assert memory(s.core) == before
+        s.core.check()
+    again = Dispatcher()
+    assert [again.handle(event) for event in s.log] == s.answers
