@@ -26,6 +26,7 @@ from atoll.dispatcher.core import (
     Pass,
     Refused,
     Strategy,
+    verdicts,
 )
 from atoll.fit import Placement, place
 from tests.dispatcher.builders import GPU, START, make_binding, make_capacity, make_cluster, make_queue, written
@@ -243,6 +244,16 @@ class Federation(RuleBasedStateMachine):
     def repeat_what_is_known(self, which: int) -> None:
         """A watch event that carries nothing new, perhaps behind a decision."""
         self.see(list(self.views.values())[which % len(self.views)])
+
+    @precondition(lambda self: self.views)
+    @rule(which=pick, pods=PODS, queue=st.sampled_from([*QUEUES, "nowhere"]))
+    def ask(self, which: int, pods: tuple[int, int], queue: str) -> None:
+        """Questions leave nothing behind: the replay at the end, without them, gives the same commands."""
+        view = list(self.views.values())[which % len(self.views)]
+        assert verdicts.account(self.core, view.uid) is not None
+        builder = make_binding("asked").queue(queue).tasks(pods[0], gpu=pods[1]).priority(which % 3)
+        verdicts.what_if(self.core, builder.build(), self.now)
+        self.core.check()
 
     # -- deciding ----------------------------------------------------------------------------------------------------
 

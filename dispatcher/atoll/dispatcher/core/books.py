@@ -203,7 +203,7 @@ class Books:
         for node in self.tree.set_members(known):
             self.waiting.limit_changed(node)
 
-    def _serves(self, leaf: Node) -> NDArray[np.bool_] | None:
+    def serves(self, leaf: Node) -> NDArray[np.bool_] | None:
         """bool[members]: which members the queue may use; None for all."""
         if self._serving_version != self.world.version:
             self._serving.clear()
@@ -292,7 +292,7 @@ class Books:
                 self._untold[uid] = None
         elif binding.phase is Phase.SUSPENDED:
             binding.leaf = self.tree.node(binding.gang.queue)
-            binding.shape = self._shapes.take(binding.view, self._restricted(binding))
+            binding.shape = self._shapes.take(binding.view, self.restricted(binding))
             self.world.enroll(binding.shape)
             self.tree.wait(binding.leaf, binding.shape.request)
             group = self.waiting.add(binding.leaf, binding.shape, binding.key)
@@ -359,10 +359,10 @@ class Books:
                 parts[name] = (gang, [])
         return Stay(binding.leaf, binding.amount, start, start + estimate(binding), parts)
 
-    def _restricted(self, binding: Binding) -> str:
+    def restricted(self, binding: Binding) -> str:
         """What limits the binding apart from its own wishes: part of its shape."""
         namespace = binding.view.namespace if binding.view.namespace in self.namespaces.limits else ""
-        queue = binding.leaf.name if self._serves(binding.leaf) is not None else ""
+        queue = binding.leaf.name if self.serves(binding.leaf) is not None else ""
         return f"{queue}/{namespace}" if queue or namespace else ""
 
     def _charge(self, binding: Binding, times: int = 1) -> None:

@@ -150,7 +150,7 @@ class Dispatcher(Books):
         standing = self.tree.standing(leaf)
         if standing is not Standing.OPEN:
             self._idle[group] = None
-            self.waiting.park_until_told(group, _standing_verdict(leaf, standing))
+            self.waiting.park_until_told(group, standing_verdict(leaf.name, standing))
             return None
         short = self.tree.shortage(leaf, shape.request)
         if short is not None and not (short.declared or isinstance(self._choose(group, binding), Verdict)):
@@ -195,37 +195,44 @@ class Dispatcher(Books):
         return None
 
     def _choose(self, group: ShapeClass, binding: Binding) -> Choice | Verdict:
-        shape = group.shape
-        avoided = {name for (key, name), each in self._avoid.items() if key == shape.key and not each.over}
         self.promises.latest_end = -math.inf
         return choose(
-            shape,
+            group.shape,
             binding.gang,
             self.world,
-            serving=self._serves(group.leaf),
-            avoided=avoided,
+            serving=self.serves(group.leaf),
+            avoided=self.avoided(group.shape.key),
             permits=self._permits(binding),
         )
 
+    def avoided(self, shape: bytes) -> set[str]:
+        """The members that failed this shape and are not to be tried yet."""
+        return {name for (key, name), each in self._avoid.items() if key == shape and not each.over}
+
     def _permits(self, binding: Binding) -> Callable[[Choice], bool]:
         """Whether the queue's ceilings in members, and the room that is kept for others, allow a choice."""
-        leaf, end = binding.leaf, self._now + estimate(binding)
 
         def permits(choice: Choice) -> bool:
-            if any(
-                self.tree.shortage_in(leaf, member.name, gang.total()) is not None
-                for member, gang in zip(choice.members, choice.gangs, strict=True)
-            ):
-                return False
-            if not self.promises.made:
-                return True
-            broken = self.promises.refuses(binding.view.uid, leaf, binding.amount, choice, self._now, end)
-            better = [promise for promise in broken if self._goes_before(binding, self.bindings[promise.uid])]
-            for promise in better:
+            allowed, overtaken = self.judge(binding, choice)
+            for promise in overtaken:
                 promise.overtaken = True
-            return len(better) == len(broken)
+            return allowed
 
         return permits
+
+    def judge(self, binding: Binding, choice: Choice) -> tuple[bool, list[Promise]]:
+        """What `_permits` says of a choice, and the promises to others that it takes from with a better right."""
+        leaf, end = binding.leaf, self._now + estimate(binding)
+        if any(
+            self.tree.shortage_in(leaf, member.name, gang.total()) is not None
+            for member, gang in zip(choice.members, choice.gangs, strict=True)
+        ):
+            return False, []
+        if not self.promises.made:
+            return True, []
+        broken = self.promises.refuses(binding.view.uid, leaf, binding.amount, choice, self._now, end)
+        better = [promise for promise in broken if self._goes_before(binding, self.bindings[promise.uid])]
+        return len(better) == len(broken), better
 
     def _goes_before(self, binding: Binding, other: Binding) -> bool:
         """Whether room that is kept for another workload does not bind this one: a higher class, its queue's elder, or
@@ -257,7 +264,7 @@ class Dispatcher(Books):
             if binding.view.uid in self._awaiting or self._stuck[group] > self._now:
                 continue
             self._plan_tokens -= 1
-            victims = victims if victims is not None else [*self._victims()]
+            victims = victims if victims is not None else [*self.running()]
             claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, binding.gang)
             outcome = plan(
                 claimant,
@@ -265,7 +272,7 @@ class Dispatcher(Books):
                 self.tree,
                 self.world,
                 now=self._now,
-                serving=self._serves(group.leaf),
+                serving=self.serves(group.leaf),
                 permits=self._permits(binding),
             )
             if isinstance(outcome, Verdict) or not outcome.losses:
@@ -309,7 +316,7 @@ class Dispatcher(Books):
             return True
         return self.tree.entitled(group.leaf, group.shape.request)
 
-    def _victims(self) -> Iterator[Victim]:
+    def running(self) -> Iterator[Victim]:
         """What runs and could go; each is made once."""
         known = self._candidates
         for uid, stay in self.promises.stays():
@@ -357,7 +364,7 @@ class Dispatcher(Books):
             self._promise(group.shape, self.bindings[uid])
 
     def _promise(self, shape: Shape, binding: Binding) -> None:
-        serving = self._serves(binding.leaf)
+        serving = self.serves(binding.leaf)
         mask = self.world.allowed(shape)[0] & self.world.ready
         if serving is not None:
             mask = mask & serving
@@ -511,7 +518,7 @@ class Dispatcher(Books):
         member = self.world.members.get(name)
         if member is None:
             return
-        key = (shape_key(binding.view, self._restricted(binding)), name)
+        key = (shape_key(binding.view, self.restricted(binding)), name)
         before = self._avoid.get(key)
         failures = before.failures + 1 if before is not None else 1
         pause = min(AVOID_FIRST * 2.0 ** (failures - 1), AVOID_MAX)
@@ -622,11 +629,12 @@ def _victim(binding: Binding, stay: Stay, cleared: tuple[str, ...]) -> Victim:
     )
 
 
-def _standing_verdict(leaf: Node, standing: Standing) -> Verdict:
+def standing_verdict(queue: str, standing: Standing) -> Verdict:
+    """Why a queue that is not open admits nothing."""
     reason = {
         Standing.CLOSED: Reason.QUEUE_CLOSED,
         Standing.MISSING: Reason.QUEUE_NOT_FOUND,
         Standing.INVALID: Reason.QUEUE_INVALID,
         Standing.PARENT: Reason.QUEUE_NOT_LEAF,
     }[standing]
-    return Verdict(reason, blocker("Queue", leaf.name, "", 0, 0))
+    return Verdict(reason, blocker("Queue", queue, "", 0, 0))

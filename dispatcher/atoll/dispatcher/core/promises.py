@@ -14,6 +14,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -273,6 +274,18 @@ class Promises:
             if isinstance(placement, Placement) and placement.pods not in seen:
                 seen.append(placement.pods)
                 yield placement
+
+    @contextmanager
+    def untouched(self) -> Iterator[None]:
+        """Whatever is asked inside leaves nothing behind, not even what is kept to be quick."""
+        futures = [(promise, promise.future) for promise in self.made.values()]
+        latest = self.latest_end
+        try:
+            yield
+        finally:
+            self.latest_end = latest
+            for promise, future in futures:
+                promise.future = future
 
     # -- the future --------------------------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ from atoll.model import vector
 from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker
 
-__all__ = ["BUDGET", "PROTECTION", "Claimant", "Loss", "Plan", "Victim", "plan"]
+__all__ = ["BUDGET", "PROTECTION", "Claimant", "Loss", "Plan", "Victim", "departures", "plan"]
 
 _EXHAUSTIVE = 4096
 """Sets of victims that may be tried one by one."""
@@ -98,6 +98,45 @@ def plan(
         permits: asked for each choice, while the tree shows the use without the victims.
     """
     found = list(victims)
+
+    def search(trial: Trial) -> Plan | Verdict:
+        willing = candidates(trial, found, now)
+        return _hopeless(trial, willing) or _search(trial, ordered(trial, willing))
+
+    return _somewhere(claimant, tree, world, serving, avoided, permits, search)
+
+
+def departures(
+    claimant: Claimant,
+    running: Sequence[Victim],
+    tree: Tree,
+    world: World,
+    *,
+    serving: NDArray[np.bool_] | None = None,
+    avoided: Collection[str] = (),
+    permits: Callable[[Choice], bool] = always,
+) -> Plan | Verdict:
+    """As `plan`, of what would have to end by itself: nobody's rights count, and those named first go first."""
+
+    def search(trial: Trial) -> Plan | Verdict:
+        pool = [Bundle(each.uid, each.leaf, each.amount, each.parts) for each in running]
+        for position, bundle in enumerate(pool):
+            bundle.position = position
+        return _hopeless(trial, list(running)) or _search(trial, pool)
+
+    return _somewhere(claimant, tree, world, serving, avoided, permits, search)
+
+
+def _somewhere(
+    claimant: Claimant,
+    tree: Tree,
+    world: World,
+    serving: NDArray[np.bool_] | None,
+    avoided: Collection[str],
+    permits: Callable[[Choice], bool],
+    search: Callable[[Trial], Plan | Verdict],
+) -> Plan | Verdict:
+    """Search in the members of the first affinity that leads anywhere; the verdict on the last if none does."""
     outcome: Plan | Verdict = Verdict(Reason.NO_CLUSTER)
     for allowed in world.allowed(claimant.shape):
         usable = allowed & world.ready
@@ -109,17 +148,13 @@ def plan(
         }  # fmt: skip
         if sites:
             with Trial(claimant, tree, sites, permits) as trial:
-                outcome = _plan(trial, candidates(trial, found, now))
+                outcome = search(trial)
             if isinstance(outcome, Plan):
                 return outcome
     return outcome
 
 
-def _plan(trial: Trial, victims: list[Victim]) -> Plan | Verdict:
-    verdict = _hopeless(trial, victims)
-    if verdict is not None:
-        return verdict
-    pool = ordered(trial, victims)
+def _search(trial: Trial, pool: list[Bundle]) -> Plan | Verdict:
     best: list[Bundle] | None = None
     if trial.fits():
         best = []

@@ -72,6 +72,24 @@ def shape_key(binding: BindingView, restricted: str) -> bytes:
     return _encoder.encode((tasks, wish, binding.affinities, binding.tolerations, spread, restricted))
 
 
+def shape_of(binding: BindingView, key: bytes) -> Shape:
+    """The shape, of this key, of a binding that has a gang."""
+    gang = binding.gang
+    assert gang is not None, "only a binding with a gang has a shape"
+    return Shape(
+        key,
+        gang,
+        binding.affinities,
+        binding.tolerations,
+        binding.divided,
+        binding.least_clusters,
+        binding.most_clusters,
+        gang.total(),
+        gang.floor(),
+        [task.replicas for task in gang.tasks],
+    )
+
+
 class Shapes:
     """The shapes of all bindings."""
 
@@ -83,20 +101,7 @@ class Shapes:
         key = shape_key(binding, restricted)
         shape = self._known.get(key)
         if shape is None:
-            gang = binding.gang
-            assert gang is not None, "only a binding with a gang has a shape"
-            shape = self._known[key] = Shape(
-                key,
-                gang,
-                binding.affinities,
-                binding.tolerations,
-                binding.divided,
-                binding.least_clusters,
-                binding.most_clusters,
-                gang.total(),
-                gang.floor(),
-                [task.replicas for task in gang.tasks],
-            )
+            shape = self._known[key] = shape_of(binding, key)
         shape.users += 1
         return shape
 

@@ -7,7 +7,8 @@ Charges and demand cost O(depth); edits of queues cost what they change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from atoll.dispatcher.core.events import QueueView
@@ -126,6 +127,17 @@ class Tree:
             if up.parent is not None and up.stuck:
                 up.parent.stale = True
             up = up.parent
+
+    @contextmanager
+    def supposing(self, node: Node, amount: Vector) -> Iterator[None]:
+        """Inside, an amount is wanted in addition; afterwards all is as it was."""
+        changed = dict(self._changed)
+        self.wait(node, amount)
+        try:
+            yield
+        finally:
+            self.wait(node, amount, -1)
+            self._changed = changed
 
     # -- what is asked -----------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ members is one comparison of a row, however many nodes they have.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -23,6 +24,7 @@ from atoll.model.topology import NO_DOMAIN
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _FIRST_ROWS = 64
+_ASIDE_ROWS = 4
 _IDLE_ROWS = 64
 """Rows that are kept up to date though nobody waits for them now: most shapes come back."""
 _FEW = 32
@@ -328,6 +330,18 @@ class World:
 
     def is_grown(self) -> bool:
         return bool(self._grown)
+
+    def aside(self) -> World:
+        """The same members and nodes, as they are in the arrays now, with rows of its own: what is enrolled there
+        leaves nothing here. For questions only, and only until the next event.
+        """
+        twin = copy.copy(self)
+        twin._stale, twin._unfit, twin._grown = {}, False, {}
+        twin._rows, twin._tasks, twin._users, twin._vacant, twin._idle = {}, [], [], [], {}
+        for name in ("rooms", "counts", "_divisor", "_surplus", "_accepts"):
+            old = getattr(self, name)
+            setattr(twin, name, np.zeros((_ASIDE_ROWS, old.shape[1]), old.dtype))
+        return twin
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 

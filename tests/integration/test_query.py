@@ -1,0 +1,200 @@
+"""The query API through a real API server: who may ask, what they are told, and what a what-if answers."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+import pytest_asyncio
+
+from atoll.control import install
+from atoll.control.install.rights import ROLE_BINDINGS
+from atoll.kube.errors import Forbidden, Invalid, NotFound
+from atoll.kube.transport import ApiServer
+from atoll.model import keys
+from atoll.model.apiresource import API_SERVICES, SERVICE_ACCOUNTS, SERVICES, VERDICTS, WHAT_IFS
+from tests.integration.federation import Site, job, until
+
+pytestmark = pytest.mark.integration
+
+Json = dict[str, Any]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def served(site: Site) -> Site:
+    """Once the API server has found the leader."""
+
+    async def available() -> bool:
+        found = await site.host.get(API_SERVICES, keys.QUERY_API)
+        conditions = (found.get("status") or {}).get("conditions") or ()
+        return bool(found["spec"].get("service")) and any(
+            each["type"] == "Available" and each["status"] == "True" for each in conditions
+        )
+
+    await until(available, what="the query API is available")
+    return site
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def stranger(served: Site) -> AsyncIterator[ApiServer]:
+    """An account without any rights."""
+    metadata = {"name": "someone", "namespace": served.namespace}
+    await served.host.create(SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    token, _ = await install.issue_token(served.host, "someone", served.namespace)
+    file = served.federation.atoll.credentials / f"{served.namespace}.kubeconfig"
+    install.write_kubeconfig(file, await install.endpoint(served.federation.host.kubeconfig), "someone", token)
+    async with await ApiServer.from_kubeconfig(file, user_agent="test") as api:
+        yield api
+    file.unlink()
+
+
+async def grant(site: Site, role: str) -> None:
+    """Bind the stranger to a ClusterRole in the test's namespace."""
+    await site.host.create(
+        ROLE_BINDINGS,
+        {
+            "apiVersion": ROLE_BINDINGS.api_version,
+            "kind": ROLE_BINDINGS.kind,
+            "metadata": {"name": role, "namespace": site.namespace},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": "someone", "namespace": site.namespace}],
+        },
+    )
+
+
+async def ask(api: ApiServer, namespace: str, workload: Json) -> Json:
+    body = {"metadata": {"namespace": namespace}, "spec": {"workload": workload}}
+    answer: Json = (await api.create(WHAT_IFS, body))["status"]
+    return answer
+
+
+async def test_the_verdict_of_a_job_that_waits(served: Site) -> None:
+    queue = await served.queue(capability={"cpu": "2"})
+    await served.submit(job("first", cpu="2", seconds=None, queue=queue))
+    await served.phase("first", "Running")
+    await served.submit(job("second", cpu="3", queue=queue))
+    await served.reason("second", "QuotaExceeded")
+    found = await served.host.get(VERDICTS, "second-job", served.namespace)
+    assert (found["kind"], found["metadata"]["name"], found["workload"]) == ("Verdict", "second-job", "second")
+    status = found["status"]
+    assert status["reason"] == "QuotaExceeded"
+    assert status["since"]
+    assert status["queue"] == {"queue": queue, "position": 1, "waiting": 1}
+    [limit] = status["limits"]
+    assert (limit["name"], limit["resource"], limit["requested"], limit["shortage"]) == (queue, "cpu", "3", "3")
+    assert {room["cluster"] for room in status["clusters"]} == {"alpha", "beta", "topo"}
+    listed = await served.host.list(VERDICTS, served.namespace)
+    assert [each["metadata"]["name"] for each in listed] == ["first-job", "second-job"]
+    assert served.kubectl("get", "verdicts", "second-job", "-n", served.namespace).split()[-2] == "second-job"
+
+
+async def test_a_list_comes_in_pages(served: Site) -> None:
+    queue = await served.queue(capability={"cpu": "0"})
+    for name in ("a", "b", "c"):
+        await served.submit(job(name, queue=queue))
+    for name in ("a", "b", "c"):
+        await served.reason(name, "QuotaExceeded")
+    path = VERDICTS.path(served.namespace)
+    first = orjson.loads(await served.host.request("GET", path, params={"limit": "2"}))
+    assert first["metadata"]["remainingItemCount"] == 1
+    more = {"limit": "2", "continue": first["metadata"]["continue"]}
+    second = orjson.loads(await served.host.request("GET", path, params=more))
+    names = [each["metadata"]["name"] for page in (first, second) for each in page["items"]]
+    assert names == ["a-job", "b-job", "c-job"]
+
+
+async def test_what_does_not_exist_is_not_found(served: Site) -> None:
+    with pytest.raises(NotFound):
+        await served.host.get(VERDICTS, "nothing", served.namespace)
+
+
+async def test_a_workload_that_fits_and_one_that_does_not(served: Site) -> None:
+    queue = await served.queue(capability={"cpu": "4"})
+    fits = await ask(served.host, served.namespace, job("x", cpu="1", replicas=2, queue=queue))
+    assert fits["starts"]
+    assert [place["pods"] for place in fits["places"]] == [2]
+    await served.submit(job("runs", cpu="3", seconds=None, queue=queue))
+    await served.phase("runs", "Running")
+    refused = await ask(served.host, served.namespace, job("x", cpu="2", queue=queue))
+    assert not refused.get("starts")
+    assert refused["reason"] == "QuotaExceeded"
+    limits, ends = refused["changes"]
+    assert (limits["kind"], limits["limits"][0]["shortage"]) == ("RaiseLimits", "1")
+    assert (ends["kind"], ends["workloads"]) == ("Finish", [{"namespace": served.namespace, "name": "runs-job"}])
+
+
+async def test_what_can_not_be_read_is_refused_with_the_reason(served: Site) -> None:
+    with pytest.raises(Invalid, match="Pod of v1 is none of"):
+        await ask(served.host, served.namespace, {"apiVersion": "v1", "kind": "Pod", "metadata": {}})
+    with pytest.raises(Invalid, match="give either workload"):
+        await served.host.create(WHAT_IFS, {"metadata": {"namespace": served.namespace}, "spec": {}})
+
+
+async def test_only_who_may_is_answered(served: Site, stranger: ApiServer) -> None:
+    queue = await served.queue(capability={"cpu": "0"})
+    await served.submit(job("waits", queue=queue))
+    await served.reason("waits", "QuotaExceeded")
+    with pytest.raises(Forbidden, match="cannot get resource"):
+        await stranger.get(VERDICTS, "waits-job", served.namespace)
+    with pytest.raises(Forbidden, match="cannot create resource"):
+        await ask(stranger, served.namespace, job("x"))
+    await grant(served, "view")
+    await grant(served, "edit")
+
+    async def answered() -> bool:
+        try:
+            return bool(await ask(stranger, served.namespace, job("x")))
+        except Forbidden:
+            return False
+
+    await until(answered, what="the new rights count")
+    assert (await stranger.get(VERDICTS, "waits-job", served.namespace))["status"]["reason"] == "QuotaExceeded"
+    with pytest.raises(Forbidden):
+        await stranger.get(VERDICTS, "waits-job", "default")
+
+
+async def test_names_in_other_namespaces_are_for_those_who_may_list_them(served: Site, stranger: ApiServer) -> None:
+    queue = await served.queue(capability={"cpu": "0"})
+    theirs = job(f"theirs-{served.namespace}", queue=queue)
+    theirs["spec"]["priorityClassName"] = "system-cluster-critical"
+    await served.submit(theirs, namespace="default")
+    await served.submit(job("mine", queue=queue))
+    await served.reason("mine", "QuotaExceeded")
+    await grant(served, "view")
+
+    async def seen() -> Json | None:
+        try:
+            found: Json = (await stranger.get(VERDICTS, "mine-job", served.namespace))["status"]["queue"]
+        except Forbidden:
+            return None
+        return found
+
+    masked = await until(seen)
+    whole = (await served.host.get(VERDICTS, "mine-job", served.namespace))["status"]["queue"]
+    served.kubectl("delete", "vcjob", f"theirs-{served.namespace}", "-n", "default")
+    assert (masked["position"], masked.get("ahead"), masked["more"]) == (2, None, 1)
+    assert [each["namespace"] for each in whole["ahead"]] == ["default"]
+
+
+async def test_nobody_is_answered_directly(served: Site) -> None:
+    """Headers say who asks; without the API server's own certificate they are worth nothing."""
+    port = (await served.host.get(API_SERVICES, keys.QUERY_API))["spec"]["service"]["port"]
+    address = (await served.host.get(SERVICES, keys.QUERY_SERVICE, keys.SYSTEM_NAMESPACE))["spec"]["externalName"]
+    url = f"https://{address}:{port}{VERDICTS.path(served.namespace)}"
+    headers = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
+    pki = served.federation.federation.keys
+    async with aiohttp.ClientSession() as session:
+        nobody, another = ssl._create_unverified_context(), ssl._create_unverified_context()
+        # Signed by the right authority, for another purpose.
+        another.load_cert_chain(*pki.serving)
+        for context in (nobody, another):
+            async with session.get(url, headers=headers, ssl=context) as answer:
+                assert (answer.status, (await answer.json())["reason"]) == (401, "Unauthorized")
+        front = ssl._create_unverified_context()
+        front.load_cert_chain(*pki.proxy)
+        async with session.get(url, headers=headers, ssl=front) as answer:
+            assert answer.status == 200
