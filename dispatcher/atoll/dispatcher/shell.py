@@ -38,6 +38,7 @@ from atoll.dispatcher.core import (
     QueueGone,
     QueueSet,
     Refused,
+    Resize,
 )
 from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
 from atoll.dispatcher.recording import Recorder
@@ -284,7 +285,7 @@ class Shell:
             outcome = "refused"
             log.info("decision refused, will decide again", error=str(error))
             # Not at once: it would be decided the same way until the watch says what has changed.
-            refused = Refused(command.uid, command.decision.epoch)
+            refused = Refused(command.uid, command.decision.epoch, command.generation)
             asyncio.get_running_loop().call_later(AGAIN, self._tell, refused)
         except errors.ApiError as error:
             # It may or may not have been carried out: the epoch test makes a second try harmless.
@@ -323,12 +324,16 @@ def patch_of(command: Command, seen: objects.BindingObject | None = None) -> lis
             tests.append({"op": "test", "path": _GANG, "value": seen.metadata.annotations[keys.GANG]})
     if isinstance(command, Commit):
         return [*tests, text, {"op": "add", "path": "/spec/suspension/dispatching", "value": False}]
-    parts = command.parts if isinstance(command, Dispatch) else ()
+    parts = command.parts if isinstance(command, Dispatch | Resize) else ()
+    targets = [_target(part, divided=len(parts) > 1) for part in parts]
+    clusters = {"op": "add", "path": "/spec/clusters", "value": targets}
+    if isinstance(command, Resize):
+        return [*tests, text, clusters]
     operations = [
         *tests,
         {"op": "replace", "path": _EPOCH, "value": str(command.decision.epoch)},
         text,
-        {"op": "add", "path": "/spec/clusters", "value": [_target(part, divided=len(parts) > 1) for part in parts]},
+        clusters,
         {"op": "add", "path": "/spec/suspension/scheduling", "value": isinstance(command, Evict)},
     ]
     if len(parts) > 1:
@@ -338,7 +343,7 @@ def patch_of(command: Command, seen: objects.BindingObject | None = None) -> lis
 
 def _target(part: Part, *, divided: bool) -> dict[str, Any]:
     target: dict[str, Any] = {"name": part.cluster, "replicas": part.pods}
-    if divided:
+    if divided or len(part.tasks) > 1:
         target["components"] = [{"name": component_name(task), "replicas": pods} for task, pods in part.tasks]
     return target
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from atoll.dispatcher.core.elastic import cut
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.world import World
@@ -109,6 +110,9 @@ def _choose(
             if isinstance(placement, Miss):
                 continue
             choice = Choice((member,), (gang,), (placement,))
+            if shape.elastic:
+                # It begins with its minimum; what it gets beyond that is decided when nobody else can use it.
+                choice = Choice((member,), (gang.sized(shape.floor),), (cut(placement, shape.floor),))
             if sum(placement.counts) < gang.replicas and shape.divided:
                 # Perhaps all replicas fit over several members, which is better than the minimum in one.
                 small = small or choice

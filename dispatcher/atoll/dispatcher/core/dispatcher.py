@@ -18,9 +18,10 @@ from atoll.dispatcher.core.binding import (
     Binding,
     bound_in,
 )
-from atoll.dispatcher.core.books import HELD, Avoided, Books, estimate
+from atoll.dispatcher.core.books import HELD, Avoided, estimate
 from atoll.dispatcher.core.choice import Choice, choose
 from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Evict, Explain, Part
+from atoll.dispatcher.core.elastic import full, smaller, spares
 from atoll.dispatcher.core.events import (
     Event,
     Pass,
@@ -30,6 +31,7 @@ from atoll.dispatcher.core.events import (
 from atoll.dispatcher.core.node import Node, Standing, path
 from atoll.dispatcher.core.promises import SETTLE, Pods, Promise, Stay
 from atoll.dispatcher.core.reclaim import PROTECTION, Claimant, Victim, plan
+from atoll.dispatcher.core.resizing import Resizing
 from atoll.dispatcher.core.shapes import Shape, shape_key
 from atoll.dispatcher.core.waiting import ShapeClass, differs
 from atoll.model.decision import Decision, Line, Phase
@@ -65,7 +67,7 @@ _ROOM = (Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS)
 """Verdicts that the departure of others can change."""
 
 
-class Dispatcher(Books):
+class Dispatcher(Resizing):
     """Orders, admits, places; see `handle`."""
 
     def __init__(self, *, commit_timeout: float = COMMIT_TIMEOUT) -> None:
@@ -100,7 +102,7 @@ class Dispatcher(Books):
             if binding is not None and binding.deadline == when:
                 break
             heapq.heappop(self._deadlines)
-        explain = self._now + 0.2 if self._untold or self.waiting.unsaid else None
+        explain = self._now + 0.2 if self._untold or self._stopped or self.waiting.unsaid else None
         first = self._deadlines[0][0] if self._deadlines else None
         patience = self._patience[0][0] if self._patience else None
         renewal = self._next_renewal()
@@ -113,7 +115,8 @@ class Dispatcher(Books):
 
     def _pass(self, now: float) -> list[Command]:
         """1. Take back what was not reserved or bound in time. 2. Commit or release what members answered.
-        3. Dispatch while something fits. 4. Say why the rest waits.
+        3. Dispatch while something fits. 4. Let those go that must make room. 5. Give what is left to what runs with
+        fewer pods than it asks for. 6. Say why the rest waits.
         """
         self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + max(now - self._now, 0.0) * EXPLAIN_PER_SECOND)
         self._plan_tokens = min(PLAN_BURST, self._plan_tokens + max(now - self._now, 0.0) * PLANS_PER_SECOND)
@@ -126,7 +129,7 @@ class Dispatcher(Books):
             self._take_up_nominations()
         if self.promises.made or self._patience:
             self._renew_promises()
-        commands: list[Command] = [*self._overdue(), *self._settle_answers()]
+        commands: list[Command] = [*self._overdue(), *self._settle_answers(), *self._keep_to_wishes()]
         self._wake_grown()
         self._unfinished = False
         while (group := self.waiting.first()) is not None:
@@ -140,6 +143,7 @@ class Dispatcher(Books):
                 self._sleep_again()
         self._woken.clear()
         commands.extend(self._evict_for_others())
+        self._grow_all(commands)
         commands.extend(self._explanations())
         return commands
 
@@ -265,7 +269,7 @@ class Dispatcher(Books):
                 continue
             self._plan_tokens -= 1
             victims = victims if victims is not None else [*self.running()]
-            claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, binding.gang)
+            claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least)
             outcome = plan(
                 claimant,
                 victims,
@@ -283,11 +287,16 @@ class Dispatcher(Books):
             self._awaiting[binding.view.uid] = tuple(loss.uid for loss in outcome.losses)
             self.promises.drop(binding.view.uid)
             self.promises.keep(
-                binding.view.uid, group.leaf, group.shape, binding.gang, outcome.choice.members, self._now
+                binding.view.uid, group.leaf, group.shape, group.shape.least, outcome.choice.members, self._now
             )
             for loss in outcome.losses:
                 text = f"makes room for {binding.view.namespace}/{binding.view.name} of queue {group.leaf.name}"
-                yield self._evict(self.bindings[loss.uid], loss.reason, text, room_for=binding.view.uid)
+                victim = self.bindings[loss.uid]
+                if loss.surplus is None:
+                    yield self._evict(victim, loss.reason, text, room_for=binding.view.uid)
+                else:
+                    [part] = victim.parts.values()
+                    yield self._shrink(victim, smaller(victim.gang, full(part))[len(loss.surplus) - 1], text)
             nominated = [member.name for member in outcome.choice.members]
             awaits = Verdict(Reason.AWAITING_VICTIMS, blocker("Cluster", ", ".join(nominated), "", 0, 0))
             yield self._explain(binding, awaits, nominated)
@@ -307,12 +316,14 @@ class Dispatcher(Books):
             members = [self.world.members[n] for n in claimant.view.decision.nominated if n in self.world.members]
             if members:
                 self._awaiting[uid] = tuple(leaving.get(uid, ()))
-                self.promises.keep(uid, claimant.leaf, claimant.shape, claimant.gang, members, self._now)
+                self.promises.keep(uid, claimant.leaf, claimant.shape, claimant.shape.least, members, self._now)
 
     def _may_evict(self, group: ShapeClass) -> bool:
         """Whether anybody could have to go at all: most often nobody does."""
         priority = -group.members[0][0]
         if any(each < priority for each in self._priorities.get(group.leaf, ())):
+            return True
+        if any(each <= priority for each in self._spare.get(group.leaf, ())):
             return True
         return self.tree.entitled(group.leaf, group.shape.request)
 
@@ -325,17 +336,14 @@ class Dispatcher(Books):
             view = binding.leaf.view
             if victim is None or victim[0] is not stay or victim[1] is not binding or victim[2] is not view:
                 victim = known[uid] = (stay, binding, view, _victim(binding, stay, self._cleared.get(uid, ())))
-            if binding.phase is Phase.BOUND and binding.epoch == binding.view.epoch:
+            if binding.phase is Phase.BOUND and binding.epoch == binding.view.epoch and binding.resized_at is None:
                 yield victim[3]
         if len(known) > 2 * len(self.promises) + 64:
             self._candidates = {uid: each for uid, each in known.items() if self.promises.stay(uid) is each[0]}
 
     def _await_victims(self, promise: Promise) -> None:
         """Once all that were evicted are gone, or after too long, the claimant is one that waits as others do."""
-        gone = all(
-            uid not in self.bindings or not self.bindings[uid].phase.charged
-            for uid in self._awaiting.get(promise.uid, ())
-        )
+        gone = all(self._let_go(uid) for uid in self._awaiting.get(promise.uid, ()))
         # A while longer than that: members tell of the room a moment after the pods are gone.
         if gone and promise.looked + PATIENCE > self._now:
             promise.looked = min(promise.looked, self._now - PATIENCE + SETTLE)
@@ -369,7 +377,7 @@ class Dispatcher(Books):
         if serving is not None:
             mask = mask & serving
         members = [self.world.order[column] for column in np.flatnonzero(mask)]
-        self.promises.promise(binding.view.uid, binding.leaf, shape, binding.gang, members, self._now)
+        self.promises.promise(binding.view.uid, binding.leaf, shape, shape.least, members, self._now)
 
     def _renew_promises(self) -> None:
         """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
@@ -437,6 +445,7 @@ class Dispatcher(Books):
         self.promises.enter(
             view.uid, Stay(binding.leaf, binding.amount, self._now, self._now + estimate(binding), pods)
         )
+        self._file_size(binding)
         if kept is not None:
             self._refresh_idle()
         return command
@@ -512,6 +521,9 @@ class Dispatcher(Books):
                     self._avoid_member(binding, name)
                 text = f"not all of its pods were bound in {', '.join(late)} within {self._commit_timeout:g} s"
                 yield self._evict(binding, Reason.DEADLINE_EXCEEDED, text)
+            elif binding.phase is Phase.BOUND:
+                # Whatever of its growth is not there by now waits in the member like anything else.
+                self._settle_binding(binding)
 
     def _avoid_member(self, binding: Binding, name: str) -> None:
         """Don't choose this member for the shape again until its capacity changes, or a while has passed."""
@@ -558,6 +570,11 @@ class Dispatcher(Books):
             verdict = self.verdict(uid)
             if binding is not None and verdict is not None and differs(binding.told, verdict):
                 yield self._explain(binding, verdict)
+        while self._stopped and self._explain_tokens >= 1:
+            uid = next(iter(self._stopped))
+            verdict, binding = self._stopped.pop(uid), self.bindings.get(uid)
+            if binding is not None and self._may_resize(binding) and differs(binding.told, verdict):
+                yield self._explain(binding, verdict)
         unsaid = self.waiting.unsaid
         while unsaid and self._explain_tokens >= 1 and looks:
             group = next(iter(unsaid))
@@ -578,9 +595,10 @@ class Dispatcher(Books):
         self._explain_tokens -= 1
         binding.told = verdict
         view = binding.view
-        line = Line(self._text(self._now), Phase.SUSPENDED, verdict.reason, verdict.sentence())
+        line = Line(self._text(self._now), binding.phase, verdict.reason, verdict.sentence())
+        until = "" if binding.phase is Phase.SUSPENDED else view.decision.deadline
         decision = Decision(
-            binding.epoch, Phase.SUSPENDED, verdict.reason, verdict.blocker, "", view.decision.told(line), [*nominated]
+            binding.epoch, binding.phase, verdict.reason, verdict.blocker, until, view.decision.told(line), [*nominated]
         )
         return Explain(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
 
@@ -611,7 +629,10 @@ class Dispatcher(Books):
 
 
 def _victim(binding: Binding, stay: Stay, cleared: tuple[str, ...]) -> Victim:
-    view = binding.leaf.view
+    view, surplus = binding.leaf.view, []
+    if binding.bound and len(binding.parts) == 1 and not binding.view.divided:
+        [(name, part)] = binding.parts.items()
+        surplus = spares(binding.gang, full(part), name, stay.parts[name][1])
     return Victim(
         binding.view.uid,
         binding.leaf,
@@ -622,6 +643,7 @@ def _victim(binding: Binding, stay: Stay, cleared: tuple[str, ...]) -> Victim:
             name: [(node, gang.tasks[task].requests, count) for task, node, count in pods]
             for name, (gang, pods) in stay.parts.items()
         },
+        surplus,
         preemptable=binding.gang.preemptable,
         evictions=sum(line.reason in (Reason.PREEMPTED, Reason.RECLAIMED) for line in binding.view.decision.story),
         protection=PROTECTION if view is None or view.protection is None else view.protection,

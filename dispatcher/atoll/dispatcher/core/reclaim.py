@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from atoll.dispatcher.core.choice import Choice, always
 from atoll.dispatcher.core.node import Node, path
 from atoll.dispatcher.core.tree import Shortage, Tree
-from atoll.dispatcher.core.trial import Bundle, Claimant, Pods, Site, Trial
+from atoll.dispatcher.core.trial import Bundle, Claimant, Site, Trial
 from atoll.dispatcher.core.victims import BUDGET, PROTECTION, Victim, candidates, ordered
 from atoll.dispatcher.core.world import World
 from atoll.fit.nodes import Ints
@@ -56,8 +56,8 @@ class Loss(NamedTuple):
     uid: str
     reason: Reason
     """Preempted or Reclaimed."""
-    surplus: Mapping[str, Pods] | None = None
-    """The pods that go; None when the whole workload does."""
+    surplus: tuple[Bundle, ...] | None = None
+    """The steps by which it shrinks; None when the whole workload goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,12 @@ def plan(
 
     def search(trial: Trial) -> Plan | Verdict:
         willing = candidates(trial, found, now)
+        spare = [victim.spare_only() for victim in willing if victim.surplus]
+        if spare:
+            # Nothing stops for what others can spare.
+            outcome = _hopeless(trial, spare) or _search(trial, ordered(trial, spare))
+            if isinstance(outcome, Plan):
+                return outcome
         return _hopeless(trial, willing) or _search(trial, ordered(trial, willing))
 
     return _somewhere(claimant, tree, world, serving, avoided, permits, search)
@@ -169,6 +175,7 @@ def _search(trial: Trial, pool: list[Bundle]) -> Plan | Verdict:
         trial.take(bundle)
     choice = trial.choice()
     if choice is None:
+        trial.put_all()
         return Verdict(Reason.WOULD_DELAY)
     return Plan(_losses(best), choice)
 
@@ -261,11 +268,7 @@ def _losses(bundles: Sequence[Bundle]) -> tuple[Loss, ...]:
         if not mine[-1].surplus:
             losses.append(Loss(uid, reason))
             continue
-        pods: dict[str, list[tuple[int, Vector, int]]] = {}
-        for bundle in mine:
-            for member, part in bundle.pods.items():
-                pods.setdefault(member, []).extend(part)
-        losses.append(Loss(uid, reason, pods))
+        losses.append(Loss(uid, reason, tuple(mine)))
     return tuple(losses)
 
 
@@ -392,9 +395,10 @@ class _Emptying:
         """What still can go from a node: a rest brings the surplus that must go before it, wherever that is."""
         given: set[Bundle] = set()
         for bundle in self._index[spot]:
-            if bundle in self._trial.taken or bundle in self._kept or any(each in self._kept for each in bundle.spares):
+            chain = bundle.chain()
+            if bundle in self._trial.taken or any(each in self._kept for each in chain):
                 continue
-            for each in (*bundle.spares, bundle):
+            for each in chain:
                 if each not in self._trial.taken and each not in given:
                     given.add(each)
                     yield each
@@ -413,7 +417,7 @@ class _Emptying:
         else:
             return None
         for bundle in sorted(chosen, key=lambda each: -each.position):
-            if any(bundle in other.spares for other in chosen):
+            if any(other.after is bundle for other in chosen):
                 continue
             self._add(free, bundle, spot, -1)
             if site.room_of(task, free):
@@ -454,14 +458,14 @@ def _reduce(trial: Trial) -> None:
     changed = True
     while changed:
         changed = False
-        bound = {spare for bundle in trial.taken for spare in bundle.spares}
+        bound = {bundle.after for bundle in trial.taken}
         for bundle in sorted(trial.taken, key=lambda each: -each.position):
             if bundle in bound:
                 continue
             trial.put(bundle)
             if trial.fits():
                 changed = True
-                bound.difference_update(bundle.spares)
+                bound.discard(bundle.after)
             else:
                 taken = trial.take(bundle)
                 assert taken, "what was lent beside the same others is lent again"

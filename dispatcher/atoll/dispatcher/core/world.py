@@ -357,6 +357,18 @@ class World:
         self.expect(member, uid)
         self._touched(member, (node for _, node, _ in placement.pods))
 
+    def assume_more(self, member: Member, uid: str, gang: Gang, placement: Placement) -> None:
+        """Count further pods of a gang that runs there, or is about to."""
+        member.nodes.take([task.requests for task in gang.tasks], placement)
+        pods, counts = list(placement.pods), list(placement.counts)
+        if uid in member.inflight:
+            _, before = member.inflight[uid]
+            pods = [*before.pods, *pods]
+            counts = [a + b for a, b in zip(before.counts, counts, strict=True)]
+        member.inflight[uid] = (gang.sized(counts), Placement(pods, counts))
+        self.expect(member, uid)
+        self._touched(member, (node for _, node, _ in placement.pods))
+
     def expect(self, member: Member, uid: str) -> None:
         """The member's figures may not contain this binding yet."""
         if uid not in member.expected:
