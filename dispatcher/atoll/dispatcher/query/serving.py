@@ -64,7 +64,9 @@ class Query:
         self._leaf: Leaf | None = None
         self._runner: web.AppRunner | None = None
         self._tls: ssl.SSLContext | None = None
-        #: set while the API server is told of this process
+        #: the API server is told of this process no more
+        self._left = False
+        #: set once the API server was told of this process
         self.registered = asyncio.Event()
 
     async def run(self) -> None:
@@ -90,11 +92,13 @@ class Query:
 
     async def leave(self) -> None:
         """Tell the API server, while this process leads, that nobody serves the API any more."""
+        self._left = True
         if self.registered.is_set():
-            self.registered.clear()
-            await self._host.merge_patch(
-                API_SERVICES, keys.QUERY_API, {"spec": {"service": None, "caBundle": None}}
-            )  # fmt: skip
+            nobody = {"spec": {"service": None, "caBundle": None}}
+            try:
+                await self._host.merge_patch(API_SERVICES, keys.QUERY_API, nobody)
+            except errors.ApiError as error:
+                log.warning("the query API is still registered, and nobody serves it", error=str(error))
 
     # -- one round ---------------------------------------------------------------------------------------------------
 
@@ -140,6 +144,8 @@ class Query:
             await runner.cleanup()
 
     async def _register(self, ca: bytes) -> None:
+        if self._left:
+            return
         service = await self._host.get(SERVICES, keys.QUERY_SERVICE, _SYSTEM)
         seen_as = self._address.seen_as or _own_address(self._host.url)
         port = SERVICE_PORT
