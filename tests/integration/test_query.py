@@ -35,11 +35,9 @@ async def served(site: Site) -> Site:
     """Once the API server has found the leader."""
 
     async def available() -> bool:
-        found = await site.host.get(API_SERVICES, keys.QUERY_API)
-        conditions = (found.get("status") or {}).get("conditions") or ()
-        return bool(found["spec"].get("service")) and any(
-            each["type"] == "Available" and each["status"] == "True" for each in conditions
-        )
+        found = await site.find(API_SERVICES, keys.QUERY_API)
+        conditions = ((found or {}).get("status") or {}).get("conditions") or ()
+        return any(each["type"] == "Available" and each["status"] == "True" for each in conditions)
 
     await until(available, what="the query API is available")
     return site
@@ -261,8 +259,8 @@ async def test_whoever_leads_is_asked(served: Site) -> None:
     await second.ready()
 
     async def port() -> int | None:
-        found = await served.host.get(API_SERVICES, keys.QUERY_API)
-        return (found["spec"].get("service") or {}).get("port")
+        found = await served.find(API_SERVICES, keys.QUERY_API)
+        return found["spec"]["service"]["port"] if found is not None else None
 
     async def answered() -> bool:
         try:
