@@ -328,7 +328,7 @@ async def test_the_dispatcher_registers_its_own_api_and_no_other(host: Host) -> 
 
     async def refused() -> bool:
         try:
-            await host.dispatcher.apply(API_SERVICES, service("other.example"), field_manager="test")
+            await host.dispatcher.create(API_SERVICES, service("other.example"))
         except errors.Forbidden as error:
             # Once it is enforced, not RBAC but the policy says so.
             return "registers its own API and no other" in error.message
