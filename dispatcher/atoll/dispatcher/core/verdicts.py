@@ -10,7 +10,7 @@ import bisect
 import heapq
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -98,6 +98,7 @@ def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
     assert gang is not None, "what can't be read is refused before"
     if not gang.submitted:
         gang = msgspec.structs.replace(gang, submitted=rfc3339(now))
+        view = replace(view, gang=gang)
     leaf = core.tree.nodes.get(gang.queue)
     if leaf is None:
         return _refused(standing_verdict(gang.queue, Standing.MISSING))
