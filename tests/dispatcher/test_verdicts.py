@@ -162,7 +162,7 @@ def test_it_comes_after_all_that_wait_unless_its_priority_is_higher() -> None:
     s.submit(*(make_binding(f"b{n}").submitted(EARLY) for n in range(3)))
     s.run()
     for priority, expected in ((0, (4, 4)), (1, (1, 4))):
-        found = ask(s, make_binding("x").priority(priority)).queue
+        found = ask(s, make_binding("x").created("").priority(priority)).queue
         assert found is not None
         assert (found.position, found.waiting) == expected
 
