@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from bench import core, dispatch, endtoend, place, reclaim, reflector, restart, webhook
+from bench import core, dispatch, endtoend, kueue_shapes, place, reclaim, reflector, restart, webhook
 from bench.report import RESULTS, Report, console, parser_of, progress
 
 BENCHMARKS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], Report]]] = {
@@ -18,6 +18,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Call
     core.NAME: (core.DESCRIPTION, core.options, core.measure),
     reclaim.NAME: (reclaim.DESCRIPTION, reclaim.options, reclaim.measure),
     dispatch.NAME: (dispatch.DESCRIPTION, dispatch.options, dispatch.measure),
+    kueue_shapes.NAME: (kueue_shapes.DESCRIPTION, kueue_shapes.options, kueue_shapes.measure),
     endtoend.NAME: (endtoend.DESCRIPTION, endtoend.options, endtoend.measure),
     webhook.NAME: (webhook.DESCRIPTION, webhook.options, webhook.measure),
     reflector.NAME: (reflector.DESCRIPTION, reflector.options, reflector.measure),

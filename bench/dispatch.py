@@ -2,37 +2,30 @@
 
 The bound is what that server takes of the very same patches from a bare client. Both run on the same server, in turns,
 on as many bindings, beside the same open watch; times are those of the server's audit log. Nothing else of Atoll runs:
-members are objects.
+members are objects. Then once more with everything: control and agents carry out what is decided while it is decided.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import re
-import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import orjson
 
-from atoll.control import install
-from atoll.kube.transport import JSON_PATCH, ApiServer
+from atoll.kube.transport import JSON_PATCH, MERGE_PATCH
 from atoll.local import audit
-from atoll.local.binaries import ensure
-from atoll.local.cluster import free_ports
-from atoll.local.federation import Federation
-from atoll.local.layout import FederationConfig
-from atoll.local.processes import Process, ProcessSpec
-from atoll.model import gang, keys
-from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS
-from bench import machine
-from bench.load import Request, clear, creation, namespace, read_log, send, watching, without_policies, workspace
+from atoll.local.atoll_federation import AtollFederation
+from atoll.model import keys
+from atoll.model.apiresource import BINDINGS, CAPACITIES, JOBS, QUEUES
+from bench import endtoend, machine
+from bench.host import DISPATCHER_ACCOUNT, RESUMED, Host, installed
+from bench.load import Request, clear, creation, namespace, open_loop, read_log, send, watching, workspace
+from bench.objects import GPU, NODE_GPUS, capacity_object, numbered_binding
 from bench.report import Progress, Report, median, progress, rate, run, sizes
 
 NAME = "dispatch"
@@ -41,27 +34,23 @@ BOUND = (
     "the dispatcher's own JSON patch, repeated on as many other bindings of the same API server by a bare aiohttp "
     "client with 32 connections, an open watch beside it, in alternating order in the same run; medians"
 )
-FULL: dict[str, Any] = {"members": 3, "bindings": 2000, "repeats": 3, "half_load_s": 5.0}
-QUICK: dict[str, Any] = {"members": 2, "bindings": 100, "repeats": 1, "half_load_s": 0.5}
-ACCOUNT = f"system:serviceaccount:{keys.SYSTEM_NAMESPACE}:atoll-dispatcher"
-_RESUMED = b'"suspension":{"scheduling":false}'
-_GPU = "nvidia.com/gpu"
-_NODE = {"cpu": 64_000, "memory": 512 << 30, _GPU: 8, "pods": 110}
-_SHAPES = 8
+FULL: dict[str, Any] = {"members": [3, 20], "bindings": 5000, "repeats": 3, "half_load_s": 5.0, "whole": 500}
+QUICK: dict[str, Any] = {"members": [2], "bindings": 100, "repeats": 1, "half_load_s": 0.5, "whole": 20}
 _MANAGER = "?fieldManager=atoll-dispatcher"
 _GANG_PATH = "/metadata/annotations/" + keys.GANG.replace("/", "~1")
 _STALL_S = 20.0
-_PENDING = re.compile(r"^atoll_queue_pending\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE)
+_QUEUE = "bench"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """The sizes."""
-    parser.add_argument("--members", type=int, help="members, which are objects only")
+    parser.add_argument("--members", type=int, nargs="+", help="numbers of members, which are objects only")
     parser.add_argument("--bindings", type=int, help="bindings per repeat, and as many for the bound")
-    parser.add_argument("--repeats", type=int, help="turns of bound and dispatch")
+    parser.add_argument("--repeats", type=int, help="turns of bound and dispatch for each number of members")
     parser.add_argument(
-        "--half-load-s", type=float, help="seconds of the latency measurement at half of the rate; 0 leaves it out"
+        "--half-load-s", type=float, help="seconds of each latency measurement at half of the rate; 0 leaves them out"
     )
+    parser.add_argument("--whole", type=int, help="Jobs through a whole federation of three members; 0 leaves it out")
     parser.add_argument("--directory", type=Path, help="keep data and logs here (default: a folder that is removed)")
 
 
@@ -104,7 +93,7 @@ def account(events: Iterable[audit.Event], namespace: str) -> Turn:
     turn = Turn()
     for event in events:
         ref = event.object_ref
-        if (ref.namespace, ref.resource, event.user.username) != (namespace, BINDINGS.plural, ACCOUNT):
+        if (ref.namespace, ref.resource, event.user.username) != (namespace, BINDINGS.plural, DISPATCHER_ACCOUNT):
             continue
         if event.verb not in audit.WRITES or event.stage != "ResponseComplete":
             continue
@@ -122,6 +111,17 @@ def account(events: Iterable[audit.Event], namespace: str) -> Turn:
     return turn
 
 
+def waits(room: Iterable[tuple[float, int]], resumed: Iterable[float]) -> list[float]:
+    """Seconds from when there was room for one more binding until one more was resumed, for each that was.
+
+    Args:
+        room: (when it was there, bindings that it holds), in order.
+        resumed: when each was; those beyond the room that is known are left out.
+    """
+    ready = [at for at, count in room for _ in range(count)]
+    return [max(after - before, 0.0) for before, after in zip(ready, sorted(resumed), strict=False)]
+
+
 def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
     """Run it."""
     params = sizes(chosen, QUICK, FULL)
@@ -132,112 +132,81 @@ def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
 
 
 async def _measure(report: Report, params: dict[str, Any], directory: Path, told: Progress) -> None:
-    binaries = await asyncio.to_thread(ensure, report=lambda _: None)
-    # A host alone: the model of the configuration asks for a member, the federation does not.
-    config = FederationConfig.model_construct(members=[])
-    async with (
-        Federation(
-            config, directory=directory, binaries=binaries, crds=install.host_crds(), on_progress=told
-        ) as federation,
-        await federation.host.connect() as api,
-    ):
-        out = directory / "credentials"
-        await install.init(
-            api, await install.endpoint(federation.host.kubeconfig), out=out,
-            webhook_client_config={"url": "https://127.0.0.1:1"},
-        )  # fmt: skip
-        # The bound writes decisions as an administrator, and capacities come from no member.
-        await without_policies(api)
-        await _Rounds(report, params, federation, api, out, told).run()
+    bound = 0.0
+    async with installed(directory / "alone", told) as host:
+        known: list[str] = []
+        for count in sorted(params["members"]):
+            members = [f"member{number}" for number in range(1, count + 1)]
+            await host.add_members(members[len(known) :])
+            known = members
+            bound = await _Rounds(report, params, host, members, told).run()
+    if params["whole"]:
+        await _whole(report, params["whole"], bound, directory / "whole", told)
 
 
 class _Rounds:
-    """Bound and dispatch in turns on one host."""
+    """Bound and dispatch in turns, with so many members on one host."""
 
-    def __init__(
-        self, report: Report, params: dict[str, Any], federation: Federation, api: ApiServer, out: Path, told: Progress
-    ) -> None:
-        self._report, self._params, self._api, self._told = report, params, api, told
-        self._host, self._directory, self._out = federation.host, federation.directory, out
-        self._members = [f"member{number}" for number in range(1, params["members"] + 1)]
-        self._processes = federation.processes.processes
-        self._port = 0
+    def __init__(self, report: Report, params: dict[str, Any], host: Host, members: list[str], told: Progress) -> None:
+        self._report, self._params, self._host, self._told = report, params, host, told
+        self._api, self._members = host.api, members
+        self._case = f"{params['bindings']} one-pod bindings to {len(members)} members"
         self._efforts: dict[str, list[Effort]] = {"bound": [], "dispatch": []}
 
-    async def run(self) -> None:
-        for name in self._members:
-            await namespace(self._api, keys.execution_namespace(name))
-            await self._api.create(CLUSTERS, cluster_object(name))
-            ready = [
-                {
-                    "type": "Ready",
-                    "status": "True",
-                    "reason": "Bench",
-                    "message": "",
-                    "lastTransitionTime": "2026-01-01T00:00:00Z",
-                }
-            ]
-            await self._api.merge_patch(CLUSTERS, name, {"status": {"conditions": ready}}, subresource="status")
-        count = self._params["bindings"]
-        self._told("one binding, to see what the dispatcher writes")
+    async def run(self) -> float:
+        """Measure and report; gives the bound."""
+        count, case = self._params["bindings"], self._case
+        self._told(f"{case}: one, to see what the dispatcher writes")
         example = await self._example()
         bounds: list[float] = []
         turns: list[tuple[float, Turn]] = []
         for number in range(self._params["repeats"]):
             # Whoever goes second finds a larger database and a warmer server: they take turns at it.
             for kind in ("bound", "dispatch") if number % 2 == 0 else ("dispatch", "bound"):
-                self._told(f"{kind}, repeat {number + 1} of {self._params['repeats']}")
+                self._told(f"{case}: {kind}, repeat {number + 1} of {self._params['repeats']}")
                 if kind == "bound":
-                    bounds.append(await self._bound(f"bound-{number}", example))
+                    bounds.append(await self._bound(self._name(f"bound-{number}"), example))
                 else:
-                    turns.append(await self._dispatch(f"dispatch-{number}", count))
+                    turns.append(await self._dispatch(self._name(f"dispatch-{number}"), count))
         bound, reached = median(bounds), median(found for found, _ in turns)
-        add, case = self._report.add, f"{count} one-pod bindings to {len(self._members)} members"
-        add(case, "decisions_per_s", reached, "1/s", bound)
+        self._report.add(case, "decisions_per_s", reached, "1/s", bound)
         for number, (low, (got, _)) in enumerate(zip(bounds, turns, strict=True), start=1):
-            add(f"repeat {number}", "decisions_per_s", got, "1/s", low)
-        dispatched = sum(len(turn.resumed) for _, turn in turns)
-        add(case, "writes_per_dispatch", sum(turn.patches for _, turn in turns) / max(dispatched, 1), "1/binding")
-        add(case, "refused_writes", sum(turn.refused for _, turn in turns), "writes")
-        add(
-            case, "reason_writes_per_dispatch", sum(turn.reasons for _, turn in turns) / max(dispatched, 1), "1/binding"
-        )
-        add(case, "bindings_dispatched", dispatched, f"of {count * len(turns)}")
+            self._report.add(f"{case}, repeat {number}", "decisions_per_s", got, "1/s", low)
+        _add_writes(self._report, case, [turn for _, turn in turns], count * len(turns))
         self._add_efforts(count)
         if self._params["half_load_s"] > 0 and reached > 0:
-            self._told("latency at half load")
-            await self._half_load(reached / 2, self._params["half_load_s"])
+            self._told(f"{case}: latency at half load")
+            await self._arriving(reached / 2, self._params["half_load_s"])
+            await self._opening(reached / 2, self._params["half_load_s"])
+        return bound
+
+    def _name(self, what: str) -> str:
+        """Of a namespace of its own."""
+        return f"{what}-of-{len(self._members)}"
 
     def _add_efforts(self, count: int) -> None:
         """CPU is hardly changed by who else is on the machine, rates are."""
+        case = f"{self._case}: CPU per binding"
         for name in ("host-apiserver", "etcd", "atoll-dispatcher"):
             bound, spent = (
                 median(each.used.get(name, 0.0) for each in self._efforts[kind]) for kind in ("bound", "dispatch")
             )
-            self._report.add(
-                "CPU per binding (bound: the same process while the bound ran)",
-                name,
-                spent * 1000 / count,
-                "ms",
-                bound * 1000 / count or None,
-            )
+            # The bound of a process is what it took while the bound was measured.
+            self._report.add(case, name, spent * 1000 / count, "ms", bound * 1000 / count or None)
         client = median(each.used.get("bench", 0.0) for each in self._efforts["bound"])
-        self._report.add("CPU per binding, bare client and its watch", "bench", client * 1000 / count, "ms")
+        self._report.add(case, "bare client and its watch", client * 1000 / count, "ms")
         for kind, efforts in self._efforts.items():
             worst = max(each.others for each in efforts)
-            self._report.add("the machine", f"used_by_others_during_{kind}", worst, "share")
+            self._report.add(self._case, f"used_by_others_during_{kind}", worst, "share")
             if worst > machine.QUIET:
                 self._report.remarks.append(
                     f"DISTURBED: others used up to {worst:.0%} of the machine during {kind}; rates mean little"
                 )
 
-    def _sample(self, dispatcher: Process | None = None) -> machine.Sample:
-        pids = {process.spec.name: process.pid for process in self._processes}
-        return machine.sample({**pids, "atoll-dispatcher": dispatcher.pid if dispatcher else None})
-
     async def _example(self) -> Example:
-        (made,) = await self._make_bindings("example", 1)
-        _, turn = await self._dispatch("example", 1, made=True)
+        where = self._name("example")
+        (made,) = await self._make_bindings(where, 1)
+        _, turn = await self._dispatch(where, 1, made=True)
         self._efforts["dispatch"].clear()
         (body,) = turn.bodies
         return Example(made["metadata"]["uid"], body)
@@ -246,19 +215,18 @@ class _Rounds:
         """Patches per second by the bare client."""
         made = await self._make_bindings(where, self._params["bindings"])
         requests = [resumption(obj, example) for obj in made]
-        async with watching(self._api, BINDINGS, where, _RESUMED) as seen:
-            before = self._sample()
-            await send(self._host, requests)
+        async with watching(self._api, BINDINGS, where, RESUMED) as seen:
+            before = self._host.sample()
+            await send(self._host.handle, requests)
             await seen.reach(len(requests), _STALL_S)
-            after = self._sample()
+            after = self._host.sample()
         self._efforts["bound"].append(Effort(machine.used(before, after), machine.others(before, after)))
 
         def mine(events: list[audit.Event]) -> list[audit.Event]:
-            return [
-                each for each in events if each.wrote(BINDINGS.plural, "patch") and each.object_ref.namespace == where
-            ]
+            return [each for each in events if each.wrote(BINDINGS.plural, "patch")]
 
-        events = mine(await read_log(self._host.audit_log, lambda all_: len(mine(all_)) >= len(requests)))
+        log = self._host.handle.audit_log
+        events = mine(await read_log(log, lambda all_: len(mine(all_)) >= len(requests), where))
         await clear(self._api, BINDINGS, where)
         began = min(each.request_received_timestamp for each in events).timestamp()
         return rate(len(events), max(each.at for each in events) - began)
@@ -267,100 +235,85 @@ class _Rounds:
         """Bindings resumed per second, from the moment at which the first capacity is there."""
         if not made:
             await self._make_bindings(where, count)
-        dispatcher = await self._start_dispatcher()
-        try:
-            await self._pending(count)
-            async with watching(self._api, BINDINGS, where, _RESUMED) as seen:
-                before = self._sample(dispatcher)
+        async with self._host.dispatcher() as dispatcher:
+            await dispatcher.pending(count)
+            async with watching(self._api, BINDINGS, where, RESUMED) as seen:
+                before = self._host.sample()
                 began = await self._offer(count)
                 if not await seen.reach(count, _STALL_S):
-                    if not dispatcher.running:
-                        raise dispatcher.failure()
+                    if not dispatcher.process.running:
+                        raise dispatcher.process.failure()
                     self._report.remarks.append(f"{where}: only {seen.count} of {count} bindings were resumed")
-                after = self._sample(dispatcher)
+                after = self._host.sample()
                 self._efforts["dispatch"].append(Effort(machine.used(before, after), machine.others(before, after)))
-        finally:
-            await dispatcher.stop()
-        events = await read_log(self._host.audit_log, lambda all_: len(account(all_, where).resumed) >= seen.count)
-        turn = account(events, where)
+        turn = account(await self._log(where, seen.count), where)
         await self._withdraw(where)
         return rate(len(turn.resumed), max(turn.resumed.values(), default=began) - began), turn
 
-    async def _half_load(self, per_second: float, seconds: float) -> None:
+    async def _arriving(self, per_second: float, seconds: float) -> None:
         """Latency of bindings that arrive at an even pace while there is room: from creation to resumption."""
-        where, count = "half-load", max(int(per_second * seconds), 1)
+        where, count = self._name("arriving"), max(int(per_second * seconds), 1)
         await namespace(self._api, where)
-        requests = [creation(BINDINGS, binding_object(where, number)) for number in range(count)]
-        dispatcher = await self._start_dispatcher()
-        try:
-            await self._pending(0)
+        timed = [(n / per_second, creation(BINDINGS, numbered_binding(where, n))) for n in range(count)]
+        async with self._host.dispatcher() as dispatcher:
+            await dispatcher.pending(0)
             await self._offer(count)
-            async with watching(self._api, BINDINGS, where, _RESUMED) as seen:
-                began = time.monotonic()
-                async with asyncio.TaskGroup() as group:
-                    # A few at a time: one request per timer would measure the timer.
-                    step = max(round(per_second / 50), 1)
-                    for at in range(0, count, step):
-                        await asyncio.sleep(max(began + at / per_second - time.monotonic(), 0))
-                        group.create_task(self._create(requests[at : at + step]))
+            async with watching(self._api, BINDINGS, where, RESUMED) as seen:
+                await open_loop(self._api, timed)
                 await seen.reach(count, _STALL_S)
-        finally:
-            await dispatcher.stop()
-        events = await read_log(self._host.audit_log, lambda all_: len(account(all_, where).resumed) >= seen.count)
+        events = await self._log(where, seen.count)
         created, resumed = audit.creation_times(events, BINDINGS.plural), account(events, where).resumed
-        case = f"half load: {count} bindings created at {per_second:.0f}/s while there is room"
-        self._report.add_latency(case, [resumed[key] - created[key] for key in resumed if key in created])
+        self._report.add_latency(
+            f"{self._case}, half load: {count} created at {per_second:.0f}/s while there is room",
+            [resumed[key] - created[key] for key in resumed if key in created],
+        )
         await self._withdraw(where)
 
-    async def _create(self, requests: Sequence[Request]) -> None:
-        await asyncio.gather(*(self._api.request(each.method, each.path, body=each.body) for each in requests))
+    async def _opening(self, per_second: float, seconds: float) -> None:
+        """Latency of bindings that wait for room, which comes at an even pace: node after node, member after member."""
+        where, count = self._name("opening"), max(int(per_second * seconds) // NODE_GPUS, 1) * NODE_GPUS
+        await self._make_bindings(where, count)
+        grown = [(n * NODE_GPUS / per_second, request) for n, request in enumerate(self._growth(count // NODE_GPUS))]
+        async with self._host.dispatcher() as dispatcher:
+            await dispatcher.pending(count)
+            # Nothing fits at first: a member without nodes says so.
+            await self._host.give_room(self._members, 0)
+            async with watching(self._api, BINDINGS, where, RESUMED) as seen:
+                began = time.time()
+                await open_loop(self._api, grown)
+                await seen.reach(count, _STALL_S)
+        resumed = account(await self._log(where, seen.count), where).resumed
+        log = await read_log(self._host.handle.audit_log, lambda _: True)
+        opened = [(each.at, NODE_GPUS) for each in log if each.wrote(CAPACITIES.plural, "patch") and each.at >= began]
+        self._report.add_latency(
+            f"{self._case}, half load: {count} waiting, room for {NODE_GPUS} at {per_second / NODE_GPUS:.0f}/s",
+            waits(sorted(opened), resumed.values()),
+        )
+        await self._withdraw(where)
+
+    def _growth(self, nodes: int) -> Iterator[Request]:
+        """One node more with each request, in one member after the other."""
+        for number in range(nodes):
+            obj = capacity_object(self._members[number % len(self._members)], number // len(self._members) + 1)
+            path = CAPACITIES.path(obj["metadata"]["namespace"], obj["metadata"]["name"])
+            yield Request("PATCH", path, orjson.dumps({"spec": obj["spec"]}), MERGE_PATCH)
+
+    async def _log(self, where: str, resumed: int) -> list[audit.Event]:
+        """All of a namespace, once that many resumptions are in it."""
+        log = self._host.handle.audit_log
+        return await read_log(log, lambda all_: len(account(all_, where).resumed) >= resumed, where)
 
     async def _make_bindings(self, where: str, count: int) -> list[dict[str, Any]]:
         await namespace(self._api, where)
-        answers = await send(self._host, [creation(BINDINGS, binding_object(where, number)) for number in range(count)])
+        objects = [numbered_binding(where, number) for number in range(count)]
+        answers = await send(self._host.handle, [creation(BINDINGS, obj) for obj in objects])
         return [orjson.loads(answer) for answer in answers]
-
-    async def _start_dispatcher(self) -> Process:
-        (self._port,) = free_ports(1)
-        kubeconfig = install.kubeconfig_of(self._out, "dispatcher")
-        argv = [
-            sys.executable,
-            "-m",
-            "atoll.dispatcher",
-            f"--kubeconfig={kubeconfig}",
-            f"--health-port={self._port}",
-            "--query-port=0",
-        ]
-        spec = ProcessSpec(
-            "atoll-dispatcher", argv, {"PYTHONPATH": _search_path()}, f"http://127.0.0.1:{self._port}/readyz"
-        )
-        process = Process(spec, self._directory / "logs" / "atoll-dispatcher.log")
-        await process.start()
-        try:
-            await process.wait_ready()
-        except BaseException:
-            await process.stop()
-            raise
-        return process
-
-    async def _pending(self, count: int) -> None:
-        """Wait until the dispatcher leads and has looked at so many bindings, as its metrics tell."""
-        end = time.monotonic() + 60
-        async with aiohttp.ClientSession() as session:
-            while time.monotonic() < end:
-                async with session.get(f"http://127.0.0.1:{self._port}/metrics") as answer:
-                    text = await answer.text()
-                looked = "atoll_dispatcher_pass_seconds_count 0.0" not in text
-                if looked and sum(float(value) for value in _PENDING.findall(text)) == count:
-                    return
-                await asyncio.sleep(0.05)
-        raise RuntimeError(f"the dispatcher does not see {count} pending bindings after 60 s")
 
     async def _offer(self, count: int) -> float:
         """Publish room for all; when the first of it was there, by the wall clock that audit logs use too."""
-        nodes = -(-count * 5 // (4 * len(self._members) * _NODE[_GPU]))
+        nodes = -(-count * 5 // (4 * len(self._members) * NODE_GPUS))
         began = time.time()
-        await asyncio.gather(*(self._api.create(CAPACITIES, capacity_object(name, nodes)) for name in self._members))
+        await self._host.give_room(self._members, nodes)
         return began
 
     async def _withdraw(self, where: str) -> None:
@@ -369,35 +322,40 @@ class _Rounds:
         await clear(self._api, BINDINGS, where)
 
 
-def _search_path() -> str:
-    """This process may run from source folders that only its own sys.path knows."""
-    return os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
+def _add_writes(report: Report, case: str, turns: list[Turn], count: int) -> None:
+    dispatched = sum(len(turn.resumed) for turn in turns)
+    for metric, writes in (
+        ("writes_per_dispatch", sum(turn.patches for turn in turns)),
+        ("reason_writes_per_dispatch", sum(turn.reasons for turn in turns)),
+    ):
+        report.add(case, metric, writes / max(dispatched, 1), "1/binding")
+    report.add(case, "refused_writes", sum(turn.refused for turn in turns), "writes")
+    report.add(case, "bindings_dispatched", dispatched, f"of {count}")
 
 
-# -- objects -----------------------------------------------------------------------------------------------------------
-
-
-def binding_object(namespace: str, number: int) -> dict[str, Any]:
-    """A binding as the detector makes it: suspended, at epoch 0, one pod with one GPU; eight different shapes."""
-    name = f"job-{number:06}"
-    requests = {"cpu": 1000 * (1 + number % _SHAPES), "memory": 8 << 30, _GPU: 1, "pods": 1}
-    wish = gang.Gang(keys.DEFAULT_QUEUE, [gang.Task("worker", 1, 1, requests)], 1, submitted="2026-01-01T00:00:00Z")
-    reference = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": namespace, "name": name}
-    return {
-        "apiVersion": BINDINGS.api_version,
-        "kind": BINDINGS.kind,
-        "metadata": {
-            "name": f"{name}-job",
-            "namespace": namespace,
-            "annotations": {keys.GANG: gang.encode(wish), keys.EPOCH: "0"},
-        },
-        "spec": {
-            "resource": {**reference, "uid": f"00000000-0000-0000-0000-{number:012}"},
-            "replicas": 1,
-            "placement": {},
-            "suspension": {"scheduling": True},
-        },
-    }
+async def _whole(report: Report, count: int, bound: float, directory: Path, told: Progress) -> None:
+    """Decisions while control and agents carry them out; the queue is opened once everything waits in it."""
+    told(f"{count} jobs through a whole federation")
+    federation = AtollFederation(endtoend.config(3, -(-count // (2 * NODE_GPUS))), directory, on_progress=told)
+    async with federation, await federation.host.connect() as api:
+        where = "whole"
+        await namespace(api, where, {keys.ENABLED: "true"})
+        queue = {"apiVersion": QUEUES.api_version, "kind": QUEUES.kind, "metadata": {"name": _QUEUE}}
+        await api.create(QUEUES, {**queue, "spec": {"capability": {GPU: "0"}}})
+        jobs = [endtoend.job_object(where, f"whole-{number:06}", 60.0, queue=_QUEUE) for number in range(count)]
+        async with watching(api, QUEUES, None, b'"pending":%d' % count) as waiting:
+            await send(federation.host, [creation(JOBS, obj) for obj in jobs])
+            if not await waiting.reach(1, 60 + count / 10):
+                raise RuntimeError(f"queue {_QUEUE} does not say that {count} jobs wait in it")
+        async with watching(api, BINDINGS, where, RESUMED) as seen:
+            began = time.time()
+            await api.merge_patch(QUEUES, _QUEUE, {"spec": {"capability": {GPU: str(count)}}})
+            await seen.reach(count, _STALL_S)
+        log = federation.host.audit_log
+        turn = account(await read_log(log, lambda all_: len(account(all_, where).resumed) >= seen.count, where), where)
+    case = f"{count} waiting jobs, control and agents at work"
+    report.add(case, "decisions_per_s", rate(len(turn.resumed), max(turn.resumed.values()) - began), "1/s", bound)
+    _add_writes(report, case, [turn], count)
 
 
 def resumption(binding: dict[str, Any], example: Example) -> Request:
@@ -409,44 +367,6 @@ def resumption(binding: dict[str, Any], example: Example) -> Request:
             each["value"] = meta["annotations"][keys.GANG]
     path = BINDINGS.path(meta["namespace"], meta["name"]) + _MANAGER
     return Request("PATCH", path, orjson.dumps(operations), JSON_PATCH)
-
-
-def cluster_object(name: str) -> dict[str, Any]:
-    """A member that nobody looks after."""
-    return {
-        "apiVersion": CLUSTERS.api_version,
-        "kind": CLUSTERS.kind,
-        "metadata": {"name": name},
-        "spec": {"syncMode": "Pull", "apiEndpoint": "https://127.0.0.1:1"},
-    }
-
-
-def capacity_object(cluster: str, nodes: int) -> dict[str, Any]:
-    """Empty nodes of 8 GPUs in racks of 16, blocks of 16 racks, one root."""
-    racks = [min(16, nodes - at) for at in range(0, nodes, 16)]
-    blocks = -(-len(racks) // 16)
-    domains: list[dict[str, Any]] = [{"name": "root", "tier": 3, "tierName": "root"}]
-    domains += [{"name": f"block-{n}", "tier": 2, "tierName": "block", "parent": "root"} for n in range(blocks)]
-    domains += [
-        {"name": f"rack-{n}", "tier": 1, "tierName": "rack", "parent": f"block-{n // 16}"} for n in range(len(racks))
-    ]
-    allocatable = {"cpu": "64", "memory": "512Gi", _GPU: "8", "pods": "110"}
-    return {
-        "apiVersion": CAPACITIES.api_version,
-        "kind": CAPACITIES.kind,
-        "metadata": {"name": "root", "namespace": keys.execution_namespace(cluster)},
-        "spec": {
-            "cluster": cluster,
-            "generation": 1,
-            "root": "root",
-            "objects": 1,
-            "domains": domains,
-            "profiles": [{"labels": {}, "taints": [], "allocatable": allocatable}],
-            "classes": [
-                {"domain": f"rack-{n}", "profile": 0, "nodes": size, "free": _NODE} for n, size in enumerate(racks)
-            ],
-        },
-    }
 
 
 if __name__ == "__main__":

@@ -243,7 +243,7 @@ def _add_cpu(report: Report, used: dict[str, float], count: int) -> None:
         report.add("CPU by process", name, value, "s")
 
 
-def job_object(where: str, name: str, run_time: float) -> dict[str, Any]:
+def job_object(where: str, name: str, run_time: float, queue: str = keys.DEFAULT_QUEUE) -> dict[str, Any]:
     """A Volcano Job of one pod that asks for one GPU."""
     share = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}
     template = {
@@ -258,7 +258,7 @@ def job_object(where: str, name: str, run_time: float) -> dict[str, Any]:
         "kind": JOBS.kind,
         "metadata": {"name": name, "namespace": where},
         "spec": {
-            "queue": keys.DEFAULT_QUEUE,
+            "queue": queue,
             "minAvailable": 1,
             "tasks": [{"name": accounting.TASK, "replicas": 1, "template": template}],
         },

@@ -7,8 +7,10 @@ import contextlib
 import shutil
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ from atoll.model.apiresource import CAPACITIES, NAMESPACES, ApiResource
 
 CONNECTIONS = 32
 _FLUSH_S = 10.0
+_TICK_S = 0.02
+_ANSWER_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +95,40 @@ async def send(cluster: ClusterHandle, requests: Sequence[Request], connections:
     return answers
 
 
+async def open_loop(api: ApiServer, timed: Iterable[tuple[float, Request]]) -> float:
+    """Send each request at its time, whatever became of those before; return when all are answered.
+
+    Args:
+        api: where to.
+        timed: (seconds from now, request), the earliest first.
+
+    Returns the most seconds by which one left late.
+
+    Raises:
+        ApiError: one was refused.
+    """
+    began, late = time.monotonic(), 0.0
+    async with asyncio.TaskGroup() as group:
+        # A few at a time: one timer per request would measure the timer.
+        for tick, due in groupby(timed, key=lambda each: each[0] // _TICK_S):
+            await asyncio.sleep(max(began + tick * _TICK_S - time.monotonic(), 0))
+            for at, request in due:
+                late = max(late, time.monotonic() - began - at)
+                sending = api.request(
+                    request.method,
+                    request.path,
+                    body=request.body,
+                    content_type=request.content_type,
+                    deadline=_ANSWER_S,
+                )
+                group.create_task(sending)
+    return late
+
+
 class Counter:
     """Counts distinct objects whose watch events hold one of the marks, and wakes who waits for so many."""
 
-    def __init__(self, api: ApiServer, resource: ApiResource, namespace: str, mark: bytes) -> None:
+    def __init__(self, api: ApiServer, resource: ApiResource, namespace: str | None, mark: bytes) -> None:
         self._api, self._resource, self._namespace, self._mark = api, resource, namespace, mark
         self._seen: set[bytes] = set()
         self._changed = asyncio.Event()
@@ -126,7 +160,7 @@ class Counter:
 
 
 @contextlib.asynccontextmanager
-async def watching(api: ApiServer, resource: ApiResource, namespace: str, mark: bytes) -> AsyncIterator[Counter]:
+async def watching(api: ApiServer, resource: ApiResource, namespace: str | None, mark: bytes) -> AsyncIterator[Counter]:
     """An open watch from now on; objects whose own UID comes first in their JSON are told apart by it."""
     version = ""
     async for page in api.pages(resource, namespace):
@@ -151,15 +185,22 @@ async def clear(api: ApiServer, resource: ApiResource, name: str) -> None:
     await api.request("DELETE", resource.path(name), deadline=60)
 
 
-async def read_log(path: Path, complete: Callable[[list[audit.Event]], bool]) -> list[audit.Event]:
-    """The events of an audit log once it is complete: the server writes a line after it has answered.
+async def read_log(
+    path: Path, complete: Callable[[list[audit.Event]], bool], where: str | None = None
+) -> list[audit.Event]:
+    """The events of an audit log, or those of one namespace, once it is complete: the server writes a line after it
+    has answered.
 
     What is there after some seconds is given in any case.
     """
+
+    def events_now() -> list[audit.Event]:
+        return [each for each in audit.read(path) if where is None or each.object_ref.namespace == where]
+
     loop = asyncio.get_running_loop()
     end = loop.time() + _FLUSH_S
     while True:
-        events = await asyncio.to_thread(lambda: list(audit.read(path)))
+        events = await asyncio.to_thread(events_now)
         if complete(events) or loop.time() > end:
             return events
         await asyncio.sleep(0.1)

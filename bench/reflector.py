@@ -19,14 +19,11 @@ import msgspec
 import orjson
 
 from atoll.agent.objects import decode_pod
-from atoll.control import install
 from atoll.kube.reflector import Reflector
-from atoll.local.binaries import ensure
-from atoll.local.federation import Federation
-from atoll.local.layout import FederationConfig
 from atoll.model.apiresource import PODS
 from bench import machine
 from bench.follower import SlimPod, decode_slim
+from bench.host import bare
 from bench.load import namespace, workspace
 from bench.report import Progress, Report, median, progress, rate, run, sizes
 from bench.seed import pod_object, put, search_path
@@ -115,15 +112,7 @@ def _cpu(work: Callable[[], None], repeats: int) -> list[float]:
 
 
 async def _pods(report: Report, count: int, directory: Path, told: Progress) -> None:
-    binaries = await asyncio.to_thread(ensure, report=lambda _: None)
-    # A host alone: the model of the configuration asks for a member, the federation does not.
-    config = FederationConfig.model_construct(members=[])
-    async with (
-        Federation(
-            config, directory=directory, binaries=binaries, crds=install.host_crds(), on_progress=told
-        ) as federation,
-        await federation.host.connect() as api,
-    ):
+    async with bare(directory, told) as (federation, api):
         # Its garbage collector would remove pods whose owners and nodes there are not.
         for process in federation.processes.processes:
             if process.spec.name == "host-controller-manager":

@@ -193,7 +193,9 @@ def parser_of(
 ) -> argparse.ArgumentParser:
     """The options of one benchmark."""
     parser = argparse.ArgumentParser(
-        prog=f"python -m bench.{name}", description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+        prog=f"python -m bench.{name.replace('-', '_')}",
+        description=description,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument(
         "--quick", action="store_true", help="small sizes, to see that it works; the figures mean little"

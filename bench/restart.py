@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 import time
 from datetime import datetime
 from pathlib import Path
@@ -18,22 +17,16 @@ from typing import Any
 
 import orjson
 
-from atoll.control import install
-from atoll.kube.transport import ApiServer
-from atoll.local.binaries import ensure
-from atoll.local.cluster import free_ports
-from atoll.local.federation import Federation
-from atoll.local.layout import FederationConfig
-from atoll.local.processes import Process, ProcessSpec
 from atoll.model import decision, keys
-from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS
+from atoll.model.apiresource import BINDINGS
 from atoll.model.verdict import Reason
 from bench import machine
-from bench.dispatch import ACCOUNT, binding_object, capacity_object, cluster_object
 from bench.follower import read_and_discard
-from bench.load import namespace, read_log, watching, without_policies, workspace
+from bench.host import DISPATCHER_ACCOUNT, RESUMED, Host, installed
+from bench.load import namespace, read_log, watching, workspace
+from bench.objects import NODE_GPUS, STAMP, condition, numbered_binding
 from bench.report import Progress, Report, median, progress, run, sizes
-from bench.seed import put, search_path
+from bench.seed import put
 
 NAME = "restart"
 DESCRIPTION = "From holding the lease to the first decision of a dispatcher that takes over."
@@ -45,8 +38,6 @@ FULL: dict[str, Any] = {"members": 3, "bindings": 20_000, "repeats": 3}
 QUICK: dict[str, Any] = {"members": 3, "bindings": 500, "repeats": 1}
 TARGET = 2.0
 _WHERE = "restart"
-_STAMP = "2026-01-01T00:00:00Z"
-_RESUMED = b'"suspension":{"scheduling":false}'
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -67,40 +58,26 @@ def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
 
 
 async def _measure(report: Report, params: dict[str, Any], directory: Path, told: Progress) -> None:
-    binaries = await asyncio.to_thread(ensure, report=lambda _: None)
-    # A host alone: the model of the configuration asks for a member, the federation does not.
-    config = FederationConfig.model_construct(members=[])
-    async with (
-        Federation(
-            config, directory=directory, binaries=binaries, crds=install.host_crds(), on_progress=told
-        ) as federation,
-        await federation.host.connect() as api,
-    ):
-        out = directory / "credentials"
-        await install.init(
-            api, await install.endpoint(federation.host.kubeconfig), out=out,
-            webhook_client_config={"url": "https://127.0.0.1:1"},
-        )  # fmt: skip
-        # Capacities and decisions come from no process of Atoll here.
-        await without_policies(api)
+    async with installed(directory, told) as host:
         members = [f"member{number}" for number in range(1, params["members"] + 1)]
-        await _members(federation, api, members, params["bindings"])
+        await host.add_members(members)
+        # Room for an eighth of them: there is something to decide after every restart.
+        await host.give_room(members, max(params["bindings"] // (8 * NODE_GPUS * len(members)), 1))
         told(f"{params['bindings']} bindings")
-        await namespace(api, _WHERE)
-        await put(federation, BINDINGS, (stored(number, members) for number in range(params["bindings"])))
+        await namespace(host.api, _WHERE)
+        await put(host.federation, BINDINGS, (stored(number, members) for number in range(params["bindings"])))
         # The server has them in its cache once a consistent list shows them.
-        size = await read_and_discard(api, BINDINGS)
+        size = await read_and_discard(host.api, BINDINGS)
         lists, starts, synced, others = [], [], [], []
         for number in range(params["repeats"]):
             told(f"list and restart {number + 1} of {params['repeats']}")
-            before = machine.sample({process.spec.name: process.pid for process in federation.processes.processes})
+            before = host.sample()
             began = time.perf_counter()
-            await read_and_discard(api, BINDINGS)
+            await read_and_discard(host.api, BINDINGS)
             lists.append(time.perf_counter() - began)
-            until, until_synced = await _restart(federation, api, out, directory)
+            until, until_synced, after = await _restart(host)
             starts.append(until)
             synced.append(until_synced)
-            after = machine.sample({process.spec.name: process.pid for process in federation.processes.processes})
             others.append(machine.others(before, after))
     case = f"{params['bindings']} bindings, {params['members']} members"
     report.add(case, "lease_to_first_decision", median(starts), "s", median(lists))
@@ -115,62 +92,34 @@ async def _measure(report: Report, params: dict[str, Any], directory: Path, told
     report.remarks.append(f"target: at most {TARGET:g} times the list; {'met' if ratio <= TARGET else 'MISSED'}")
 
 
-async def _members(federation: Federation, api: ApiServer, names: list[str], bindings: int) -> None:
-    for name in names:
-        await namespace(api, keys.execution_namespace(name))
-        await api.create(CLUSTERS, cluster_object(name))
-        ready = {"type": "Ready", "status": "True", "reason": "Bench", "message": "", "lastTransitionTime": _STAMP}
-        await api.merge_patch(CLUSTERS, name, {"status": {"conditions": [ready]}}, subresource="status")
-    # Room for an eighth of them: there is something to decide after every restart. Only agents may create these.
-    rooms = [capacity_object(name, max(bindings // (8 * 8 * len(names)), 1)) for name in names]
-    for number, room in enumerate(rooms):
-        room["metadata"] |= {"uid": f"room-{number}", "creationTimestamp": _STAMP, "generation": 1}
-    await put(federation, CAPACITIES, rooms)
-
-
-async def _restart(federation: Federation, api: ApiServer, out: Path, directory: Path) -> tuple[float, float]:
-    """Seconds from holding the lease to the first decision, and to having read everything."""
-    (port,) = free_ports(1)
-    kubeconfig = install.kubeconfig_of(out, "dispatcher")
-    argv = [
-        sys.executable,
-        "-m",
-        "atoll.dispatcher",
-        f"--kubeconfig={kubeconfig}",
-        f"--health-port={port}",
-        "--query-port=0",
-    ]
-    spec = ProcessSpec("atoll-dispatcher", argv, {"PYTHONPATH": search_path()}, f"http://127.0.0.1:{port}/readyz")
-    log = directory / "logs" / "atoll-dispatcher.log"
-    log.unlink(missing_ok=True)
-    process = Process(spec, log)
-    async with watching(api, BINDINGS, _WHERE, _RESUMED) as seen:
+async def _restart(host: Host) -> tuple[float, float, machine.Sample]:
+    """Seconds from holding the lease to the first decision, and to having read everything; the clocks afterwards."""
+    async with watching(host.api, BINDINGS, _WHERE, RESUMED) as seen:
         began = time.time()
-        await process.start()
-        try:
+        async with host.dispatcher() as dispatcher:
             if not await seen.reach(1, 120.0):
-                raise RuntimeError(f"no decision within 120 s, see {log}")
-        finally:
-            await process.stop()
+                raise RuntimeError(f"no decision within 120 s, see {dispatcher.process.log}")
+            after = host.sample()
 
     def first(events: list[Any]) -> list[float]:
         return [
             each.request_received_timestamp.timestamp()
             for each in events
-            if each.user.username == ACCOUNT and each.wrote(BINDINGS.plural, "patch") and each.at >= began
+            if each.user.username == DISPATCHER_ACCOUNT and each.wrote(BINDINGS.plural, "patch") and each.at >= began
         ]
 
-    events = await read_log(federation.host.audit_log, lambda all_: bool(first(all_)))
-    told = [orjson.loads(line) for line in log.read_bytes().splitlines() if line.startswith(b"{")]
+    events = await read_log(host.handle.audit_log, lambda all_: bool(first(all_)), _WHERE)
+    lines = dispatcher.process.log.read_bytes().splitlines()
+    told = [orjson.loads(line) for line in lines if line.startswith(b"{")]
     at = {line["event"]: datetime.fromisoformat(line["timestamp"]).timestamp() for line in reversed(told)}
-    return min(first(events)) - at["leading"], at["all read"] - at["leading"]
+    return min(first(events)) - at["leading"], at["all read"] - at["leading"], after
 
 
 def stored(number: int, members: list[str]) -> dict[str, Any]:
     """A binding as it lies in the store; every second one runs in a member."""
-    obj = binding_object(_WHERE, number)
+    obj = numbered_binding(_WHERE, number)
     meta = obj["metadata"]
-    meta.update(uid=f"{number:08x}-0000-4000-8000-{number:012x}", creationTimestamp=_STAMP, generation=1)
+    meta.update(uid=f"{number:08x}-0000-4000-8000-{number:012x}", creationTimestamp=STAMP, generation=1)
     if number % 2:
         return obj
     member = members[number // 2 % len(members)]
@@ -179,10 +128,9 @@ def stored(number: int, members: list[str]) -> dict[str, Any]:
     meta["generation"] = 2
     meta["annotations"] |= {keys.EPOCH: "1", keys.DECISION: decision.encode(told)}
     obj["spec"] |= {"clusters": [{"name": member, "replicas": 1}], "suspension": {"scheduling": False}}
-    condition = {"status": "True", "reason": "Bench", "message": "", "lastTransitionTime": _STAMP}
     placement = {"generation": 1, "nodes": {f"node-{number:05}": 1}}
     obj["status"] = {
-        "conditions": [{"type": kind, **condition} for kind in ("Scheduled", "FullyApplied", "Bound")],
+        "conditions": [condition(kind) for kind in ("Scheduled", "FullyApplied", "Bound")],
         "aggregatedStatus": [{"clusterName": member, "applied": True, "status": {"placement": placement}}],
     }
     return obj

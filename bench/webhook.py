@@ -3,14 +3,18 @@
 Open loop: requests leave at their time, whatever became of those before, as those of users do. The rates are parts of
 the bound, which is what the same server creates without the webhook as fast as it can. Latencies are the API server's
 own (audit log); the handler's come from the histogram of the webhook process, read as the upper end of the bucket.
+
+Most of what admission costs is the API server's own: it encodes, calls, patches, decodes and checks. So the same loads
+are played with a webhook that looks at nothing (`bench.bare`) as well: what that adds is the least that any can add.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
+import enum
 import math
-import os
 import ssl
 import sys
 from collections.abc import Sequence
@@ -31,14 +35,19 @@ from atoll.local.federation import Federation
 from atoll.local.layout import FederationConfig
 from atoll.local.processes import Process, ProcessSpec
 from atoll.model import keys
-from atoll.model.apiresource import JOBS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from bench import machine
+from atoll.model.apiresource import JOBS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, ApiResource
+from atoll.webhook import jobs
+from bench import bare, machine
 from bench.load import Request, clear, creation, namespace, read_log, send, workspace
 from bench.report import Progress, Report, percentile, progress, rate, run, sizes
+from bench.seed import search_path
 
 NAME = "webhook"
 DESCRIPTION = "Creates of Volcano Jobs at a steady rate, with the webhook and without it."
-BOUND = "the same Jobs created by 32 connections as fast as the server takes them, without the webhook"
+BOUND = (
+    "of creates: the same Jobs created by 32 connections as fast as the server takes them, without the webhook; "
+    "of what is added: what a webhook adds that looks at nothing"
+)
 FULL: dict[str, Any] = {"bound_objects": 1500, "seconds": 5.0, "loads": [25, 50, 75], "repeats": 2}
 QUICK: dict[str, Any] = {"bound_objects": 40, "seconds": 0.3, "loads": [50], "repeats": 1}
 SIZES_KB = (2, 50)
@@ -46,9 +55,18 @@ TARGET_LOADS = (25, 50)
 HANDLER_P99_MS = {2: 1.0, 50: 3.0}
 ADDED_P50_MS = 3.0
 _WHERE = "team"
+_BARE = "bare"
 _READY_S = 60.0
 _SETTLE_S = 0.5
 """A configuration that was just written, until every part of the server has it."""
+
+
+class State(enum.StrEnum):
+    """Who is asked about a Job."""
+
+    OFF = "webhook off"
+    BARE = "bare webhook"
+    ON = "webhook on"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -78,27 +96,32 @@ async def _measure(report: Report, params: dict[str, Any], directory: Path, told
         Federation(config, directory=directory, binaries=binaries, crds=install.host_crds()) as federation,
         await federation.host.connect() as api,
     ):
-        port, health_port = free_ports(2)
+        port, health_port, bare_port = free_ports(3)
         at = await install.endpoint(federation.host.kubeconfig)
         address = {"url": f"https://127.0.0.1:{port}"}
         await install.init(api, at, out=directory, webhook_client_config=address)
         await namespace(api, _WHERE, {keys.ENABLED: "true"})
+        patches = {size: jobs.default_job(job_object("any", size)) for size in SIZES_KB}
+        floor, ca = bare.prepare(directory / "bare", bare_port, patches)
         webhook = Process(_spec(directory, health_port), directory / "logs" / "atoll-webhook.log")
-        await webhook.start()
+        turns = _Turns(report, params, federation, api, webhook, health_port, told)
         try:
-            await webhook.wait_ready(_READY_S)
-            await _Turns(report, params, federation, api, webhook, health_port, told).run()
+            for process in (webhook, floor):
+                await process.start()
+                await process.wait_ready(_READY_S)
+            await turns.register_bare(f"https://127.0.0.1:{bare_port}", ca)
+            await turns.run()
         finally:
-            await webhook.stop()
+            for process in (webhook, floor):
+                await process.stop()
 
 
 def _spec(directory: Path, health_port: int) -> ProcessSpec:
-    search = os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
     argv = [sys.executable, "-m", "atoll.webhook", f"--kubeconfig={install.kubeconfig_of(directory, 'webhook')}"]
     return ProcessSpec(
         name="atoll-webhook",
         argv=[*argv, f"--health-port={health_port}", "--linger-seconds=0"],
-        env={"PYTHONPATH": search},
+        env={"PYTHONPATH": search_path()},
         ready_url=f"http://127.0.0.1:{health_port}/readyz",
     )
 
@@ -120,11 +143,13 @@ class _Turns:
         self._host, self._webhook = federation.host, webhook
         self._pids = {each.spec.name: each.pid for each in federation.processes.processes}
         self._metrics = f"http://127.0.0.1:{health_port}/metrics"
-        self._registered: list[tuple[Any, dict[str, Any]]] = []
+        #: (resource, configuration) of each webhook; nothing is registered before the first turn
+        self._configurations: dict[State, list[tuple[ApiResource, dict[str, Any]]]] = {State.OFF: []}
+        self._state = State.ON
         self._serial = 0
         self._warm_up_s = min(1.0, params["seconds"])
-        #: (kB, load, webhook on) -> seconds of each create
-        self._seconds: dict[tuple[int, int, bool], list[float]] = {}
+        #: (kB, load, state) -> seconds of each create
+        self._seconds: dict[tuple[int, int, State], list[float]] = {}
         #: kB -> upper end of a bucket -> reviews
         self._handled: dict[int, dict[float, float]] = {}
 
@@ -143,23 +168,29 @@ class _Turns:
 
     async def _size(self, kilobytes: int) -> None:
         count = self._params["bound_objects"] if kilobytes < 10 else max(self._params["bound_objects"] // 5, 20)
-        await self._switch(on=False)
         self._told(f"{kilobytes} kB: the bound")
-        bound = await self._fast(kilobytes, count)
-        await self._switch(on=True)
-        reached = await self._fast(kilobytes, count)
-        self._report.add(f"{kilobytes} kB, as fast as it goes", "creates_per_s", reached, "1/s", bound)
+        reached = {}
+        for state in State:
+            await self._switch(state)
+            reached[state] = await self._fast(kilobytes, count)
+        bound = reached[State.OFF]
+        for state in (State.ON, State.BARE):
+            case = f"{kilobytes} kB, as fast as it goes, {state}"
+            self._report.add(case, "creates_per_s", reached[state], "1/s", bound)
         histogram: dict[float, float] = {}
         for turn in range(self._params["repeats"]):
             # Whoever goes second finds a larger database: they take turns at it.
-            for on in (False, True) if turn % 2 == 0 else (True, False):
-                await self._switch(on=on)
+            for state in list(State) if turn % 2 == 0 else reversed(State):
+                await self._switch(state)
                 before = await self._buckets()
                 for load in self._params["loads"]:
-                    self._told(f"{kilobytes} kB, {load} % of {bound:.0f}/s, webhook {'on' if on else 'off'}")
-                    taken = await self._steady(kilobytes, bound * load / 100)
-                    self._seconds.setdefault((kilobytes, load, on), []).extend(taken)
-                    if on and load in TARGET_LOADS:
+                    self._told(f"{kilobytes} kB, {load} % of {bound:.0f}/s, {state}")
+                    taken, refused = await self._steady(kilobytes, bound * load / 100)
+                    if refused:
+                        case = f"{kilobytes} kB at {load} % of the bound, {state}"
+                        self._report.add(case, "not_carried_out", refused, "creates")
+                    self._seconds.setdefault((kilobytes, load, state), []).extend(taken)
+                    if state is State.ON and load in TARGET_LOADS:
                         now = await self._buckets()
                         for end, number in now.items():
                             histogram[end] = histogram.get(end, 0.0) + number - before.get(end, 0.0)
@@ -168,27 +199,51 @@ class _Turns:
 
     # -- the webhook, on and off -------------------------------------------------------------------------------------
 
-    async def _switch(self, *, on: bool) -> None:
-        """Remove both configurations, or put them back as the webhook had written them."""
-        if on and self._registered:
-            for resource, configuration in self._registered:
+    async def register_bare(self, url: str, ca: bytes) -> None:
+        """Learn what the webhook has registered, and have the bare one called for the same, at this address."""
+        self._configurations[State.ON] = found = []
+        for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+            configuration = await self._api.get(resource, "atoll")
+            meta = {key: configuration["metadata"][key] for key in ("name", "labels", "annotations")}
+            found.append((resource, {**configuration, "metadata": meta}))
+        bundle = base64.b64encode(ca).decode()
+        self._configurations[State.BARE] = [
+            (
+                resource,
+                {
+                    **configuration,
+                    "metadata": {"name": _BARE},
+                    "webhooks": [
+                        {
+                            **each,
+                            "clientConfig": {"url": url + URL(each["clientConfig"]["url"]).path, "caBundle": bundle},
+                        }
+                        for each in configuration["webhooks"]
+                        if each["rules"][0]["apiGroups"] == [JOBS.group]
+                    ],
+                },
+            )
+            for resource, configuration in found
+        ]
+
+    async def _switch(self, state: State) -> None:
+        """Remove the configurations of one state and create those of another."""
+        if state is not self._state:
+            for resource, configuration in self._configurations[self._state]:
+                await self._api.delete(resource, configuration["metadata"]["name"])
+            for resource, configuration in self._configurations[state]:
                 await self._api.create(resource, configuration)
-            self._registered = []
-        elif not on and not self._registered:
-            for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-                found = await self._api.get(resource, "atoll")
-                meta = {key: found["metadata"][key] for key in ("name", "labels", "annotations")}
-                self._registered.append((resource, {**found, "metadata": meta}))
-                await self._api.delete(resource, "atoll")
+            self._state = state
         probe = creation(JOBS, self._job(1))
         end = asyncio.get_running_loop().time() + _READY_S
         while asyncio.get_running_loop().time() < end:
             raw = await self._api.request("POST", probe.path, body=probe.body, params={"dryRun": "All"})
-            if ("queue" in orjson.loads(raw)["spec"]) == on:
+            if ("queue" in orjson.loads(raw)["spec"]) == (state is not State.OFF):
+                # From one webhook to the other the probe shows nothing: the server has had its time nevertheless.
                 await asyncio.sleep(_SETTLE_S)
                 return
             await asyncio.sleep(0.1)
-        raise RuntimeError(f"the webhook is not {'on' if on else 'off'} after {_READY_S:.0f} s")
+        raise RuntimeError(f"the server does not follow to '{state}' within {_READY_S:.0f} s")
 
     async def _buckets(self) -> dict[float, float]:
         """Reviews of Jobs so far, by the upper end of their bucket (not cumulative)."""
@@ -220,17 +275,19 @@ class _Turns:
         began = min(each.request_received_timestamp.timestamp() for each in events)
         return rate(len(events), max(each.at for each in events) - began)
 
-    async def _steady(self, kilobytes: int, per_second: float) -> list[float]:
-        """Seconds that the server took for each create."""
+    async def _steady(self, kilobytes: int, per_second: float) -> tuple[list[float], int]:
+        """Seconds that the server took for each create, and how many it did not carry out."""
         warm, count = (max(int(per_second * seconds), 5) for seconds in (self._warm_up_s, self._params["seconds"]))
         jobs = [self._job(kilobytes) for _ in range(warm + count)]
-        await open_loop(self._host, [creation(JOBS, job) for job in jobs], per_second)
+        refused = await open_loop(self._host, [creation(JOBS, job) for job in jobs], per_second)
+        jobs = [job for number, job in enumerate(jobs) if number not in refused]
         events = await self._logged({job["metadata"]["name"] for job in jobs})
         # The first ones open the connections between server and webhook.
         measured = {job["metadata"]["name"] for job in jobs[warm:]}
-        return [
+        taken = [
             each.at - each.request_received_timestamp.timestamp() for each in events if each.object_ref.name in measured
         ]
+        return taken, len(refused)
 
     async def _logged(self, names: set[str]) -> list[audit.Event]:
         def made(events: Sequence[audit.Event]) -> list[audit.Event]:
@@ -244,15 +301,18 @@ class _Turns:
 
     def _add_latencies(self) -> None:
         for kilobytes, load in dict.fromkeys((each, load) for each, load, _ in self._seconds):
-            off, on = (self._seconds[kilobytes, load, state] for state in (False, True))
+            taken = {state: self._seconds[kilobytes, load, state] for state in State}
             case = f"{kilobytes} kB at {load} % of the bound"
-            self._report.add_latency(f"{case}, webhook off", off)
-            self._report.add_latency(f"{case}, webhook on", on)
-            added = (percentile(on, 50) - percentile(off, 50)) * 1000
-            self._report.add(case, "added_p50", added, "ms")
-            self._report.add(case, "added_p99", (percentile(on, 99) - percentile(off, 99)) * 1000, "ms")
+            for state in State:
+                self._report.add_latency(f"{case}, {state}", taken[state])
+            added, least = (
+                {p: (percentile(taken[state], p) - percentile(taken[State.OFF], p)) * 1000 for p in (50, 99)}
+                for state in (State.ON, State.BARE)
+            )
+            for p in (50, 99):
+                self._report.add(case, f"added_p{p}", added[p], "ms", least[p])
             if load in TARGET_LOADS:
-                self._judge(f"added P50, {case}", added, ADDED_P50_MS)
+                self._judge(f"added P50, {case}", added[50], ADDED_P50_MS, f"; a bare webhook adds {least[50]:.2f} ms")
 
     def _add_handler(self) -> None:
         for kilobytes, histogram in self._handled.items():
@@ -262,27 +322,32 @@ class _Turns:
                 self._report.add(case, f"p{percent}", quantile(histogram, percent) * 1000, "ms")
             self._judge(f"P99 of the {case}", quantile(histogram, 99) * 1000, HANDLER_P99_MS[kilobytes])
 
-    def _judge(self, what: str, value: float, most: float) -> None:
+    def _judge(self, what: str, value: float, most: float, beside: str = "") -> None:
         verdict = "met" if value <= most else "MISSED"
-        self._report.remarks.append(f"target {what}: at most {most:g} ms: {verdict} with {value:.2f} ms")
+        self._report.remarks.append(f"target {what}: at most {most:g} ms: {verdict} with {value:.2f} ms{beside}")
 
 
-async def open_loop(cluster: Any, requests: Sequence[Request], per_second: float) -> None:
+async def open_loop(cluster: Any, requests: Sequence[Request], per_second: float) -> set[int]:
     """Send each request at its time, one after the other at equal distances.
 
+    Returns the numbers of those that were not carried out: a server that is asked for more than it can do says so.
+
     Raises:
-        RuntimeError: one was refused.
+        RuntimeError: one was refused for another reason.
     """
     headers = {"Authorization": f"Bearer {cluster.token}", "Accept": "application/json", "User-Agent": "bench"}
     connector = aiohttp.TCPConnector(limit=0, ssl=ssl.create_default_context(cadata=cluster.ca))
+    refused = set()
     async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
 
-        async def one(request: Request) -> None:
+        async def one(number: int, request: Request) -> None:
             url = URL(cluster.url + request.path, encoded=True)
             content = {"Content-Type": request.content_type}
             async with session.request(request.method, url, data=request.body, headers=content) as response:
                 said = await response.read()
-                if response.status >= 300:
+                if response.status == 429 or response.status >= 500:
+                    refused.add(number)
+                elif response.status >= 300:
                     raise RuntimeError(f"{request.method} {request.path}: {response.status} {said[:400]!r}")
 
         clock = asyncio.get_running_loop().time
@@ -290,7 +355,8 @@ async def open_loop(cluster: Any, requests: Sequence[Request], per_second: float
             began = clock()
             for number, request in enumerate(requests):
                 await asyncio.sleep(max(began + number / per_second - clock(), 0))
-                group.create_task(one(request))
+                group.create_task(one(number, request))
+    return refused
 
 
 def quantile(histogram: dict[float, float], percent: float) -> float:

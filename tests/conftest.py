@@ -22,6 +22,13 @@ settings.load_profile("atoll")
 LAYOUT = FederationConfig(members=[member("alpha", 8), member("beta", 4), member("topo", 4, tree=False)])
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where tests run in several processes (-n 2): one of them has the federation, the others never start another."""
+    for item in items:
+        shared = "federation" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("federation" if shared else item.path.as_posix()))
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def federation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AtollFederation]:
     """A host and three members, with every process of Atoll."""

@@ -19,6 +19,7 @@ FIELDS = {"case", "metric", "value", "unit", "bound", "ratio"}
 THROUGHPUTS = {
     "place": {"placements_per_s"},
     "dispatch": {"decisions_per_s"},
+    "kueue-shapes": {"admitted_per_s"},
     "reclaim": set(),
     "endtoend": {"created_per_s", "in_member_per_s", "bound_per_s", "completed_per_s"},
     "webhook": {"creates_per_s"},
@@ -30,7 +31,7 @@ THROUGHPUTS = {
 async def run(name: str, results: Path) -> dict[tuple[str, str], float]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", f"bench.{name}", "--quick", "--json", f"--results={results}",
+        sys.executable, "-m", f"bench.{name.replace('-', '_')}", "--quick", "--json", f"--results={results}",
         env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
@@ -79,9 +80,20 @@ async def test_place_has_the_schema(tmp_path):
 @pytest.mark.integration
 async def test_a_dispatch_is_one_write_and_every_binding_that_fits_is_dispatched(tmp_path):
     found = await run("dispatch", tmp_path)
-    assert metric(found, "bindings_dispatched") == 100
-    assert metric(found, "writes_per_dispatch") == 1
-    assert metric(found, "refused_writes") == 0
+    alone, whole = "100 one-pod bindings to 2 members", "20 waiting jobs, control and agents at work"
+    for case, count in ((alone, 100), (whole, 20)):
+        assert found[case, "bindings_dispatched"] == count
+        assert found[case, "writes_per_dispatch"] == 1
+        assert found[case, "refused_writes"] == 0
+
+
+@pytest.mark.integration
+async def test_all_of_a_load_of_many_queues_is_admitted_and_ends(tmp_path):
+    found = await run("kueue-shapes", tmp_path)
+    case = "60 workloads in 4 queues"
+    assert found[case, "finished"] == 60
+    assert 0 < found[case, "mean_quota_use"] <= 6
+    assert all(found[case, f"mean_time_to_admission_{size}"] > 0 for size in ("small", "medium", "large"))
 
 
 @pytest.mark.integration

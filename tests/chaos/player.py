@@ -240,14 +240,24 @@ class Player:
             for member in self._federation.members if card.target == "etcd" else (card.target,):
                 if member != HOST:
                     self.checkpoints.append(await self._checkpoint(member, began))
+                    # Real kubelets repeat a status that was refused; the simulated ones do when they start.
+                    await self._started_again(self._process(f"{member}-kwok"))
             self._add(card, began, harms=harms)
             return True
         finally:
             self._busy.discard(f"server {card.target}")
 
     def _server(self, name: str) -> Process:
-        wanted = name if name == "etcd" else f"{name}-apiserver"
-        return next(each for each in self._federation.federation.processes.processes if each.spec.name == wanted)
+        return self._process(name if name == "etcd" else f"{name}-apiserver")
+
+    def _process(self, name: str) -> Process:
+        """One of those that are not Atoll's."""
+        return next(each for each in self._federation.federation.processes.processes if each.spec.name == name)
+
+    async def _started_again(self, process: Process) -> None:
+        await process.stop()
+        await process.start()
+        await process.wait_ready(_READY_S)
 
     async def _checkpoint(self, member: str, since: float) -> Checkpoint:
         async with await self._federation.members[member].connect() as api:

@@ -43,16 +43,6 @@ def test_an_empty_log_has_no_events(tmp_path: Path) -> None:
     assert list(audit.read(written(tmp_path / "log", []))) == []
 
 
-def test_only_writes_that_were_carried_out_are_counted(tmp_path: Path) -> None:
-    counts = audit.count_writes(audit.read(written(tmp_path / "log", WRITES)))
-    assert counts == {
-        ("admin", "create", "pods"): 1,
-        ("agent", "create", "pods/binding"): 1,
-        ("kubelet", "patch", "pods/status"): 1,
-        ("admin", "create", "jobs"): 2,
-    }
-
-
 @pytest.mark.parametrize(
     ("code", "message", "ok", "unknown"),
     [
@@ -73,7 +63,7 @@ def test_a_write_whose_client_died_may_have_been_carried_out(
 
 def test_times_are_by_key_and_refused_requests_have_none(tmp_path: Path) -> None:
     events = list(audit.read(written(tmp_path / "log", WRITES)))
-    assert audit.binding_times(events) == pytest.approx({"default/a": START + 2.000123})
+    assert audit.creation_times(events, "pods/binding") == pytest.approx({"default/a": START + 2.000123})
     assert audit.creation_times(events, "jobs", group="batch.volcano.sh") == pytest.approx({"default/j": START + 7})
 
 

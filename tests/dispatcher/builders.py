@@ -227,6 +227,14 @@ class Scene:
     def view(self, name: str) -> BindingView:
         return next(view for view in self.views.values() if view.name == name)
 
+    def restart(self) -> None:
+        """Another core goes on from what the API server has."""
+        self.core = Dispatcher()
+        self.core.handle(Pass(self.now - 1))
+        for event in [each for each in self.log if not isinstance(each, BindingSet | BindingGone | Refused | Pass)]:
+            self.core.handle(event)
+        self.tell(*(BindingSet(view) for view in self.views.values()))
+
     def gone(self, name: str) -> None:
         view = self.view(name)
         del self.views[view.uid]

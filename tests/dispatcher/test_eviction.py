@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from atoll.dispatcher.core import Command, Dispatcher, Evict, QueueSet
+from atoll.dispatcher.core.dispatcher import PATIENCE
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     EARLY,
@@ -130,6 +131,34 @@ def test_the_room_that_was_made_goes_to_the_claimant_only() -> None:
     s.submit(make_binding("small").submitted(EARLY))
     let_go(s, "low")
     assert names(s.run()) == ["high"]
+
+
+def test_a_restart_keeps_the_room_that_is_being_made() -> None:
+    s = full(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
+    s.submit(make_binding("high").tasks(8).priority(1).submitted(LATE))
+    assert sorted(evicted(s.run())) == ["low1", "low2"]
+    s.tell(make_capacity("m", [4, 0], generation=NEVER))
+    let_go(s, "low1")
+    s.submit(make_binding("small").submitted(EARLY))
+    s.restart()
+    assert names(s.run(after=5)) == []
+    assert s.verdict("high") is Reason.AWAITING_VICTIMS
+    s.tell(make_capacity("m", [4, 4], generation=NEVER + 1))
+    let_go(s, "low2")
+    s.restart()
+    assert names(s.run(after=1)) == ["high"]
+
+
+def test_room_whose_claimant_got_none_in_time_is_everybodys_after_a_restart_too() -> None:
+    s = full(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
+    s.submit(make_binding("high").tasks(8).priority(1).submitted(LATE))
+    s.run()
+    s.tell(make_capacity("m", [4, 0], generation=NEVER))
+    let_go(s, "low1")
+    s.submit(make_binding("small").submitted(EARLY))
+    s.restart()
+    assert names(s.run(after=5)) == []
+    assert names(s.run(after=PATIENCE)) == ["low1"]
 
 
 def test_a_claimant_that_goes_away_lets_others_have_the_room() -> None:

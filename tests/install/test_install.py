@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from atoll.agent.credentials import member_connection
 from atoll.control import install
 from atoll.control.install.crds import incompatible, install_crds, is_foreign
 from atoll.control.install.credentials import Endpoint, write_kubeconfig
@@ -35,7 +36,9 @@ from atoll.model.apiresource import (
     LEASES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
+    NODES,
     QUEUES,
+    SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
     VALIDATING_WEBHOOKS,
@@ -85,9 +88,7 @@ async def run_init(bare: Federation, out: Path, said: list[str]) -> None:
         await install.init(api, at, out=out, webhook_client_config=ADDRESS, progress=said.append)
 
 
-async def run_join(
-    bare: Federation, member: str, name: str, out: Path, *, facts: install.MemberFacts | None = None
-) -> list[str]:
+async def run_join(bare: Federation, member: str, name: str, out: Path, **options: Any) -> list[str]:
     handle = bare.members[member]
     async with await bare.host.connect() as host, await handle.connect() as api:
         return await install.join(
@@ -97,7 +98,7 @@ async def run_join(
             host_at=await install.endpoint(bare.host.kubeconfig),
             member_at=await install.endpoint(handle.kubeconfig),
             out=out,
-            facts=facts,
+            **options,
         )
 
 
@@ -334,6 +335,25 @@ async def test_a_foreign_crd_is_compared_and_left_alone(bare: Federation) -> Non
         with pytest.raises(install.Refused, match="serves v1alpha1, v9 is needed"):
             await install_crds(west, [newer, *install.member_crds()], said.append)
         assert await versions(west) == before
+
+
+async def test_beside_the_host_the_member_is_found_by_a_secret_which_leaves_with_it(
+    bare: Federation, prepared: Path, host: ApiServer
+) -> None:
+    _, member_file = install.agent_kubeconfigs(prepared, "east")
+    member_file.unlink(missing_ok=True)
+    command = await run_join(bare, "east", "east", prepared, beside_host=True)
+    assert command[-1] == "--member-secret"
+    assert not member_file.exists()
+    host_file, _ = install.agent_kubeconfigs(prepared, "east")
+    async with await ApiServer.from_kubeconfig(host_file) as agent:
+        async with ApiServer(await member_connection(agent, "east")) as member:
+            assert await member.list(NODES) is not None
+        with pytest.raises(Forbidden):
+            await agent.list(SECRETS, "karmada-es-east")
+    await install.unjoin(host, None, "east")
+    roles = {each["metadata"]["name"] for each in await host.list(CLUSTER_ROLES)}
+    assert not {name for name in roles if name.startswith("atoll-agent-")}
 
 
 @pytest.mark.parametrize("name", ["", "East", "a_b", "-a", "a-", "a.b", "a" * 49])

@@ -68,6 +68,10 @@ def join(
     region: Annotated[str, typer.Option(help="Where it is.")] = "",
     provider: Annotated[str, typer.Option(help="Who runs it.")] = "",
     zone: Annotated[list[str] | None, typer.Option("--zone", help="Failure zone, may be repeated.")] = None,
+    beside_host: Annotated[
+        bool,
+        typer.Option(help="The agent is to run beside the host: the member's credentials go into a Secret there."),
+    ] = False,
 ) -> None:
     """Join a member cluster to the federation. Starts no process; safe to repeat."""
     labels = key_values(label or [])
@@ -87,6 +91,7 @@ def join(
                 member_at=await install.endpoint(member_kubeconfig, member_context),
                 out=out,
                 facts=install.MemberFacts(labels, region, provider, tuple(zone or ())),
+                beside_host=beside_host,
                 progress=print,
             )
 

@@ -6,7 +6,6 @@ are evidence.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -143,23 +142,9 @@ def read(path: Path) -> Iterator[Event]:
             yield event
 
 
-def count_writes(events: Iterable[Event]) -> Counter[tuple[str, str, str]]:
-    """Writes that were carried out, by (user, verb, resource path)."""
-    return Counter(
-        (event.user.username, event.verb, event.object_ref.path)
-        for event in events
-        if event.ok and event.verb in WRITES
-    )
-
-
 def creation_times(events: Iterable[Event], path: str, *, group: str | None = None) -> dict[str, float]:
     """Key -> when it was created (seconds since the epoch); the last time where that happened more than once."""
     return {event.object_ref.key: event.at for event in events if event.wrote(path, "create", group=group)}
-
-
-def binding_times(events: Iterable[Event]) -> dict[str, float]:
-    """Pod key -> when it was bound to a node (seconds since the epoch); the last time for a name used again."""
-    return creation_times(events, "pods/binding")
 
 
 def status_in(body: Any) -> Json:

@@ -52,6 +52,10 @@ class Decision(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     deadline: str = ""
     """RFC 3339: by when this phase must be left; empty when it may last."""
     story: list[Line] = []
+    nominated: list[str] = []
+    """Members in which others make room for it, while it waits for that."""
+    room_for: str = ""
+    """UID of the workload that it was evicted for."""
 
     def told(self, line: Line) -> list[Line]:
         """The story with one more line, bounded."""

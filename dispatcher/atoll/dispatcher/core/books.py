@@ -101,6 +101,8 @@ class Books:
         self._priorities: dict[Node, Counter[int]] = {}
         #: UID of a waiting binding -> those that were evicted for it, while not all of them are gone
         self._awaiting: dict[str, tuple[str, ...]] = {}
+        #: UIDs of waiting bindings that say that others make room for them, and that is not taken up yet
+        self._nominated: dict[str, None] = {}
         #: UID -> those that were evicted so that it could start
         self._cleared: dict[str, tuple[str, ...]] = {}
         #: UIDs of bindings in phase Reserving, and of those that run against the user's wish; looked at in every pass
@@ -305,6 +307,8 @@ class Books:
                 self.waiting.refresh(group)
             if group.parked is not None and differs(binding.told, group.parked):
                 self.waiting.unsaid[group] = None
+            if binding.view.decision.nominated and uid not in self._awaiting:
+                self._nominated[uid] = None
         elif binding.phase.charged:
             self._charge(binding)
             self._enter_charged(binding, before)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -122,6 +122,8 @@ class Dispatcher(Books):
         self.world.refresh()
         if self._avoid:
             self._try_again()
+        if self._nominated:
+            self._take_up_nominations()
         if self.promises.made or self._patience:
             self._renew_promises()
         commands: list[Command] = [*self._overdue(), *self._settle_answers()]
@@ -285,10 +287,27 @@ class Dispatcher(Books):
             )
             for loss in outcome.losses:
                 text = f"makes room for {binding.view.namespace}/{binding.view.name} of queue {group.leaf.name}"
-                yield self._evict(self.bindings[loss.uid], loss.reason, text)
-            names = ", ".join(member.name for member in outcome.choice.members)
-            yield self._explain(binding, Verdict(Reason.AWAITING_VICTIMS, blocker("Cluster", names, "", 0, 0)))
+                yield self._evict(self.bindings[loss.uid], loss.reason, text, room_for=binding.view.uid)
+            nominated = [member.name for member in outcome.choice.members]
+            awaits = Verdict(Reason.AWAITING_VICTIMS, blocker("Cluster", ", ".join(nominated), "", 0, 0))
+            yield self._explain(binding, awaits, nominated)
             victims = None
+
+    def _take_up_nominations(self) -> None:
+        """Another leader had others evicted for these: their room stays theirs."""
+        nominated, self._nominated = self._nominated, {}
+        leaving: dict[str, list[str]] = {}
+        for uid, binding in self.bindings.items():
+            if binding.phase is Phase.EVICTING:
+                leaving.setdefault(binding.view.decision.room_for, []).append(uid)
+        for uid in nominated:
+            claimant = self.bindings.get(uid)
+            if claimant is None or claimant.shape is None or uid in self._awaiting:
+                continue
+            members = [self.world.members[n] for n in claimant.view.decision.nominated if n in self.world.members]
+            if members:
+                self._awaiting[uid] = tuple(leaving.get(uid, ()))
+                self.promises.keep(uid, claimant.leaf, claimant.shape, claimant.gang, members, self._now)
 
     def _may_evict(self, group: ShapeClass) -> bool:
         """Whether anybody could have to go at all: most often nobody does."""
@@ -324,6 +343,9 @@ class Dispatcher(Books):
             self._awaiting.pop(promise.uid, None)
             self.promises.drop(promise.uid)
             self._refresh_idle()
+            claimant = self.bindings[promise.uid]
+            assert claimant.shape is not None, f"{promise.uid} is kept room for and does not wait"
+            self.waiting.refresh(self.waiting.classes(claimant.leaf)[claimant.shape.key])
 
     # -- room kept for heads -----------------------------------------------------------------------------------------
 
@@ -446,7 +468,16 @@ class Dispatcher(Books):
                 counts = blocker("Cluster", name, "pods", answer.requested, answer.available)
                 yield self._evict(binding, Reason.PART_REFUSED, text, counts)
             elif all(name in answers for name in binding.parts):
-                yield self._commit(binding)
+                away = [name for name in binding.parts if not self._is_ready(name)]
+                if away:
+                    text = f"{away[0]} reserved its part and is not ready any more"
+                    yield self._evict(binding, Reason.CLUSTERS_NOT_READY, text, blocker("Cluster", away[0], "", 0, 0))
+                else:
+                    yield self._commit(binding)
+
+    def _is_ready(self, name: str) -> bool:
+        member = self.world.members.get(name)
+        return member is not None and member.ready
 
     def _commit(self, binding: Binding) -> Command:
         deadline = self._now + self._commit_timeout
@@ -504,11 +535,15 @@ class Dispatcher(Books):
                 avoided.over = True
                 self._wake(key[0])
 
-    def _evict(self, binding: Binding, reason: Reason, text: str, why: Blocker | None = None) -> Command:
+    def _evict(
+        self, binding: Binding, reason: Reason, text: str, why: Blocker | None = None, *, room_for: str = ""
+    ) -> Command:
         view = binding.view
         self._unsettled.pop(view.uid, None)
         line = Line(self._text(self._now), Phase.EVICTING, reason, text)
-        decision = Decision(binding.epoch + 1, Phase.EVICTING, reason, why, story=view.decision.told(line))
+        decision = Decision(
+            binding.epoch + 1, Phase.EVICTING, reason, why, story=view.decision.told(line), room_for=room_for
+        )
         command = Evict(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
         binding.epoch, binding.phase, binding.deadline = decision.epoch, Phase.EVICTING, None
         return command
@@ -539,13 +574,13 @@ class Dispatcher(Books):
                 # The first of every class hears before the second of any.
                 unsaid[group] = None
 
-    def _explain(self, binding: Binding, verdict: Verdict) -> Command:
+    def _explain(self, binding: Binding, verdict: Verdict, nominated: Sequence[str] = ()) -> Command:
         self._explain_tokens -= 1
         binding.told = verdict
         view = binding.view
         line = Line(self._text(self._now), Phase.SUSPENDED, verdict.reason, verdict.sentence())
         decision = Decision(
-            binding.epoch, Phase.SUSPENDED, verdict.reason, verdict.blocker, "", view.decision.told(line)
+            binding.epoch, Phase.SUSPENDED, verdict.reason, verdict.blocker, "", view.decision.told(line), [*nominated]
         )
         return Explain(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
 

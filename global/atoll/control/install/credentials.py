@@ -102,8 +102,8 @@ async def issue_token(api: ApiServer, name: str, namespace: str) -> tuple[str, s
     return status["token"], status["expirationTimestamp"]
 
 
-def write_kubeconfig(path: Path, at: Endpoint, user: str, token: str, *, namespace: str | None = None) -> None:
-    """Write a kubeconfig with one context, readable by its owner alone; an older file is replaced at once."""
+def kubeconfig(at: Endpoint, user: str, token: str, *, namespace: str | None = None) -> str:
+    """A kubeconfig with one context, as YAML."""
     cluster: Json = {"server": at.url}
     if at.ca is not None:
         cluster["certificate-authority-data"] = base64.b64encode(at.ca).decode()
@@ -116,7 +116,7 @@ def write_kubeconfig(path: Path, at: Endpoint, user: str, token: str, *, namespa
     context: Json = {"cluster": "cluster", "user": user}
     if namespace:
         context["namespace"] = namespace
-    content = {
+    content: Json = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": user,
@@ -124,9 +124,14 @@ def write_kubeconfig(path: Path, at: Endpoint, user: str, token: str, *, namespa
         "users": [{"name": user, "user": {"token": token}}],
         "contexts": [{"name": user, "context": context}],
     }
+    return yaml.safe_dump(content, sort_keys=False)
+
+
+def write_kubeconfig(path: Path, at: Endpoint, user: str, token: str, *, namespace: str | None = None) -> None:
+    """Write a kubeconfig to a file that its owner alone can read; an older one is replaced at once."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        yaml.safe_dump(content, file, sort_keys=False)
+        file.write(kubeconfig(at, user, token, namespace=namespace))
     fresh.replace(path)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import orjson
 
 from atoll.control.install.crds import is_foreign, member_crds
-from atoll.control.install.member import AGENT, agent_kubeconfigs, check_name
+from atoll.control.install.member import AGENT, agent_kubeconfigs, check_name, secret_rights
 from atoll.control.install.refusal import Refused
 from atoll.control.install.rights import remove_rights
 from atoll.control.install.roles import AGENT_IN_MEMBER
@@ -102,6 +102,7 @@ async def unjoin(
         progress(f"host: Cluster {name} deleted")
     # Once more: something may have been dispatched between the first look and the end of the Cluster.
     left = await _drain(host, name, answers, force, timeout, progress)
+    await remove_rights(host, *secret_rights(name))
     await host.delete(NAMESPACES, execution)
     await _wait_gone(host, execution, timeout)
     progress(f"host: namespace {execution} and the credentials of its agent are gone")

@@ -11,22 +11,26 @@ from typing import Any, Final
 from atoll.control.install.crds import install_crds, member_crds
 from atoll.control.install.credentials import (
     FIELD_MANAGER,
+    MANAGED_BY,
     Endpoint,
     ensure_account,
     ensure_namespace,
     issue_token,
+    kubeconfig,
     write_kubeconfig,
 )
 from atoll.control.install.refusal import Refused
 from atoll.control.install.rights import ensure_rights
-from atoll.control.install.roles import AGENT_IN_MEMBER, agent_on_host
+from atoll.control.install.roles import AGENT_IN_MEMBER, Grant, agent_on_host, reader_of_secret
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import CLUSTERS, NAMESPACES
+from atoll.model.apiresource import CLUSTERS, NAMESPACES, SECRETS
 
 AGENT: Final = "atoll-agent"
 """Name of the agent's ServiceAccount, in the member and in its execution namespace on the host."""
+MEMBER_SECRET: Final = "atoll-member"
+"""Name of the Secret in the execution namespace with the member's kubeconfig, for an agent beside the host."""
 
 Json = dict[str, Any]
 
@@ -54,6 +58,7 @@ async def join(
     member_at: Endpoint,
     out: Path,
     facts: MemberFacts | None = None,
+    beside_host: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
     """Join a member under a name and write the kubeconfigs of its agent into `out`. Safe to repeat; starts nothing.
@@ -66,6 +71,7 @@ async def join(
         member_at: where the agent will find the member; `spec.apiEndpoint` of the Cluster.
         out: folder for `atoll-agent-<name>.host.kubeconfig` and `.member.kubeconfig`.
         facts: labels, region, provider and zones of the Cluster; what is not given stays as it is.
+        beside_host: the agent runs beside the host and reads the member's kubeconfig from a Secret there.
         progress: gets a line per step.
 
     Returns the command line that starts the agent.
@@ -94,19 +100,40 @@ async def join(
     progress(f"host: Cluster {name}")
 
     host_file, member_file = agent_kubeconfigs(out, name)
-    for api, at, namespace, path in (
-        (host, host_at, execution, host_file),
-        (member, member_at, keys.SYSTEM_NAMESPACE, member_file),
-    ):
-        token, expires = await issue_token(api, AGENT, namespace)
-        write_kubeconfig(path, at, AGENT, token, namespace=namespace)
-        progress(f"{path}: credentials of {namespace}/{AGENT}, valid until {expires}")
-    return [
-        "atoll-agent",
-        f"--cluster={name}",
-        f"--kubeconfig={host_file}",
-        f"--member-kubeconfig={member_file}",
-    ]
+    token, expires = await issue_token(host, AGENT, execution)
+    write_kubeconfig(host_file, host_at, AGENT, token, namespace=execution)
+    progress(f"{host_file}: credentials of {execution}/{AGENT}, valid until {expires}")
+    token, expires = await issue_token(member, AGENT, keys.SYSTEM_NAMESPACE)
+    said = f"credentials of {keys.SYSTEM_NAMESPACE}/{AGENT}, valid until {expires}"
+    command = ["atoll-agent", f"--cluster={name}", f"--kubeconfig={host_file}"]
+    if beside_host:
+        await _keep_on_host(host, name, kubeconfig(member_at, AGENT, token, namespace=keys.SYSTEM_NAMESPACE))
+        progress(f"host: Secret {execution}/{MEMBER_SECRET}: {said}")
+        return [*command, "--member-secret"]
+    write_kubeconfig(member_file, member_at, AGENT, token, namespace=keys.SYSTEM_NAMESPACE)
+    progress(f"{member_file}: {said}")
+    return [*command, f"--member-kubeconfig={member_file}"]
+
+
+async def _keep_on_host(host: ApiServer, name: str, text: str) -> None:
+    """Leave the member's kubeconfig where the agent's account, and no other of Atoll's, can read it."""
+    execution = keys.execution_namespace(name)
+    secret = {
+        "apiVersion": SECRETS.api_version,
+        "kind": SECRETS.kind,
+        "metadata": {"name": MEMBER_SECRET, "namespace": execution, "labels": MANAGED_BY},
+        "stringData": {"kubeconfig": text},
+    }
+    await host.apply(SECRETS, secret, field_manager=FIELD_MANAGER)
+    reference = {"namespace": execution, "name": MEMBER_SECRET}
+    await host.merge_patch(CLUSTERS, name, {"spec": {"secretRef": reference}}, field_manager=FIELD_MANAGER)
+    roles, grants = secret_rights(name)
+    await ensure_rights(host, roles, (execution, AGENT), grants)
+
+
+def secret_rights(name: str) -> tuple[str, tuple[Grant, ...]]:
+    """The rights of an agent beside the host to find its member's kubeconfig, and the name of their roles."""
+    return f"{AGENT}-{name}", reader_of_secret(name, keys.execution_namespace(name), MEMBER_SECRET)
 
 
 def agent_kubeconfigs(out: Path, name: str) -> tuple[Path, Path]:

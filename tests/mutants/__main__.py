@@ -1,0 +1,144 @@
+"""`python -m tests.mutants --count 300 --seed 7`: how many faults in the dispatcher's core and split the tests notice.
+
+Ends with one line, "killed K of N (P %)"; the exit code is 1 below 85 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.mutants.mutations import Mutation, mutations
+from tests.mutants.trials import SECONDS, Bench, Fork, HarnessError, Trace, with_bench
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "dispatcher"
+FOLDERS = [SOURCES / "atoll/dispatcher/core", SOURCES / "atoll/dispatcher/split"]
+CHECKS = ("invariants.py",)
+"""What only tests call."""
+TESTS = [
+    f"tests/dispatcher/test_{name}.py"
+    for name in (
+        "tree_shares",
+        "tree",
+        "core",
+        "core_races",
+        "backfill",
+        "eviction",
+        "division",
+        "golden",
+        "defects",
+        "split_oracle",
+        "reclaim",
+        "tree_machine",
+        "machine",
+    )
+]
+LEAST = 85.0
+"""Per cent."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Try the mutants; see the module."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--count", type=int, default=300, help="how many mutants (default: 300)")
+    parser.add_argument("--seed", type=int, default=7, help="which ones (default: 7)")
+    parser.add_argument("--jobs", type=int, default=1, help="how many at once (default: 1)")
+    parser.add_argument("--only", default="", metavar="FILE:LINE", help="of these, those whose place contains this")
+    options = parser.parse_args(arguments)
+    os.chdir(ROOT)
+    paths = [path for folder in FOLDERS for path in sorted(folder.glob("*.py")) if path.name not in CHECKS]
+    sources = {str(path): path.read_text() for path in paths}
+    every = [each for path, source in sources.items() for each in mutations(path, source)]
+    chosen = random.Random(options.seed).sample(every, min(options.count, len(every)))
+    chosen = [each for each in sorted(chosen, key=lambda m: (m.path, m.start)) if options.only in place(each)]
+    say(f"{len(every)} mutants are possible, {len(chosen)} are tried")
+    began = time.monotonic()
+    survivors: list[Mutation] = []
+    with_bench(
+        TESTS, [str(each) for each in FOLDERS], lambda bench: try_all(bench, chosen, sources, options.jobs, survivors)
+    )
+    for mutation in sorted(survivors, key=lambda each: (each.path, each.start)):
+        print(f"survived: {place(mutation)} ({mutation.kind})")
+        print(difference(mutation, sources[mutation.path]))
+    killed = len(chosen) - len(survivors)
+    score = 100 * killed / max(len(chosen), 1)
+    say(f"{time.monotonic() - began:.0f} s in all")
+    print(f"killed {killed} of {len(chosen)} ({score:.1f} %)")
+    return 0 if score >= LEAST else 1
+
+
+def try_all(
+    bench: Bench, chosen: Sequence[Mutation], sources: dict[str, str], jobs: int, survivors: list[Mutation]
+) -> None:
+    """Add the mutants that no test notices to `survivors`."""
+    traces = bench.survey()
+    say(f"{len(traces)} tests pass without a mutant")
+    waiting = list(reversed(chosen))
+    running: dict[int, tuple[Mutation, Fork]] = {}
+    late = 0
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            mutation = waiting.pop()
+            if tests := subset(mutation, traces):
+                fork = bench.attempt(mutation.path, mutation.apply(sources[mutation.path]), tests)
+                running[fork.pid] = mutation, fork
+            else:
+                survivors.append(mutation)
+        if not running:
+            break
+        pid, status = os.wait()
+        mutation, fork = running.pop(pid)
+        answer = fork.result()
+        if os.WIFSIGNALED(status):
+            late += os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGALRM)
+        elif answer is None:
+            raise HarnessError(f"the tests of {place(mutation)} did not come to an end")
+        elif not answer["failed"]:
+            survivors.append(mutation)
+        say(f"{len(chosen) - len(waiting) - len(running)} of {len(chosen)}, {len(survivors)} survived", passing=True)
+    say(f"{late} of them were stopped after {SECONDS:g} s of CPU time")
+
+
+def subset(mutation: Mutation, traces: Sequence[Trace]) -> list[str]:
+    """The tests that reach a mutant, the quickest first, as many as fit the time."""
+    first, last = mutation.statement
+    able = [each for each in traces if any(first <= line <= last for line in each.lines.get(mutation.path, ()))]
+    tests: list[str] = []
+    seconds = 0.0
+    for each in sorted(able, key=lambda trace: trace.seconds):
+        seconds += each.seconds
+        if seconds > SECONDS:
+            break
+        tests.append(each.test)
+    return tests
+
+
+def place(mutation: Mutation) -> str:
+    """File and line."""
+    return f"{Path(mutation.path).relative_to(ROOT)}:{mutation.line}"
+
+
+def difference(mutation: Mutation, source: str) -> str:
+    """The lines that are other ones."""
+    pair = (source.splitlines(), mutation.apply(source).splitlines())
+    return "\n".join(line for line in difflib.unified_diff(*pair, n=0, lineterm="") if line[:3] not in ("---", "+++"))
+
+
+def say(text: str, *, passing: bool = False) -> None:
+    """For whoever watches; what is `passing` only on a terminal."""
+    if not passing:
+        print(text, file=sys.stderr)
+    elif sys.stderr.isatty():
+        print(f"\r{text}", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
