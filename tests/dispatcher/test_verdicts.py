@@ -157,6 +157,16 @@ def test_what_fits_starts_where_it_would_be_put() -> None:
     assert s.view("x").parts[0][0] == "m2"
 
 
+def test_it_comes_after_all_that_wait_unless_its_priority_is_higher() -> None:
+    s = Scene(make_queue("q", gpu=0), *TWO)
+    s.submit(*(make_binding(f"b{n}").submitted(EARLY) for n in range(3)))
+    s.run()
+    for priority, expected in ((0, (4, 4)), (1, (1, 4))):
+        found = ask(s, make_binding("x").created("").priority(priority)).queue
+        assert found is not None
+        assert (found.position, found.waiting) == expected
+
+
 def test_a_divided_one_says_how_many_pods_go_where() -> None:
     found = ask(scene(room=TWO), make_binding("x").tasks(12).divided())
     assert found.places == [Place("m1", 8), Place("m2", 4)]

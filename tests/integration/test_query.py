@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import orjson
 import pytest
 import pytest_asyncio
+import yaml
 
 from atoll.control import install
 from atoll.control.install.rights import ROLE_BINDINGS
-from atoll.kube.errors import Forbidden, Invalid, NotFound
+from atoll.kube.errors import Busy, Forbidden, Invalid, NotFound
 from atoll.kube.transport import ApiServer
+from atoll.local.cluster import free_ports
+from atoll.local.keeper import KeptProcess
 from atoll.model import keys
-from atoll.model.apiresource import API_SERVICES, SERVICE_ACCOUNTS, SERVICES, VERDICTS, WHAT_IFS
+from atoll.model.apiresource import API_SERVICES, JOBS, NAMESPACES, SERVICE_ACCOUNTS, SERVICES, VERDICTS, WHAT_IFS
 from tests.integration.federation import Site, job, until
+from tests.integration.test_operations import atollctl
 
 pytestmark = pytest.mark.integration
 
@@ -29,11 +35,9 @@ async def served(site: Site) -> Site:
     """Once the API server has found the leader."""
 
     async def available() -> bool:
-        found = await site.host.get(API_SERVICES, keys.QUERY_API)
-        conditions = (found.get("status") or {}).get("conditions") or ()
-        return bool(found["spec"].get("service")) and any(
-            each["type"] == "Available" and each["status"] == "True" for each in conditions
-        )
+        found = await site.find(API_SERVICES, keys.QUERY_API)
+        conditions = ((found or {}).get("status") or {}).get("conditions") or ()
+        return any(each["type"] == "Available" and each["status"] == "True" for each in conditions)
 
     await until(available, what="the query API is available")
     return site
@@ -120,7 +124,7 @@ async def test_a_workload_that_fits_and_one_that_does_not(served: Site) -> None:
     await served.submit(job("runs", cpu="3", seconds=None, queue=queue))
     await served.phase("runs", "Running")
     refused = await ask(served.host, served.namespace, job("x", cpu="2", queue=queue))
-    assert not refused.get("starts")
+    assert not refused["starts"]
     assert refused["reason"] == "QuotaExceeded"
     limits, ends = refused["changes"]
     assert (limits["kind"], limits["limits"][0]["shortage"]) == ("RaiseLimits", "1")
@@ -198,3 +202,100 @@ async def test_nobody_is_answered_directly(served: Site) -> None:
         front.load_cert_chain(*pki.proxy)
         async with session.get(url, headers=headers, ssl=front) as answer:
             assert answer.status == 200
+
+
+# -- the command line ------------------------------------------------------------------------------------------------
+
+
+async def test_explain_and_what_if_print_what_the_dispatcher_knows(served: Site, tmp_path: Path) -> None:
+    queue = await served.queue(capability={"cpu": "4"})
+    await served.submit(job("runs", cpu="3", seconds=None, queue=queue))
+    await served.phase("runs", "Running")
+    await served.submit(job("waits", cpu="2", queue=queue))
+    await served.reason("waits", "QuotaExceeded")
+    explained = await atollctl(served, "explain", "waits")
+    assert f"limit     queue {queue}: 2 cpu needed, 1 left, 1 short" in explained
+    assert "member    " in explained
+    # The name is taken: what is asked about is another one.
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump_all([job("waits", cpu="1", queue="default"), job("x", cpu="2", queue=queue)]))
+    first, _, second = (await atollctl(served, "what-if", "-f", str(file))).partition(f"Job {served.namespace}/x")
+    assert first.startswith(f"Job {served.namespace}/waits would start now\n  in ")
+    assert second.startswith(" would wait\n  reason    QuotaExceeded")
+    assert f"would help: the end of 1 workload: {served.namespace}/runs-job; that is enough" in second
+    assert [each["metadata"]["name"] for each in await served.host.list(JOBS, served.namespace)] == ["runs", "waits"]
+    data = orjson.loads(await atollctl(served, "what-if", "-f", str(file), "-o", "json"))
+    assert [each["status"]["starts"] for each in data] == [True, False]
+    refused = await atollctl(served, "what-if", "-f", str(_pod(tmp_path)), ok=False)
+    assert "what-if takes Job of batch.volcano.sh/v1alpha1" in refused
+
+
+def _pod(folder: Path) -> Path:
+    file = folder / "pod.yaml"
+    file.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n")
+    return file
+
+
+# -- who serves ------------------------------------------------------------------------------------------------------
+
+
+async def test_whoever_leads_is_asked(served: Site) -> None:
+    """1. The leader is killed, the standby serves. 2. That one ends in order, and until another leads the API is
+    unknown: namespaces can be deleted, and `explain` says what the binding says.
+    """
+    queue = await served.queue(capability={"cpu": "0"})
+    await served.submit(job("waits", queue=queue))
+    await served.reason("waits", "QuotaExceeded")
+    own = served.federation.process("dispatcher")
+    health, query = free_ports(2)
+    spec = own.process.spec
+    flags = [each for each in spec.argv if not each.startswith(("--health-port", "--query-port"))]
+    flags += [f"--health-port={health}", f"--query-port={query}"]
+    ready = f"http://127.0.0.1:{health}/readyz"
+    second = KeptProcess(
+        replace(spec, name="dispatcher-2", argv=flags, ready_url=ready), served.federation.federation.directory / "logs"
+    )
+    await second.start()
+    await second.ready()
+
+    async def port() -> int | None:
+        found = await served.find(API_SERVICES, keys.QUERY_API)
+        return found["spec"]["service"]["port"] if found is not None else None
+
+    async def answered() -> bool:
+        try:
+            return bool(await served.host.get(VERDICTS, "waits-job", served.namespace))
+        except (NotFound, Busy):
+            return False
+
+    try:
+        first = await port()
+        own.kill()
+        # Whichever of the two leads now, one of them answers.
+        await until(answered, what="the verdict is given again")
+        assert await port() in (first, query)
+        await own.stop()
+        await until(answered, what="the standby answers")
+        assert await port() == query
+        await second.stop()
+        assert await port() is None
+        assert not await answered()
+        await _namespaces_can_go(served)
+        explained = await atollctl(served, "explain", "waits")
+        assert "only what the binding says: no dispatcher serves the query API" in explained
+    finally:
+        await second.stop()
+        await own.start()
+        await own.ready()
+    await until(answered, what="the verdict is given by the first again")
+
+
+async def _namespaces_can_go(site: Site) -> None:
+    name = f"gone-{site.namespace}"
+    await site.host.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    await site.host.delete(NAMESPACES, name)
+
+    async def gone() -> bool:
+        return name not in [each["metadata"]["name"] for each in await site.host.list(NAMESPACES)]
+
+    await until(gone, what="a namespace is deleted while nobody serves the API")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 from pathlib import Path
 
 from atoll.dispatcher.query import Address, Query
 from atoll.dispatcher.recording import Recorder
 from atoll.dispatcher.shell import Metrics, Shell
-from atoll.kube import election, errors, process
+from atoll.kube import election, process
 from atoll.kube.transport import ApiServer
 
 QUERY_PORT = 8443
-FAREWELL = 2.0
+FAREWELL = 1.0
 """Seconds that an end waits for the API server to hear that nobody answers its questions any more."""
 
 
@@ -66,9 +65,8 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
 
     async def leave() -> None:
         if query is not None and elector.leading.is_set():
-            with contextlib.suppress(errors.ApiError, TimeoutError):
-                async with asyncio.timeout(FAREWELL):
-                    await query.leave()
+            # Not cancelled after that: the drain waits for a write that is under way.
+            await asyncio.wait({asyncio.create_task(query.leave())}, timeout=FAREWELL)
 
     def ready() -> bool:
         return shell is not None and shell.synced if elector.leading.is_set() else elector.can_lead

@@ -10,7 +10,8 @@ import bisect
 import heapq
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -77,8 +78,8 @@ def account(core: Dispatcher, uid: str) -> Account | None:
             blocker=verdict.blocker,
             since=_since(binding, verdict),
             queue=_position(core, binding, waits=True),
-            limits=look.limits(),
-            clusters=look.rooms(),
+            limits=look.limits,
+            clusters=look.rooms,
             promised=_promised(core, uid),
             changes=look.changes(verdict),
         )
@@ -97,6 +98,7 @@ def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
     assert gang is not None, "what can't be read is refused before"
     if not gang.submitted:
         gang = msgspec.structs.replace(gang, submitted=rfc3339(now))
+        view = replace(view, gang=gang)
     leaf = core.tree.nodes.get(gang.queue)
     if leaf is None:
         return _refused(standing_verdict(gang.queue, Standing.MISSING))
@@ -118,8 +120,8 @@ def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
             message=outcome.sentence(),
             blocker=outcome.blocker,
             queue=position,
-            limits=look.limits(),
-            clusters=look.rooms(),
+            limits=look.limits,
+            clusters=look.rooms,
             changes=changes,
         )
 
@@ -128,9 +130,9 @@ _SEARCHED = (Reason.QUOTA_EXCEEDED, Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOM
 """Verdicts that the end of others can change."""
 
 
-@dataclass(slots=True)
+@dataclass
 class _Look:
-    """One workload against everything as it is."""
+    """One workload against everything as it is; each answer is found once."""
 
     core: Dispatcher
     binding: Binding
@@ -161,7 +163,7 @@ class _Look:
         strict = leaf.view is not None and leaf.view.strategy is Strategy.FIFO
         if strict and head is not None and head.members[0] < self.binding.key:
             return Verdict(Reason.BEHIND_HEAD, blocker("Queue", leaf.name, "", 0, 0))
-        choice = self.choice()
+        choice = self.choice
         short = core.tree.shortage(leaf, self.shape.request)
         if short is not None and (short.declared or isinstance(choice, Choice)):
             block = blocker("Queue", short.node.name, short.resource, short.requested, short.available)
@@ -172,6 +174,7 @@ class _Look:
             return Verdict(Reason.QUOTA_EXCEEDED, blocker("Namespace", namespace, *missing))
         return choice
 
+    @cached_property
     def choice(self) -> Choice | Verdict:
         """Where it would go, quota aside."""
         core = self.core
@@ -186,6 +189,7 @@ class _Look:
 
     # -- what blocks -------------------------------------------------------------------------------------------------
 
+    @cached_property
     def limits(self) -> list[Limit]:
         """Every limit that it would exceed: of the queues on its path, from its own up, and of its namespace."""
         found: list[Limit] = []
@@ -211,6 +215,7 @@ class _Look:
                 found.append(_limit("Namespace", namespace, name, amount, int(left), declared=True))
         return found
 
+    @cached_property
     def rooms(self) -> list[Room]:
         """What each member could take, those that hold most of it first."""
         world, shape, core = self.world, self.shape, self.core
@@ -279,11 +284,11 @@ class _Look:
             case Reason.BEHIND_HEAD:
                 return [Change(ChangeKind.QUEUE, f"the first workload of queue {queue} starts or leaves")]
             case Reason.QUOTA_EXCEEDED:
-                limits = [limit for limit in self.limits() if limit.declared] or self.limits()
+                limits = [limit for limit in self.limits if limit.declared] or self.limits
                 raised = ", ".join(
                     f"{each.kind.lower()} {each.name}: {each.shortage} {each.resource}" for each in limits
                 )
-                enough = isinstance(self.choice(), Choice)
+                enough = isinstance(self.choice, Choice)
                 rest = "" if enough else ", and there must be room as well"
                 change = Change(ChangeKind.LIMITS, f"higher limits, by what is short ({raised}){rest}", enough, limits)
                 return [change] if enough else [change, *self._more_room()]
@@ -302,7 +307,7 @@ class _Look:
 
     def _more_room(self) -> list[Change]:
         """Room in the member that comes nearest."""
-        nearest = next((room for room in self.rooms() if room.fits < room.pods and room.reason in _FULL), None)
+        nearest = next((room for room in self.rooms if room.fits < room.pods and room.reason in _FULL), None)
         if nearest is None:
             return []
         where = f"cluster {nearest.cluster}" + (f", domain {nearest.domain}" if nearest.domain else "")

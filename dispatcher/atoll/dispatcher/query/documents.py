@@ -78,7 +78,7 @@ def verdict(binding: BindingObject, account: Account) -> Json:
             "creationTimestamp": meta.creation_timestamp,
         },
         "workload": binding.spec.resource.name,
-        "status": plain(account),
+        "status": _plain(account),
     }
 
 
@@ -95,12 +95,11 @@ def what_if(asked: Json, account: Account) -> Json:
         "kind": WHAT_IFS.kind,
         "metadata": asked.get("metadata") or {},
         "spec": asked.get("spec") or {},
-        "status": plain(account),
+        "status": {"starts": account.starts, **_plain(account)},
     }
 
 
-def plain(account: Account) -> Json:
-    """An account as JSON has it."""
+def _plain(account: Account) -> Json:
     result: Json = msgspec.to_builtins(account)
     return result
 

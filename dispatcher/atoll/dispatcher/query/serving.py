@@ -3,8 +3,8 @@
 Only the leader knows anything, so only the leader is addressed: it writes its own address where the API server looks
 (the EndpointSlice of Service `atoll-query`, or the port of an ExternalName Service) and its CA into the APIService. The
 CA is its own, made in memory for this term: there is no key to keep, and nothing that a standby must know. Before an
-orderly end the APIService points nowhere again, which leaves the API unknown rather than broken: a broken one would
-keep namespaces from being deleted.
+orderly end the APIService is removed, which leaves the API unknown rather than broken: a broken one would keep
+namespaces from being deleted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from atoll.kube import certificates, errors
 from atoll.kube.certificates import Leaf
 from atoll.kube.transport import ApiServer
 from atoll.model import authority, keys
-from atoll.model.apiresource import API_SERVICES, CONFIGMAPS, ENDPOINT_SLICES, SERVICES
+from atoll.model.apiresource import API_SERVICES, CONFIGMAPS, ENDPOINT_SLICES, SERVICES, VERDICTS
 
 Json = dict[str, Any]
 
@@ -64,7 +64,9 @@ class Query:
         self._leaf: Leaf | None = None
         self._runner: web.AppRunner | None = None
         self._tls: ssl.SSLContext | None = None
-        #: set while the API server is told of this process
+        #: the API server is told of this process no more
+        self._left = False
+        #: set once the API server was told of this process
         self.registered = asyncio.Event()
 
     async def run(self) -> None:
@@ -90,11 +92,12 @@ class Query:
 
     async def leave(self) -> None:
         """Tell the API server, while this process leads, that nobody serves the API any more."""
+        self._left = True
         if self.registered.is_set():
-            self.registered.clear()
-            await self._host.merge_patch(
-                API_SERVICES, keys.QUERY_API, {"spec": {"service": None, "caBundle": None}}
-            )  # fmt: skip
+            try:
+                await self._host.delete(API_SERVICES, keys.QUERY_API)
+            except errors.ApiError as error:
+                log.warning("the query API is still registered, and nobody serves it", error=str(error))
 
     # -- one round ---------------------------------------------------------------------------------------------------
 
@@ -140,6 +143,8 @@ class Query:
             await runner.cleanup()
 
     async def _register(self, ca: bytes) -> None:
+        if self._left:
+            return
         service = await self._host.get(SERVICES, keys.QUERY_SERVICE, _SYSTEM)
         seen_as = self._address.seen_as or _own_address(self._host.url)
         port = SERVICE_PORT
@@ -155,9 +160,17 @@ class Query:
                 "ports": [{"name": "https", "port": self._address.port, "protocol": "TCP"}],
             }
             await self._host.merge_patch(ENDPOINT_SLICES, keys.QUERY_SERVICE, endpoints, _SYSTEM)
-        reference = {"namespace": _SYSTEM, "name": keys.QUERY_SERVICE, "port": port}
-        spec = {"service": reference, "caBundle": base64.b64encode(ca).decode()}
-        await self._host.merge_patch(API_SERVICES, keys.QUERY_API, {"spec": spec})
+        spec = {
+            "group": VERDICTS.group,
+            "version": VERDICTS.version,
+            "groupPriorityMinimum": 1000,
+            "versionPriority": 10,
+            "service": {"namespace": _SYSTEM, "name": keys.QUERY_SERVICE, "port": port},
+            "caBundle": base64.b64encode(ca).decode(),
+        }
+        head = {"apiVersion": API_SERVICES.api_version, "kind": API_SERVICES.kind}
+        service = {**head, "metadata": {"name": keys.QUERY_API}, "spec": spec}
+        await self._host.apply(API_SERVICES, service, field_manager="atoll-dispatcher")
         if not self.registered.is_set():
             self.registered.set()
             log.info("the query API is served", address=seen_as, port=self._address.port)

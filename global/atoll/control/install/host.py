@@ -86,7 +86,7 @@ async def init(
     progress(f"{len(POLICIES)} admission policies: decisions are written by Atoll's accounts alone")
     await _ensure_webhook_configurations(host, webhook_client_config, progress)
     await ensure_query(host, query_outside)
-    progress(f"APIService {keys.QUERY_API}: ready for the dispatcher that leads")
+    progress(f"Service {keys.SYSTEM_NAMESPACE}/{keys.QUERY_SERVICE}: ready for the dispatcher that leads")
     await _ensure_default_queue(host, progress)
     await ensure_namespace(host, "default", {keys.ENABLED: "true"})
     progress(f"namespace default is opted in ({keys.ENABLED}=true)")

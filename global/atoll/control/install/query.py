@@ -1,7 +1,7 @@
 """What the query API needs on a host: where it is found, and who may ask.
 
-The dispatcher that leads fills in its address and its CA. Until then the APIService names no Service, so that the API
-is unknown: one that names a Service where nobody answers keeps namespaces from being deleted.
+The dispatcher that leads fills in its address and registers the API. Until then it is unknown: one that is registered
+and not answered keeps namespaces from being deleted.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from atoll.control.install.rights import CLUSTER_ROLES
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import API_SERVICES, ENDPOINT_SLICES, SERVICES, VERDICTS, WHAT_IFS, ApiResource
+from atoll.model.apiresource import ENDPOINT_SLICES, SERVICES, VERDICTS, WHAT_IFS, ApiResource
 
 Json = dict[str, Any]
 
 
 async def ensure_query(host: ApiServer, outside: str = "") -> None:
-    """Service, EndpointSlice, APIService and the roles that `view` and `edit` take up. Safe to repeat.
+    """Service, EndpointSlice and the roles that `view` and `edit` take up. Safe to repeat.
 
     Args:
         host: with an administrator's credentials.
@@ -29,19 +29,6 @@ async def ensure_query(host: ApiServer, outside: str = "") -> None:
     await _ensure_service(host, outside)
     if not outside:
         await _ensure_endpoints(host)
-    await _apply(
-        host,
-        API_SERVICES,
-        {
-            "metadata": {"name": keys.QUERY_API, "labels": MANAGED_BY},
-            "spec": {
-                "group": VERDICTS.group,
-                "version": VERDICTS.version,
-                "groupPriorityMinimum": 1000,
-                "versionPriority": 10,
-            },
-        },
-    )
     for aggregated, rule in (
         ("view", {"apiGroups": [VERDICTS.group], "resources": [VERDICTS.plural], "verbs": ["get", "list"]}),
         ("edit", {"apiGroups": [WHAT_IFS.group], "resources": [WHAT_IFS.plural], "verbs": ["create"]}),

@@ -184,7 +184,10 @@ DISPATCHER: Final = (
     Grant(
         None,
         (
+            # An admission policy binds the create to that name as well.
+            _on(API_SERVICES, "create", rare="the apply that makes it is logged as a patch"),
             _on(API_SERVICES, "patch", names=(keys.QUERY_API,), rare=_SERVES),
+            _on(API_SERVICES, "delete", names=(keys.QUERY_API,), rare="only when a leader ends in order"),
             _on(ACCESS_REVIEWS, "create", rare="only once somebody asks the query API"),
             _on(NAMESPACES, "get", rare=_ASKED),
             _on(POLICIES, "list", rare=_ASKED),
