@@ -257,6 +257,8 @@ class Books:
             {},
             told=told,
         )
+        if old is not None and phase is old.phase is Phase.BOUND and view.epoch == old.epoch:
+            _keep_size(binding, old)
         binding.amount = vector.total(part.total() for part in binding.parts.values())
         binding.bound = all_bound(binding) or (old is not None and old.bound and old.epoch == view.epoch)
         if phase is Phase.EVICTING and old is not None:
@@ -455,6 +457,7 @@ class Books:
             member = self.world.member(name)
             if not contained(binding, member):
                 self.world.expect(member, uid)
+                self.world.assume_no_more(member, uid, binding.parts[name])
                 self._assume_late(binding, member)
 
     def _settle(self, member: Member) -> None:
@@ -541,6 +544,14 @@ class Books:
 
 _MOVES = (Reason.SUBMITTED, Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
 """Reasons that say what happened, not what keeps something from happening."""
+
+
+def _keep_size(binding: Binding, old: Binding) -> None:
+    """What has shrunk stays so until another size is written: a user may ask for fewer pods and then for more before
+    the first is written down.
+    """
+    if len(binding.parts) == 1 and binding.view.parts == old.view.parts and binding.parts.keys() == old.parts.keys():
+        binding.parts = {name: part.sized(full(old.parts[name])) for name, part in binding.parts.items()}
 
 
 def _charged_alike(binding: Binding, old: Binding) -> bool:

@@ -287,6 +287,8 @@ class Dispatcher(Resizing):
                     yield self._evict(victim, loss.reason, text)
                 else:
                     [part] = victim.parts.values()
+                    # Its queue has more by now than when the others were looked at.
+                    self._unfinished = True
                     yield self._shrink(victim, smaller(victim.gang, full(part))[len(loss.surplus) - 1], text)
             names = ", ".join(member.name for member in outcome.choice.members)
             yield self._explain(binding, Verdict(Reason.AWAITING_VICTIMS, blocker("Cluster", names, "", 0, 0)))
