@@ -30,6 +30,7 @@ from atoll.dispatcher.core import (
     Strategy,
 )
 from atoll.fit import Placement, place
+from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import GPU, START, make_binding, make_capacity, make_cluster, make_queue, written
 
@@ -103,8 +104,14 @@ class Federation(RuleBasedStateMachine):
         for kind in (Dispatch, Resize):
             for uid, command in self.under_way(kind).items():
                 assert isinstance(command, Dispatch | Resize)
-                found[uid] = (command.parts[0].cluster, command.parts[0].pods)
+                if not self.views[uid].finished:
+                    found[uid] = (command.parts[0].cluster, command.parts[0].pods)
         return found
+
+    def gave_up(self, uid: str) -> bool:
+        """Whether a member had its time to bind the pods by which something grew: what is not there has no claim."""
+        decision = self.views[uid].decision
+        return decision.phase == "Bound" and bool(decision.deadline) and to_seconds(decision.deadline) <= self.now
 
     def charged(self, queue: str) -> int:
         """What the queue pays for in truth: written decisions and those that will be."""
@@ -116,6 +123,7 @@ class Federation(RuleBasedStateMachine):
         """GPUs of the member that decisions have promised or pods hold."""
         promised = {uid: pods * _gpus(self.views[uid]) for uid, (name, pods) in self.sizes().items() if name == member}
         held = {uid: nodes.total() for uid, nodes in self.pods[member].items() if uid in self.views}
+        promised = {uid: gpus for uid, gpus in promised.items() if uid not in held or not self.gave_up(uid)}
         return sum(max(promised.get(uid, 0), held.get(uid, 0)) for uid in promised.keys() | held.keys())
 
     def free(self, member: str) -> list[int]:

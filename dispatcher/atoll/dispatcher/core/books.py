@@ -439,13 +439,15 @@ class Books:
             heapq.heappush(self._deadlines, (binding.deadline, binding.view.uid))
 
     def _still_grows(self, binding: Binding) -> bool:
-        """Whether pods beyond its minimum are expected soon."""
+        """Whether pods beyond those that made it bound are expected soon."""
         if binding.phase is not Phase.BOUND or len(binding.parts) != 1:
             return False
         [(name, part)] = binding.parts.items()
-        if part.replicas <= part.min_available or binding.view.placed.get(name, (0, 0))[1] >= part.replicas:
+        view = binding.view
+        grew = view.decision.reason is Reason.GROWN or part.replicas > part.min_available
+        if not grew or view.placed.get(name, (0, 0))[1] >= part.replicas:
             return False
-        return to_seconds(binding.view.decision.deadline) > self._now
+        return to_seconds(view.decision.deadline) > self._now
 
     def _settle_binding(self, binding: Binding) -> None:
         """Let go of what was assumed in a member once the member's own figures contain it, or once it is over."""
@@ -550,8 +552,9 @@ def _keep_size(binding: Binding, old: Binding) -> None:
     """What has shrunk stays so until another size is written: a user may ask for fewer pods and then for more before
     the first is written down.
     """
-    if len(binding.parts) == 1 and binding.view.parts == old.view.parts and binding.parts.keys() == old.parts.keys():
-        binding.parts = {name: part.sized(full(old.parts[name])) for name, part in binding.parts.items()}
+    parts = old.parts if old.resized_at is None else old.before
+    if len(binding.parts) == 1 and binding.view.parts == old.view.parts and binding.parts.keys() == parts.keys():
+        binding.parts = {name: part.sized(full(parts[name])) for name, part in binding.parts.items()}
 
 
 def _charged_alike(binding: Binding, old: Binding) -> bool:

@@ -177,6 +177,7 @@ class Resizing(Books):
             binding = self.bindings[uid]
             if binding.epoch == binding.view.epoch and binding.resized_at is None:
                 del self._oversized[uid]
+                binding.before = binding.parts
                 yield self._resize(binding, Reason.SHRUNK, f"{binding.pods} pods: no more were asked for")
 
     # -- both --------------------------------------------------------------------------------------------------------
@@ -187,7 +188,7 @@ class Resizing(Books):
         amount = part.total()
         more = dict(amount)
         vector.add(more, binding.amount, -1)
-        binding.parts, binding.amount = {name: part}, amount
+        binding.before, binding.parts, binding.amount = binding.parts, {name: part}, amount
         self.tree.charge(binding.leaf, more, {name: more})
         self.namespaces.charge(binding.view.namespace, more)
         self.waiting.limits_changed(binding.leaf)

@@ -359,8 +359,10 @@ class World:
     def assume_no_more(self, member: Member, uid: str, part: Gang) -> None:
         """Of what is assumed of a binding, count no more pods than its part has by now."""
         entry = member.inflight.get(uid)
-        if entry is None or entry[0].replicas <= part.replicas or self._unfit or member.name in self._stale:
+        if entry is None or entry[0].replicas <= part.replicas:
             return
+        self.refresh()
+        entry = member.inflight[uid]
         gang, placement = entry
         counts = [min(count, task.replicas) for count, task in zip(placement.counts, part.tasks, strict=True)]
         self.forget(member, uid)
