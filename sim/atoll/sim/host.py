@@ -138,7 +138,7 @@ class Host:
             stale = view is None or view.epoch != command.epoch
             if view is None or stale or (not isinstance(command, Explain) and view.generation != command.generation):
                 self.refused += 1
-                self.tell(Refused(command.uid, command.decision.epoch))
+                self.tell(Refused(command.uid, command.decision.epoch, command.generation))
                 continue
             kind = type(command).__name__
             self.writes[kind] = self.writes.get(kind, 0) + 1

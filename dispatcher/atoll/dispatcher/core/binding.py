@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.members import Member
@@ -40,8 +40,10 @@ class Binding:
     bound: bool = False
     #: what the binding says about why it waits, or why not more of it runs
     told: Verdict | None = None
-    #: metadata.generation on which another size was decided, while that is not seen on the binding
+    #: metadata.generation on which another size was decided, while that is not seen on the binding; and the parts that
+    #: it has if that is never written
     resized_at: int | None = None
+    before: dict[str, Gang] = field(default_factory=dict)
 
     @property
     def gang(self) -> Gang:
@@ -122,7 +124,7 @@ def contained(binding: Binding, member: Member) -> bool:
     """Whether the member's published figures contain the binding's pods or hold, or never will."""
     if member.name not in binding.parts:
         return True
-    if binding.phase is Phase.EVICTING or binding.epoch != binding.view.epoch:
+    if binding.phase is Phase.EVICTING or binding.epoch != binding.view.epoch or binding.resized_at is not None:
         return False
     generation, pods = binding.view.placed.get(member.name, (-1, 0))
     if binding.bound and binding.deadline is not None and pods < binding.parts[member.name].replicas:

@@ -259,6 +259,8 @@ class Books:
             {},
             told=told,
         )
+        if old is not None and phase is old.phase is Phase.BOUND and view.epoch == old.epoch:
+            _keep_size(binding, old)
         binding.amount = vector.total(part.total() for part in binding.parts.values())
         binding.bound = all_bound(binding) or (old is not None and old.bound and old.epoch == view.epoch)
         if phase is Phase.EVICTING and old is not None:
@@ -441,13 +443,15 @@ class Books:
             heapq.heappush(self._deadlines, (binding.deadline, binding.view.uid))
 
     def _still_grows(self, binding: Binding) -> bool:
-        """Whether pods beyond its minimum are expected soon."""
+        """Whether pods beyond those that made it bound are expected soon."""
         if binding.phase is not Phase.BOUND or len(binding.parts) != 1:
             return False
         [(name, part)] = binding.parts.items()
-        if part.replicas <= part.min_available or binding.view.placed.get(name, (0, 0))[1] >= part.replicas:
+        view = binding.view
+        grew = view.decision.reason is Reason.GROWN or part.replicas > part.min_available
+        if not grew or view.placed.get(name, (0, 0))[1] >= part.replicas:
             return False
-        return to_seconds(binding.view.decision.deadline) > self._now
+        return to_seconds(view.decision.deadline) > self._now
 
     def _settle_binding(self, binding: Binding) -> None:
         """Let go of what was assumed in a member once the member's own figures contain it, or once it is over."""
@@ -459,6 +463,7 @@ class Books:
             member = self.world.member(name)
             if not contained(binding, member):
                 self.world.expect(member, uid)
+                self.world.assume_no_more(member, uid, binding.parts[name])
                 self._assume_late(binding, member)
 
     def _settle(self, member: Member) -> None:
@@ -545,6 +550,15 @@ class Books:
 
 _MOVES = (Reason.SUBMITTED, Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
 """Reasons that say what happened, not what keeps something from happening."""
+
+
+def _keep_size(binding: Binding, old: Binding) -> None:
+    """What has shrunk stays so until another size is written: a user may ask for fewer pods and then for more before
+    the first is written down.
+    """
+    parts = old.parts if old.resized_at is None else old.before
+    if len(binding.parts) == 1 and binding.view.parts == old.view.parts and binding.parts.keys() == parts.keys():
+        binding.parts = {name: part.sized(full(parts[name])) for name, part in binding.parts.items()}
 
 
 def _charged_alike(binding: Binding, old: Binding) -> bool:

@@ -296,6 +296,8 @@ class Dispatcher(Resizing):
                     yield self._evict(victim, loss.reason, text, room_for=binding.view.uid)
                 else:
                     [part] = victim.parts.values()
+                    # Its queue has more by now than when the others were looked at.
+                    self._unfinished = True
                     yield self._shrink(victim, smaller(victim.gang, full(part))[len(loss.surplus) - 1], text)
             nominated = [member.name for member in outcome.choice.members]
             awaits = Verdict(Reason.AWAITING_VICTIMS, blocker("Cluster", ", ".join(nominated), "", 0, 0))

@@ -86,8 +86,9 @@ class Resizing(Books):
                 commands.append(self._resize(binding, Reason.GROWN, text, self._now + GROW_TIMEOUT))
 
     def _may_resize(self, binding: Binding, *, begun: bool = False) -> bool:
-        """Whether a decision on its size can be made now."""
-        settled = binding.bound and binding.epoch == binding.view.epoch and binding.resized_at is None
+        """Whether a decision on its size can be made now; what it has must be written down first."""
+        written = binding.epoch == binding.view.epoch and binding.resized_at is None
+        settled = binding.bound and written and binding.view.uid not in self._oversized
         return binding.phase is Phase.BOUND and not binding.gang.hold and (settled or begun)
 
     def _growth(self, binding: Binding) -> tuple[Counts, Placement] | _Stop:
@@ -155,6 +156,7 @@ class Resizing(Books):
         self._charge_size(binding, size, first_pods(self._where(binding, name), size))
         self._refresh_idle()
         self._hungry.released(binding.leaf)
+        self._settle_binding(binding)
         return self._resize(binding, Reason.SHRUNK, f"{binding.pods} pods, not {before}: {text}")
 
     def _let_go(self, uid: str) -> bool:
@@ -173,9 +175,10 @@ class Resizing(Books):
         """
         for uid in list(self._oversized):
             binding = self.bindings[uid]
-            if self._may_resize(binding):
+            if binding.epoch == binding.view.epoch and binding.resized_at is None:
                 del self._oversized[uid]
-                yield self._resize(binding, Reason.SHRUNK, f"{binding.pods} pods: its user asks for no more")
+                binding.before = binding.parts
+                yield self._resize(binding, Reason.SHRUNK, f"{binding.pods} pods: no more were asked for")
 
     # -- both --------------------------------------------------------------------------------------------------------
 
@@ -185,7 +188,7 @@ class Resizing(Books):
         amount = part.total()
         more = dict(amount)
         vector.add(more, binding.amount, -1)
-        binding.parts, binding.amount = {name: part}, amount
+        binding.before, binding.parts, binding.amount = binding.parts, {name: part}, amount
         self.tree.charge(binding.leaf, more, {name: more})
         self.namespaces.charge(binding.view.namespace, more)
         self.waiting.limits_changed(binding.leaf)
@@ -204,11 +207,12 @@ class Resizing(Books):
         if len(story) > 1 and story[-2].reason is reason:
             # Many small changes must not push out what happened before.
             story = [*story[:-2], line]
-        until = "" if deadline is None else rfc3339(deadline)
+        until = view.decision.deadline if deadline is None else rfc3339(deadline)
         decision = Decision(binding.epoch, Phase.BOUND, reason, None, until, story)
-        binding.resized_at, binding.told, binding.deadline = view.generation, None, deadline
+        binding.resized_at, binding.told = view.generation, None
         self._stopped.pop(view.uid, None)
         if deadline is not None:
+            binding.deadline = deadline
             heapq.heappush(self._deadlines, (deadline, view.uid))
         parts = _parts(binding)
         return Resize(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision, parts=parts)

@@ -53,7 +53,7 @@ class Bundle:
     """What its queue gets back."""
     pods: Mapping[str, Pods]
     """Member -> the pods that go."""
-    after: Bundle | None = None
+    after: Bundle | None = field(default=None, repr=False)
     """What of the same elastic workload goes first."""
     surplus: bool = False
     foreign: bool = False

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from atoll.dispatcher.core.elastic import cut
 from atoll.dispatcher.core.events import CapacityView, ClusterView
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.shapes import Shape
@@ -368,6 +369,18 @@ class World:
         member.inflight[uid] = (gang.sized(counts), Placement(pods, counts))
         self.expect(member, uid)
         self._touched(member, (node for _, node, _ in placement.pods))
+
+    def assume_no_more(self, member: Member, uid: str, part: Gang) -> None:
+        """Of what is assumed of a binding, count no more pods than its part has by now."""
+        entry = member.inflight.get(uid)
+        if entry is None or entry[0].replicas <= part.replicas:
+            return
+        self.refresh()
+        entry = member.inflight[uid]
+        gang, placement = entry
+        counts = [min(count, task.replicas) for count, task in zip(placement.counts, part.tasks, strict=True)]
+        self.forget(member, uid)
+        self.assume(member, uid, gang.sized(counts), cut(placement, counts))
 
     def expect(self, member: Member, uid: str) -> None:
         """The member's figures may not contain this binding yet."""
