@@ -6,6 +6,7 @@ import base64
 import stat
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from atoll.control.install.crds import incompatible, install_crds, is_foreign
 from atoll.control.install.credentials import Endpoint, write_kubeconfig
 from atoll.control.install.query import ensure_query
 from atoll.control.install.rights import CLUSTER_ROLES
+from atoll.dispatcher.query import Address, Query
+from atoll.dispatcher.shell import Shell
 from atoll.kube.errors import Forbidden, NotFound
 from atoll.kube.transport import ApiServer
 from atoll.local.binaries import ensure
@@ -45,6 +48,7 @@ from atoll.model.apiresource import (
     WORKS,
     ApiResource,
 )
+from atoll.model.authority import make_signer
 
 Json = dict[str, Any]
 
@@ -168,6 +172,25 @@ async def test_a_dispatcher_in_the_host_is_found_by_endpoints_one_outside_by_its
     assert (await host.get(SERVICES, *where))["spec"]["externalName"] == "127.0.0.1"
     await run_init(bare, prepared, [])
     assert (await host.get(SERVICES, *where))["spec"]["type"] == "ClusterIP"
+
+
+async def test_a_leader_in_the_host_writes_its_address_with_the_rights_of_its_account(
+    prepared: Path, host: ApiServer
+) -> None:
+    async with await ApiServer.from_kubeconfig(install.kubeconfig_of(prepared, "dispatcher")) as api:
+        query = Query(api, Shell(api), Address("0.0.0.0", 8443, "10.1.2.3"))
+        certificate = make_signer(datetime.now(UTC)).certificate
+        for _ in range(2):
+            await query.register(certificate)
+        found = await host.get(ENDPOINT_SLICES, keys.QUERY_SERVICE, keys.SYSTEM_NAMESPACE)
+        assert [each["addresses"] for each in found["endpoints"]] == [["10.1.2.3"]]
+        assert [(each["name"], each["port"]) for each in found["ports"]] == [("https", 8443)]
+        service = (await host.get(API_SERVICES, keys.QUERY_API))["spec"]["service"]
+        assert service == {"namespace": keys.SYSTEM_NAMESPACE, "name": keys.QUERY_SERVICE, "port": 443}
+        await query.leave()
+        await query.register(certificate)
+    with pytest.raises(NotFound):
+        await host.get(API_SERVICES, keys.QUERY_API)
 
 
 async def test_init_again_writes_nothing_and_says_so(bare: Federation, prepared: Path, host: ApiServer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,7 +19,6 @@ from atoll.dispatcher.query.documents import Refusal
 from atoll.dispatcher.query.wishes import Wishes
 from atoll.dispatcher.shell import Shell
 from atoll.kube import errors
-from atoll.kube.ratelimit import RateLimit
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import VERDICTS, WHAT_IFS, ApiResource
 
@@ -27,9 +27,10 @@ Json = dict[str, Any]
 PAGE: Final = 50
 """Verdicts in one answer."""
 _MAX_BODY: Final = 2**20
-_WHAT_IFS_PER_SECOND: Final = 2.0
-"""What does not fit is searched for among all that runs, while nothing is decided."""
-_WHAT_IF_BURST: Final = 4
+_SHARE: Final = 0.1
+"""Of the leader's time that what-ifs may take: each may search among all that runs, while nothing is decided."""
+_PATIENCE: Final = 1.0
+"""Seconds that a what-if waits for that; longer ones are sent away."""
 _ROOT: Final = f"/apis/{VERDICTS.group}"
 _VERSION: Final = f"{_ROOT}/{VERDICTS.version}"
 _NAMESPACED: Final = _VERSION + "/namespaces/{namespace}"
@@ -51,7 +52,8 @@ class Server:
         self._shell, self._front = shell, front
         self._access = Access(host)
         self._wishes = Wishes(host, shell.queue)
-        self._rate = RateLimit(_WHAT_IFS_PER_SECOND, _WHAT_IF_BURST)
+        #: when the next what-if may be answered, by time.perf_counter
+        self._next = 0.0
 
     def application(self) -> web.Application:
         """The routes; whatever is asked for gets an answer that Kubernetes clients understand."""
@@ -137,10 +139,16 @@ class Server:
             raise Refusal(400, "BadRequest", f"the body is no JSON: {error}") from error
         if not isinstance(asked, dict):
             raise Refusal(400, "BadRequest", "the body is no object")
-        if not await self._rate.take(0):
-            raise Refusal(429, "TooManyRequests", "too many what-ifs at once; try again in a second", 1)
         view = await self._wishes.view(asked, namespace)
+        while (wait := self._next - time.perf_counter()) > 0:
+            if wait > _PATIENCE:
+                raise Refusal(
+                    429, "TooManyRequests", "what-ifs had their part of the leader's time", math.ceil(wait)
+                )  # fmt: skip
+            await asyncio.sleep(wait)
+        began = time.perf_counter()
         account = verdicts.what_if(self._shell.core, view, time.time())
+        self._next = began + (time.perf_counter() - began) / _SHARE
         return _json(
             documents.what_if(asked, account if everything else documents.for_namespace(account, namespace)), 201
         )  # fmt: skip

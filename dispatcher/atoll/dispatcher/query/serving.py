@@ -86,6 +86,9 @@ class Query:
                     if str(error) != complained:
                         log.warning("the query API is not served", error=str(error))
                     complained = str(error)
+                except Exception:
+                    # A defect of ours here is no reason to decide nothing.
+                    log.exception("the query API is not served")
                 await asyncio.sleep(pause)
         finally:
             await self._stop()
@@ -115,7 +118,7 @@ class Query:
             self._front = front
             await self._start(self._leaf, front)
         self._front = front
-        await self._register(self._signer.certificate)
+        await self.register(self._signer.certificate)
 
     async def _start(self, leaf: Leaf, front: Front) -> None:
         self._tls = certificates.server_context(leaf)
@@ -142,7 +145,12 @@ class Query:
             runner, self._runner = self._runner, None
             await runner.cleanup()
 
-    async def _register(self, ca: bytes) -> None:
+    async def register(self, ca: bytes) -> None:
+        """Tell the API server where this process answers, and whose certificate (PEM) it shows.
+
+        Raises:
+            ApiError: it is not told.
+        """
         if self._left:
             return
         service = await self._host.get(SERVICES, keys.QUERY_SERVICE, _SYSTEM)
