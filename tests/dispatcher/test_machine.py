@@ -31,6 +31,7 @@ from atoll.dispatcher.core import (
     verdicts,
 )
 from atoll.fit import Placement, place
+from atoll.model.gang import Gang
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import GPU, START, make_binding, make_capacity, make_cluster, make_queue, written
@@ -371,7 +372,7 @@ class Federation(RuleBasedStateMachine):
         assert [again.handle(event) for event in self.log] == self.answers
 
 
-def _gang(view: BindingView):
+def _gang(view: BindingView) -> Gang:
     assert view.gang is not None
     return view.gang
 

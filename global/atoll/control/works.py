@@ -250,9 +250,7 @@ def _parts(binding: BindingObject, gang: Gang) -> list[Part]:
     """What each member gets: so many pods as the binding names for it."""
     targets = binding.spec.clusters
     shares = [
-        counts_in(
-            gang, target.replicas, {each["name"]: int(each.get("replicas") or 0) for each in target.components}
-        )
+        counts_in(gang, target.replicas, {each["name"]: int(each.get("replicas") or 0) for each in target.components})
         for target in targets
     ]
     gangs = divide(gang, shares) if len(targets) > 1 else [gang.sized(share) for share in shares]

@@ -29,6 +29,10 @@ ACTION_REQUIRED: Final = "ActionRequired"
 """Reason in a member workload's status.state: a policy asks for what only the host may decide."""
 PARTS: Final = "atoll.sh/parts"
 """Member workload annotation: in how many members the workload runs at once."""
+AT_ONCE: Final = "atoll.sh/at-once"
+"""Annotation of a Volcano Job in a member: how many pods of a task may exist beside those that have ended (JSON, task
+name to pods); a task that is not named has all of its pods.
+"""
 CLIENT_CONFIG: Final = "atoll.sh/client-config"
 """Webhook configuration annotation: where the API server finds the webhook (JSON `{url}` or `{service}`)."""
 DEFAULT_POLICY: Final = "atoll.sh/default-policy"

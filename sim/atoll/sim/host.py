@@ -23,6 +23,7 @@ from atoll.dispatcher.core import (
     Explain,
     Pass,
     Refused,
+    Resize,
 )
 from atoll.dispatcher.recording import Recorder
 from atoll.sim.member import Delays
@@ -156,7 +157,7 @@ def written(view: BindingView, command: Command) -> BindingView:
     if isinstance(command, Explain):
         return dataclasses.replace(view, decision=command.decision)
     parts = view.parts if isinstance(command, Commit) else ()
-    if isinstance(command, Dispatch):
+    if isinstance(command, Dispatch | Resize):
         parts = tuple((part.cluster, tuple(count for _, count in part.tasks)) for part in command.parts)
     return dataclasses.replace(
         view,

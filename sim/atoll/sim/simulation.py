@@ -25,6 +25,7 @@ from atoll.dispatcher.core import (
     QueueSet,
     QueueView,
     Reservation,
+    Resize,
 )
 from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
 from atoll.dispatcher.recording import Recorder
@@ -268,6 +269,8 @@ class Simulation:
                 self._start(uid)
         elif isinstance(command, Commit):
             self._start(uid)
+        elif isinstance(command, Resize):
+            self._resize(uid)
         elif isinstance(command, Evict) and (run := self._runs.get(uid)) is not None:
             record = self.journal.records[uid]
             if command.decision.reason is Reason.DEADLINE_EXCEEDED and before.decision.phase is Phase.BOUND:
@@ -293,11 +296,17 @@ class Simulation:
             member, epoch = self.members[name], view.epoch
             self._send(name, partial(member.start, uid, epoch, part, view.namespace, view.name, now))
 
+    def _resize(self, uid: str) -> None:
+        view, now = self.host.views[uid], timestamps.rfc3339(self.timeline.now)
+        for name, part in self._parts(view):
+            member, epoch = self.members[name], view.epoch
+            self._send(name, partial(member.resize, uid, epoch, part, view.namespace, view.name, now))
+
     def _parts(self, view: BindingView) -> Iterator[tuple[str, Gang]]:
         """(member, gang of its part)."""
         assert view.gang is not None, "every job has a gang"
         counts = [part for _, part in view.parts]
-        gangs = divide(view.gang, counts) if len(counts) > 1 else [view.gang]
+        gangs = divide(view.gang, counts) if len(counts) > 1 else [view.gang.sized(counts[0])]
         return zip((name for name, _ in view.parts), gangs, strict=True)
 
     def _take_back(self, uid: str, run: _Run, reason: Reason, epoch: int) -> None:
