@@ -52,6 +52,11 @@ def always(_: Choice) -> bool:
     return True
 
 
+def nowhere(_: Member) -> bool:
+    """Bars no member."""
+    return False
+
+
 def choose(
     shape: Shape,
     gang: Gang,
@@ -60,6 +65,7 @@ def choose(
     serving: NDArray[np.bool_] | None = None,
     avoided: Collection[str] = (),
     permits: Callable[[Choice], bool] = always,
+    barred: Callable[[Member], bool] = nowhere,
 ) -> Choice | Verdict:
     """Where the gang goes by the first of its cluster affinities that leads anywhere, or the verdict on the last.
 
@@ -70,11 +76,12 @@ def choose(
         serving: bool[members] that its queue may use; None for all.
         avoided: members that failed this shape lately.
         permits: asked for each choice, the best first; when it refuses all, the verdict is WouldDelay.
+        barred: whether `permits` is known to refuse the member alone; cheaper than to place the gang there.
     """
     outcome: Choice | Verdict = Verdict(Reason.NO_CLUSTER)
     for allowed in world.allowed(shape):
         matching = allowed if serving is None else allowed & serving
-        outcome = _choose(shape, gang, world, matching, avoided, permits)
+        outcome = _choose(shape, gang, world, matching, avoided, permits, barred)
         if isinstance(outcome, Choice):
             return outcome
     return outcome
@@ -87,6 +94,7 @@ def _choose(
     matching: NDArray[np.bool_],
     avoided: Collection[str],
     permits: Callable[[Choice], bool],
+    barred: Callable[[Member], bool],
 ) -> Choice | Verdict:
     """The best of these members, or the nearest miss.
 
@@ -105,6 +113,9 @@ def _choose(
     refused, small = False, None
     if shape.least_clusters <= 1:
         for member in _candidates(shape, world, ready):
+            if not shape.divided and barred(member):
+                refused = True
+                continue
             placement = place(member.nodes, gang, room=world.room(member, shape))
             if isinstance(placement, Miss):
                 continue

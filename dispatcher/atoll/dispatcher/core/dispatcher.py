@@ -19,7 +19,7 @@ from atoll.dispatcher.core.binding import (
     bound_in,
 )
 from atoll.dispatcher.core.books import HELD, Avoided, Books, estimate
-from atoll.dispatcher.core.choice import Choice, choose
+from atoll.dispatcher.core.choice import Choice, choose, nowhere
 from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Evict, Explain, Part
 from atoll.dispatcher.core.events import (
     Event,
@@ -27,6 +27,7 @@ from atoll.dispatcher.core.events import (
     QueueView,
     Strategy,
 )
+from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, Standing, path
 from atoll.dispatcher.core.promises import SETTLE, Pods, Promise, Stay
 from atoll.dispatcher.core.reclaim import PROTECTION, Claimant, Victim, plan
@@ -75,10 +76,14 @@ class Dispatcher(Books):
         self._plan_tokens = PLAN_BURST
         #: the last pass ended at PASS_LIMIT
         self._unfinished = False
-        #: classes that quota or room blocks -> when it is worth looking for others that should go for them
-        self._stuck: dict[ShapeClass, float] = {}
+        #: classes that quota or room blocks, for which it was not looked yet whether others should go
+        self._stuck: dict[ShapeClass, None] = {}
+        #: those whom nobody's departure helped -> when to look again, the first one first; disjoint from `_stuck`
+        self._helpless: dict[ShapeClass, float] = {}
         #: UID -> (where it runs, what is known of it, both as a victim)
         self._candidates: dict[str, tuple[Stay, Binding, QueueView | None, Victim]] = {}
+        #: promises that the choice permitted last breaks, by a better right
+        self._overtaking: list[Promise] = []
         #: times of this pass as text
         self._texts: dict[float, str] = {}
 
@@ -105,7 +110,7 @@ class Dispatcher(Books):
         patience = self._patience[0][0] if self._patience else None
         renewal = self._next_renewal()
         again = min((each.until for each in self._avoid.values() if not each.over), default=None)
-        if self._stuck:
+        if self._stuck or self._helpless:
             renewal = min(self._now + HELPLESS, renewal if renewal is not None else math.inf)
         return min((when for when in (explain, first, patience, renewal, again) if when is not None), default=None)
 
@@ -130,18 +135,20 @@ class Dispatcher(Books):
         while (group := self.waiting.first()) is not None:
             if len(commands) >= PASS_LIMIT:
                 self._unfinished = True
+                # Members may tell of something else until then.
+                self._woken = dict.fromkeys(self._woken)
                 return commands
             command = self._examine(group)
             if command is not None:
                 commands.append(command)
                 self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + EXPLAIN_PER_DISPATCH)
-                self._sleep_again()
+                self._sleep_again(part.cluster for part in command.parts)
         self._woken.clear()
         commands.extend(self._evict_for_others())
         commands.extend(self._explanations())
         return commands
 
-    def _examine(self, group: ShapeClass) -> Command | None:
+    def _examine(self, group: ShapeClass) -> Dispatch | None:
         """Dispatch the first workload of the class, or park the class on what blocks it."""
         binding = self.bindings[group.members[0][2]]
         leaf, shape = group.leaf, group.shape
@@ -159,7 +166,7 @@ class Dispatcher(Books):
                 blocker("Queue", short.node.name, short.resource, short.requested, short.available),
             )
             self.waiting.park_on_limit(group, verdict, short.node, short.resource, short.requested)
-            self._stuck.setdefault(group, 0.0)
+            self._consider(group)
             self._keep_room(group)
             return None
         missing = self.namespaces.shortage(binding.view.namespace, shape.request)
@@ -188,7 +195,7 @@ class Dispatcher(Books):
             self._block(shape)
             self.waiting.park_on_shape(group, choice)
             if choice.reason in _ROOM:
-                self._stuck.setdefault(group, 0.0)
+                self._consider(group)
             self._keep_room(group)
         return None
 
@@ -203,13 +210,25 @@ class Dispatcher(Books):
             serving=self._serves(group.leaf),
             avoided=avoided,
             permits=self._permits(binding),
+            barred=self._barred(binding) if self.promises.made else nowhere,
         )
+
+    def _barred(self, binding: Binding) -> Callable[[Member], bool]:
+        """Whether the room that is kept for others was tried in a member, and is known not to allow the choice."""
+        uid, end = binding.view.uid, self._now + estimate(binding)
+
+        def barred(member: Member) -> bool:
+            broken = self.promises.refuses_still(uid, member, end)
+            return not all(self._goes_before(binding, self.bindings[promise.uid]) for promise in broken)
+
+        return barred
 
     def _permits(self, binding: Binding) -> Callable[[Choice], bool]:
         """Whether the queue's ceilings in members, and the room that is kept for others, allow a choice."""
         leaf, end = binding.leaf, self._now + estimate(binding)
 
         def permits(choice: Choice) -> bool:
+            self._overtaking = []
             if any(
                 self.tree.shortage_in(leaf, member.name, gang.total()) is not None
                 for member, gang in zip(choice.members, choice.gangs, strict=True)
@@ -218,10 +237,8 @@ class Dispatcher(Books):
             if not self.promises.made:
                 return True
             broken = self.promises.refuses(binding.view.uid, leaf, binding.amount, choice, self._now, end)
-            better = [promise for promise in broken if self._goes_before(binding, self.bindings[promise.uid])]
-            for promise in better:
-                promise.overtaken = True
-            return len(better) == len(broken)
+            self._overtaking = broken
+            return all(self._goes_before(binding, self.bindings[promise.uid]) for promise in broken)
 
         return permits
 
@@ -244,6 +261,11 @@ class Dispatcher(Books):
 
     def _evict_for_others(self) -> Iterator[Command]:
         """Take back what must go so that blocked workloads of higher priority, or of entitled queues, can start."""
+        if self._plan_tokens < 1:
+            return
+        while self._helpless and (first := next(iter(self._helpless.items())))[1] <= self._now:
+            del self._helpless[first[0]]
+            self._stuck[first[0]] = None
         victims: list[Victim] | None = None
         for group in list(self._stuck):
             if self._plan_tokens < 1:
@@ -252,8 +274,9 @@ class Dispatcher(Books):
                 del self._stuck[group]
                 continue
             binding = self.bindings[group.members[0][2]]
-            if binding.view.uid in self._awaiting or self._stuck[group] > self._now:
+            if binding.view.uid in self._awaiting:
                 continue
+            del self._stuck[group]
             self._plan_tokens -= 1
             victims = victims if victims is not None else [*self._victims()]
             claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, binding.gang)
@@ -268,9 +291,8 @@ class Dispatcher(Books):
             )
             if isinstance(outcome, Verdict) or not outcome.losses:
                 # Time alone may help it: what has just started is protected for a while.
-                self._stuck[group] = self._now + HELPLESS
+                self._helpless[group] = self._now + HELPLESS
                 continue
-            del self._stuck[group]
             self._awaiting[binding.view.uid] = tuple(loss.uid for loss in outcome.losses)
             self.promises.drop(binding.view.uid)
             self.promises.keep(
@@ -282,6 +304,11 @@ class Dispatcher(Books):
             names = ", ".join(member.name for member in outcome.choice.members)
             yield self._explain(binding, Verdict(Reason.AWAITING_VICTIMS, blocker("Cluster", names, "", 0, 0)))
             victims = None
+
+    def _consider(self, group: ShapeClass) -> None:
+        """Perhaps others should go for it, unless that was looked at a moment ago."""
+        if group not in self._helpless:
+            self._stuck[group] = None
 
     def _may_evict(self, group: ShapeClass) -> bool:
         """Whether anybody could have to go at all: most often nobody does."""
@@ -369,7 +396,7 @@ class Dispatcher(Books):
         ]
         return min(times, default=None)
 
-    def _dispatch(self, binding: Binding, choice: Choice) -> Command:
+    def _dispatch(self, binding: Binding, choice: Choice) -> Dispatch:
         view = binding.view
         phase, reason, patience = Phase.BOUND, Reason.DISPATCHED, self._commit_timeout
         if choice.divided:
@@ -383,6 +410,8 @@ class Dispatcher(Books):
         )
         command = Dispatch(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision, parts=parts)
         assert binding.shape is not None, f"{view.uid} does not wait"
+        for promise in self._overtaking:
+            promise.overtaken = True
         kept = self.promises.drop(view.uid)
         if view.uid in self._awaiting:
             self._cleared[view.uid] = self._awaiting.pop(view.uid)

@@ -23,7 +23,7 @@ from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, path
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.world import World
-from atoll.fit import Nodes, Placement, place
+from atoll.fit import Nodes, Placement, fits, place
 from atoll.fit.nodes import Ints
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
@@ -83,6 +83,8 @@ class Promise:
     """Further members that are kept for it."""
     victims: bool = False
     """Others make room for it: nothing is to be computed until they have gone."""
+    refused: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """UID of a workload that would delay it in its member -> (the member's changes at that time, that workload's end)."""
 
 
 class Promises:
@@ -92,8 +94,8 @@ class Promises:
         self._world = world
         #: UID -> what runs
         self._stays: dict[str, Stay] = {}
-        #: member -> UIDs that run there
-        self._here: dict[str, dict[str, None]] = {}
+        #: member -> (end, UID) of what runs there, in order
+        self._here: dict[str, list[tuple[float, str]]] = {}
         #: (UID, member) -> what `_held` answers, and the resources for which it does
         self._cells: dict[tuple[str, str], tuple[tuple[str, ...], Ints, Ints]] = {}
         #: member -> UID -> what `_held` said of what ended there since its figures were last published
@@ -114,12 +116,13 @@ class Promises:
             self.leave(uid)
         self._stays[uid] = stay
         for name in stay.parts:
-            self._here.setdefault(name, {})[uid] = None
+            bisect.insort(self._here.setdefault(name, []), (stay.end, uid))
             if name in self._left:
                 self._left[name].pop(uid, None)
         if self.made:
             self._account(stay, -1)
-            self._outdate(stay)
+        for name in stay.parts:
+            self._outdate(name)
 
     def leave(self, uid: str) -> None:
         """It runs no more."""
@@ -129,12 +132,14 @@ class Promises:
         for name in stay.parts:
             if self.made and name in self._world.members:
                 self._left.setdefault(name, {})[uid] = self._held(uid, self._world.members[name])
-            self._here[name].pop(uid, None)
+            here = self._here[name]
+            del here[bisect.bisect_left(here, (stay.end, uid))]
             self._cells.pop((uid, name), None)
         del self._stays[uid]
         if self.made:
             self._account(stay, 1)
-            self._outdate(stay)
+        for name in stay.parts:
+            self._outdate(name)
 
     def stay(self, uid: str) -> Stay | None:
         """What is known of something that runs."""
@@ -150,13 +155,15 @@ class Promises:
     def republished(self, member: str) -> None:
         """The member's figures are other ones."""
         self._left.pop(member, None)
-        for promise in self.made.values():
-            if promise.member.name == member:
-                promise.future = None
+        self._outdate(member)
 
-    def _outdate(self, stay: Stay) -> None:
+    def _outdate(self, name: str) -> None:
+        """What is known of a member's future is so no more."""
+        member = self._world.members.get(name)
+        if member is not None:
+            member.changes += 1
         for promise in self.made.values():
-            if promise.member.name in stay.parts:
+            if promise.member.name == name:
                 promise.future = None
 
     def _account(self, stay: Stay, sign: int) -> None:
@@ -178,7 +185,7 @@ class Promises:
         A promise that was made before keeps its first time.
         """
         old = self.made.get(uid)
-        quota, spare = self._quota(leaf, shape.request, now)
+        quota = self._admitted_from(leaf, shape.request, now)
         best: tuple[float, int, str] | None = None
         found: Member | None = None
         rows = self._world.counts
@@ -193,16 +200,23 @@ class Promises:
             if best is None or key < best:
                 best, found = key, member
         if best is None or found is None:
-            self.made.pop(uid, None)
+            self.drop(uid)
             return None
         at = best[0]
         first = old.first if old is not None else at
         made = old.made if old is not None else now
         promise = Promise(uid, leaf, shape, gang, found, at, first, made, old.overtaken if old is not None else False)
         promise.looked = now
-        promise.spare = spare if at == quota else self._quota(leaf, shape.request, now, at)[1]
+        promise.spare = (
+            self._spare(leaf, shape.request, now, at)
+            if quota < math.inf
+            else dict.fromkeys(_left_beside(leaf, shape.request), 0)
+        )
         # Computed again, it keeps its place before those that were made after it.
         self.made[uid] = promise
+        self._outdate(found.name)
+        if old is not None and old.member is not found:
+            self._outdate(old.member.name)
         return promise
 
     def keep(self, uid: str, leaf: Node, shape: Shape, gang: Gang, members: Iterable[Member], now: float) -> None:
@@ -214,38 +228,58 @@ class Promises:
         promise.victims = True
         promise.spare = {(node, name): 0 for node in path(leaf) for name in shape.request if name in node.limit}
         self.made[uid] = promise
+        self._outdate(first.name)
 
     def drop(self, uid: str) -> Promise | None:
         """The workload goes, or waits for something else now."""
-        return self.made.pop(uid, None)
+        promise = self.made.pop(uid, None)
+        if promise is not None:
+            self._outdate(promise.member.name)
+        return promise
 
     def refuses(self, uid: str, leaf: Node, amount: Vector, choice: Choice, now: float, end: float) -> list[Promise]:
         """The promises that a choice for a workload would break, if it ran until `end`."""
         broken = []
-        latest = math.inf
+        for promise in self._others(uid):
+            if end + SETTLE <= promise.at < math.inf:
+                continue
+            if _exceeds(promise, leaf, amount):
+                broken.append(promise)
+            elif self._breaks(promise, choice, now):
+                broken.append(promise)
+                if choice.members == (promise.member,):
+                    promise.refused[uid] = (promise.member.changes, end)
+        self._widen(broken)
+        return broken
+
+    def refuses_still(self, uid: str, member: Member, end: float) -> list[Promise]:
+        """Those that the workload would break there, known from when that was tried and nothing had changed since."""
+        broken = []
+        for promise in self._others(uid):
+            known = promise.refused.get(uid) if promise.member is member else None
+            if known is not None and known[0] == member.changes and known[1] <= end:
+                broken.append(promise)
+        self._widen(broken)
+        return broken
+
+    def _others(self, uid: str) -> Iterator[Promise]:
+        """The promises that bind a workload."""
         own: Promise | None = None
         for promise in self.made.values():
             if promise.uid == uid:
                 own = promise
-                continue
-            if own is not None and promise.member is own.member:
-                # Made later, and with this workload's room left out already.
-                continue
-            if self._breaks(promise, leaf, amount, choice, now, end):
-                broken.append(promise)
-                latest = min(latest, promise.at if promise.at < math.inf else -math.inf)
-        if broken:
-            self.latest_end = max(self.latest_end, latest)
-        return broken
+            elif own is None or promise.member is not own.member:
+                # Else made later, and with this workload's room left out already.
+                yield promise
 
-    def _breaks(self, promise: Promise, leaf: Node, amount: Vector, choice: Choice, now: float, end: float) -> bool:
-        if end + SETTLE <= promise.at < math.inf:
-            return False
-        for node in path(leaf):
-            for name, value in amount.items():
-                spare = promise.spare.get((node, name))
-                if spare is not None and value > max(spare, 0):
-                    return True
+    def _widen(self, broken: Sequence[Promise]) -> None:
+        """Note until when a workload could have run without breaking these."""
+        if broken:
+            first = min(promise.at for promise in broken)
+            self.latest_end = max(self.latest_end, first if math.inf not in {p.at for p in broken} else -math.inf)
+
+    def _breaks(self, promise: Promise, choice: Choice, now: float) -> bool:
+        """Whether the promise would not be kept in its member beside a choice that stays for ever."""
         for member, gang, placement in zip(choice.members, choice.gangs, choice.placements, strict=True):
             if member is not promise.member and member not in promise.also:
                 continue
@@ -255,15 +289,15 @@ class Promises:
             for landing in self._landings(member, gang, placement, now):
                 trial = future.copy()
                 trial.take([task.requests for task in gang.tasks], landing)
-                if not isinstance(place(trial, promise.gang), Placement):
+                if not fits(trial, promise.gang):
                     return True
         return False
 
     def _landings(self, member: Member, gang: Gang, expected: Placement, now: float) -> Iterator[Placement]:
         """Where the member may put a part: it sees its nodes later than its figures say, some more work being over."""
         yield expected
-        ends = [each for each in self._ends(member, -math.inf) if each[0] <= now + _SOON]
-        over = [*self._left.get(member.name, {}).values(), *(self._held(uid, member) for _, uid in ends)]
+        soon = self._over_by(member, now + _SOON)
+        over = [*self._left.get(member.name, {}).values(), *(self._held(uid, member) for uid in soon)]
         nodes, seen = member.nodes.copy(), [expected.pods]
         for where, amounts in over[:_ENDS]:
             inside = where < len(nodes)
@@ -282,48 +316,52 @@ class Promises:
             return stay.end
         return now + max(1.0, _OVERRUN * (stay.end - stay.start))
 
-    def _quota(
-        self, leaf: Node, request: Vector, now: float, at: float | None = None
-    ) -> tuple[float, dict[tuple[Node, str], int]]:
-        """(when the limits on the path admit the request, what is spare then); `at` asks for another time."""
-        limited = [(node, name) for node in path(leaf) for name in request if request[name] > 0 and name in node.limit]
-        if not limited:
-            return now, {}
-        left = {(node, name): node.limit[name] - node.used.get(name, 0) - request[name] for node, name in limited}
-        when = now
+    def _admitted_from(self, leaf: Node, request: Vector, now: float) -> float:
+        """When the limits on the path admit the request; infinite where that is not known."""
+        left = _left_beside(leaf, request)
+        if min(left.values(), default=0) >= 0:
+            return now
         for end, stay in sorted(((self._end(each, now), each) for each in self._stays.values()), key=lambda e: e[0]):
-            enough = min(left.values()) >= 0
-            if enough if at is None else end + SETTLE > at:
-                break
             if end == math.inf:
                 break
-            for node in path(stay.leaf):
-                for name, amount in stay.amount.items():
-                    if (node, name) in left:
-                        left[node, name] += amount
-                        when = end + SETTLE
-        if at is None and min(left.values()) < 0:
-            return math.inf, dict.fromkeys(left, 0)
-        return when, left
+            _give_back(left, stay)
+            if min(left.values()) >= 0:
+                return end + SETTLE
+        return math.inf
+
+    def _spare(self, leaf: Node, request: Vector, now: float, at: float) -> dict[tuple[Node, str], int]:
+        """What the limits on the path leave beside the request once everything is over that ends by then."""
+        left = _left_beside(leaf, request)
+        if left:
+            for stay in self._stays.values():
+                if stay.end < math.inf and self._end(stay, now) + SETTLE <= at:
+                    _give_back(left, stay)
+        return left
 
     def _ends(self, member: Member, now: float) -> list[tuple[float, str]]:
-        return sorted((self._end(self._stays[uid], now), uid) for uid in self._here.get(member.name, ()))
+        """(expected end, UID) of what runs there, in order; don't change it."""
+        here = self._here.get(member.name, [])
+        late = bisect.bisect_right(here, now, key=_first)
+        if not late:
+            return here
+        return sorted([*((self._end(self._stays[uid], now), uid) for _, uid in here[:late]), *here[late:]])
+
+    def _over_by(self, member: Member, when: float, margin: float = 0.0) -> list[str]:
+        """What is expected there to end so many seconds before then."""
+        here = self._here.get(member.name, [])
+        return [uid for _, uid in here[: bisect.bisect_right(here, when, key=lambda each: each[0] + margin)]]
 
     def _fits_from(self, member: Member, gang: Gang, now: float, before: Promise | None) -> float | None:
         """When the member has room for the gang; infinite where that is not known, None where it never has."""
-        if isinstance(place(self._after(member, (), before), gang), Placement):
+        if fits(self._after(member, (), before), gang):
             return now
         ends = self._ends(member, now)
-        nodes = self._after(member, [uid for _, uid in ends], before)
-        if not isinstance(place(nodes, gang), Placement):
+        uids = [uid for _, uid in ends]
+        if not fits(self._after(member, uids, before), gang):
             return None
         # Room only grows with each end, so the first sufficient number of ends is found by bisection.
         low = bisect.bisect_left(
-            range(len(ends)),
-            True,
-            key=lambda n: isinstance(
-                place(self._after(member, [uid for _, uid in ends[: n + 1]], before), gang), Placement
-            ),
+            range(len(ends)), True, key=lambda n: fits(self._after(member, uids[: n + 1], before), gang)
         )
         return ends[low][0] + SETTLE
 
@@ -363,9 +401,40 @@ class Promises:
 
     def _future(self, promise: Promise) -> Nodes:
         if promise.future is None:
-            ended = [uid for end, uid in self._ends(promise.member, -math.inf) if end + SETTLE <= promise.at]
+            ended = self._over_by(promise.member, promise.at, SETTLE)
             promise.future = self._after(promise.member, ended, promise)
         return promise.future
+
+
+def _exceeds(promise: Promise, leaf: Node, amount: Vector) -> bool:
+    """Whether a workload that stays for ever takes from the limits what the promise needs."""
+    for node in path(leaf):
+        for name, value in amount.items():
+            spare = promise.spare.get((node, name))
+            if spare is not None and value > max(spare, 0):
+                return True
+    return False
+
+
+def _left_beside(leaf: Node, request: Vector) -> dict[tuple[Node, str], int]:
+    """(queue on the path, requested resource that it limits) -> what is left there beside the request."""
+    return {
+        (node, name): node.limit[name] - node.used.get(name, 0) - amount
+        for node in path(leaf)
+        for name, amount in request.items()
+        if amount > 0 and name in node.limit
+    }
+
+
+def _give_back(left: dict[tuple[Node, str], int], stay: Stay) -> None:
+    for node in path(stay.leaf):
+        for name, amount in stay.amount.items():
+            if (node, name) in left:
+                left[node, name] += amount
+
+
+def _first(each: tuple[float, str]) -> float:
+    return each[0]
 
 
 def where_seen(gang: Gang, nodes: Mapping[str, int], index: Mapping[str, int]) -> list[tuple[int, int, int]]:

@@ -260,18 +260,21 @@ class Waiting:
         spot = self._spots.get(node)
         if spot is None or not (spot.lots or spot.awake):
             return None
-        carried: list[Lot] = []
+        #: awake lots that hang here or above; some may lead elsewhere
+        lots: list[Lot] = []
         while True:
-            spot = self._spot(node)
-            lots = [*carried, *spot.lots]
-            here = [lot.heads[node] for lot in lots if node in lot.heads]
-            if here:
-                return min(heads.first() for heads in here)[1]
+            lots += spot.lots
+            if spot.classes:
+                here = [heads for lot in lots if (heads := lot.heads.get(node)) is not None]
+                if here:
+                    return min(heads.first() for heads in here)[1]
             children: dict[Node, None] = dict(spot.awake)
             for lot in lots:
+                if len(children) == len(node.children):
+                    break
                 children.update(lot.below.get(node, ()))
             node = self._tree.first(children) if len(children) > 1 else next(iter(children))
-            carried = [lot for lot in lots if node in lot.heads or node in lot.below]
+            spot = self._spot(node)
 
     def check(self) -> None:
         """Verify that lots and their ways lead to exactly the classes that are filed in them.
