@@ -166,6 +166,8 @@ class Books:
         self._serving.clear()
         for binding in moved:
             self._enter(binding)
+        for group in self.waiting.classes(node).values():
+            group.shortest = 0.0
         for each in changed:
             self.waiting.limit_changed(each)
         self._refresh_idle()

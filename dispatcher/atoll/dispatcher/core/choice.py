@@ -155,14 +155,19 @@ def _choose(
 
 def _candidates(shape: Shape, world: World, ready: NDArray[np.bool_]) -> Iterator[Member]:
     """Members whose every task's minimum has room, the most preferred first."""
-    rows = world.counts[list(shape.rows)]
-    fits = ready & (rows >= np.array(shape.floor)[:, None]).all(axis=0)
-    columns = np.flatnonzero(fits)
+    fits = ready
+    for row, wanted in zip(shape.rows, shape.floor, strict=True):
+        fits = fits & (world.counts[row] >= wanted)
+    columns = fits.nonzero()[0]
     if columns.size > 1:
-        short = ~(rows[:, columns] >= np.array(shape.full)[:, None]).all(axis=0)
-        tier = world.nearest_tier(shape)[columns] if shape.near else np.zeros(len(columns), np.int64)
-        burst = world.unconfirmed[columns] // _BURST
-        columns = columns[np.lexsort((columns, rows[0, columns], burst, tier, short))]
+        # Stable, so that the name decides last.
+        keys = [world.counts[shape.rows[0], columns], world.unconfirmed[columns] // _BURST]
+        if shape.near:
+            keys.append(world.nearest_tier(shape)[columns])
+        if shape.full != shape.floor:
+            rows = world.counts[list(shape.rows)][:, columns]
+            keys.append(~(rows >= np.array(shape.full)[:, None]).all(axis=0))
+        columns = columns[np.lexsort(keys)]
     for column in columns:
         yield world.order[column]
 

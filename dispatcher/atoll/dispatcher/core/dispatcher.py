@@ -19,7 +19,7 @@ from atoll.dispatcher.core.binding import (
     bound_in,
 )
 from atoll.dispatcher.core.books import HELD, Avoided, Books, estimate
-from atoll.dispatcher.core.choice import Choice, choose, nowhere
+from atoll.dispatcher.core.choice import Choice, always, choose, nowhere
 from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Evict, Explain, Part
 from atoll.dispatcher.core.events import (
     Event,
@@ -51,8 +51,8 @@ PASS_LIMIT = 128
 PLAN_BURST = 4.0
 PLANS_PER_SECOND = 2.0
 """Searches for workloads that should go for others: each looks at all that runs."""
-HELPLESS = 10.0
-"""Seconds before that is tried again for one whom nobody's departure helps."""
+HELPLESS, HELPLESS_MAX = 10.0, 60.0
+"""Seconds before that is tried again for one whom nobody's departure helps, doubled with each failure."""
 PATIENCE = 60.0
 """Seconds that room is kept for a workload while those that were evicted for it end."""
 EXPLAIN_BURST = 50.0
@@ -78,8 +78,11 @@ class Dispatcher(Books):
         self._unfinished = False
         #: classes that quota or room blocks, for which it was not looked yet whether others should go
         self._stuck: dict[ShapeClass, None] = {}
-        #: those whom nobody's departure helped -> when to look again, the first one first; disjoint from `_stuck`
-        self._helpless: dict[ShapeClass, float] = {}
+        #: those whom nobody's departure helped -> how often in a row; they are in `_stuck` or in `_retries`
+        self._helpless: dict[ShapeClass, int] = {}
+        #: (when to look again, serial, class): a heap
+        self._retries: list[tuple[float, int, ShapeClass]] = []
+        self._serial = 0
         #: UID -> (where it runs, what is known of it, both as a victim)
         self._candidates: dict[str, tuple[Stay, Binding, QueueView | None, Victim]] = {}
         #: promises that the choice permitted last breaks, by a better right
@@ -110,9 +113,11 @@ class Dispatcher(Books):
         patience = self._patience[0][0] if self._patience else None
         renewal = self._next_renewal()
         again = min((each.until for each in self._avoid.values() if not each.over), default=None)
-        if self._stuck or self._helpless:
-            renewal = min(self._now + HELPLESS, renewal if renewal is not None else math.inf)
-        return min((when for when in (explain, first, patience, renewal, again) if when is not None), default=None)
+        retry = self._retries[0][0] if self._retries else None
+        if self._stuck:
+            retry = min(self._now + HELPLESS, math.inf if retry is None else retry)
+        due = (explain, first, patience, renewal, again, retry)
+        return min((when for when in due if when is not None), default=None)
 
     # -- deciding ----------------------------------------------------------------------------------------------------
 
@@ -176,19 +181,13 @@ class Dispatcher(Books):
                 group, Verdict(Reason.QUOTA_EXCEEDED, blocker("Namespace", binding.view.namespace, *missing))
             )
             return None
-        choice = self._choose(group, binding)
-        if isinstance(choice, Verdict) and choice.reason is Reason.WOULD_DELAY:
-            # What is known to end in time may still pass.
-            for key in group.members[1:]:
-                other = self.bindings[key[2]]
-                if self._now + estimate(other) + SETTLE <= self.promises.latest_end:
-                    second = self._choose(group, other)
-                    if not isinstance(second, Verdict):
-                        return self._dispatch(other, second)
-                    break
+        choice = self.waiting.asleep(shape.key) or self._choose(group, binding)
         if not isinstance(choice, Verdict):
             return self._dispatch(binding, choice)
         if choice.reason is Reason.WOULD_DELAY:
+            command = self._let_pass(group)
+            if command is not None:
+                return command
             self._idle[group] = None
             self.waiting.park_until_told(group, choice)
         else:
@@ -197,6 +196,22 @@ class Dispatcher(Books):
             if choice.reason in _ROOM:
                 self._consider(group)
             self._keep_room(group)
+        return None
+
+    def _let_pass(self, group: ShapeClass) -> Dispatch | None:
+        """Dispatch the next one of the class that is known to end before those are due for whom room is kept."""
+        latest = self.promises.latest_end
+        if self._now + group.shortest + SETTLE > latest:
+            return None
+        shortest = math.inf
+        for key in group.members[1:]:
+            other = self.bindings[key[2]]
+            lasts = estimate(other)
+            if self._now + lasts + SETTLE <= latest:
+                choice = self._choose(group, other)
+                return None if isinstance(choice, Verdict) else self._dispatch(other, choice)
+            shortest = min(shortest, lasts)
+        group.shortest = shortest
         return None
 
     def _choose(self, group: ShapeClass, binding: Binding) -> Choice | Verdict:
@@ -226,6 +241,9 @@ class Dispatcher(Books):
     def _permits(self, binding: Binding) -> Callable[[Choice], bool]:
         """Whether the queue's ceilings in members, and the room that is kept for others, allow a choice."""
         leaf, end = binding.leaf, self._now + estimate(binding)
+        self._overtaking = []
+        if not self.promises.made and not any(node.tracks for node in path(leaf)):
+            return always
 
         def permits(choice: Choice) -> bool:
             self._overtaking = []
@@ -234,8 +252,6 @@ class Dispatcher(Books):
                 for member, gang in zip(choice.members, choice.gangs, strict=True)
             ):
                 return False
-            if not self.promises.made:
-                return True
             broken = self.promises.refuses(binding.view.uid, leaf, binding.amount, choice, self._now, end)
             self._overtaking = broken
             return all(self._goes_before(binding, self.bindings[promise.uid]) for promise in broken)
@@ -263,15 +279,15 @@ class Dispatcher(Books):
         """Take back what must go so that blocked workloads of higher priority, or of entitled queues, can start."""
         if self._plan_tokens < 1:
             return
-        while self._helpless and (first := next(iter(self._helpless.items())))[1] <= self._now:
-            del self._helpless[first[0]]
-            self._stuck[first[0]] = None
+        while self._retries and self._retries[0][0] <= self._now:
+            self._stuck[heapq.heappop(self._retries)[2]] = None
         victims: list[Victim] | None = None
         for group in list(self._stuck):
             if self._plan_tokens < 1:
                 return
             if not group.members or group.lot is None or not self._may_evict(group):
                 del self._stuck[group]
+                self._helpless.pop(group, None)
                 continue
             binding = self.bindings[group.members[0][2]]
             if binding.view.uid in self._awaiting:
@@ -291,8 +307,12 @@ class Dispatcher(Books):
             )
             if isinstance(outcome, Verdict) or not outcome.losses:
                 # Time alone may help it: what has just started is protected for a while.
-                self._helpless[group] = self._now + HELPLESS
+                failures = self._helpless[group] = self._helpless.get(group, 0) + 1
+                pause = min(HELPLESS * 2.0 ** (failures - 1), HELPLESS_MAX)
+                self._serial += 1
+                heapq.heappush(self._retries, (self._now + pause, self._serial, group))
                 continue
+            self._helpless.pop(group, None)
             self._awaiting[binding.view.uid] = tuple(loss.uid for loss in outcome.losses)
             self.promises.drop(binding.view.uid)
             self.promises.keep(
@@ -355,6 +375,8 @@ class Dispatcher(Books):
                 return
             for other in [p for p in self.promises.made.values() if p.leaf is leaf and p.uid != uid]:
                 if other.uid not in self._impatient:
+                    # It is the head no more: an elder came back.
+                    other.overtaken = True
                     self.promises.drop(other.uid)
                     self._refresh_idle()
         known = self.promises.made.get(uid)
@@ -375,7 +397,7 @@ class Dispatcher(Books):
             binding = self.bindings[promise.uid]
             if promise.victims:
                 self._await_victims(promise)
-            elif promise.at < self._now or (promise.at == math.inf and promise.looked + RENEWAL <= self._now):
+            elif (promise.at < self._now or promise.at == math.inf) and promise.looked + RENEWAL <= self._now:
                 assert binding.shape is not None, f"{promise.uid} is kept room for and does not wait"
                 self._promise(binding.shape, binding)
                 self._refresh_idle()
@@ -391,7 +413,7 @@ class Dispatcher(Books):
         times = [
             promise.looked + (PATIENCE if promise.victims else RENEWAL)
             if promise.at == math.inf
-            else promise.at + RENEWAL
+            else max(promise.at, promise.looked) + RENEWAL
             for promise in self.promises.made.values()
         ]
         return min(times, default=None)

@@ -12,6 +12,7 @@ member passes any more.
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,8 @@ _LOOKS = 16
 
 Pods = Sequence[tuple[int, int, int]]
 """(task index, node index, pods)."""
+Ladder = tuple[Ints, Ints, list[int]]
+"""(int64[K] nodes, int64[R, K] what is freed on each, for how many of these after so many ends)."""
 
 
 @dataclass(slots=True)
@@ -84,7 +87,7 @@ class Promise:
     victims: bool = False
     """Others make room for it: nothing is to be computed until they have gone."""
     refused: dict[str, tuple[int, float]] = field(default_factory=dict)
-    """UID of a workload that would delay it in its member -> (the member's changes at that time, that workload's end)."""
+    """UID of a workload that would delay it in its member -> (the member's changes at that time, its end)."""
 
 
 class Promises:
@@ -96,8 +99,10 @@ class Promises:
         self._stays: dict[str, Stay] = {}
         #: member -> (end, UID) of what runs there, in order
         self._here: dict[str, list[tuple[float, str]]] = {}
-        #: (UID, member) -> what `_held` answers, and the resources for which it does
-        self._cells: dict[tuple[str, str], tuple[tuple[str, ...], Ints, Ints]] = {}
+        #: (UID, member) -> what `_held` answers, and the resources and the number of nodes for which it does
+        self._cells: dict[tuple[str, str], tuple[tuple[str, ...], int, Ints, Ints]] = {}
+        #: member -> what `_freed` answers, and the member's changes and the UIDs for which it does
+        self._ladders: dict[str, tuple[int, list[str], Ladder]] = {}
         #: member -> UID -> what `_held` said of what ended there since its figures were last published
         self._left: dict[str, dict[str, tuple[Ints, Ints]]] = {}
         #: UID of the waiting workload -> its promise, in the order in which they were made
@@ -186,23 +191,20 @@ class Promises:
         """
         old = self.made.get(uid)
         quota = self._admitted_from(leaf, shape.request, now)
-        best: tuple[float, int, str] | None = None
-        found: Member | None = None
+        at, found = math.inf, None
         rows = self._world.counts
         able = sorted(
             members, key=lambda m: (-int(rows[shape.rows[0], self._world.column(m.name)]) if shape.rows else 0, m.name)
         )
-        for number, member in enumerate(able[:_LOOKS]):
-            at = self._fits_from(member, gang, now, old)
-            if at is None:
-                continue
-            key = (max(at, quota), number, member.name)
-            if best is None or key < best:
-                best, found = key, member
-        if best is None or found is None:
+        for member in able[:_LOOKS]:
+            if found is not None and at <= max(quota, now):
+                break
+            earliest = self._fits_from(member, gang, now, old, at)
+            if earliest is not None and (found is None or max(earliest, quota) < at):
+                at, found = max(earliest, quota), member
+        if found is None:
             self.drop(uid)
             return None
-        at = best[0]
         first = old.first if old is not None else at
         made = old.made if old is not None else now
         promise = Promise(uid, leaf, shape, gang, found, at, first, made, old.overtaken if old is not None else False)
@@ -351,28 +353,35 @@ class Promises:
         here = self._here.get(member.name, [])
         return [uid for _, uid in here[: bisect.bisect_right(here, when, key=lambda each: each[0] + margin)]]
 
-    def _fits_from(self, member: Member, gang: Gang, now: float, before: Promise | None) -> float | None:
-        """When the member has room for the gang; infinite where that is not known, None where it never has."""
-        if fits(self._after(member, (), before), gang):
-            return now
+    def _fits_from(self, member: Member, gang: Gang, now: float, before: Promise | None, limit: float) -> float | None:
+        """When the member has room for the gang; infinite where that is not known, None where it never has, or not
+        before a limit that is finite.
+        """
         ends = self._ends(member, now)
         uids = [uid for _, uid in ends]
-        if not fits(self._after(member, uids, before), gang):
+
+        def enough(count: int) -> bool:
+            return fits(self._after(member, uids, count, before), gang)
+
+        most = len(ends)
+        if limit < math.inf:
+            most = bisect.bisect_left(ends, limit, key=lambda each: each[0] + SETTLE)
+        if not enough(most):
             return None
         # Room only grows with each end, so the first sufficient number of ends is found by bisection.
-        low = bisect.bisect_left(
-            range(len(ends)), True, key=lambda n: fits(self._after(member, uids[: n + 1], before), gang)
-        )
-        return ends[low][0] + SETTLE
+        count = bisect.bisect_left(range(most), True, key=enough)
+        return ends[count - 1][0] + SETTLE if count else now
 
-    def _after(self, member: Member, ended: Sequence[str], before: Promise | None = None) -> Nodes:
-        """The member's nodes once these have ended, and the promises made before that one (or all) have been kept."""
+    def _after(self, member: Member, uids: list[str], ended: int, before: Promise | None = None) -> Nodes:
+        """The member's nodes once so many of these, from the first, have ended, and the promises made before that one
+        (or all) have been kept.
+        """
         nodes = member.nodes.copy()
         if ended:
-            cells = [self._held(uid, member) for uid in ended]
-            where, amounts = np.concatenate([each[0] for each in cells]), np.concatenate([each[1] for each in cells])
+            where, amounts, bounds = self._freed(member, uids)
+            last = bounds[ended]
             for row, free in enumerate(nodes.free):
-                np.add.at(free, where, amounts[:, row])
+                np.add.at(free, where[:last], amounts[row, :last])
         for other in self.made.values():
             if other is before:
                 break
@@ -382,27 +391,37 @@ class Promises:
                     nodes.take([task.requests for task in other.gang.tasks], placement)
         return nodes
 
+    def _freed(self, member: Member, uids: list[str]) -> Ladder:
+        """What `_held` says of these, one after the other; kept, for parts of it are asked often."""
+        known = self._ladders.get(member.name)
+        if known is None or known[0] != member.changes or known[1] != uids:
+            cells = [self._held(uid, member) for uid in uids]
+            bounds = [0, *itertools.accumulate(len(where) for where, _ in cells)]
+            where = np.concatenate([where for where, _ in cells])
+            amounts = np.ascontiguousarray(np.concatenate([amounts for _, amounts in cells]).T)
+            known = self._ladders[member.name] = (member.changes, uids, (where, amounts, bounds))
+        return known[2]
+
     def _held(self, uid: str, member: Member) -> tuple[Ints, Ints]:
         """(int64[K] nodes of the member, int64[K, R] what it holds on each); kept, for it is asked often."""
         resources = member.nodes.resources
         known = self._cells.get((uid, member.name))
-        if known is None or known[0] != resources:
+        if known is None or known[0] != resources or known[1] != len(member.nodes):
             gang, pods = self._stays[uid].parts[member.name]
             columns = [member.nodes.column(task.requests) for task in gang.tasks]
+            pods = [each for each in pods if each[1] < len(member.nodes)]
             where = np.array([node for _, node, _ in pods], np.int64)
             amounts = np.array([columns[task] * count for task, _, count in pods], np.int64)
-            known = (resources, where, amounts.reshape(len(pods), len(resources)))
+            known = (resources, len(member.nodes), where, amounts.reshape(len(pods), len(resources)))
             self._cells[uid, member.name] = known
-        _, where, amounts = known
-        if where.size and where.max() >= len(member.nodes):
-            inside = where < len(member.nodes)
-            return where[inside], amounts[inside]
-        return where, amounts
+        return known[2:]
 
     def _future(self, promise: Promise) -> Nodes:
         if promise.future is None:
-            ended = self._over_by(promise.member, promise.at, SETTLE)
-            promise.future = self._after(promise.member, ended, promise)
+            uids = [uid for _, uid in self._here.get(promise.member.name, [])]
+            promise.future = self._after(
+                promise.member, uids, len(self._over_by(promise.member, promise.at, SETTLE)), promise
+            )
         return promise.future
 
 

@@ -404,8 +404,8 @@ class World:
         return bool(self._accepts[list(shape.rows)].any(axis=1).all())
 
     def may_fit(self, shapes: Sequence[Shape]) -> tuple[list[bool], list[int]]:
-        """Per shape: whether some ready member, or all together for a divided one, hold the first task's minimum; and the
-        column of such a member, -1 where there is none.
+        """Per shape: whether some ready member, or all together for a divided one, hold the first task's minimum; and
+        the column of such a member, -1 where there is none.
         """
         counts = self.counts[[shape.rows[0] for shape in shapes]] * self.ready
         floors = np.array([shape.floor[0] for shape in shapes])
