@@ -242,7 +242,10 @@ def test_no_binding_is_explained(labels: dict[str, str], leases: list[Json], rea
     assert data["why"]["message"] in explanation.text(data)
 
 
-@pytest.mark.parametrize("reason", [reason for reason in Reason if reason not in (Reason.DISPATCHED, Reason.EVICTED)])
+RUNS = (Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
+
+
+@pytest.mark.parametrize("reason", [reason for reason in Reason if reason not in (*RUNS, Reason.EVICTED)])
 def test_every_reason_to_wait_says_what_would_help(reason: Reason) -> None:
     mine = binding(reason=reason)
     data = explanation.explain(explanation.Facts(job(), mine, [mine]), NOW)

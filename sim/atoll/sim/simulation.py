@@ -28,6 +28,7 @@ from atoll.dispatcher.core import (
     Resize,
 )
 from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
+from atoll.dispatcher.core.promises import Promise
 from atoll.dispatcher.recording import Recorder
 from atoll.model import timestamps
 from atoll.model.decision import Decision, Phase
@@ -164,6 +165,8 @@ class Simulation:
         self._progress = progress
         #: binding UID -> its live epoch
         self._runs: dict[str, _Run] = {}
+        #: promises as of the last pass
+        self._promises: list[Promise] = []
         self._submit_queues_and_members(queues)
         for outage in options.outages:
             self._plan_outage(outage)
@@ -278,11 +281,14 @@ class Simulation:
             self._take_back(uid, run, command.decision.reason, epoch)
 
     def _note_promises(self) -> None:
-        for uid, promise in self.host.core.promises.made.items():
-            record = self.journal.records[uid]
+        made = list(self.host.core.promises.made.values())
+        # Those of the last pass as well: they may have been given up since.
+        for promise in (*self._promises, *made):
+            record = self.journal.records[promise.uid]
             record.overtaken = record.overtaken or promise.overtaken
             if record.promised is None and math.isfinite(promise.first):
                 record.promised = promise.first - START
+        self._promises = made
 
     def _reserve(self, uid: str) -> None:
         view = self.host.views[uid]

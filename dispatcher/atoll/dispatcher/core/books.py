@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,8 +89,9 @@ class Books:
         self._avoid: dict[tuple[bytes, str], Avoided] = {}
         #: row of the world -> shapes that wait for room and use it
         self._blocked: dict[int, dict[Shape, None]] = {}
-        #: shapes that were woken in this pass and not looked at yet
-        self._woken: dict[Shape, None] = {}
+        #: shapes that were woken in this pass and not looked at yet -> column of a member that holds them, None where
+        #: that is not known or takes several
+        self._woken: dict[Shape, int | None] = {}
         #: classes that wait for a change of a Queue, of a namespace, or of a member's ceiling
         self._idle: dict[ShapeClass, None] = {}
         #: leaf -> bool[members] that it may use, None for all; of `_serving_version`
@@ -175,6 +177,8 @@ class Books:
         self._serving.clear()
         for binding in moved:
             self._enter(binding)
+        for group in self.waiting.classes(node).values():
+            group.shortest = 0.0
         for each in changed:
             self.waiting.limit_changed(each)
         self._refresh_idle()
@@ -510,14 +514,20 @@ class Books:
                         self._woken[shape] = None
                         self._wake(shape.key)
 
-    def _sleep_again(self) -> None:
-        """Of what was woken, that for which a dispatch took the room sleeps again without being looked at."""
-        shapes = list(self._woken)
-        if shapes:
-            for shape, fits in zip(shapes, self.world.may_fit(shapes), strict=True):
-                if not fits:
-                    self.waiting.sleep_shape(shape.key)
-                    self._block(shape)
+    def _sleep_again(self, touched: Iterable[str]) -> None:
+        """Of what was woken, that for which a dispatch to these members took the room sleeps again without being looked
+        at.
+        """
+        gone = {None, *(self.world.column(name) for name in touched)}
+        shapes = [shape for shape, column in self._woken.items() if column in gone]
+        if not shapes:
+            return
+        for shape, fits, column in zip(shapes, *self.world.may_fit(shapes), strict=True):
+            if fits:
+                self._woken[shape] = column if column >= 0 else None
+            else:
+                self.waiting.sleep_shape(shape.key)
+                self._block(shape)
 
     def _wake_all(self) -> None:
         """Look at everything again that was blocked by members."""

@@ -53,6 +53,11 @@ def always(_: Choice) -> bool:
     return True
 
 
+def nowhere(_: Member) -> bool:
+    """Bars no member."""
+    return False
+
+
 def choose(
     shape: Shape,
     gang: Gang,
@@ -61,6 +66,7 @@ def choose(
     serving: NDArray[np.bool_] | None = None,
     avoided: Collection[str] = (),
     permits: Callable[[Choice], bool] = always,
+    barred: Callable[[Member], bool] = nowhere,
 ) -> Choice | Verdict:
     """Where the gang goes by the first of its cluster affinities that leads anywhere, or the verdict on the last.
 
@@ -71,11 +77,12 @@ def choose(
         serving: bool[members] that its queue may use; None for all.
         avoided: members that failed this shape lately.
         permits: asked for each choice, the best first; when it refuses all, the verdict is WouldDelay.
+        barred: whether `permits` is known to refuse the member alone; cheaper than to place the gang there.
     """
     outcome: Choice | Verdict = Verdict(Reason.NO_CLUSTER)
     for allowed in world.allowed(shape):
         matching = allowed if serving is None else allowed & serving
-        outcome = _choose(shape, gang, world, matching, avoided, permits)
+        outcome = _choose(shape, gang, world, matching, avoided, permits, barred)
         if isinstance(outcome, Choice):
             return outcome
     return outcome
@@ -88,6 +95,7 @@ def _choose(
     matching: NDArray[np.bool_],
     avoided: Collection[str],
     permits: Callable[[Choice], bool],
+    barred: Callable[[Member], bool],
 ) -> Choice | Verdict:
     """The best of these members, or the nearest miss.
 
@@ -106,6 +114,9 @@ def _choose(
     refused, small = False, None
     if shape.least_clusters <= 1:
         for member in _candidates(shape, world, ready):
+            if not shape.divided and barred(member):
+                refused = True
+                continue
             placement = place(member.nodes, gang, room=world.room(member, shape))
             if isinstance(placement, Miss):
                 continue
@@ -148,14 +159,19 @@ def _choose(
 
 def _candidates(shape: Shape, world: World, ready: NDArray[np.bool_]) -> Iterator[Member]:
     """Members whose every task's minimum has room, the most preferred first."""
-    rows = world.counts[list(shape.rows)]
-    fits = ready & (rows >= np.array(shape.floor)[:, None]).all(axis=0)
-    columns = np.flatnonzero(fits)
+    fits = ready
+    for row, wanted in zip(shape.rows, shape.floor, strict=True):
+        fits = fits & (world.counts[row] >= wanted)
+    columns = fits.nonzero()[0]
     if columns.size > 1:
-        short = ~(rows[:, columns] >= np.array(shape.full)[:, None]).all(axis=0)
-        tier = world.nearest_tier(shape)[columns] if shape.near else np.zeros(len(columns), np.int64)
-        burst = world.unconfirmed[columns] // _BURST
-        columns = columns[np.lexsort((columns, rows[0, columns], burst, tier, short))]
+        # Stable, so that the name decides last.
+        keys = [world.counts[shape.rows[0], columns], world.unconfirmed[columns] // _BURST]
+        if shape.near:
+            keys.append(world.nearest_tier(shape)[columns])
+        if shape.full != shape.floor:
+            rows = world.counts[list(shape.rows)][:, columns]
+            keys.append(~(rows >= np.array(shape.full)[:, None]).all(axis=0))
+        columns = columns[np.lexsort(keys)]
     for column in columns:
         yield world.order[column]
 

@@ -19,7 +19,7 @@ from atoll.dispatcher.core.binding import (
     bound_in,
 )
 from atoll.dispatcher.core.books import HELD, Avoided, estimate
-from atoll.dispatcher.core.choice import Choice, choose
+from atoll.dispatcher.core.choice import Choice, always, choose, nowhere
 from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Evict, Explain, Part
 from atoll.dispatcher.core.elastic import full, smaller, spares
 from atoll.dispatcher.core.events import (
@@ -28,6 +28,7 @@ from atoll.dispatcher.core.events import (
     QueueView,
     Strategy,
 )
+from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, Standing, path
 from atoll.dispatcher.core.promises import SETTLE, Pods, Promise, Stay
 from atoll.dispatcher.core.reclaim import PROTECTION, Claimant, Victim, plan
@@ -52,8 +53,8 @@ PASS_LIMIT = 128
 PLAN_BURST = 4.0
 PLANS_PER_SECOND = 2.0
 """Searches for workloads that should go for others: each looks at all that runs."""
-HELPLESS = 10.0
-"""Seconds before that is tried again for one whom nobody's departure helps."""
+HELPLESS, HELPLESS_MAX = 10.0, 60.0
+"""Seconds before that is tried again for one whom nobody's departure helps, doubled with each failure."""
 PATIENCE = 60.0
 """Seconds that room is kept for a workload while those that were evicted for it end."""
 EXPLAIN_BURST = 50.0
@@ -77,10 +78,17 @@ class Dispatcher(Resizing):
         self._plan_tokens = PLAN_BURST
         #: the last pass ended at PASS_LIMIT
         self._unfinished = False
-        #: classes that quota or room blocks -> when it is worth looking for others that should go for them
-        self._stuck: dict[ShapeClass, float] = {}
+        #: classes that quota or room blocks, for which it was not looked yet whether others should go
+        self._stuck: dict[ShapeClass, None] = {}
+        #: those whom nobody's departure helped -> how often in a row; they are in `_stuck` or in `_retries`
+        self._helpless: dict[ShapeClass, int] = {}
+        #: (when to look again, serial, class): a heap
+        self._retries: list[tuple[float, int, ShapeClass]] = []
+        self._serial = 0
         #: UID -> (where it runs, what is known of it, both as a victim)
         self._candidates: dict[str, tuple[Stay, Binding, QueueView | None, Victim]] = {}
+        #: promises that the choice permitted last breaks, by a better right
+        self._overtaking: list[Promise] = []
         #: times of this pass as text
         self._texts: dict[float, str] = {}
 
@@ -107,9 +115,11 @@ class Dispatcher(Resizing):
         patience = self._patience[0][0] if self._patience else None
         renewal = self._next_renewal()
         again = min((each.until for each in self._avoid.values() if not each.over), default=None)
+        retry = self._retries[0][0] if self._retries else None
         if self._stuck:
-            renewal = min(self._now + HELPLESS, renewal if renewal is not None else math.inf)
-        return min((when for when in (explain, first, patience, renewal, again) if when is not None), default=None)
+            retry = min(self._now + HELPLESS, math.inf if retry is None else retry)
+        due = (explain, first, patience, renewal, again, retry)
+        return min((when for when in due if when is not None), default=None)
 
     # -- deciding ----------------------------------------------------------------------------------------------------
 
@@ -135,19 +145,21 @@ class Dispatcher(Resizing):
         while (group := self.waiting.first()) is not None:
             if len(commands) >= PASS_LIMIT:
                 self._unfinished = True
+                # Members may tell of something else until then.
+                self._woken = dict.fromkeys(self._woken)
                 return commands
             command = self._examine(group)
             if command is not None:
                 commands.append(command)
                 self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + EXPLAIN_PER_DISPATCH)
-                self._sleep_again()
+                self._sleep_again(part.cluster for part in command.parts)
         self._woken.clear()
         commands.extend(self._evict_for_others())
         self._grow_all(commands)
         commands.extend(self._explanations())
         return commands
 
-    def _examine(self, group: ShapeClass) -> Command | None:
+    def _examine(self, group: ShapeClass) -> Dispatch | None:
         """Dispatch the first workload of the class, or park the class on what blocks it."""
         binding = self.bindings[group.members[0][2]]
         leaf, shape = group.leaf, group.shape
@@ -165,7 +177,7 @@ class Dispatcher(Resizing):
                 blocker("Queue", short.node.name, short.resource, short.requested, short.available),
             )
             self.waiting.park_on_limit(group, verdict, short.node, short.resource, short.requested)
-            self._stuck.setdefault(group, 0.0)
+            self._consider(group)
             self._keep_room(group)
             return None
         missing = self.namespaces.shortage(binding.view.namespace, shape.request)
@@ -175,27 +187,37 @@ class Dispatcher(Resizing):
                 group, Verdict(Reason.QUOTA_EXCEEDED, blocker("Namespace", binding.view.namespace, *missing))
             )
             return None
-        choice = self._choose(group, binding)
-        if isinstance(choice, Verdict) and choice.reason is Reason.WOULD_DELAY:
-            # What is known to end in time may still pass.
-            for key in group.members[1:]:
-                other = self.bindings[key[2]]
-                if self._now + estimate(other) + SETTLE <= self.promises.latest_end:
-                    second = self._choose(group, other)
-                    if not isinstance(second, Verdict):
-                        return self._dispatch(other, second)
-                    break
+        choice = self.waiting.asleep(shape.key) or self._choose(group, binding)
         if not isinstance(choice, Verdict):
             return self._dispatch(binding, choice)
         if choice.reason is Reason.WOULD_DELAY:
+            command = self._let_pass(group)
+            if command is not None:
+                return command
             self._idle[group] = None
             self.waiting.park_until_told(group, choice)
         else:
             self._block(shape)
             self.waiting.park_on_shape(group, choice)
             if choice.reason in _ROOM:
-                self._stuck.setdefault(group, 0.0)
+                self._consider(group)
             self._keep_room(group)
+        return None
+
+    def _let_pass(self, group: ShapeClass) -> Dispatch | None:
+        """Dispatch the next one of the class that is known to end before those are due for whom room is kept."""
+        latest = self.promises.latest_end
+        if self._now + group.shortest + SETTLE > latest:
+            return None
+        shortest = math.inf
+        for key in group.members[1:]:
+            other = self.bindings[key[2]]
+            lasts = estimate(other)
+            if self._now + lasts + SETTLE <= latest:
+                choice = self._choose(group, other)
+                return None if isinstance(choice, Verdict) else self._dispatch(other, choice)
+            shortest = min(shortest, lasts)
+        group.shortest = shortest
         return None
 
     def _choose(self, group: ShapeClass, binding: Binding) -> Choice | Verdict:
@@ -207,19 +229,31 @@ class Dispatcher(Resizing):
             serving=self.serves(group.leaf),
             avoided=self.avoided(group.shape.key),
             permits=self._permits(binding),
+            barred=self._barred(binding) if self.promises.made else nowhere,
         )
 
     def avoided(self, shape: bytes) -> set[str]:
         """The members that failed this shape and are not to be tried yet."""
         return {name for (key, name), each in self._avoid.items() if key == shape and not each.over}
 
+    def _barred(self, binding: Binding) -> Callable[[Member], bool]:
+        """Whether the room that is kept for others was tried in a member, and is known not to allow the choice."""
+        uid, end = binding.view.uid, self._now + estimate(binding)
+
+        def barred(member: Member) -> bool:
+            broken = self.promises.refuses_still(uid, member, end)
+            return not all(self._goes_before(binding, self.bindings[promise.uid]) for promise in broken)
+
+        return barred
+
     def _permits(self, binding: Binding) -> Callable[[Choice], bool]:
         """Whether the queue's ceilings in members, and the room that is kept for others, allow a choice."""
+        self._overtaking = []
+        if not self.promises.made and not any(node.tracks for node in path(binding.leaf)):
+            return always
 
         def permits(choice: Choice) -> bool:
-            allowed, overtaken = self.judge(binding, choice)
-            for promise in overtaken:
-                promise.overtaken = True
+            allowed, self._overtaking = self.judge(binding, choice)
             return allowed
 
         return permits
@@ -257,16 +291,22 @@ class Dispatcher(Resizing):
 
     def _evict_for_others(self) -> Iterator[Command]:
         """Take back what must go so that blocked workloads of higher priority, or of entitled queues, can start."""
+        if self._plan_tokens < 1:
+            return
+        while self._retries and self._retries[0][0] <= self._now:
+            self._stuck[heapq.heappop(self._retries)[2]] = None
         victims: list[Victim] | None = None
         for group in list(self._stuck):
             if self._plan_tokens < 1:
                 return
             if not group.members or group.lot is None or not self._may_evict(group):
                 del self._stuck[group]
+                self._helpless.pop(group, None)
                 continue
             binding = self.bindings[group.members[0][2]]
-            if binding.view.uid in self._awaiting or self._stuck[group] > self._now:
+            if binding.view.uid in self._awaiting:
                 continue
+            del self._stuck[group]
             self._plan_tokens -= 1
             victims = victims if victims is not None else [*self.running()]
             claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least)
@@ -281,9 +321,12 @@ class Dispatcher(Resizing):
             )
             if isinstance(outcome, Verdict) or not outcome.losses:
                 # Time alone may help it: what has just started is protected for a while.
-                self._stuck[group] = self._now + HELPLESS
+                failures = self._helpless[group] = self._helpless.get(group, 0) + 1
+                pause = min(HELPLESS * 2.0 ** (failures - 1), HELPLESS_MAX)
+                self._serial += 1
+                heapq.heappush(self._retries, (self._now + pause, self._serial, group))
                 continue
-            del self._stuck[group]
+            self._helpless.pop(group, None)
             self._awaiting[binding.view.uid] = tuple(loss.uid for loss in outcome.losses)
             self.promises.drop(binding.view.uid)
             self.promises.keep(
@@ -319,6 +362,11 @@ class Dispatcher(Resizing):
             if members:
                 self._awaiting[uid] = tuple(leaving.get(uid, ()))
                 self.promises.keep(uid, claimant.leaf, claimant.shape, claimant.shape.least, members, self._now)
+
+    def _consider(self, group: ShapeClass) -> None:
+        """Perhaps others should go for it, unless that was looked at a moment ago."""
+        if group not in self._helpless:
+            self._stuck[group] = None
 
     def _may_evict(self, group: ShapeClass) -> bool:
         """Whether anybody could have to go at all: most often nobody does."""
@@ -367,6 +415,8 @@ class Dispatcher(Resizing):
                 return
             for other in [p for p in self.promises.made.values() if p.leaf is leaf and p.uid != uid]:
                 if other.uid not in self._impatient:
+                    # It is the head no more: an elder came back.
+                    other.overtaken = True
                     self.promises.drop(other.uid)
                     self._refresh_idle()
         known = self.promises.made.get(uid)
@@ -387,7 +437,7 @@ class Dispatcher(Resizing):
             binding = self.bindings[promise.uid]
             if promise.victims:
                 self._await_victims(promise)
-            elif promise.at < self._now or (promise.at == math.inf and promise.looked + RENEWAL <= self._now):
+            elif (promise.at < self._now or promise.at == math.inf) and promise.looked + RENEWAL <= self._now:
                 assert binding.shape is not None, f"{promise.uid} is kept room for and does not wait"
                 self._promise(binding.shape, binding)
                 self._refresh_idle()
@@ -403,12 +453,12 @@ class Dispatcher(Resizing):
         times = [
             promise.looked + (PATIENCE if promise.victims else RENEWAL)
             if promise.at == math.inf
-            else promise.at + RENEWAL
+            else max(promise.at, promise.looked) + RENEWAL
             for promise in self.promises.made.values()
         ]
         return min(times, default=None)
 
-    def _dispatch(self, binding: Binding, choice: Choice) -> Command:
+    def _dispatch(self, binding: Binding, choice: Choice) -> Dispatch:
         view = binding.view
         phase, reason, patience = Phase.BOUND, Reason.DISPATCHED, self._commit_timeout
         if choice.divided:
@@ -422,6 +472,8 @@ class Dispatcher(Resizing):
         )
         command = Dispatch(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision, parts=parts)
         assert binding.shape is not None, f"{view.uid} does not wait"
+        for promise in self._overtaking:
+            promise.overtaken = True
         kept = self.promises.drop(view.uid)
         if view.uid in self._awaiting:
             self._cleared[view.uid] = self._awaiting.pop(view.uid)

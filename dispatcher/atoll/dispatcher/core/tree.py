@@ -176,9 +176,10 @@ class Tree:
         rest = iter(siblings)
         best = next(rest)
         bring_up_to_date(best)
-        rank = best.current_rank()
+        rank = best.ranked or best.current_rank()
         for node in rest:
-            other = node.current_rank()
+            # Most are known; this is the innermost loop of every decision.
+            other = node.ranked or node.current_rank()
             if other < rank:
                 best, rank = node, other
         return best

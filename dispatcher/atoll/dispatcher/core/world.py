@@ -354,6 +354,7 @@ class World:
     def assume(self, member: Member, uid: str, gang: Gang, placement: Placement) -> None:
         """Count a decision until the member's own figures contain it; `placement` is of the nodes as they are now."""
         member.nodes.take([task.requests for task in gang.tasks], placement)
+        member.changes += 1
         member.inflight[uid] = (gang, placement)
         self.expect(member, uid)
         self._touched(member, (node for _, node, _ in placement.pods))
@@ -408,6 +409,7 @@ class World:
             return True
         gang, placement = entry
         member.nodes.give([task.requests for task in gang.tasks], placement)
+        member.changes += 1
         self._touched(member, (node for _, node, _ in placement.pods))
         return True
 
@@ -440,14 +442,17 @@ class World:
         """Whether some node somewhere accepts each task of the shape, free or not."""
         return bool(self._accepts[list(shape.rows)].any(axis=1).all())
 
-    def may_fit(self, shapes: Sequence[Shape]) -> NDArray[np.bool_]:
-        """bool[shapes]: whether some ready member, or all together for a divided one, hold the first task's minimum."""
-        counts = self.counts[[shape.rows[0] for shape in shapes]][:, self.ready]
+    def may_fit(self, shapes: Sequence[Shape]) -> tuple[list[bool], list[int]]:
+        """Per shape: whether some ready member, or all together for a divided one, hold the first task's minimum; and
+        the column of such a member, -1 where there is none.
+        """
+        counts = self.counts[[shape.rows[0] for shape in shapes]] * self.ready
         floors = np.array([shape.floor[0] for shape in shapes])
-        whole = (counts >= floors[:, None]).any(axis=1)
+        enough = counts >= floors[:, None]
+        whole = enough.any(axis=1)
         divided = np.array([shape.divided for shape in shapes])
-        fits: NDArray[np.bool_] = whole | (divided & (counts.sum(axis=1) >= floors))
-        return fits
+        fits = whole | (divided & (counts.sum(axis=1) >= floors))
+        return fits.tolist(), np.where(whole, enough.argmax(axis=1), -1).tolist()
 
     def nearest_tier(self, shape: Shape) -> Ints:
         """int64[members]: rank of the nearest tier with a domain that holds all pods of the shape's every task.
