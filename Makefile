@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench format generate clean chaos soak fuzz
+.PHONY: help setup demo test lint bench format generate clean chaos soak fuzz mutants
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ soak: setup ## jobs for SOAK_SECONDS; fails if the memory of a process grows or 
 
 fuzz: $(STAMP) ## random and hostile reviews, watch streams, kubeconfigs and reports; FUZZ=examples per test (50000)
 	@$(BIN)/python -m pytest tests/fuzz -v --timeout=0 --fuzz-examples=$(or $(FUZZ),50000)
+
+mutants: $(STAMP) ## small faults in the dispatcher's core and split: do the tests notice? MUTANTS=how many (300)
+	@$(BIN)/python -m tests.mutants --count $(or $(MUTANTS),300) --seed 7
 
 lint: $(STAMP) ## ruff, mypy --strict, import-linter, generated files
 	@$(BIN)/ruff check .

@@ -61,10 +61,10 @@ class Turn:
     resumed: dict[str, float] = field(default_factory=dict)
     """`namespace/name` -> when it was resumed."""
     patches: int = 0
-    """Writes of decisions by the dispatcher, refused ones included."""
+    """Writes of decisions by the dispatcher, refused ones and evictions included."""
     refused: int = 0
     bodies: list[bytes] = field(default_factory=list)
-    """Of the decisions that were carried out."""
+    """Of the resumptions."""
     reasons: int = 0
     """Writes that say why a binding waits."""
 
@@ -98,16 +98,17 @@ def account(events: Iterable[audit.Event], namespace: str) -> Turn:
         if event.verb not in audit.WRITES or event.stage != "ResponseComplete":
             continue
         body = event.body()
-        resumes = isinstance(body, list) and any(item.get("path") == "/spec/suspension/scheduling" for item in body)
-        if not resumes:
+        items = body if isinstance(body, list) else []
+        suspended = [item["value"] for item in items if item.get("path") == "/spec/suspension/scheduling"]
+        if not suspended:
             turn.reasons += 1
             continue
         turn.patches += 1
-        if event.ok:
+        if not event.ok:
+            turn.refused += 1
+        elif suspended == [False]:
             turn.resumed[ref.key] = event.at
             turn.bodies.append(orjson.dumps(body))
-        else:
-            turn.refused += 1
     return turn
 
 

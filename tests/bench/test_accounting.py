@@ -11,6 +11,7 @@ import pytest
 from atoll.local import audit
 from atoll.model.apiresource import BINDINGS, CAPACITIES, JOBS, LEASES, PODS, WORKS, ApiResource
 from bench import accounting, dispatch
+from bench.host import DISPATCHER_ACCOUNT
 
 CONTROL = "system:serviceaccount:atoll-system:atoll-control"
 AGENT = "system:serviceaccount:karmada-es-east:atoll-agent"
@@ -192,7 +193,7 @@ def test_the_job_of_a_pod(pod, job):
 
 
 def test_decisions_are_told_from_reasons_and_from_what_others_write(log):
-    mine = dispatch.ACCOUNT
+    mine = DISPATCHER_ACCOUNT
     reason = [{"op": "add", "path": "/metadata/annotations/atoll.sh~1decision", "value": "{}"}]
     turn = dispatch.account(
         log(
@@ -200,11 +201,14 @@ def test_decisions_are_told_from_reasons_and_from_what_others_write(log):
             resumed(2, "a", code=422, user=mine),
             resumed(3, "a", user=mine),
             resumed(4, "b"),
-            event(5, "update", LEASES, "ns/l", user=mine),
+            resumed(5, "a", value=True, user=mine),
+            event(6, "update", LEASES, "ns/l", user=mine),
         ),
         "ns",
     )
-    assert (turn.resumed, turn.patches, turn.refused, turn.reasons) == ({"ns/a-job": 3}, 2, 1, 1)
+    # Taking it back is a decision too, and no second resumption.
+    assert (turn.resumed, turn.patches, turn.refused, turn.reasons) == ({"ns/a-job": 3}, 3, 1, 1)
+    assert len(turn.bodies) == 1
 
 
 def test_reads_of_our_accounts_in_the_window_are_counted_by_kind(log):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from atoll.control import install
 from atoll.delivery import Delivery
+from atoll.delivery.work import work_name
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
@@ -83,6 +85,44 @@ async def test_a_work_does_not_go_before_its_object_though_the_cache_has_not_see
 
         await until(withdrawn, what="its Work is gone")
         assert await site.find(JOBS, "unseen", MEMBER) is None
+        for task in tasks:
+            task.cancel()
+
+
+@pytest.mark.usefixtures("without_agent")
+async def test_a_status_is_written_once_though_the_cache_has_not_seen_that(site: Site, tmp_path: Path) -> None:
+    """1. A job is delivered. 2. The host's watch falls silent. 3. The job ends, the Work says so. 4. One more look."""
+    host_file, member_file = install.agent_kubeconfigs(site.federation.atoll.credentials, MEMBER)
+    await site.host.create(POLICIES, only_there(site))
+    async with (
+        FaultProxy(host_file, tmp_path, seed=1) as proxy,
+        await ApiServer.from_kubeconfig(member_file) as member,
+        await ApiServer.from_kubeconfig(proxy.kubeconfig(host_file)) as host,
+        asyncio.TaskGroup() as group,
+    ):
+        jobs = Reflector(member, JOBS, decode_full)
+        delivery = Delivery(host, member, MEMBER, objects={JOBS: jobs}, placement=lambda _: None)
+        tasks = [group.create_task(jobs.run()), group.create_task(delivery.run())]
+        await site.submit(job("once", seconds=None))
+
+        async def delivered() -> bool:
+            return jobs.get(f"{site.namespace}/once") is not None
+
+        await until(delivered, what="the job is in the member")
+        proxy.play(Fault.HALF_OPEN, watch=True, times=None)
+        completed = {"status": {"state": {"phase": "Completed"}}}
+        await site.members[MEMBER].merge_patch(JOBS, "once", completed, site.namespace, subresource="status")
+
+        key = f"{keys.execution_namespace(MEMBER)}/{work_name(site.namespace, 'once', JOBS.kind, JOBS.group)}"
+
+        async def told() -> bool:
+            work = await site.host.get(WORKS, *reversed(key.split("/")))
+            return '"Completed"' in json.dumps(work.get("status"))
+
+        await until(told, what="its Work says that it is completed")
+        written = host.requests["PATCH", WORKS.plural, 200]
+        await delivery._reconcile(key)
+        assert host.requests["PATCH", WORKS.plural, 200] == written
         for task in tasks:
             task.cancel()
 

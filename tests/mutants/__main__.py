@@ -19,28 +19,28 @@ from tests.mutants.mutations import Mutation, mutations
 from tests.mutants.trials import SECONDS, Bench, Fork, HarnessError, Trace, with_bench
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ROOT / "dispatcher"
-FOLDERS = [SOURCES / "atoll/dispatcher/core", SOURCES / "atoll/dispatcher/split"]
+FOLDERS = [ROOT / "dispatcher/atoll/dispatcher" / name for name in ("core", "split")]
 CHECKS = ("invariants.py",)
 """What only tests call."""
 TESTS = [
-    f"tests/dispatcher/test_{name}.py"
-    for name in (
-        "tree_shares",
-        "tree",
-        "core",
-        "core_races",
-        "backfill",
-        "eviction",
-        "division",
-        "golden",
-        "defects",
-        "split_oracle",
-        "reclaim",
-        "tree_machine",
-        "machine",
-    )
+    "tests/dispatcher/test_tree_shares.py",
+    "tests/dispatcher/test_tree.py",
+    "tests/dispatcher/test_tree_machine.py",
+    "tests/dispatcher/test_core.py",
+    "tests/dispatcher/test_core_races.py",
+    "tests/dispatcher/test_backfill.py",
+    "tests/dispatcher/test_eviction.py",
+    "tests/dispatcher/test_reclaim.py",
+    "tests/dispatcher/test_division.py",
+    "tests/dispatcher/test_split_oracle.py",
+    "tests/dispatcher/test_golden.py",
+    "tests/dispatcher/test_defects.py",
+    "tests/dispatcher/test_small_rules.py",
+    "tests/dispatcher/test_reporting.py",
+    "tests/dispatcher/test_machine.py",
+    "tests/sim/test_replay.py",
 ]
+"""Of which each mutant meets those that reach it."""
 LEAST = 85.0
 """Per cent."""
 
@@ -61,29 +61,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [each for each in sorted(chosen, key=lambda m: (m.path, m.start)) if options.only in place(each)]
     say(f"{len(every)} mutants are possible, {len(chosen)} are tried")
     began = time.monotonic()
-    survivors: list[Mutation] = []
-    with_bench(
-        TESTS, [str(each) for each in FOLDERS], lambda bench: try_all(bench, chosen, sources, options.jobs, survivors)
+    survived = with_bench(
+        TESTS, [str(each) for each in FOLDERS], lambda bench: try_all(bench, chosen, sources, options.jobs)
     )
-    for mutation in sorted(survivors, key=lambda each: (each.path, each.start)):
-        print(f"survived: {place(mutation)} ({mutation.kind})")
-        print(difference(mutation, sources[mutation.path]))
-    killed = len(chosen) - len(survivors)
+    killed = len(chosen) - survived
     score = 100 * killed / max(len(chosen), 1)
     say(f"{time.monotonic() - began:.0f} s in all")
     print(f"killed {killed} of {len(chosen)} ({score:.1f} %)")
     return 0 if score >= LEAST else 1
 
 
-def try_all(
-    bench: Bench, chosen: Sequence[Mutation], sources: dict[str, str], jobs: int, survivors: list[Mutation]
-) -> None:
-    """Add the mutants that no test notices to `survivors`."""
+def try_all(bench: Bench, chosen: Sequence[Mutation], sources: dict[str, str], jobs: int) -> int:
+    """Print the mutants that no test notices; returns how many they are."""
     traces = bench.survey()
     say(f"{len(traces)} tests pass without a mutant")
     waiting = list(reversed(chosen))
     running: dict[int, tuple[Mutation, Fork]] = {}
-    late = 0
+    late = survived = 0
+
+    def survives(mutation: Mutation) -> None:
+        nonlocal survived
+        survived += 1
+        # What pytest prints is not wanted, and it has taken sys.stdout.
+        text = f"survived: {place(mutation)} ({mutation.kind})\n{difference(mutation, sources[mutation.path])}"
+        print(text, file=sys.__stdout__, flush=True)
+
     while waiting or running:
         while waiting and len(running) < jobs:
             mutation = waiting.pop()
@@ -91,7 +93,7 @@ def try_all(
                 fork = bench.attempt(mutation.path, mutation.apply(sources[mutation.path]), tests)
                 running[fork.pid] = mutation, fork
             else:
-                survivors.append(mutation)
+                survives(mutation)
         if not running:
             break
         pid, status = os.wait()
@@ -102,9 +104,10 @@ def try_all(
         elif answer is None:
             raise HarnessError(f"the tests of {place(mutation)} did not come to an end")
         elif not answer["failed"]:
-            survivors.append(mutation)
-        say(f"{len(chosen) - len(waiting) - len(running)} of {len(chosen)}, {len(survivors)} survived", passing=True)
+            survives(mutation)
+        say(f"{len(chosen) - len(waiting) - len(running)} of {len(chosen)}, {survived} survived", passing=True)
     say(f"{late} of them were stopped after {SECONDS:g} s of CPU time")
+    return survived
 
 
 def subset(mutation: Mutation, traces: Sequence[Trace]) -> list[str]:

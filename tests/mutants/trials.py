@@ -153,8 +153,8 @@ class Bench:
                 return
 
 
-def with_bench(tests: Sequence[str], folders: Sequence[str], work: Callable[[Bench], None]) -> None:
-    """Collect tests of what is in some folders, and do something with them.
+def with_bench(tests: Sequence[str], folders: Sequence[str], work: Callable[[Bench], int]) -> int:
+    """Collect tests of what is in some folders, and do something with them; returns what that returns.
 
     Raises:
         HarnessError: they can't be collected.
@@ -162,18 +162,20 @@ def with_bench(tests: Sequence[str], folders: Sequence[str], work: Callable[[Ben
     watch = _Watch(tuple(folders), work)
     with contextlib.redirect_stdout(io.StringIO()):
         pytest.main([*tests, *_OPTIONS], plugins=[watch])
-    if watch.failed or not watch.done:
+    if watch.answer is None:
         raise HarnessError(watch.failed or "the tests can't be collected")
+    return watch.answer
 
 
 class _Watch:
     """Makes properties brief, keeps the first test that fails, and hands the collected tests over."""
 
-    def __init__(self, folders: tuple[str, ...], work: Callable[[Bench], None]) -> None:
+    def __init__(self, folders: tuple[str, ...], work: Callable[[Bench], int]) -> None:
         self._folders = folders
         self._work = work
         self.failed = ""
-        self.done = False
+        #: what the work returned
+        self.answer: int | None = None
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
@@ -187,8 +189,11 @@ class _Watch:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if not self.failed:
-            self._work(Bench(session.items, self._folders, self))
-            self.done = True
+            try:
+                self.answer = self._work(Bench(session.items, self._folders, self))
+            except Exception:
+                # pytest would show it where nobody looks.
+                self.failed = traceback.format_exc()
         return True
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import msgspec
 import structlog
 
 from atoll.delivery.reservations import Reservations
@@ -45,6 +46,8 @@ LOOK_AGAIN = 1.0
 """Seconds until the next look at an object that goes, where the cache is behind and no event may come."""
 PATIENCE = 1.0
 """Seconds that "applied, nothing bound yet" may wait to be told together with what comes next."""
+TRUST = 5.0
+"""Seconds for which a status that was written is taken for what the Work has, though its watch does not show it yet."""
 
 log = structlog.get_logger(__name__)
 
@@ -92,6 +95,8 @@ class Delivery:
         #: Work key -> (status differs since, last status written), on the loop's clock
         self._changed_at: dict[str, float] = {}
         self._written_at: dict[str, float] = {}
+        #: Work key -> (resourceVersion, status) as last written, while the cache is behind
+        self._written: dict[str, tuple[str, Json]] = {}
 
     @property
     def synced(self) -> bool:
@@ -121,6 +126,7 @@ class Delivery:
         elif old is not None:
             self._changed_at.pop(old.metadata.key, None)
             self._written_at.pop(old.metadata.key, None)
+            self._written.pop(old.metadata.key, None)
             self._newest.pop(old.binding_uid, None)
             # What it asked for must be gone with it.
             self._queue.add(old.metadata.key)
@@ -155,6 +161,7 @@ class Delivery:
         if work is None:
             await self._sweep(key)
             return
+        work = self._as_written(work)
         manifest = work.manifest
         kind = BY_GVK.get((manifest["apiVersion"], manifest["kind"]))
         if kind is None or kind.resource not in self._objects:
@@ -326,6 +333,18 @@ class Delivery:
         if wanted != work.status:
             await self._put_status(work, wanted)
 
+    def _as_written(self, work: WorkObject) -> WorkObject:
+        """The Work with the status that it has got since, where the cache is behind: else that is written again."""
+        key = work.metadata.key
+        if key not in self._written:
+            return work
+        version, status = self._written[key]
+        late = asyncio.get_running_loop().time() >= self._written_at[key] + TRUST
+        if late or not _before(work.metadata.resource_version, version):
+            del self._written[key]
+            return work
+        return msgspec.structs.replace(work, status=status)
+
     async def _put_status(self, work: WorkObject, status: Json) -> None:
         key = work.metadata.key
         self._changed_at.pop(key, None)
@@ -335,17 +354,28 @@ class Delivery:
             {"op": "add", "path": "/status", "value": status},
         ]
         try:
-            await self._host.json_patch(
+            answer = await self._host.json_patch(
                 WORKS, work.metadata.name, operations, work.metadata.namespace, subresource="status"
             )
         except errors.NotFound:
             self._written_at.pop(key, None)
+            self._written.pop(key, None)
             return
+        seen, version = self._works.get(key), answer["metadata"]["resourceVersion"]
+        if seen is not None and _before(seen.metadata.resource_version, version):
+            self._written[key] = (version, status)
+            # The watch may never show it, where the store was put back to an earlier state.
+            self._queue.add(key, after=TRUST)
 
 
 async def _there(api: ApiServer, resource: ApiResource, name: str, namespace: str) -> list[Json]:
     """The object as the server, not a cache, has it; empty if it has none. For accounts that may list, but not get."""
     return await api.list(resource, namespace, field_selector=f"metadata.name={name}")
+
+
+def _before(version: str, other: str) -> bool:
+    """Whether a resourceVersion is older than another of the same resource, as far as that can be told (KEP-5504)."""
+    return version.isdecimal() and other.isdecimal() and int(version) < int(other)
 
 
 def _status(work: WorkObject, kind: Kind | None, reported: Json, problem: str | None) -> Json:
