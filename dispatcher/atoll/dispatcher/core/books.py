@@ -24,7 +24,7 @@ from atoll.dispatcher.core.binding import (
     parts_of,
     phase_of,
 )
-from atoll.dispatcher.core.elastic import Hungry, full, larger, last_pods, smaller
+from atoll.dispatcher.core.elastic import Hungry, as_before, full, larger, last_pods, smaller
 from atoll.dispatcher.core.events import (
     BindingGone,
     BindingSet,
@@ -401,7 +401,10 @@ class Books:
             member = self.world.members.get(name)
             seen = view.nodes.get(name)
             if seen and member is not None and member.index:
-                parts[name] = (gang, where_seen(gang, seen, member.index))
+                pods = where_seen(gang, seen, member.index)
+                if old is not None and name in old.parts and gang.min_available < gang.replicas:
+                    pods = as_before(pods, old.parts[name][1])
+                parts[name] = (gang, pods)
             elif old is not None and name in old.parts:
                 parts[name] = old.parts[name]
             else:

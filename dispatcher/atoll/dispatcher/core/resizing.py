@@ -143,7 +143,10 @@ class Resizing(Books):
     def _take(self, binding: Binding, size: Counts, placement: Placement) -> None:
         """Count that it has so many pods, the additional ones where they are expected."""
         uid, [name] = binding.view.uid, binding.parts
-        pods = [*self._where(binding, name), *placement.pods]
+        pods = [*self._where(binding, name), *sorted(placement.pods)]
+        if binding.epoch != binding.view.epoch:
+            # It is not there yet: the member places all of them at once, by the names of nodes.
+            pods.sort()
         self._charge_size(binding, size, pods)
         self.world.assume_more(self.world.members[name], uid, binding.gang, placement)
 
