@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import Command, Dispatch, Dispatcher, NamespaceSet, NamespaceView, Resize
+from atoll.dispatcher.core.dispatcher import HELPLESS
 from atoll.dispatcher.core.elastic import as_before, larger, sizes, smaller, spares
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang
@@ -444,6 +445,34 @@ def test_who_takes_surplus_is_told_of_the_room_where_it_will_be() -> None:
     # One pod of two GPUs: both of the first node, before any of the second.
     s.submit(make_binding("b").tasks(1, gpu=2).submitted(LATE))
     assert resized(s.run()) == {"a": 4}
+
+
+def test_what_waits_is_helped_once_others_have_grown_enough() -> None:
+    """Room that comes bit by bit goes to what can use it; a gang that waits takes it back when it is enough."""
+    s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [8]))
+    others = [make_binding(f"x{n}").tasks(2) for n in range(3)]
+    s.submit(*others, elastic("a", 2, 8).submitted(LATE))
+    assert len(names(s.run())) == 4
+    for name in ("x0", "x1", "x2", "a"):
+        runs(s, name, generation=2)
+    s.tell(make_capacity("m", [0], generation=2))
+    s.submit(make_binding("b").tasks(6).submitted(LATE))
+    assert resized(s.run()) == {}
+    for number in range(3):
+        s.now += 1.0
+        s.change(f"x{number}", finished=True)
+        s.tell(make_capacity("m", [2], generation=3 + number))
+        if number < 2:
+            assert resized(s.run()) == {"a": 4 + 2 * number}
+            runs(s, "a", generation=3 + number)
+            s.tell(make_capacity("m", [0], generation=3 + number))
+            assert resized(s.run()) == {}
+    s.run()
+    s.run(after=HELPLESS)
+    assert s.used("q") == 2
+    s.bound("a", generation=9, pods=2)
+    s.tell(make_capacity("m", [6], generation=9))
+    assert names(s.run()) == ["b"]
 
 
 def test_never_below_the_minimum() -> None:

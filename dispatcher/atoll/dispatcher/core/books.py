@@ -568,6 +568,7 @@ def _charged_alike(binding: Binding, old: Binding) -> bool:
         and binding.wish is not None
         and old.wish is not None
         and binding.leaf is old.leaf
+        and binding.key == old.key
         and binding.amount == old.amount
         and binding.parts.keys() == old.parts.keys()
         and (len(binding.parts) == 1 or binding.parts == old.parts)
