@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import Command, Dispatch, Dispatcher, NamespaceSet, NamespaceView, Resize
-from atoll.dispatcher.core.elastic import larger, sizes, smaller, spares
+from atoll.dispatcher.core.dispatcher import HELPLESS
+from atoll.dispatcher.core.elastic import as_before, larger, sizes, smaller, spares
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang
 from atoll.model.verdict import Reason
@@ -101,6 +102,12 @@ def test_the_pods_of_the_highest_indices_go_first() -> None:
     # The fourth has no node yet; then that on node 3, then the second on node 7.
     assert [[(node, count) for node, _, count in step.pods.get("m", ())] for step in steps] == [[], [(3, 1)], [(7, 1)]]
     assert all(step.amount == {"pods": 1, GPU: 1} for step in steps)
+
+
+def test_pods_keep_their_order_and_new_ones_come_last() -> None:
+    before = [(0, 7, 2), (0, 9, 1)]
+    assert as_before([(0, 3, 1), (0, 7, 3), (0, 9, 1)], before) == [(0, 7, 2), (0, 9, 1), (0, 3, 1), (0, 7, 1)]
+    assert as_before([(0, 7, 2)], before) == [(0, 7, 2)]
 
 
 # -- starting ----------------------------------------------------------------------------------------------------------
@@ -422,6 +429,50 @@ def test_what_waits_in_its_queue_takes_its_surplus_even_if_it_is_young() -> None
     shrunk(s, "a", 5, generation=1, free=[0, 3])
     assert names(s.run()) == ["b"]
     assert resized(s.run()) == {}
+
+
+def test_who_takes_surplus_is_told_of_the_room_where_it_will_be() -> None:
+    """The pods by which it grew go first, wherever they are."""
+    s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", {"r1": [0, 4], "r2": [0, 0]}))
+    s.submit(elastic("a", 2, 4).submitted(EARLY))
+    assert started(s.run(), "a") == 4
+    runs(s, "a", generation=2)
+    scale(s, "a", 6, 2)
+    s.tell(make_capacity("m", {"r1": [2, 0], "r2": [0, 0]}, generation=2))
+    assert resized(s.run()) == {"a": 6}
+    runs(s, "a", generation=3)
+    s.tell(make_capacity("m", {"r1": [0, 0], "r2": [0, 0]}, generation=3))
+    # One pod of two GPUs: both of the first node, before any of the second.
+    s.submit(make_binding("b").tasks(1, gpu=2).submitted(LATE))
+    assert resized(s.run()) == {"a": 4}
+
+
+def test_what_waits_is_helped_once_others_have_grown_enough() -> None:
+    """Room that comes bit by bit goes to what can use it; a gang that waits takes it back when it is enough."""
+    s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [8]))
+    others = [make_binding(f"x{n}").tasks(2) for n in range(3)]
+    s.submit(*others, elastic("a", 2, 8).submitted(LATE))
+    assert len(names(s.run())) == 4
+    for name in ("x0", "x1", "x2", "a"):
+        runs(s, name, generation=2)
+    s.tell(make_capacity("m", [0], generation=2))
+    s.submit(make_binding("b").tasks(6).submitted(LATE))
+    assert resized(s.run()) == {}
+    for number in range(3):
+        s.now += 1.0
+        s.change(f"x{number}", finished=True)
+        s.tell(make_capacity("m", [2], generation=3 + number))
+        if number < 2:
+            assert resized(s.run()) == {"a": 4 + 2 * number}
+            runs(s, "a", generation=3 + number)
+            s.tell(make_capacity("m", [0], generation=3 + number))
+            assert resized(s.run()) == {}
+    s.run()
+    s.run(after=HELPLESS)
+    assert s.used("q") == 2
+    s.bound("a", generation=9, pods=2)
+    s.tell(make_capacity("m", [6], generation=9))
+    assert names(s.run()) == ["b"]
 
 
 def test_never_below_the_minimum() -> None:

@@ -25,7 +25,7 @@ from atoll.dispatcher.core.binding import (
     parts_of,
     phase_of,
 )
-from atoll.dispatcher.core.elastic import Hungry, full, larger, last_pods, smaller
+from atoll.dispatcher.core.elastic import Hungry, as_before, full, larger, last_pods, smaller
 from atoll.dispatcher.core.events import (
     BindingGone,
     BindingSet,
@@ -409,7 +409,10 @@ class Books:
             member = self.world.members.get(name)
             seen = view.nodes.get(name)
             if seen and member is not None and member.index:
-                parts[name] = (gang, where_seen(gang, seen, member.index))
+                pods = where_seen(gang, seen, member.index)
+                if old is not None and name in old.parts and gang.min_available < gang.replicas:
+                    pods = as_before(pods, old.parts[name][1])
+                parts[name] = (gang, pods)
             elif old is not None and name in old.parts:
                 parts[name] = old.parts[name]
             else:
@@ -579,6 +582,7 @@ def _charged_alike(binding: Binding, old: Binding) -> bool:
         and binding.wish is not None
         and old.wish is not None
         and binding.leaf is old.leaf
+        and binding.key == old.key
         and binding.amount == old.amount
         and binding.parts.keys() == old.parts.keys()
         and (len(binding.parts) == 1 or binding.parts == old.parts)

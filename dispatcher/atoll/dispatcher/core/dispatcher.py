@@ -155,7 +155,11 @@ class Dispatcher(Resizing):
                 self._sleep_again(part.cluster for part in command.parts)
         self._woken.clear()
         commands.extend(self._evict_for_others())
-        self._grow_all(commands)
+        for leaf in self._grow_all(commands):
+            # Whoever waits there may be helped by what these can spare now.
+            for group in self.waiting.classes(leaf).values():
+                if group.parked is not None and group.parked.reason in (*_ROOM, Reason.QUOTA_EXCEEDED):
+                    self._stuck.setdefault(group, 0.0)
         commands.extend(self._explanations())
         return commands
 

@@ -88,6 +88,19 @@ def last_pods(gang: Gang, pods: int) -> Counts:
     return tuple(reversed(counts))
 
 
+def as_before(pods: Pods, before: Pods) -> list[tuple[int, int, int]]:
+    """Pods in the order that they had; new ones, which have higher indices, come last."""
+    left = Counter[tuple[int, int]]()
+    for task, node, count in pods:
+        left[task, node] += count
+    found = []
+    for task, node, count in before:
+        if kept := min(count, left[task, node]):
+            left[task, node] -= kept
+            found.append((task, node, kept))
+    return [*found, *((task, node, count) for (task, node), count in left.items() if count)]
+
+
 def cut(placement: Placement, counts: Sequence[int]) -> Placement:
     """So much of a placement."""
     return Placement(first_pods(placement.pods, counts), list(counts), placement.domain, placement.tier)

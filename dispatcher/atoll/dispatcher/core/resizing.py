@@ -54,15 +54,19 @@ class Resizing(Books):
 
     # -- growing -----------------------------------------------------------------------------------------------------
 
-    def _grow_all(self, commands: list[Command]) -> None:
+    def _grow_all(self, commands: list[Command]) -> list[Node]:
         """Give what is left to those that run with fewer pods than they ask for: what a user waits for first, then by
         the order of queues and of the workloads in them. What is dispatched in this pass starts with what it gets.
 
         Args:
             commands: of this pass; added to, or changed.
+
+        Returns:
+            The queues of what grew.
         """
         if not self._hungry.awake:
-            return
+            return []
+        grew: dict[Node, None] = {}
         begun = {command.uid: index for index, command in enumerate(commands) if isinstance(command, Dispatch)}
         for binding in sorted((self.bindings[uid] for uid in self._hungry.awake), key=_turn):
             uid = binding.view.uid
@@ -77,6 +81,7 @@ class Resizing(Books):
                 continue
             before = binding.pods
             self._take(binding, *growth)
+            grew[binding.leaf] = None
             if uid in begun:
                 command = commands[begun[uid]]
                 assert isinstance(command, Dispatch), "what begins is dispatched"
@@ -84,6 +89,7 @@ class Resizing(Books):
             else:
                 text = f"{binding.pods} pods, not {before}: there is room"
                 commands.append(self._resize(binding, Reason.GROWN, text, self._now + GROW_TIMEOUT))
+        return list(grew)
 
     def _may_resize(self, binding: Binding, *, begun: bool = False) -> bool:
         """Whether a decision on its size can be made now; what it has must be written down first."""
@@ -143,7 +149,10 @@ class Resizing(Books):
     def _take(self, binding: Binding, size: Counts, placement: Placement) -> None:
         """Count that it has so many pods, the additional ones where they are expected."""
         uid, [name] = binding.view.uid, binding.parts
-        pods = [*self._where(binding, name), *placement.pods]
+        pods = [*self._where(binding, name), *sorted(placement.pods)]
+        if binding.epoch != binding.view.epoch:
+            # It is not there yet: the member places all of them at once, by the names of nodes.
+            pods.sort()
         self._charge_size(binding, size, pods)
         self.world.assume_more(self.world.members[name], uid, binding.gang, placement)
 
