@@ -389,7 +389,9 @@ class Dispatcher(Books):
         if serving is not None:
             mask = mask & serving
         members = [self.world.order[column] for column in np.flatnonzero(mask)]
-        self.promises.promise(binding.view.uid, binding.leaf, shape, binding.gang, members, self._now)
+        self.promises.promise(
+            binding.view.uid, binding.leaf, shape, binding.gang, members, self._now, estimate(binding)
+        )
 
     def _renew_promises(self) -> None:
         """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
