@@ -202,3 +202,9 @@ def test_many_whom_nobody_can_help_do_not_keep_the_search_from_one_who_can_be() 
     s.submit(make_binding("high").tasks(4).priority(1))
     seen = [name for _ in range(30) for name in evicted(s.run(after=1.0))]
     assert seen == ["low"]
+
+
+def test_one_whom_nobody_can_help_waits_as_long_as_it_takes() -> None:
+    s = full(make_binding("low").tasks(8))
+    s.submit(make_binding("huge").tasks(1, gpu=5).priority(1))
+    assert not any(evicted(s.run(after=60.0)) for _ in range(1200))

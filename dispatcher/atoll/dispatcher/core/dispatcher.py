@@ -80,8 +80,8 @@ class Dispatcher(Resizing):
         self._unfinished = False
         #: classes that quota or room blocks, for which it was not looked yet whether others should go
         self._stuck: dict[ShapeClass, None] = {}
-        #: those whom nobody's departure helped -> how often in a row; they are in `_stuck` or in `_retries`
-        self._helpless: dict[ShapeClass, int] = {}
+        #: those whom nobody's departure helped -> seconds of the last pause; they are in `_stuck` or in `_retries`
+        self._helpless: dict[ShapeClass, float] = {}
         #: (when to look again, serial, class): a heap
         self._retries: list[tuple[float, int, ShapeClass]] = []
         self._serial = 0
@@ -325,8 +325,7 @@ class Dispatcher(Resizing):
             )
             if isinstance(outcome, Verdict) or not outcome.losses:
                 # Time alone may help it: what has just started is protected for a while.
-                failures = self._helpless[group] = self._helpless.get(group, 0) + 1
-                pause = min(HELPLESS * 2.0 ** (failures - 1), HELPLESS_MAX)
+                pause = self._helpless[group] = min(2 * self._helpless.get(group, HELPLESS / 2), HELPLESS_MAX)
                 self._serial += 1
                 heapq.heappush(self._retries, (self._now + pause, self._serial, group))
                 continue
@@ -433,7 +432,7 @@ class Dispatcher(Resizing):
         if serving is not None:
             mask = mask & serving
         members = [self.world.order[column] for column in np.flatnonzero(mask)]
-        self.promises.promise(binding.view.uid, binding.leaf, shape, shape.least, members, self._now)
+        self.promises.promise(binding.view.uid, binding.leaf, shape, shape.least, members, self._now, estimate(binding))
 
     def _renew_promises(self) -> None:
         """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
@@ -591,7 +590,8 @@ class Dispatcher(Resizing):
         key = (shape_key(binding.view, self.restricted(binding)), name)
         before = self._avoid.get(key)
         failures = before.failures + 1 if before is not None else 1
-        pause = min(AVOID_FIRST * 2.0 ** (failures - 1), AVOID_MAX)
+        # So many doublings are more than any pause; more would not be a number.
+        pause = min(AVOID_FIRST * 2.0 ** min(failures - 1, 30), AVOID_MAX)
         # Jitter that a replay repeats: what failed together is not tried together.
         pause *= 1 + zlib.crc32(b"%s/%s" % (binding.view.uid.encode(), name.encode())) % 100 / 200
         self._avoid[key] = Avoided(member.generation, self._now + pause, failures)

@@ -184,11 +184,11 @@ class Promises:
     # -- promises ----------------------------------------------------------------------------------------------------
 
     def promise(
-        self, uid: str, leaf: Node, shape: Shape, gang: Gang, members: Iterable[Member], now: float
+        self, uid: str, leaf: Node, shape: Shape, gang: Gang, members: Iterable[Member], now: float, lasts: float
     ) -> Promise | None:
         """Keep room for a waiting workload in the member where it can start first; None where it never fits.
 
-        A promise that was made before keeps its first time.
+        A promise that was made before keeps its first time. `lasts`: seconds that the workload is expected to run.
         """
         old = self.made.get(uid)
         quota = self._admitted_from(leaf, shape.request, now)
@@ -200,13 +200,13 @@ class Promises:
         for member in able[:_LOOKS]:
             if found is not None and at <= max(quota, now):
                 break
-            earliest = self._fits_from(member, gang, now, old, at)
+            earliest = self._fits_from(member, gang, now, old, at, lasts)
             if earliest is not None and (found is None or max(earliest, quota) < at):
                 at, found = max(earliest, quota), member
         if found is None:
             self.drop(uid)
             return None
-        first = old.first if old is not None else at
+        first = old.first if old is not None and old.first < math.inf else at
         made = old.made if old is not None else now
         promise = Promise(uid, leaf, shape, gang, found, at, first, made, old.overtaken if old is not None else False)
         promise.looked = now
@@ -288,13 +288,21 @@ class Promises:
                 continue
             if promise.at == math.inf:
                 return True
-            future = self._future(promise)
-            for landing in self._landings(member, gang, placement, now):
-                trial = future.copy()
-                trial.take([task.requests for task in gang.tasks], landing)
-                if not fits(trial, promise.gang):
-                    return True
+            if not all(
+                self._holds_beside(promise, gang, landing) for landing in self._landings(member, gang, placement, now)
+            ):
+                return True
         return False
+
+    def _holds_beside(self, promise: Promise, gang: Gang, placement: Placement) -> bool:
+        """Whether its member will have room at the promised time although a gang is placed there."""
+        trial = self._future(promise).copy()
+        trial.take([task.requests for task in gang.tasks], placement)
+        return fits(trial, promise.gang)
+
+    def _before(self, promise: Promise | None) -> Iterator[Promise]:
+        """The promises made before that one, or all."""
+        return itertools.takewhile(lambda other: other is not promise, self.made.values())
 
     def _landings(self, member: Member, gang: Gang, expected: Placement, now: float) -> Iterator[Placement]:
         """Where the member may put a part: it sees its nodes later than its figures say, some more work being over."""
@@ -366,15 +374,28 @@ class Promises:
         here = self._here.get(member.name, [])
         return [uid for _, uid in here[: bisect.bisect_right(here, when, key=lambda each: each[0] + margin)]]
 
-    def _fits_from(self, member: Member, gang: Gang, now: float, before: Promise | None, limit: float) -> float | None:
-        """When the member has room for the gang; infinite where that is not known, None where it never has, or not
-        before a limit that is finite.
+    def _fits_from(
+        self, member: Member, gang: Gang, now: float, before: Promise | None, limit: float, lasts: float
+    ) -> float | None:
+        """When the member has room for the gang without delaying those who were promised earlier; infinite where that
+        is not known, None where it never has, or not before a limit that is finite.
         """
         ends = self._ends(member, now)
         uids = [uid for _, uid in ends]
+        earlier = [promise for promise in self._before(before) if promise.member is member]
+        if any(promise.at == math.inf for promise in earlier):
+            return math.inf if limit == math.inf else None
 
         def enough(count: int) -> bool:
-            return fits(self._after(member, uids, count, before), gang)
+            nodes = self._after(member, uids, count, before)
+            at = ends[count - 1][0] + SETTLE if count else now
+            delayed = [each for each in earlier if at < each.at < at + lasts + SETTLE]
+            if not delayed:
+                return fits(nodes, gang)
+            placement = place(nodes, gang)
+            return isinstance(placement, Placement) and all(
+                self._holds_beside(promise, gang, placement) for promise in delayed
+            )
 
         most = len(ends)
         if limit < math.inf:
@@ -395,9 +416,7 @@ class Promises:
             last = bounds[ended]
             for row, free in enumerate(nodes.free):
                 np.add.at(free, where[:last], amounts[row, :last])
-        for other in self.made.values():
-            if other is before:
-                break
+        for other in self._before(before):
             if other.member is member:
                 placement = place(nodes, other.gang)
                 if isinstance(placement, Placement):
