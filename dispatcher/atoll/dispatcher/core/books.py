@@ -487,9 +487,10 @@ class Books:
         if uid not in member.inflight and member.roots:
             part = binding.parts[member.name]
             if binding.bound and binding.phase is Phase.BOUND:
-                # Its last pods, for the first ones are there.
-                left = part.replicas - binding.view.placed.get(member.name, (0, 0))[1]
-                part = part.sized(last_pods(part, left))
+                # Its last pods, for the first ones are there, unless the figures are older than they are.
+                generation, pods = binding.view.placed.get(member.name, (0, 0))
+                if generation <= member.generation:
+                    part = part.sized(last_pods(part, part.replicas - pods))
             self.world.assume_late(member, uid, part)
 
     def _forgive(self, member: Member) -> None:

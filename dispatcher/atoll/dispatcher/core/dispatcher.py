@@ -110,6 +110,8 @@ class Dispatcher(Resizing):
             if binding is not None and binding.deadline == when:
                 break
             heapq.heappop(self._deadlines)
+        while self._retries and not self._retries[0][2].members:
+            self._helpless.pop(heapq.heappop(self._retries)[2], None)
         explain = self._now + 0.2 if self._untold or self._stopped or self.waiting.unsaid else None
         first = self._deadlines[0][0] if self._deadlines else None
         patience = self._patience[0][0] if self._patience else None
@@ -159,7 +161,7 @@ class Dispatcher(Resizing):
             # Whoever waits there may be helped by what these can spare now.
             for group in self.waiting.classes(leaf).values():
                 if group.parked is not None and group.parked.reason in (*_ROOM, Reason.QUOTA_EXCEEDED):
-                    self._stuck.setdefault(group, 0.0)
+                    self._stuck[group] = None
         commands.extend(self._explanations())
         return commands
 
@@ -478,10 +480,14 @@ class Dispatcher(Resizing):
         for promise in self._overtaking:
             promise.overtaken = True
         kept = self.promises.drop(view.uid)
-        if view.uid in self._awaiting:
-            self._cleared[view.uid] = self._awaiting.pop(view.uid)
+        group = self.waiting.classes(binding.leaf)[binding.shape.key]
         self._impatient.pop(view.uid, None)
         self._stop_waiting(binding, binding.shape)
+        if view.uid in self._awaiting:
+            self._cleared[view.uid] = self._awaiting.pop(view.uid)
+            if group.members:
+                # Others may have to go for the next of the class too, which sleeps on without being looked at.
+                self._consider(group)
         binding.epoch, binding.phase = decision.epoch, phase
         binding.told, binding.deadline, binding.bound = None, deadline, False
         heapq.heappush(self._deadlines, (deadline, view.uid))
