@@ -22,6 +22,7 @@ from atoll.dispatcher.core.commands import Command, Dispatch, Part, Resize
 from atoll.dispatcher.core.elastic import Counts, cut, difference, first_pods, full, larger
 from atoll.dispatcher.core.node import Node, Rank, Standing, path
 from atoll.dispatcher.core.promises import Pods, Stay
+from atoll.dispatcher.core.shapes import shape_key
 from atoll.dispatcher.core.waiting import Key
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.model import vector
@@ -51,6 +52,8 @@ class Resizing(Books):
         super().__init__()
         #: UID of what runs with fewer pods than it asks for -> why, where its binding may not say so yet
         self._stopped: dict[str, Verdict] = {}
+        #: what has found no room in this pass: (member, shape, size, domain to stay in) -> why
+        self._missed: dict[tuple[str, bytes, Counts, int | None], _Stop] = {}
 
     # -- growing -----------------------------------------------------------------------------------------------------
 
@@ -66,6 +69,7 @@ class Resizing(Books):
         """
         if not self._hungry.awake:
             return []
+        self._missed.clear()
         grew: dict[Node, None] = {}
         begun = {command.uid: index for index, command in enumerate(commands) if isinstance(command, Dispatch)}
         for binding in sorted((self.bindings[uid] for uid in self._hungry.awake), key=_turn):
@@ -111,10 +115,14 @@ class Resizing(Books):
         member = self.world.members[name]
         more = _addition(binding.gang, difference(ladder[0], now), difference(ladder[able - 1], now))
         around = _domain_around(member.nodes, binding.gang.network_topology, self._where(binding, name))
+        alike = (name, shape_key(binding.view, ""), now, around)
+        if alike in self._missed:
+            return self._missed[alike]
         placement = place(member.nodes, more, within=around)
         if isinstance(placement, Miss):
             pods = Blocker("Cluster", name, "pods", str(placement.requested), str(placement.available))
-            return _Stop(Verdict(placement.reason, pods), name)
+            self._missed[alike] = _Stop(Verdict(placement.reason, pods), name)
+            return self._missed[alike]
         fitting = [size for size in ladder[:able] if _holds(placement, difference(size, now))]
         for size in dict.fromkeys((fitting[-1], fitting[0])):
             landing = cut(placement, difference(size, now))
