@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import gc
 import heapq
 import pstats
 import random
@@ -59,6 +60,11 @@ _NODE = {"cpu": 64_000, "memory": 512 << 30, GPU: 8, "pods": 110}
 _RACK = 16
 _FANOUT = 10
 _SHAPES = 240
+KINDS = ("arrival", "finish", "quota edit")
+Costs = dict[tuple[str, int], list[float]]
+"""(kind of event, workloads that start after it) -> seconds of each such event."""
+_ENOUGH = 5
+"""Events of a kind that make a median."""
 _SEED = 20_260_101
 _START = 1_800_000_000.0
 
@@ -93,6 +99,8 @@ class Scenery:
         self.shapes = [_shape(self.rng, gang=number % 5 == 0, blocked=number % 4 == 1) for number in range(_SHAPES)]
         for _ in range(pending):
             self.arrive()
+        # As the process does while it reads its first list (`atoll.kube.reflector`).
+        gc.freeze()
 
     def _queues(self, params: dict[str, Any]) -> None:
         total = {name: amount * params["members"] * params["nodes"] for name, amount in _NODE.items()}
@@ -201,11 +209,20 @@ def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
             report.add("all", "rss", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MiB")
         told(f"{pending} pending: {params['events']} events one by one")
         costs[pending] = _events(scene, pending, params["events"])
-    for kind in costs[params["small"]]:
-        few, many = costs[params["small"]][kind], costs[params["pending"]][kind]
-        report.add(f"{kind}, {params['small']} pending", "median_cost", few * 1e6, "us")
-        report.add(f"{kind}, {params['pending']} pending", "median_cost", many * 1e6, "us")
-        report.add(kind, "growth", many / few, "x", _heap_growth(params["small"], params["pending"]))
+    few, many = costs[params["small"]], costs[params["pending"]]
+    heap = _heap_growth(params["small"], params["pending"])
+    for kind in KINDS:
+        for seen, pending in ((few, params["small"]), (many, params["pending"])):
+            every = [cost for (which, _), each in seen.items() if which == kind for cost in each]
+            started = sum(number * len(each) for (which, number), each in seen.items() if which == kind)
+            report.add(f"{kind}, {pending} pending", "median_cost", median(every) * 1e6, "us")
+            report.add(f"{kind}, {pending} pending", "dispatches_per_event", started / len(every), "1")
+        # Like with like: the more wait, the more often something starts, and a decision costs what it costs.
+        for number in (0, 1):
+            alike = [each.get((kind, number), []) for each in (few, many)]
+            if min(map(len, alike)) >= _ENOUGH:
+                case = f"{kind}, {('nothing', 'one workload')[number]} starts"
+                report.add(case, "growth", median(alike[1]) / median(alike[0]), "x", heap)
     return report
 
 
@@ -235,9 +252,9 @@ def _decisions(report: Report, scene: Scenery, wanted: int) -> None:
     report.add("divided over members", "share", divided[True] / max(decided, 1), "1")
 
 
-def _events(scene: Scenery, pending: int, wanted: int) -> dict[str, float]:
-    """Kind of event -> median seconds of the event and the pass that follows it, with everything full."""
-    seen: dict[str, list[float]] = {"arrival": [], "finish": [], "quota edit": []}
+def _events(scene: Scenery, pending: int, wanted: int) -> Costs:
+    """What events cost, each with the pass that follows it, with everything full."""
+    seen: Costs = {}
     running: list[str] = []
     while len(scene.views) - len(running) < pending or not running:
         for _ in range(pending - (len(scene.views) - len(running))):
@@ -246,7 +263,7 @@ def _events(scene: Scenery, pending: int, wanted: int) -> dict[str, float]:
             running.extend(command.uid for command in done)
     for number in range(wanted):
         scene.spent = 0.0
-        kind = list(seen)[number % 3]
+        kind = KINDS[number % len(KINDS)]
         if kind == "arrival":
             scene.arrive()
         elif kind == "finish" and running:
@@ -256,9 +273,10 @@ def _events(scene: Scenery, pending: int, wanted: int) -> dict[str, float]:
             view = scene.core.tree.node(name).view
             assert view is not None
             scene.tell(QueueSet(replace(view, capability={**view.capability, "cpu": 1_000_000 + number})))
-        running.extend(command.uid for command in scene.decide())
-        seen[kind].append(scene.spent)
-    return {kind: median(costs) for kind, costs in seen.items()}
+        started = scene.decide()
+        running.extend(command.uid for command in started)
+        seen.setdefault((kind, len(started)), []).append(scene.spent)
+    return seen
 
 
 def _heap_growth(small: int, large: int) -> float:

@@ -115,7 +115,8 @@ class Dispatcher:
 
     def __init__(self, kubeconfig: Path, log: Path) -> None:
         (self._port,) = free_ports(1)
-        argv = [sys.executable, "-m", "atoll.dispatcher", f"--kubeconfig={kubeconfig}", f"--health-port={self._port}"]
+        flags = [f"--kubeconfig={kubeconfig}", f"--health-port={self._port}", "--query-port=0"]
+        argv = [sys.executable, "-m", "atoll.dispatcher", *flags]
         self.process = Process(ProcessSpec("atoll-dispatcher", argv, {"PYTHONPATH": search_path()}), log)
 
     async def pending(self, count: int) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from atoll.agent.jobs import pods
+from atoll.model import keys
 from tests.agent.builders import make_job, make_pod, make_task
 
 
@@ -72,6 +75,26 @@ def test_scaling_down_removes_the_highest_indices_first() -> None:
     existing = [make_pod(f"train-w-{i}", index=i) for i in range(12)]
     surplus = pods.surplus(make_job(make_task("w", 9)), existing)
     assert [pod.metadata.name for pod in surplus] == ["train-w-11", "train-w-10", "train-w-9"]
+
+
+@pytest.mark.parametrize(
+    ("ended", "expected"),
+    [
+        pytest.param((), [0, 1], id="the first ones"),
+        pytest.param((0, 2), [0, 1, 2, 3], id="beside those that have ended"),
+        pytest.param((0, 1, 2, 3, 4), [0, 1, 2, 3, 4, 5], id="the last ones"),
+    ],
+)
+def test_only_some_pods_may_run_at_once(ended: tuple[int, ...], expected: list[int]) -> None:
+    existing = [make_pod(f"train-w-{i}", index=i, phase="Succeeded" if i in ended else "Running") for i in range(6)]
+    job = make_job(make_task("w", 6), make_task("all", 2))
+    job["metadata"]["annotations"] = {keys.AT_ONCE: '{"w":2}'}
+    found = pods.present(job, existing)
+    assert [name for name in found if "-w-" in name] == [f"train-w-{i}" for i in expected]
+    assert [name for name in found if "-all-" in name] == ["train-all-0", "train-all-1"]
+    going = [pod.metadata.name for pod in pods.surplus(job, existing)]
+    assert going == [f"train-w-{i}" for i in range(5, -1, -1) if i not in expected]
+    assert pods.vanished(job, existing) == []
 
 
 def test_a_task_without_a_name_gets_its_default() -> None:

@@ -73,7 +73,11 @@ def _charge(wish: Submission, states: Sequence[Seen], pods: Sequence[Pod], at: f
         mine = [pod for pod in pods if pod.epoch == state.epoch]
         ended = sum(pod.ended is not None and pod.ended <= at for pod in mine)
         before = sum(pod.succeeded and pod.epoch < state.epoch for pod in pods) if wish.batch else 0
-        count = max(min(wish.pods, wish.runs - before - ended), alive)
+        at_once = sum(number for _, number in state.parts)
+        count = min(at_once, wish.runs - before - ended)
+        if at_once >= wish.pods:
+            # Whatever shrank gives quota back before its pods are gone.
+            count = max(count, alive)
     else:
         count = alive
     return vector.scaled(plan.resources(wish), count)
@@ -157,16 +161,27 @@ def decided_once(record: Record) -> Iterator[Violation]:
 
 
 def decisions_kept(record: Record) -> Iterator[Violation]:
-    """What was decided for an epoch stays, whoever leads; what was bound is taken back for its user only: invariant 9."""
+    """What was decided for an epoch stays, whoever leads, but for the size of what is elastic; what was bound is taken
+    back for its user only: invariant 9.
+    """
     for uid, states in record.bindings.items():
         for before, after in itertools.pairwise(states):
-            if after.epoch == before.epoch and before.parts != after.parts:
+            if after.epoch == before.epoch and not _same_parts(before, after, record.plan.get(after.workload)):
                 text = f"epoch {after.epoch} of binding {uid} was changed from {before.parts} to {after.parts}"
                 yield Violation("decisions kept", after.workload, after.at, text)
             taken = after.epoch > before.epoch and after.phase is Phase.EVICTING and after.reason is not Reason.HELD
             if taken and "Bound" in before.conditions:
                 text = f"binding {uid} was bound and taken back with epoch {after.epoch} because of {after.reason}"
                 yield Violation("decisions kept", after.workload, after.at, text)
+
+
+def _same_parts(before: Seen, after: Seen, wish: Submission | None) -> bool:
+    """Whether the parts are the same, or the only one has another size that it may have."""
+    if before.parts == after.parts:
+        return True
+    if wish is None or [name for name, _ in before.parts] != [name for name, _ in after.parts]:
+        return False
+    return len(after.parts) == 1 and wish.needed <= after.parts[0][1] <= wish.pods
 
 
 def held_stays_held(record: Record) -> Iterator[Violation]:

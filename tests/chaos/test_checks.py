@@ -39,6 +39,16 @@ def honest() -> History:
     return history
 
 
+def test_an_elastic_gang_may_have_another_size() -> None:
+    wide = Submission("gang-1", "q", pods=4, gpus=1, seconds=1, minimum=2)
+    history = History(wide)
+    for at, pods in ((1, 2), (2, 4), (3, 2)):
+        history.binding(at, "gang-1", 1, ("alpha", pods), raises=at == 1)
+    assert list(checks.decisions_kept(history.record())) == []
+    history.binding(4, "gang-1", 1, ("alpha", 1), raises=False)
+    assert len(list(checks.decisions_kept(history.record()))) == 1
+
+
 def early(history: History) -> None:
     """The second gang is decided while the first one's pods run."""
     history.binding(1.5, "gang-2", 1, ("beta", 2))

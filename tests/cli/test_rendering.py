@@ -242,7 +242,10 @@ def test_no_binding_is_explained(labels: dict[str, str], leases: list[Json], rea
     assert data["why"]["message"] in explanation.text(data)
 
 
-@pytest.mark.parametrize("reason", [reason for reason in Reason if reason not in (Reason.DISPATCHED, Reason.EVICTED)])
+RUNS = (Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
+
+
+@pytest.mark.parametrize("reason", [reason for reason in Reason if reason not in (*RUNS, Reason.EVICTED)])
 def test_every_reason_to_wait_says_what_would_help(reason: Reason) -> None:
     mine = binding(reason=reason)
     data = explanation.explain(explanation.Facts(job(), mine, [mine]), NOW)
@@ -266,3 +269,35 @@ def test_a_gang_that_can_not_be_read_is_explained_all_the_same() -> None:
     data = explanation.explain(explanation.Facts(job(), mine, [mine]), NOW)
     assert "gang" not in data
     assert explanation.text(data)
+
+
+def test_what_waits_is_explained_by_the_dispatchers_verdict() -> None:
+    verdict = {
+        "phase": "Suspended",
+        "reason": "QuotaExceeded",
+        "message": "it would exceed its queue's capability",
+        "since": T0,
+        "queue": {
+            "queue": "research",
+            "position": 3,
+            "waiting": 9,
+            "ahead": [{"namespace": "a", "name": "b"}],
+            "more": 1,
+        },
+        "changes": [{"kind": "RaiseLimits", "message": "higher limits", "enough": True}],
+    }
+    facts = explanation.Facts(job(), binding(), [binding()], [queue()], verdict=verdict)
+    data = explanation.explain(facts, NOW)
+    waiting = data["waiting"]
+    assert (waiting["position"], waiting["of"], waiting["ahead"], waiting["more"]) == (3, 9, ["a/b"], 1)
+    assert waiting["help"] == ["higher limits; that is enough"]
+    lines = explanation.text(data).splitlines()
+    assert "  ahead     1 others, then a/b" in lines
+    assert any(line.endswith(f"(since {T0})") for line in lines)
+
+
+def test_without_the_query_api_the_binding_speaks_and_it_is_said_why() -> None:
+    facts = explanation.Facts(job(), binding(blocker=QUOTA), [binding()], [queue()], hint="nobody serves it")
+    data = explanation.explain(facts, NOW)
+    assert data["waiting"]["blocker"]["available"] == "4"
+    assert "  hint      only what the binding says: nobody serves it" in explanation.text(data).splitlines()

@@ -11,10 +11,11 @@ import pytest
 from atoll.control import objects, policies
 from atoll.control.caches import Caches
 from atoll.control.holds import should_suspend
-from atoll.control.objects import BindingObject, PolicyObject
+from atoll.control.objects import BindingObject
 from atoll.model import keys
 from atoll.model.apiresource import BATCH_JOBS
 from atoll.model.objects import Full, Meta
+from atoll.model.policies import PolicyObject, decode_policy
 
 Json = dict[str, Any]
 JOB = Full(Meta(name="train", namespace="team-a", labels={"size": "big"}), {})
@@ -26,7 +27,7 @@ def policy(name: str, *selectors: Json, priority: int = 0, namespace: str = "") 
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"resourceSelectors": list(selectors) or [ANY], "priority": priority},
     }
-    return objects.decode_policy(msgspec.json.encode(body))
+    return decode_policy(msgspec.json.encode(body))
 
 
 class Store(dict[str, Any]):

@@ -25,6 +25,7 @@ from atoll.dispatcher.core import (
     QueueSet,
     QueueView,
     Refused,
+    Resize,
 )
 from atoll.dispatcher.core.events import NodeClass
 from atoll.model.decision import Decision
@@ -175,7 +176,7 @@ def written(view: BindingView, command: Command) -> BindingView:
     parts: tuple[tuple[str, tuple[int, ...]], ...] = ()
     if isinstance(command, Commit):
         parts = view.parts
-    elif isinstance(command, Dispatch):
+    elif isinstance(command, Dispatch | Resize):
         parts = tuple((part.cluster, tuple(count for _, count in part.tasks)) for part in command.parts)
     return dataclasses.replace(
         view,
@@ -257,7 +258,7 @@ class Scene:
         return commands
 
     def refuse(self, command: Command) -> None:
-        self.tell(Refused(command.uid, command.decision.epoch))
+        self.tell(Refused(command.uid, command.decision.epoch, command.generation))
 
     def bound(self, name: str, *, generation: int, pods: int | None = None) -> None:
         """The member reports that its pods are on nodes, contained in the figures of this generation."""

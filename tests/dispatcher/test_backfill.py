@@ -174,3 +174,16 @@ def test_a_member_that_sees_more_room_may_put_work_elsewhere(after: float, passe
     # Beside `long` two GPUs are free; beside `most`, whose node the head gets, one will be, which is the tighter gap.
     s.submit(make_binding("small").runs(2 * HOUR).submitted(LATE))
     assert names(s.run(after=after)) == (["small"] if passes else [])
+
+
+def test_nobody_is_promised_room_that_one_who_was_promised_before_needs_later() -> None:
+    queues = [make_queue(name, view=BACKFILL) for name in ("q", "r")]
+    s = Scene(*queues, make_cluster("m"), make_capacity("m", [8, 8]))
+    running = [("a", 4, 100.0), ("b", 4, 1000.0), ("c", 8, 5000.0)]
+    s.submit(*(make_binding(name).tasks(1, gpu=gpu).runs(ends).created(EARLY) for name, gpu, ends in running))
+    assert len(names(s.run())) == 3
+    for queue, gpu in (("q", 8), ("r", 1)):
+        s.submit(make_binding(f"head-{queue}").queue(queue).tasks(1, gpu=gpu).runs(50_000.0).submitted(EARLY))
+        assert names(s.run()) == []
+    promised = [promise.first for promise in s.core.promises.made.values()]
+    assert promised == pytest.approx([START + 1000.0 + SETTLE, START + 5000.0 + SETTLE], abs=1)

@@ -242,7 +242,7 @@ def test_a_head_that_needs_most_of_its_queue_is_not_overtaken_for_ever(
     """The same stream."""
     _, started = stream(strategy, patience=patience)
     assert started is not None
-    assert started <= latest
+    assert started <= latest + 1
 
 
 def test_room_that_is_kept_for_a_head_is_kept_by_the_next_leader() -> None:

@@ -194,3 +194,17 @@ def test_the_same_history_gives_the_same_victims() -> None:
     s.run()
     again = Dispatcher()
     assert [again.handle(event) for event in s.log] == s.answers
+
+
+def test_many_whom_nobody_can_help_do_not_keep_the_search_from_one_who_can_be() -> None:
+    s = full(make_binding("low").tasks(8))
+    s.submit(*(make_binding(f"huge{n}").tasks(1, gpu=5 + n).priority(2) for n in range(40)))
+    s.submit(make_binding("high").tasks(4).priority(1))
+    seen = [name for _ in range(30) for name in evicted(s.run(after=1.0))]
+    assert seen == ["low"]
+
+
+def test_one_whom_nobody_can_help_waits_as_long_as_it_takes() -> None:
+    s = full(make_binding("low").tasks(8))
+    s.submit(make_binding("huge").tasks(1, gpu=5).priority(1))
+    assert not any(evicted(s.run(after=60.0)) for _ in range(1200))

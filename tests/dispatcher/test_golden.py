@@ -50,10 +50,9 @@ def test_the_example_of_koordinator(last: Claim, expected: list[int]) -> None:
     assert water_fill(100, [*KOORDINATOR[:3], last]) == expected
 
 
-@pytest.mark.xfail(strict=True, reason="more is divided than there is, though the guarantees fit")
-def test_what_is_divided_is_never_more_than_there_is_where_the_guarantees_fit() -> None:
-    """Koordinator: 5 20 30 45, with 45 guaranteed to n4 and no weight of its own."""
-    assert sum(water_fill(100, [*KOORDINATOR[:3], claim("n4", 0, 70, 45)])) == 100
+def test_a_guarantee_above_its_share_comes_on_top_as_in_volcano() -> None:
+    """Koordinator: 5 20 30 45, with 45 guaranteed to n4 and no weight of its own; Volcano's loop divides the 100 first."""
+    assert water_fill(100, [*KOORDINATOR[:3], claim("n4", 0, 70, 45)]) == [10, 20, 33, 45]
 
 
 def test_of_81_cards_every_one_is_given_and_nobody_gets_less_than_its_minimum() -> None:
@@ -136,11 +135,6 @@ def settled(gpus: int, *queues: dict[str, object], jobs: int = 6) -> list[int]:
     return [s.used(f"q{number}") for number in range(len(queues))]
 
 
-stops_after_one = pytest.mark.xfail(
-    strict=True, reason="a class that sleeps again after its first member went is not tried for reclaim any more"
-)
-
-
 @pytest.mark.parametrize(
     ("gpus", "queues", "expected"),
     [
@@ -152,9 +146,8 @@ stops_after_one = pytest.mark.xfail(
             [{}, {"priority": 1}],
             [2, 4],
             id="6: who deserves 2 has 2, what is left goes by priority",
-            marks=stops_after_one,
         ),
-        pytest.param(6, [{"weight": 100}, {"priority": 1}], [2, 4], id="6: whatever its weight", marks=stops_after_one),
+        pytest.param(6, [{"weight": 100}, {"priority": 1}], [2, 4], id="6: whatever its weight"),
         pytest.param(
             5, [{}, {}, {"priority": -1, "deserved": {GPU: 1}, "wants": 0}], [3, 2, 0], id="5: an idle third lends"
         ),

@@ -85,7 +85,7 @@ async def test_a_refused_decision_is_not_made_again_at_once(site: Site, dispatch
     assert not shell._events
 
     async def told() -> bool:
-        return shell._events == [Refused(meta.uid, 8)]
+        return shell._events == [Refused(meta.uid, 8, meta.generation)]
 
     await until(told, deadline=5, what="the core hears of it")
 

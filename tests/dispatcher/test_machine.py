@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 
+import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -25,9 +26,14 @@ from atoll.dispatcher.core import (
     Explain,
     Pass,
     Refused,
+    Resize,
     Strategy,
+    verdicts,
 )
 from atoll.fit import Placement, place
+from atoll.model.gang import Gang
+from atoll.model.timestamps import to_seconds
+from atoll.model.verdict import Reason
 from tests.dispatcher.builders import GPU, START, make_binding, make_capacity, make_cluster, make_queue, written
 
 NODES = {"m1": (4, 4), "m2": (2, 6), "m3": (8,)}
@@ -57,6 +63,10 @@ class Federation(RuleBasedStateMachine):
         self.contained: dict[str, int] = {}
         #: pairs that were taken back: the core may avoid them
         self.avoided: set[tuple[str, str]] = set()
+        #: UID of what is being evicted -> pods that it had
+        self.taken_back: dict[str, int] = {}
+        #: UID -> pods that it may have: those of the last decision, or fewer if its user asked for fewer since
+        self.size: dict[str, int] = {}
 
     # -- telling -----------------------------------------------------------------------------------------------------
 
@@ -79,7 +89,7 @@ class Federation(RuleBasedStateMachine):
         return [
             v
             for v in self.views.values()
-            if v.suspended and v.decision.phase == "Evicting" and v.released < v.generation
+            if v.suspended and not v.finished and v.decision.phase == "Evicting" and v.released < v.generation
         ]
 
     def under_way(self, kind: type[Command]) -> dict[str, Command]:
@@ -90,21 +100,33 @@ class Federation(RuleBasedStateMachine):
         guard = isinstance(command, Explain) or command.generation == view.generation
         return not (command.epoch == view.epoch and guard)
 
+    def sizes(self) -> dict[str, tuple[str, int]]:
+        """(member, pods) of everything that decisions let run, the written ones and those that will be."""
+        found = {v.uid: (v.parts[0][0], self.size[v.uid]) for v in self.live()}
+        for kind in (Dispatch, Resize):
+            for uid, command in self.under_way(kind).items():
+                assert isinstance(command, Dispatch | Resize)
+                if not self.views[uid].finished:
+                    found[uid] = (command.parts[0].cluster, command.parts[0].pods)
+        return found
+
+    def gave_up(self, uid: str) -> bool:
+        """Whether a member had its time to bind the pods by which something grew: what is not there has no claim."""
+        decision = self.views[uid].decision
+        return decision.phase == "Bound" and bool(decision.deadline) and to_seconds(decision.deadline) <= self.now
+
     def charged(self, queue: str) -> int:
         """What the queue pays for in truth: written decisions and those that will be."""
-        uids = {v.uid for v in [*self.live(), *self.evicting()]} | set(self.under_way(Dispatch))
-        return sum(_gang(self.views[uid]).total()[GPU] for uid in uids if _gang(self.views[uid]).queue == queue)
+        sizes = {uid: pods for uid, (_, pods) in self.sizes().items()}
+        sizes |= {v.uid: self.taken_back[v.uid] for v in self.evicting()}
+        return sum(_gpus(self.views[uid]) * n for uid, n in sizes.items() if _gang(self.views[uid]).queue == queue)
 
     def spoken_for(self, member: str) -> int:
         """GPUs of the member that decisions have promised or pods hold."""
-        uids = {v.uid for v in self.live() if [name for name, _ in v.parts] == [member]}
-        uids |= {
-            uid
-            for uid, c in self.under_way(Dispatch).items()
-            if isinstance(c, Dispatch) and c.parts[0].cluster == member
-        }
-        uids |= set(self.pods[member]) & set(self.views)
-        return sum(_gang(self.views[uid]).total()[GPU] for uid in uids)
+        promised = {uid: pods * _gpus(self.views[uid]) for uid, (name, pods) in self.sizes().items() if name == member}
+        held = {uid: nodes.total() for uid, nodes in self.pods[member].items() if uid in self.views}
+        promised = {uid: gpus for uid, gpus in promised.items() if uid not in held or not self.gave_up(uid)}
+        return sum(max(promised.get(uid, 0), held.get(uid, 0)) for uid in promised.keys() | held.keys())
 
     def free(self, member: str) -> list[int]:
         free = list(NODES[member])
@@ -147,10 +169,11 @@ class Federation(RuleBasedStateMachine):
         self.generation[name] += 1
         self.tell(make_capacity(name, self.free(name), generation=self.generation[name]))
 
-    @rule(queue=st.sampled_from(QUEUES), pods=PODS, priority=st.integers(0, 2))
-    def submit(self, queue: str, pods: tuple[int, int], priority: int) -> None:
+    @rule(queue=st.sampled_from(QUEUES), pods=PODS, least=st.integers(1, 4), priority=st.integers(0, 2))
+    def submit(self, queue: str, pods: tuple[int, int], least: int, priority: int) -> None:
         self.serial += 1
-        builder = make_binding(f"b{self.serial}").queue(queue).tasks(pods[0], gpu=pods[1]).priority(priority)
+        builder = make_binding(f"b{self.serial}").queue(queue).priority(priority)
+        builder = builder.tasks(pods[0], gpu=pods[1], minimum=min(least, pods[0]))
         self.see(builder.submitted(f"2026-01-01T00:{self.serial // 60:02d}:{self.serial % 60:02d}Z").build())
 
     @precondition(lambda self: self.views)
@@ -182,29 +205,49 @@ class Federation(RuleBasedStateMachine):
         command = self.pending.pop(0)
         view = self.views.get(command.uid)
         if view is None or self.stale(command) or refused == 0:
-            self.tell(Refused(command.uid, command.decision.epoch))
+            self.tell(Refused(command.uid, command.decision.epoch, command.generation))
         else:
             if isinstance(command, Evict):
+                self.taken_back[view.uid] = self.size[view.uid]
                 self.avoided.add((command.uid, view.parts[0][0]))
+            if isinstance(command, Dispatch | Resize):
+                self.size[view.uid] = min(command.parts[0].pods, _gang(view).replicas)
             self.see(written(view, command))
+
+    @precondition(lambda self: self.live())
+    @rule(which=pick, most=st.integers(1, 4), least=st.integers(1, 4))
+    def scale(self, which: int, most: int, least: int) -> None:
+        """A user scales what runs, perhaps while a decision on it is under way."""
+        view = self.live()[which % len(self.live())]
+        gang = _gang(view)
+        task = msgspec.structs.replace(gang.tasks[0], replicas=most, min_available=min(least, most))
+        gang = msgspec.structs.replace(gang, tasks=[task], min_available=min(least, most))
+        self.size[view.uid] = min(self.size[view.uid], most)
+        self.see(dataclasses.replace(view, gang=gang, generation=view.generation + 1))
 
     @precondition(lambda self: self.live())
     @rule(which=pick)
     def bind(self, which: int) -> None:
-        """A member puts the whole gang on its nodes, if it finds room."""
+        """A member puts as many pods on its nodes as the part has, at least the minimum; what is too much goes."""
         view = self.live()[which % len(self.live())]
         member = view.parts[0][0]
-        if view.uid in self.pods[member]:
-            return
-        free, nodes, task = self.free(member), Counter[int](), _gang(view).tasks[0]
-        for _ in range(task.replicas):
-            node = max(range(len(free)), key=lambda n: (free[n] >= task.requests[GPU], -free[n]))
-            if free[node] < task.requests[GPU]:
-                return
-            free[node] -= task.requests[GPU]
-            nodes[node] += task.requests[GPU]
-        self.pods[member][view.uid] = nodes
-        self.contained[view.uid] = self.generation[member] + 1
+        wanted, each = self.size[view.uid], _gpus(view)
+        nodes = Counter(self.pods[member].get(view.uid, Counter()))
+        present = nodes.total() // each
+        while present > wanted:
+            nodes[max(node for node in nodes if nodes[node])] -= each
+            present -= 1
+        free = self.free(member)
+        while present < wanted:
+            node = max(range(len(free)), key=lambda n: (free[n] >= each, -free[n]))
+            if free[node] < each:
+                break
+            free[node] -= each
+            nodes[node] += each
+            present += 1
+        if present >= min(_gang(view).min_available, wanted):
+            self.pods[member][view.uid] = nodes
+            self.contained[view.uid] = self.generation[member] + 1
 
     @precondition(lambda self: self.live())
     @rule(which=pick)
@@ -212,7 +255,19 @@ class Federation(RuleBasedStateMachine):
         view = self.live()[which % len(self.live())]
         member = view.parts[0][0]
         if view.uid in self.pods[member]:
-            self.see(dataclasses.replace(view, placed={member: (self.contained[view.uid], _gang(view).replicas)}))
+            pods = self.pods[member][view.uid].total() // _gpus(view)
+            self.see(dataclasses.replace(view, placed={member: (self.contained[view.uid], pods)}))
+
+    @rule()
+    def catch_up(self) -> None:
+        """Everything is written, bound, reported and published."""
+        while self.pending:
+            self.write(1)
+        for which in range(len(self.live())):
+            self.bind(which)
+            self.report(which)
+        for name in NODES:
+            self.publish(name)
 
     @precondition(lambda self: self.live())
     @rule(which=pick)
@@ -244,6 +299,16 @@ class Federation(RuleBasedStateMachine):
         """A watch event that carries nothing new, perhaps behind a decision."""
         self.see(list(self.views.values())[which % len(self.views)])
 
+    @precondition(lambda self: self.views)
+    @rule(which=pick, pods=PODS, queue=st.sampled_from([*QUEUES, "nowhere"]))
+    def ask(self, which: int, pods: tuple[int, int], queue: str) -> None:
+        """Questions leave nothing behind: the replay at the end, without them, gives the same commands."""
+        view = list(self.views.values())[which % len(self.views)]
+        assert verdicts.account(self.core, view.uid) is not None
+        builder = make_binding("asked").queue(queue).tasks(pods[0], gpu=pods[1]).priority(which % 3)
+        verdicts.what_if(self.core, builder.build(), self.now)
+        self.core.check()
+
     # -- deciding ----------------------------------------------------------------------------------------------------
 
     @rule(after=st.sampled_from([0.01, 0.01, 1.0, 31.0]))
@@ -252,24 +317,31 @@ class Federation(RuleBasedStateMachine):
         commands = self.tell(Pass(self.now))
         self.pending.extend(commands)
         for command in commands:
-            if isinstance(command, Dispatch):
+            if isinstance(command, Dispatch | Resize):
                 self.judge(command)
         self.work_is_conserved()
 
-    def judge(self, command: Dispatch) -> None:
+    def judge(self, command: Dispatch | Resize) -> None:
         """A decision breaks no limit, whatever is still under way."""
         [part] = command.parts
         member, pods = part.cluster, part.pods
         gang = _gang(self.views[command.uid])
         limit, is_open = self.limits[gang.queue]
+        assert pods <= gang.replicas, "more than its user asks for"
+        if isinstance(command, Resize) and pods <= (before := self.size[command.uid]):
+            assert pods == before or pods >= gang.min_available, "shrunk below its minimum"
+            return
+        assert pods >= gang.min_available, "less than must start together"
         assert is_open, f"{gang.queue} is closed"
         assert limit is None or self.charged(gang.queue) <= limit, f"{gang.queue} is above its capability"
         assert self.ready[member], f"{member} is not ready"
-        assert pods == gang.replicas
         assert self.spoken_for(member) <= sum(NODES[member]), f"{member} is above its capacity"
 
     def work_is_conserved(self) -> None:
         """Nothing waits that its queue admits and some member has room for, by the core's own figures."""
+        if (due := self.core.next_deadline) is not None and due <= self.now:
+            # It has more to decide.
+            return
         for uid, binding in self.core.bindings.items():
             gang = binding.view.gang
             if binding.phase != "Suspended" or gang is None:
@@ -279,7 +351,12 @@ class Federation(RuleBasedStateMachine):
                 head = self.core.waiting.head(leaf)
                 if head is None or head.members[0][2] != uid:
                     continue
-            if self.core.tree.standing(leaf) != "open" or self.core.tree.shortage(leaf, gang.total()) is not None:
+            least = gang.sized(gang.floor())
+            verdict = self.core.verdict(uid)
+            if verdict is not None and verdict.reason in (Reason.WOULD_DELAY, Reason.AWAITING_VICTIMS):
+                # Others make room for somebody, who is to have it.
+                continue
+            if self.core.tree.standing(leaf) != "open" or self.core.tree.shortage(leaf, least.total()) is not None:
                 continue
             for name, member in self.core.world.members.items():
                 if member.ready and not any(avoided == name for _, avoided in self.avoided):
@@ -295,9 +372,14 @@ class Federation(RuleBasedStateMachine):
         assert [again.handle(event) for event in self.log] == self.answers
 
 
-def _gang(view: BindingView):
+def _gang(view: BindingView) -> Gang:
     assert view.gang is not None
     return view.gang
+
+
+def _gpus(view: BindingView) -> int:
+    """Of one pod."""
+    return _gang(view).tasks[0].requests[GPU]
 
 
 TestFederation = Federation.TestCase

@@ -9,10 +9,13 @@ import pytest
 
 from atoll.dispatcher import objects
 from atoll.dispatcher.capacity import capacity_view
-from atoll.dispatcher.core import Ceiling, QueueView, Strategy
+from atoll.dispatcher.core import Ceiling, Part, QueueView, Resize, Strategy
 from atoll.dispatcher.core.events import NodeClass
 from atoll.dispatcher.core.tree import Tree, validate
+from atoll.dispatcher.shell import patch_of
 from atoll.model import gang, keys
+from atoll.model.decision import Decision, Phase
+from atoll.model.verdict import Reason
 
 
 def queue(spec: dict[str, Any], annotations: dict[str, str] | None = None, **rest: Any) -> QueueView:
@@ -183,3 +186,35 @@ def test_a_binding_brings_the_nodes_of_its_pods() -> None:
     assert found is not None
     assert found.nodes == {"m": {"a": 1, "b": 2}}
     assert found.placed == {"m": (4, 3), "idle": (4, 0)}
+
+
+def _binding(tasks: list[dict[str, Any]], target: dict[str, Any]) -> objects.BindingObject:
+    wish = {"queue": "q", "minAvailable": 1, "tasks": tasks}
+    annotations = {keys.GANG: orjson.dumps(wish).decode(), keys.EPOCH: "2"}
+    metadata = {"name": "b", "namespace": "ns", "uid": "u", "generation": 7, "annotations": annotations}
+    return objects.decode_binding(orjson.dumps({"metadata": metadata, "spec": {"clusters": [target]}}))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "tasks"),
+    [
+        pytest.param([6], (("w", 4),), id="of a gang of one task its replicas"),
+        pytest.param([1, 6], (("w", 1), ("a-name-of-more-than-32-characters-", 4)), id="of others each component"),
+    ],
+)
+def test_what_a_resize_writes_is_what_the_core_is_told(replicas: list[int], tasks: tuple[tuple[str, int], ...]) -> None:
+    wishes = [
+        {"name": name, "replicas": count, "minAvailable": 1, "requests": {"pods": 1}}
+        for (name, _), count in zip(tasks, replicas, strict=True)
+    ]
+    seen = _binding(wishes, {"name": "m", "replicas": 1})
+    decision = Decision(2, Phase.BOUND, Reason.GROWN)
+    patch = patch_of(Resize("u", "ns", "b", 7, 2, decision, parts=(Part("m", tasks),)), seen)
+    tests = {op["path"]: op["value"] for op in patch if op["op"] == "test"}
+    assert tests.pop("/metadata/annotations/atoll.sh~1gang") == seen.metadata.annotations[keys.GANG]
+    assert tests == {"/metadata/uid": "u", "/metadata/annotations/atoll.sh~1epoch": "2", "/metadata/generation": 7}
+    written = {op["path"]: op["value"] for op in patch if op["op"] != "test"}
+    assert set(written) == {"/metadata/annotations/atoll.sh~1decision", "/spec/clusters"}
+    view = objects.binding_view(_binding(wishes, written["/spec/clusters"][0]))
+    assert view is not None
+    assert view.parts == (("m", tuple(count for _, count in tasks)),)

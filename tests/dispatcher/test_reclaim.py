@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from atoll.dispatcher.core import reclaim
 from atoll.dispatcher.core.choice import Choice
+from atoll.dispatcher.core.elastic import Spare
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.reclaim import BUDGET, Claimant, Plan, Victim, plan
 from atoll.dispatcher.core.shapes import Shapes
@@ -46,7 +47,11 @@ class Stage:
         parts = {m: [(node, pod, count) for node, count in nodes.items()] for m, nodes in where.items()}
         count = sum(n for nodes in where.values() for n in nodes.values())
         amount = {GPU: gpu * count, "pods": count}
-        surplus = {m: [(node, pod, n) for node, n in nodes.items()] for m, nodes in more.pop("surplus", {}).items()}
+        surplus = [
+            Spare({name: each * n for name, each in pod.items()}, {m: [(node, pod, n)]})
+            for m, nodes in more.pop("surplus", {}).items()
+            for node, n in nodes.items()
+        ]
         victim = Victim(uid, leaf, more.pop("priority", 0), more.pop("started", 0.0), amount, parts, surplus, **more)
         self.victims[uid] = victim
         self._move(victim, 1)
@@ -109,7 +114,7 @@ def losses(outcome: Plan | Verdict) -> Any:
     if isinstance(outcome, Verdict):
         return outcome.reason
     return {
-        each.uid: "all" if each.surplus is None else sum(n for p in each.surplus.values() for _, _, n in p)
+        each.uid: "all" if each.surplus is None else sum(step.amount["pods"] for step in each.surplus)
         for each in outcome.losses
     }
 
@@ -474,6 +479,15 @@ def may_go(claimant: Claimant, victim: Victim) -> bool:
     return victim.preemptable and victim.evictions < BUDGET
 
 
+def may_shrink(claimant: Claimant, victim: Victim) -> bool:
+    return victim.preemptable and (victim.leaf is not claimant.leaf or victim.priority <= claimant.priority)
+
+
+def _pods(bundle: Any) -> list[tuple[str, int, dict[str, int], int]]:
+    parts = bundle.parts if isinstance(bundle, Victim) else bundle.pods
+    return [(name, *pods) for name, entries in parts.items() for pods in entries]
+
+
 @settings(max_examples=120, deadline=None)
 @given(stages())
 def test_a_plan_is_the_smallest_there_is_and_none_is_found_only_where_there_is_none(case):
@@ -526,10 +540,11 @@ def test_what_elastic_workloads_lose_makes_room_and_no_guarantee_is_touched(case
     used = {name: node.used.get(GPU, 0) for name, node in stage.tree.nodes.items()}
     for loss in outcome.losses:
         victim = stage.victims[loss.uid]
-        assert may_go(claimant, victim)
-        assert loss.surplus is None or victim.surplus
-        for name, pods in (victim.parts if loss.surplus is None else loss.surplus).items():
-            for node, request, count in pods:
+        assert may_go(claimant, victim) or (loss.surplus and may_shrink(claimant, victim))
+        for number, step in enumerate(loss.surplus or ()):
+            assert step.pods == victim.surplus[number].pods, "not in its order"
+        for bundle in (victim,) if loss.surplus is None else loss.surplus:
+            for name, node, request, count in _pods(bundle):
                 nodes[name].free[:, node] += nodes[name].column(request) * count
                 for each in stage.tree.path(victim.leaf):
                     used[each.name] -= request[GPU] * count

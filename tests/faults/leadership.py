@@ -85,7 +85,12 @@ async def candidates(federation: AtollFederation, directory: Path) -> AsyncItera
         proxies = await stack.enter_async_context(Proxies(directory, seed=1))
         found = []
         for name, port in zip(("dispatcher-a", "dispatcher-b"), free_ports(2), strict=True):
-            flags = [f"--kubeconfig={proxies.through(name, kubeconfig)}", f"--health-port={port}", *QUICK_ELECTION]
+            flags = [
+                f"--kubeconfig={proxies.through(name, kubeconfig)}",
+                f"--health-port={port}",
+                "--query-port=0",
+                *QUICK_ELECTION,
+            ]
             spec = ProcessSpec(
                 name=name,
                 argv=[sys.executable, "-m", "atoll.dispatcher", *flags],

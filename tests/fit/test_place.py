@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.fit import Miss, Nodes, Placement, Profile, place
+from atoll.fit import Miss, Nodes, Placement, Profile, fits, place
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.verdict import Reason
 from tests.fit.builders import make_gang, make_nodes
@@ -58,6 +58,7 @@ def test_a_gang_of_equal_pods_is_placed_exactly_if_some_allowed_domain_holds_it(
     }
     before = nodes.free.copy()
     outcome = place(nodes, gang)
+    assert fits(nodes, gang) == isinstance(outcome, Placement)
     assert (nodes.free == before).all()
     best = max((room for _, room in held.values()), default=0)
     if best < minimum:
@@ -92,6 +93,7 @@ def test_gangs_of_several_tasks_never_overfill_a_node_and_take_and_give_are_inve
         "q", [Task(f"t{n}", r, r, {"gpu": g, "pods": 1}) for n, (r, g) in enumerate(tasks)], sum(r for r, _ in tasks)
     )
     outcome = place(nodes, gang)
+    assert fits(nodes, gang) == isinstance(outcome, Placement)
     if isinstance(outcome, Miss):
         assert outcome.available < outcome.requested
         return

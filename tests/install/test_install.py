@@ -6,6 +6,7 @@ import base64
 import stat
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,23 @@ from atoll.agent.credentials import member_connection
 from atoll.control import install
 from atoll.control.install.crds import incompatible, install_crds, is_foreign
 from atoll.control.install.credentials import Endpoint, write_kubeconfig
+from atoll.control.install.query import ensure_query
 from atoll.control.install.rights import CLUSTER_ROLES
+from atoll.dispatcher.query import Address, Query
+from atoll.dispatcher.shell import Shell
 from atoll.kube.errors import Forbidden, NotFound
 from atoll.kube.transport import ApiServer
 from atoll.local.binaries import ensure
 from atoll.local.federation import Federation
+from atoll.local.install import wait_until
 from atoll.local.layout import FederationConfig
 from atoll.model import keys
 from atoll.model.apiresource import (
+    API_SERVICES,
     CLUSTER_ROLE_BINDINGS,
     CLUSTERS,
     CRDS,
+    ENDPOINT_SLICES,
     HYPER_NODES,
     LEASES,
     MUTATING_WEBHOOKS,
@@ -36,10 +43,12 @@ from atoll.model.apiresource import (
     QUEUES,
     SECRETS,
     SERVICE_ACCOUNTS,
+    SERVICES,
     VALIDATING_WEBHOOKS,
     WORKS,
     ApiResource,
 )
+from atoll.model.authority import make_signer
 
 Json = dict[str, Any]
 
@@ -132,6 +141,56 @@ async def test_init_makes_what_processes_expect(prepared: Path, host: ApiServer)
             assert await api.list(QUEUES)
             with pytest.raises(Forbidden):
                 await api.list(SERVICE_ACCOUNTS)
+
+
+async def test_until_a_dispatcher_leads_the_query_api_is_in_nobodys_way(prepared: Path, host: ApiServer) -> None:
+    """An APIService whose Service does not answer would keep namespaces from being deleted."""
+    with pytest.raises(NotFound):
+        await host.get(API_SERVICES, keys.QUERY_API)
+    for aggregated, verbs in (("view", ["get", "list"]), ("edit", ["create"])):
+        role = await host.get(CLUSTER_ROLES, f"atoll-query-{aggregated}")
+        assert role["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{aggregated}"] == "true"
+        assert [rule["verbs"] for rule in role["rules"]] == [verbs]
+    metadata = {"name": "brief"}
+    await host.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    await host.delete(NAMESPACES, "brief")
+
+    async def missing() -> str:
+        return "there still" if "brief" in [each["metadata"]["name"] for each in await host.list(NAMESPACES)] else ""
+
+    await wait_until(missing, "the end of a namespace", 30)
+
+
+async def test_a_dispatcher_in_the_host_is_found_by_endpoints_one_outside_by_its_name(
+    bare: Federation, prepared: Path, host: ApiServer
+) -> None:
+    where = (keys.QUERY_SERVICE, keys.SYSTEM_NAMESPACE)
+    assert (await host.get(SERVICES, *where))["spec"]["type"] == "ClusterIP"
+    found = await host.get(ENDPOINT_SLICES, *where)
+    assert found["metadata"]["labels"]["kubernetes.io/service-name"] == keys.QUERY_SERVICE
+    await ensure_query(host, "127.0.0.1")
+    assert (await host.get(SERVICES, *where))["spec"]["externalName"] == "127.0.0.1"
+    await run_init(bare, prepared, [])
+    assert (await host.get(SERVICES, *where))["spec"]["type"] == "ClusterIP"
+
+
+async def test_a_leader_in_the_host_writes_its_address_with_the_rights_of_its_account(
+    prepared: Path, host: ApiServer
+) -> None:
+    async with await ApiServer.from_kubeconfig(install.kubeconfig_of(prepared, "dispatcher")) as api:
+        query = Query(api, Shell(api), Address("0.0.0.0", 8443, "10.1.2.3"))
+        certificate = make_signer(datetime.now(UTC)).certificate
+        for _ in range(2):
+            await query.register(certificate)
+        found = await host.get(ENDPOINT_SLICES, keys.QUERY_SERVICE, keys.SYSTEM_NAMESPACE)
+        assert [each["addresses"] for each in found["endpoints"]] == [["10.1.2.3"]]
+        assert [(each["name"], each["port"]) for each in found["ports"]] == [("https", 8443)]
+        service = (await host.get(API_SERVICES, keys.QUERY_API))["spec"]["service"]
+        assert service == {"namespace": keys.SYSTEM_NAMESPACE, "name": keys.QUERY_SERVICE, "port": 443}
+        await query.leave()
+        await query.register(certificate)
+    with pytest.raises(NotFound):
+        await host.get(API_SERVICES, keys.QUERY_API)
 
 
 async def test_init_again_writes_nothing_and_says_so(bare: Federation, prepared: Path, host: ApiServer) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from atoll.kinds import Outcome, Part, Report
 from atoll.kinds.volcano_job import KIND
-from atoll.model import duration
+from atoll.model import duration, keys
 from atoll.model.apiresource import PRIORITY_CLASSES, SERVICE_ACCOUNTS
 
 NOW = "2026-01-01T00:00:00Z"
@@ -98,13 +98,24 @@ def test_a_member_gets_its_part_without_what_is_the_hosts() -> None:
         ttlSecondsAfterFinished=5,
         annotations={"kubectl.kubernetes.io/last-applied-configuration": "x", "mine": "y"},
     )
-    made = KIND.rewrite(job, Part("m", {"a": 3, "b": 0}, 3))
+    made = KIND.rewrite(job, Part("m", {"a": 3, "b": 0}, 3, parts=2))
     assert [(task["name"], task["replicas"]) for task in made["spec"]["tasks"]] == [("a", 3)]
     assert made["spec"]["minAvailable"] == 3
     assert "ttlSecondsAfterFinished" not in made["spec"]
     assert set(made["metadata"]) == {"name", "namespace", "labels", "annotations"}
     assert made["metadata"]["annotations"] == {"mine": "y"}
     assert (job["spec"]["tasks"][0]["replicas"], job["spec"]["ttlSecondsAfterFinished"]) == (4, 5)
+
+
+def test_what_runs_with_fewer_pods_than_it_asks_for_says_how_many_at_once() -> None:
+    job = make_job(make_task("a", 4), make_task("b", 2, minimum=0), make_task("c", 1), annotations={keys.AT_ONCE: "x"})
+    made = KIND.rewrite(job, Part("m", {"a": 3, "b": 0, "c": 1}, 3, {"a": 2, "b": 0, "c": 1}))
+    assert [(task["name"], task["replicas"]) for task in made["spec"]["tasks"]] == [("a", 4), ("b", 2), ("c", 1)]
+    assert [task["minAvailable"] for task in made["spec"]["tasks"]] == [2, 0, 1]
+    assert made["metadata"]["annotations"] == {keys.AT_ONCE: '{"a":3,"b":0}'}
+    assert KIND.gang(made, priority=0).min_available == 3
+    whole = KIND.rewrite(job, Part("m", {"a": 4, "b": 2, "c": 1}, 3))
+    assert whole["metadata"]["annotations"] == {}
 
 
 def state(phase: str, **more: Any) -> dict[str, Any]:

@@ -62,6 +62,23 @@ def test_a_gang_starts_when_all_of_its_pods_have_nodes() -> None:
     assert by_name(run.journal)["gang"].evictions == []
 
 
+def test_an_elastic_job_grows_and_shrinks() -> None:
+    """1. It starts with 3 of 6 pods beside another. 2. That ends: it grows. 3. A third one takes what it needs."""
+    run = simulate(
+        [make_member()],
+        [
+            make_job("other", 0.0, 50.0, gpu=5),
+            make_job("wide", 1.0, 100.0, pods=6, least=2),
+            make_job("third", 60.0, 10.0, gpu=4),
+        ],
+    )
+    assert starts(run)["wide"] == pytest.approx(1.0 + START_UP, abs=1e-6)
+    assert starts(run)["third"] == pytest.approx(60.0, abs=1.0)
+    # Grown by three, shrunk by two, grown by two.
+    assert run.host.writes["Resize"] == 3
+    assert by_name(run.journal)["wide"].evictions == []
+
+
 def test_a_gang_with_a_hard_topology_stays_in_one_rack() -> None:
     wish = TopologyWish("hard", 1)
     run = simulate(

@@ -13,9 +13,10 @@ from cryptography import x509
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from atoll.kube import certificates
 from atoll.model import authority as authorities
 from atoll.model.authority import BadSecret, Signer, Times, from_secret, make_authority, next_step, to_secret
-from atoll.webhook import certificates
+from atoll.webhook import registration
 
 NOW = datetime.now(UTC)
 TIMES = Times()
@@ -35,13 +36,13 @@ TIMES = Times()
     ],
 )
 def test_names(config: dict[str, object], names: list[str]) -> None:
-    assert certificates.names_of(config) == names
+    assert registration.names_of(config) == names
 
 
 @pytest.mark.parametrize("config", [{}, {"url": "nowhere"}, {"service": {"name": "w"}}])
 def test_an_address_without_a_name_is_refused(config: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="neither a url"):
-        certificates.names_of(config)
+        registration.names_of(config)
 
 
 def test_lifetimes() -> None:

@@ -21,6 +21,7 @@ from atoll.model import keys
 from atoll.model.apiresource import (
     ADMISSION_POLICIES,
     ADMISSION_POLICY_BINDINGS,
+    API_SERVICES,
     BATCH_JOBS,
     BINDINGS,
     CAPACITIES,
@@ -317,6 +318,28 @@ async def test_jobs_that_are_not_atolls_start_as_their_users_like(host: Host) ->
     await host.user.merge_patch(BATCH_JOBS, name, {"spec": {"suspend": False}}, "default")
     await host.user.create(BATCH_JOBS, {**taken(name), "metadata": {"name": name, "namespace": elsewhere}})
     await host.user.merge_patch(BATCH_JOBS, name, {"spec": {"suspend": False}}, elsewhere)
+
+
+async def test_the_dispatcher_registers_its_own_api_and_no_other(host: Host) -> None:
+    def service(group: str) -> Json:
+        spec = {"group": group, "version": "v1alpha1", "groupPriorityMinimum": 1, "versionPriority": 1}
+        head = {"apiVersion": API_SERVICES.api_version, "kind": API_SERVICES.kind}
+        return {**head, "metadata": {"name": f"v1alpha1.{group}"}, "spec": spec}
+
+    async def refused() -> bool:
+        try:
+            await host.dispatcher.create(API_SERVICES, service("other.example"))
+        except errors.Forbidden as error:
+            # Once it is enforced, not RBAC but the policy says so.
+            return "registers its own API and no other" in error.message
+        await host.admin.delete(API_SERVICES, "v1alpha1.other.example")
+        return False
+
+    await until(refused, what="another API is refused")
+    await host.dispatcher.apply(API_SERVICES, service("query.atoll.sh"), field_manager="test")
+    await host.dispatcher.delete(API_SERVICES, keys.QUERY_API)
+    with pytest.raises(errors.Forbidden):
+        await host.dispatcher.delete(API_SERVICES, "v1.batch")
 
 
 async def test_policies_go_and_come_back(host: Host) -> None:

@@ -100,6 +100,11 @@ class Summary:
             self._tops.append(NO_DOMAIN)
         #: top domain -> its spec; without those to work out anew
         self._known: dict[int, Json] = {}
+        #: top domain -> allocatable of all nodes below it
+        self._totals: dict[int, Vector] = {top: {} for top in self._tops}
+        for index, classes in self._by_domain.items():
+            for each in classes:
+                vector.add(self._totals[self._root.get(index, NO_DOMAIN)], each.allocatable)
 
     def set_free(self, name: str, free: Vector) -> None:
         """Say what is free on one of the nodes now."""
@@ -118,7 +123,9 @@ class Summary:
             spec = self._known.get(top)
             if spec is None:
                 inside = [index for index, root in self._root.items() if root == top] or [NO_DOMAIN]
-                spec = _fitting(self._cluster, top, inside, self._tree, self._by_domain, self._described)
+                spec = _fitting(
+                    self._cluster, top, inside, self._tree, self._by_domain, self._described, self._totals[top]
+                )
                 spec["objects"] = len(self._tops)
                 self._known[top] = spec
             specs[object_name(spec["root"])] = spec
@@ -157,15 +164,19 @@ def _fitting(
     tree: Tree,
     by_domain: Mapping[int, list[_Class]],
     described: list[tuple[Json, list[Json]]],
+    total: Vector,
 ) -> Json:
     limit = MAX_CLASSES
     while True:
-        spec = _spec(cluster, top, inside, tree, by_domain, described, limit)
-        if sum(len(each["names"]) for each in spec["classes"]) > MAX_NAMES or len(orjson.dumps(spec)) > MAX_BYTES:
+        # The total is of the nodes as they are, not of the classes, which may leave some of it out.
+        spec = {**_spec(cluster, top, inside, tree, by_domain, described, limit), "total": total}
+        size = len(orjson.dumps(spec))
+        if size > MAX_BYTES or sum(len(each["names"]) for each in spec["classes"]) > MAX_NAMES:
             # Names are what is missed least: exact figures decide who may run at all.
             for each in spec["classes"]:
                 del each["names"]
-        if limit == 1 or len(orjson.dumps(spec)) <= MAX_BYTES:
+            size = len(orjson.dumps(spec))
+        if limit == 1 or size <= MAX_BYTES:
             return spec
         limit //= 2
 
@@ -179,7 +190,7 @@ def _spec(
     described: list[tuple[Json, list[Json]]],
     limit: int,
 ) -> Json:
-    numbers: dict[str, int] = {}
+    numbers: dict[object, int] = {}
     profiles: list[Json] = []
     classes: list[Json] = []
     inside = sorted(
@@ -188,17 +199,17 @@ def _spec(
     )
     for index in inside:
         for each in _merged(by_domain.get(index, []), limit):
-            labels, taints = described[each.profile]
-            allocatable = {n: quantity.format_units(n, amount) for n, amount in sorted(each.allocatable.items())}
-            profile = {"labels": labels, "taints": taints, "allocatable": allocatable}
-            text = str(profile)
-            if text not in numbers:
-                numbers[text] = len(profiles)
-                profiles.append(profile)
+            amounts = sorted(each.allocatable.items())
+            key = (each.profile, *amounts)
+            if key not in numbers:
+                numbers[key] = len(profiles)
+                labels, taints = described[each.profile]
+                allocatable = {name: quantity.format_units(name, amount) for name, amount in amounts}
+                profiles.append({"labels": labels, "taints": taints, "allocatable": allocatable})
             classes.append(
                 {
                     "domain": tree.domains[index].name if index != NO_DOMAIN else "",
-                    "profile": numbers[text],
+                    "profile": numbers[key],
                     "nodes": each.nodes,
                     "free": each.free,
                     "names": each.names,
@@ -210,8 +221,6 @@ def _spec(
         "domains": [_domain(tree, index) for index in inside if index != NO_DOMAIN],
         "profiles": profiles,
         "classes": classes,
-        # Of the nodes as they are, not of the classes, which may leave some of it out.
-        "total": vector.total(each.allocatable for index in inside for each in by_domain.get(index, [])),
     }
 
 

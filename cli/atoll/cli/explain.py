@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+_VERDICT_S = 3.0
+"""Seconds to wait for the dispatcher; the binding itself says the most important."""
 _VOLCANO_JOB = ("vcjob", "vj", "job.batch.volcano.sh", "jobs.batch.volcano.sh", "jobs.v1alpha1.batch.volcano.sh")
 
 
@@ -79,7 +81,27 @@ async def gather(host: ApiServer, kind: str, name: str, namespace: str) -> Any:
     except NotFound:
         labels = {}
     leases = await host.list(LEASES, keys.SYSTEM_NAMESPACE)
-    return Facts(found, binding, bindings, await host.list(QUEUES), works, leases, labels)
+    verdict, hint = await _verdict(host, binding["metadata"]["name"], namespace) if binding is not None else (None, "")
+    return Facts(found, binding, bindings, await host.list(QUEUES), works, leases, labels, verdict, hint)
+
+
+async def _verdict(host: ApiServer, name: str, namespace: str) -> tuple[Json | None, str]:
+    """What the leading dispatcher says of a binding; None, and why, where it does not say anything."""
+    import orjson
+
+    from atoll.kube.errors import ApiError, Forbidden, NotFound
+    from atoll.model.apiresource import VERDICTS
+
+    try:
+        found = orjson.loads(await host.request("GET", VERDICTS.path(namespace, name), deadline=_VERDICT_S))
+    except NotFound:
+        return None, "no dispatcher serves the query API (kubectl get apiservice v1alpha1.query.atoll.sh)"
+    except Forbidden:
+        return None, f"you may not get verdicts.query.atoll.sh in namespace {namespace}: ClusterRole view has that"
+    except ApiError as error:
+        return None, f"the query API does not answer: {error.message}"
+    status: Json = found["status"]
+    return status, ""
 
 
 async def find_resource(host: ApiServer, kind: str) -> ApiResource:
@@ -94,6 +116,7 @@ async def find_resource(host: ApiServer, kind: str) -> ApiResource:
         return JOBS
     import orjson
 
+    from atoll.kube.errors import ApiError
     from atoll.model.apiresource import ApiResource as Resource
 
     word, _, group = kind.partition(".")
@@ -106,7 +129,12 @@ async def find_resource(host: ApiServer, kind: str) -> ApiResource:
     for name, version, path in core + preferred:
         if group and name != group:
             continue
-        for entry in orjson.loads(await host.request("GET", path))["resources"]:
+        try:
+            entries = orjson.loads(await host.request("GET", path))["resources"]
+        except ApiError:
+            # Of an aggregated API that nobody serves now.
+            continue
+        for entry in entries:
             if "/" in entry["name"]:
                 continue
             names = {entry["name"], entry.get("singularName"), entry["kind"].lower(), *(entry.get("shortNames") or ())}

@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from atoll.cli import verdicts
 from atoll.cli.bindings import use_by_queue, views, waiting_line
 from atoll.cli.printing import duration
 from atoll.dispatcher.core.events import BindingView
 from atoll.model import keys, quantity, vector
+from atoll.model.decision import Phase
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason, Verdict
 
@@ -37,6 +39,10 @@ class Facts:
     leases: list[Json] = field(default_factory=list)
     """Of the system namespace: which processes live."""
     namespace_labels: dict[str, str] = field(default_factory=dict)
+    verdict: Json | None = None
+    """What the query API says of the binding; None where it does not answer."""
+    hint: str = ""
+    """Why it does not."""
 
 
 def explain(facts: Facts, now: float) -> Json:
@@ -72,6 +78,10 @@ def explain(facts: Facts, now: float) -> Json:
         data["queue"] = _queue(facts, view, everyone)
     if not view.finished and not view.decision.phase.charged:
         data["waiting"] = _waiting(facts, view, everyone, now)
+        if facts.verdict is not None and facts.verdict.get("phase") == Phase.SUSPENDED:
+            data["waiting"] = _by_verdict(data["waiting"], facts.verdict)
+        elif facts.hint:
+            data["waiting"]["hint"] = facts.hint
     clusters = _clusters(facts, view)
     if clusters:
         data["clusters"] = clusters
@@ -253,6 +263,24 @@ def _waiting(facts: Facts, view: BindingView, everyone: list[BindingView], now: 
     return result
 
 
+def _by_verdict(waiting: Json, verdict: Json) -> Json:
+    """What the dispatcher knows now in place of what the binding says."""
+    result = {**waiting, "reason": verdict["reason"], "message": verdict["message"]}
+    for key in ("since", "blocker", "limits", "clusters", "promised", "changes"):
+        if key in verdict:
+            result[key] = verdict[key]
+    if place := verdict.get("queue"):
+        named = [f"{each['namespace']}/{each['name']}" for each in place.get("ahead") or ()]
+        result |= {"position": place["position"], "of": place["waiting"], "ahead": named, "more": place.get("more", 0)}
+    if verdict["reason"] in _NUMBERS:
+        result["help"] = verdicts.changes(verdict) or waiting["help"]
+    return result
+
+
+_NUMBERS = (Reason.QUOTA_EXCEEDED, Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS)
+"""Of these the verdict says best what would help."""
+
+
 def _help(facts: Facts, view: BindingView, now: float) -> list[str]:
     """What would let it run, most direct first."""
     block = view.decision.blocker
@@ -411,9 +439,14 @@ def _waiting_text(waiting: Json, queue: Json | None) -> list[str]:
     if "position" in waiting:
         name = f" in queue {queue['name']}" if queue else ""
         lines.append(f"  position  {waiting['position']} of {waiting['of']}{name}")
-        if waiting["ahead"]:
-            lines.append(f"  ahead     {', '.join(waiting['ahead'])}")
-    lines.append(f"  reason    {waiting['reason']}: {waiting['message']}")
+        if waiting["ahead"] or waiting.get("more"):
+            others = f"{waiting['more']} others" if waiting.get("more") else ""
+            lines.append(f"  ahead     {', then '.join(filter(None, (others, ', '.join(waiting['ahead']))))}")
+    since = f" (since {waiting['since']})" if waiting.get("since") else ""
+    lines.append(f"  reason    {waiting['reason']}: {waiting['message']}{since}")
+    lines += verdicts.details(waiting)
+    if "hint" in waiting:
+        lines.append(f"  hint      only what the binding says: {waiting['hint']}")
     return [*lines, *_helps(waiting["help"])]
 
 

@@ -29,6 +29,12 @@ def init(
     webhook_service: Annotated[
         str, typer.Option(help="Service of atoll-webhook as namespace/name:port, if no URL is given.")
     ] = "atoll-system/atoll-webhook:443",
+    query_outside: Annotated[
+        str,
+        typer.Option(
+            help="Address at which the host's API server reaches atoll-dispatcher, if that does not run in the host."
+        ),
+    ] = "",
 ) -> None:
     """Make a cluster the host of a federation: CRDs, accounts, default queue. Starts no process; safe to repeat."""
     address = client_config(webhook_url, webhook_service)
@@ -39,7 +45,9 @@ def init(
 
     async def work(host: ApiServer) -> None:
         at = await install.endpoint(options.kubeconfig, options.context)
-        await install.init(host, at, out=out, webhook_client_config=address, progress=print)
+        await install.init(
+            host, at, out=out, webhook_client_config=address, query_outside=query_outside, progress=print
+        )
 
     call(options, work)
     print("\nThe host is ready. Start on it:")

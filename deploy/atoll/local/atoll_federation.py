@@ -31,6 +31,7 @@ QUICK_ELECTION = ("--lease-seconds=5", "--renew-deadline=3", "--retry-period=0.5
 """Flags of control and dispatcher with which a standby takes over in seconds; too brief for a machine under load."""
 _USUAL = {"webhook": ("--linger-seconds=1",)}
 """Nothing is in front of the webhook here that has to hear of its end."""
+_LOOPBACK = "127.0.0.1"
 _REPLICATED = ("control", "dispatcher")
 """The webhook's replicas would need a Service in front of them, an agent has none."""
 
@@ -94,10 +95,12 @@ class Atoll:
             ProcessFailed: a process does not become ready; nothing of Atoll is left running.
         """
         processes = sum(self._replicas.get(name, 1) for name in install.PROCESSES) + len(self._federation.members)
-        webhook_port, *health_ports = free_ports(1 + processes)
+        dispatchers = self._replicas.get("dispatcher", 1)
+        webhook_port, *ports = free_ports(1 + dispatchers + processes)
+        query_ports, health_ports = ports[:dispatchers], ports[dispatchers:]
         await self._install(f"https://127.0.0.1:{webhook_port}")
         logs = self._federation.directory / "logs"
-        for spec in self._specs(health_ports):
+        for spec in self._specs(health_ports, query_ports):
             self.processes[spec.name] = KeptProcess(spec, logs, self._on_change)
         started = [process for name, process in self.processes.items() if name not in self._leave_out]
         self._progress(f"starting {len(started)} processes of Atoll")
@@ -116,7 +119,9 @@ class Atoll:
         at = await install.endpoint(host.kubeconfig)
         async with await host.connect() as api:
             self._progress("preparing the host")
-            await install.init(api, at, out=self.credentials, webhook_client_config={"url": webhook_url})
+            await install.init(
+                api, at, out=self.credentials, webhook_client_config={"url": webhook_url}, query_outside=_LOOPBACK
+            )
             for layout in self._federation.config.members:
                 self._progress(f"joining {layout.name}")
                 await self._join(api, at, self._federation.members[layout.name], layout.labels)
@@ -133,8 +138,10 @@ class Atoll:
                 facts=install.MemberFacts(labels=labels),
             )
 
-    def _specs(self, ports: list[int]) -> list[ProcessSpec]:
-        """Every process of Atoll: the one list of them. Each takes a health port from the end of `ports`."""
+    def _specs(self, ports: list[int], query_ports: list[int]) -> list[ProcessSpec]:
+        """Every process of Atoll: the one list of them. Each takes a health port from the end of `ports`, a dispatcher
+        also one of the others.
+        """
         specs = []
         for process in install.PROCESSES:
             kubeconfig = install.kubeconfig_of(self.credentials, process)
@@ -143,6 +150,7 @@ class Atoll:
                 flags = [
                     f"--kubeconfig={self._through(name, kubeconfig)}",
                     *_USUAL.get(process, ()),
+                    *(_query_flags(query_ports.pop()) if process == "dispatcher" else ()),
                     *self._flags.get(process, ()),
                 ]
                 specs.append(_spec(name, f"atoll.{process}", flags, ports.pop()))
@@ -256,6 +264,10 @@ class AtollFederation:
         """Stop everything, Atoll first. Data and logs stay. Safe to repeat."""
         await self.atoll.stop()
         await self.federation.stop()
+
+
+def _query_flags(port: int) -> tuple[str, ...]:
+    return (f"--query-port={port}", f"--query-host={_LOOPBACK}", f"--query-address={_LOOPBACK}")
 
 
 def _spec(name: str, module: str, flags: list[str], health_port: int) -> ProcessSpec:

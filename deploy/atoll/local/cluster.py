@@ -28,6 +28,8 @@ _HOST_CONTROLLERS = (
     "garbage-collector-controller",
     # Type checks the admission policies, as any other cluster does.
     "validatingadmissionpolicy-status-controller",
+    # Roles such as view take up what others add to them.
+    "clusterrole-aggregation-controller",
 )
 _MEMBER_CONTROLLERS = (
     "namespace-controller",

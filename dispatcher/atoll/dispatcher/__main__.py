@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from pathlib import Path
 
+from atoll.dispatcher.query import Address, Query
 from atoll.dispatcher.recording import Recorder
 from atoll.dispatcher.shell import Metrics, Shell
 from atoll.kube import election, process
 from atoll.kube.transport import ApiServer
+
+QUERY_PORT = 8443
+FAREWELL = 1.0
+"""Seconds that an end waits for the API server to hear that nobody answers its questions any more."""
 
 
 def main() -> None:
@@ -17,6 +23,18 @@ def main() -> None:
     election.arguments(parser)
     parser.add_argument(
         "--record", type=Path, help="append all that the core is told and decides to this file (see atoll.sim.replay)"
+    )
+    parser.add_argument(
+        "--query-port",
+        type=int,
+        default=QUERY_PORT,
+        help="port of the query API; 0 turns it off (default: %(default)s)",
+    )
+    parser.add_argument("--query-host", default="0.0.0.0", help="address that it listens on (default: all)")
+    parser.add_argument(
+        "--query-address",
+        default="",
+        help="address at which the API server reaches it (default: the one from which the API server is reached)",
     )
     parser.epilog = "example: atoll-dispatcher --kubeconfig atoll-dispatcher.kubeconfig --health-port 8083"
     options = parser.parse_args()
@@ -32,17 +50,29 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
     metrics = Metrics(running.metrics)
     recorder = running.stack.enter_context(Recorder(options.record)) if options.record else None
     shell: Shell | None = None
+    query: Query | None = None
 
     async def lead() -> None:
         # Everything is read anew: what an earlier leader decided is on the bindings.
-        nonlocal shell
+        nonlocal shell, query
         shell = Shell(host, metrics, recorder=recorder)
-        await shell.run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(shell.run())
+            if options.query_port:
+                address = Address(options.query_host, options.query_port, options.query_address)
+                query = Query(host, shell, address)
+                group.create_task(query.run())
+
+    async def leave() -> None:
+        if query is not None and elector.leading.is_set():
+            # Not cancelled after that: the drain waits for a write that is under way.
+            await asyncio.wait({asyncio.create_task(query.leave())}, timeout=FAREWELL)
 
     def ready() -> bool:
         return shell is not None and shell.synced if elector.leading.is_set() else elector.can_lead
 
     running.ready_when(ready)
+    running.before_end(leave)
     running.add_task("election", elector.run(lead))
 
 

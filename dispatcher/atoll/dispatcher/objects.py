@@ -338,11 +338,11 @@ def binding_view(obj: BindingObject) -> BindingView | None:
 
 
 def _counts(read: gang.Gang | None, target: Target) -> tuple[int, ...]:
-    """Pods per task of a part; all of them where the binding does not say."""
+    """Pods per task of a part."""
     if read is None:
         return ()
     told = {component.name: component.replicas for component in target.components}
-    return tuple(told.get(gang.component_name(task.name), 0) if told else task.replicas for task in read.tasks)
+    return tuple(gang.counts_in(read, target.replicas, told))
 
 
 def _divided(placement: BindingPlacement) -> bool:

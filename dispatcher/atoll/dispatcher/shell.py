@@ -38,6 +38,7 @@ from atoll.dispatcher.core import (
     QueueGone,
     QueueSet,
     Refused,
+    Resize,
 )
 from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
 from atoll.dispatcher.recording import Recorder
@@ -106,6 +107,7 @@ class Shell:
             self._queues, self._quotas, self._clusters, self._capacities, self._bindings,
         )  # fmt: skip
         self._bindings.on_change(self._binding_changed)
+        self._bindings.add_index("namespace", lambda binding: [binding.metadata.namespace])
         self._queues.on_change(
             self._telling(lambda q: QueueSet(objects.queue_view(q)), lambda q: QueueGone(q.metadata.name))
         )
@@ -116,8 +118,10 @@ class Shell:
         self._capacities.on_change(self._capacity_changed)
         self._quotas.add_index("namespace", lambda quota: [quota.metadata.namespace])
         self._quotas.on_change(self._quota_changed)
-        self._metrics = metrics or Metrics(CollectorRegistry())
-        self._reporter = Reporter(host, self.core, self._queues, self._metrics.queues)
+        self.metrics = metrics or Metrics(CollectorRegistry())
+        self._reporter = Reporter(host, self.core, self._queues, self.metrics.queues)
+        #: set once the core was told of everything that there is
+        self.all_read = asyncio.Event()
         #: UID -> time.monotonic() of the first sight, while it waits
         self._first_seen: dict[str, float] = {}
 
@@ -126,12 +130,25 @@ class Shell:
         """Whether everything has been listed once."""
         return all(reflector.synced.is_set() for reflector in self._all)
 
+    def binding(self, namespace: str, name: str) -> objects.BindingObject | None:
+        """The binding as it was last seen."""
+        return self._bindings.get(f"{namespace}/{name}")
+
+    def bindings_in(self, namespace: str) -> list[str]:
+        """The names of the bindings of a namespace."""
+        return [binding.metadata.name for binding in self._bindings.by_index("namespace", namespace)]
+
+    def queue(self, name: str) -> objects.QueueObject | None:
+        """The Queue as it was last seen."""
+        return self._queues.get(name)
+
     async def run(self) -> None:
         """Watch, decide and write until cancelled."""
         async with asyncio.TaskGroup() as group:
             for reflector in self._all:
                 group.create_task(reflector.run())
             await self._read()
+            self.all_read.set()
             log.info("all read", bindings=len(self._bindings))
             for _ in range(WRITERS):
                 group.create_task(self._write())
@@ -219,7 +236,7 @@ class Shell:
             with working_on(cycle=self._cycle):
                 self._take_in()
                 commands = self._handle(Pass(time.time()))
-            self._metrics.passes.observe(time.perf_counter() - started)
+            self.metrics.passes.observe(time.perf_counter() - started)
             for command in commands:
                 seen = self._bindings.get(f"{command.namespace}/{command.name}")
                 self._commands.put_nowait((self._cycle, command, seen))
@@ -268,20 +285,20 @@ class Shell:
             outcome = "refused"
             log.info("decision refused, will decide again", error=str(error))
             # Not at once: it would be decided the same way until the watch says what has changed.
-            refused = Refused(command.uid, command.decision.epoch)
+            refused = Refused(command.uid, command.decision.epoch, command.generation)
             asyncio.get_running_loop().call_later(AGAIN, self._tell, refused)
         except errors.ApiError as error:
             # It may or may not have been carried out: the epoch test makes a second try harmless.
             outcome = "repeated"
             log.warning("decision not written, will try again", error=str(error))
             asyncio.get_running_loop().call_later(AGAIN, self._commands.put_nowait, (cycle, command, seen))
-        self._metrics.writes.labels(type(command).__name__, outcome).inc()
+        self.metrics.writes.labels(type(command).__name__, outcome).inc()
         if outcome == "written" and isinstance(command, Dispatch):
             log.info("dispatched", clusters=[part.cluster for part in command.parts], epoch=command.decision.epoch)
         if outcome == "written" and isinstance(command, Dispatch):
             since = self._first_seen.pop(command.uid, None)
             if since is not None:
-                self._metrics.latency.observe(time.monotonic() - since)
+                self.metrics.latency.observe(time.monotonic() - since)
 
 
 def patch_of(command: Command, seen: objects.BindingObject | None = None) -> list[dict[str, Any]]:
@@ -307,12 +324,16 @@ def patch_of(command: Command, seen: objects.BindingObject | None = None) -> lis
             tests.append({"op": "test", "path": _GANG, "value": seen.metadata.annotations[keys.GANG]})
     if isinstance(command, Commit):
         return [*tests, text, {"op": "add", "path": "/spec/suspension/dispatching", "value": False}]
-    parts = command.parts if isinstance(command, Dispatch) else ()
+    parts = command.parts if isinstance(command, Dispatch | Resize) else ()
+    targets = [_target(part, divided=len(parts) > 1) for part in parts]
+    clusters = {"op": "add", "path": "/spec/clusters", "value": targets}
+    if isinstance(command, Resize):
+        return [*tests, text, clusters]
     operations = [
         *tests,
         {"op": "replace", "path": _EPOCH, "value": str(command.decision.epoch)},
         text,
-        {"op": "add", "path": "/spec/clusters", "value": [_target(part, divided=len(parts) > 1) for part in parts]},
+        clusters,
         {"op": "add", "path": "/spec/suspension/scheduling", "value": isinstance(command, Evict)},
     ]
     if len(parts) > 1:
@@ -322,7 +343,7 @@ def patch_of(command: Command, seen: objects.BindingObject | None = None) -> lis
 
 def _target(part: Part, *, divided: bool) -> dict[str, Any]:
     target: dict[str, Any] = {"name": part.cluster, "replicas": part.pods}
-    if divided:
+    if divided or len(part.tasks) > 1:
         target["components"] = [{"name": component_name(task), "replicas": pods} for task, pods in part.tasks]
     return target
 
@@ -334,6 +355,12 @@ class Metrics:
         self.writes = Count("atoll_dispatcher_writes", "Patches of bindings", ["command", "outcome"], registry=registry)
         self.passes = Histogram("atoll_dispatcher_pass_seconds", "Time to take in events and decide", registry=registry)
         self.queues = QueueMetrics(registry)
+        self.queries = Histogram(
+            "atoll_query_seconds",
+            "Time to answer a question of the query API",
+            ["method", "resource", "code"],
+            registry=registry,
+        )
         self.latency = Histogram(
             "atoll_dispatch_seconds",
             "From the first sight of a binding to its dispatch written",

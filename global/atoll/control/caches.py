@@ -28,6 +28,7 @@ from atoll.model.apiresource import (
     ApiResource,
 )
 from atoll.model.objects import Full, decode_full, decode_meta
+from atoll.model.policies import decode_policy
 
 
 class Caches:
@@ -38,8 +39,8 @@ class Caches:
             kind.resource: Reflector(host, kind.resource, decode_full) for kind in KINDS
         }
         self.namespaces = Reflector(host, NAMESPACES, decode_meta)
-        self.policies = Reflector(host, POLICIES, objects.decode_policy)
-        self.cluster_policies = Reflector(host, CLUSTER_POLICIES, objects.decode_policy)
+        self.policies = Reflector(host, POLICIES, decode_policy)
+        self.cluster_policies = Reflector(host, CLUSTER_POLICIES, decode_policy)
         self.priority_classes = Reflector(host, PRIORITY_CLASSES, objects.decode_priority_class)
         self.bindings = Reflector(host, BINDINGS, objects.decode_binding)
         self.works = Reflector(host, WORKS, decode_reported)

@@ -100,20 +100,6 @@ class PriorityClassObject(Slim, frozen=True, rename="camel"):
     preemption_policy: str | None = None
 
 
-class PolicySpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """spec of a PropagationPolicy."""
-
-    resource_selectors: list[Json] = []
-    placement: Json | None = None
-    priority: int = 0
-
-
-class PolicyObject(Slim, frozen=True, rename="camel"):
-    """A PropagationPolicy."""
-
-    spec: PolicySpec = PolicySpec()
-
-
 class QueueSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """spec of a Queue."""
 
@@ -164,7 +150,6 @@ class ClusterObject(Slim, frozen=True, rename="camel"):
 
 decode_binding = msgspec.json.Decoder(BindingObject).decode
 decode_priority_class = msgspec.json.Decoder(PriorityClassObject).decode
-decode_policy = msgspec.json.Decoder(PolicyObject).decode
 decode_queue = msgspec.json.Decoder(QueueObject).decode
 decode_command = msgspec.json.Decoder(CommandObject).decode
 decode_lease = msgspec.json.Decoder(LeaseObject).decode

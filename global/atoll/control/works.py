@@ -24,7 +24,7 @@ from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, WORKS
-from atoll.model.gang import Gang, component_name, divide
+from atoll.model.gang import Gang, counts_in, divide
 from atoll.model.objects import Full
 
 Json = dict[str, Any]
@@ -247,15 +247,13 @@ def _asks_for(binding: BindingObject, work: WorkObject) -> bool:
 
 
 def _parts(binding: BindingObject, gang: Gang) -> list[Part]:
-    """What each member gets: all of the gang, or the components that the binding names for it."""
+    """What each member gets: so many pods as the binding names for it."""
     targets = binding.spec.clusters
-    counts = [
-        {each["name"]: int(each.get("replicas") or 0) for each in target.components}
-        or {component_name(task.name): task.replicas for task in gang.tasks}
+    shares = [
+        counts_in(gang, target.replicas, {each["name"]: int(each.get("replicas") or 0) for each in target.components})
         for target in targets
     ]
-    shares = [[count.get(component_name(task.name), 0) for task in gang.tasks] for count in counts]
-    gangs = divide(gang, shares) if len(targets) > 1 else [gang]
+    gangs = divide(gang, shares) if len(targets) > 1 else [gang.sized(share) for share in shares]
     return [
         Part(
             target.name,

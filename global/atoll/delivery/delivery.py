@@ -194,9 +194,11 @@ class Delivery:
             await self._remove(kind, found)
             return
         annotations = manifest["metadata"]["annotations"]
-        follows = _contains(found.body["spec"], manifest["spec"]) and _contains(theirs, annotations)
+        # A limit on pods that run at once is over when it is not said any more.
+        over = {keys.AT_ONCE: None} if keys.AT_ONCE in theirs and keys.AT_ONCE not in annotations else {}
+        follows = _contains(found.body["spec"], manifest["spec"]) and _contains(theirs, annotations) and not over
         if found.metadata.deletion_timestamp is None and not follows:
-            patch = {"metadata": {"annotations": annotations}, "spec": manifest["spec"]}
+            patch = {"metadata": {"annotations": {**annotations, **over}}, "spec": manifest["spec"]}
             await self._member.merge_patch(
                 kind.resource, metadata["name"], patch, metadata["namespace"], field_manager="atoll-delivery"
             )

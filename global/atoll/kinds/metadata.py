@@ -8,7 +8,9 @@ from typing import Any
 from atoll.model import duration, keys
 from atoll.model.gang import TopologyWish
 
-_HOST_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", keys.HOLD, keys.ABORTED, keys.RETRIES)
+_HOST_ANNOTATIONS = (
+    "kubectl.kubernetes.io/last-applied-configuration", keys.HOLD, keys.ABORTED, keys.RETRIES, keys.AT_ONCE,
+)  # fmt: skip
 
 
 def for_member(obj: Mapping[str, Any]) -> dict[str, Any]:

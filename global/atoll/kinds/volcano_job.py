@@ -98,20 +98,30 @@ class VolcanoJob:
         return list(needs)
 
     def rewrite(self, obj: Mapping[str, Any], part: Part) -> Json:
-        """Replicas and minimums of this part; no TTL, since the host alone removes finished jobs."""
+        """Replicas and minimums of this part; no TTL, since the host alone removes finished jobs.
+
+        What runs in one member with fewer pods than it asks for keeps its replicas, since all of them are to run in
+        the end; an annotation says how many may do so at once.
+        """
         spec = {key: value for key, value in obj["spec"].items() if key != "ttlSecondsAfterFinished"}
-        tasks = []
+        head = metadata.for_member(obj)
+        tasks, at_once = [], {}
         for number, task in enumerate(spec.get("tasks") or ()):
             name = _task_name(number, task)
             count = part.counts.get(name, 0)
-            if count:
-                minimum = part.minimums.get(name, count)
+            minimum = part.minimums.get(name, count)
+            if part.parts == 1 and count < int(task.get("replicas", 1)):
+                at_once[name] = count
+                tasks.append({**task, "minAvailable": minimum})
+            elif count:
                 tasks.append({**task, "replicas": count, "minAvailable": minimum})
         spec.update(tasks=tasks, minAvailable=part.min_available)
+        if at_once:
+            head["annotations"][keys.AT_ONCE] = msgspec.json.encode(at_once, order="sorted").decode()
         return {
             "apiVersion": JOBS.api_version,
             "kind": JOBS.kind,
-            "metadata": metadata.for_member(obj),
+            "metadata": head,
             "spec": spec,
         }
 

@@ -117,13 +117,13 @@ class Authority:
         return (self.signer.certificate, *following, *self.retired)
 
 
-def make_signer(now: datetime, life: timedelta = CA_LIFE) -> Signer:
+def make_signer(now: datetime, life: timedelta = CA_LIFE, name: str = SECRET) -> Signer:
     """A new CA: EC P-256, fit to sign serving certificates only."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, SECRET)])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - SKEW)
         .not_valid_after(now + life)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

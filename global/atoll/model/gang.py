@@ -7,7 +7,7 @@ they know no workload kinds.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -88,6 +88,19 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
             missing -= extra
         return floor
 
+    def sized(self, counts: Sequence[int]) -> Gang:
+        """The gang with so many pods per task, though never more than it has, and minimums that are not above them."""
+        if all(task.replicas <= count for task, count in zip(self.tasks, counts, strict=True)):
+            return self
+        tasks = [
+            msgspec.structs.replace(
+                task, replicas=min(task.replicas, count), min_available=min(task.min_available, count)
+            )
+            for task, count in zip(self.tasks, counts, strict=True)
+        ]
+        minimum = min(self.min_available, sum(task.replicas for task in tasks))
+        return msgspec.structs.replace(self, tasks=tasks, min_available=minimum)
+
 
 COMPONENT_NAME = 32
 
@@ -99,6 +112,21 @@ def component_name(task: str) -> str:
     if len(task) <= COMPONENT_NAME:
         return task
     return f"{task[:23]}-{hashlib.sha256(task.encode()).hexdigest()[:8]}"
+
+
+def counts_in(gang: Gang, pods: int, components: Mapping[str, int]) -> list[int]:
+    """Pods per task of a part as its binding's `spec.clusters` says.
+
+    Args:
+        gang: of the whole workload.
+        pods: of the part; 0 where that is not said.
+        components: component name -> pods; empty where they are not named, as for a gang of one task.
+    """
+    if components:
+        return [components.get(component_name(task.name), 0) for task in gang.tasks]
+    if pods and len(gang.tasks) == 1:
+        return [pods]
+    return [task.replicas for task in gang.tasks]
 
 
 def divide(gang: Gang, parts: Sequence[Sequence[int]]) -> list[Gang]:

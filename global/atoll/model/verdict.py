@@ -14,6 +14,8 @@ class Reason(StrEnum):
 
     SUBMITTED = "Submitted"
     DISPATCHED = "Dispatched"
+    GROWN = "Grown"
+    SHRUNK = "Shrunk"
     QUEUE_NOT_FOUND = "QueueNotFound"
     QUEUE_CLOSED = "QueueClosed"
     QUEUE_INVALID = "QueueInvalid"
@@ -84,6 +86,8 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 _SENTENCES: dict[Reason, str] = {
     Reason.SUBMITTED: "not looked at yet",
     Reason.DISPATCHED: "dispatched",
+    Reason.GROWN: "more of its pods run",
+    Reason.SHRUNK: "fewer of its pods run",
     Reason.QUEUE_NOT_FOUND: "its queue does not exist",
     Reason.QUEUE_CLOSED: "its queue is closed",
     Reason.QUEUE_INVALID: "its queue is not part of a valid tree",

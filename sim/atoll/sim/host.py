@@ -23,6 +23,7 @@ from atoll.dispatcher.core import (
     Explain,
     Pass,
     Refused,
+    Resize,
 )
 from atoll.dispatcher.recording import Recorder
 from atoll.sim.member import Delays
@@ -138,7 +139,7 @@ class Host:
             stale = view is None or view.epoch != command.epoch
             if view is None or stale or (not isinstance(command, Explain) and view.generation != command.generation):
                 self.refused += 1
-                self.tell(Refused(command.uid, command.decision.epoch))
+                self.tell(Refused(command.uid, command.decision.epoch, command.generation))
                 continue
             kind = type(command).__name__
             self.writes[kind] = self.writes.get(kind, 0) + 1
@@ -156,7 +157,7 @@ def written(view: BindingView, command: Command) -> BindingView:
     if isinstance(command, Explain):
         return dataclasses.replace(view, decision=command.decision)
     parts = view.parts if isinstance(command, Commit) else ()
-    if isinstance(command, Dispatch):
+    if isinstance(command, Dispatch | Resize):
         parts = tuple((part.cluster, tuple(count for _, count in part.tasks)) for part in command.parts)
     return dataclasses.replace(
         view,

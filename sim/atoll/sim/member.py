@@ -135,6 +135,28 @@ class SimMember:
         self._dirty[uid] = None
         self.wake()
 
+    def resize(self, uid: str, epoch: int, gang: Gang, namespace: str, name: str, created: str) -> None:
+        """Make the pods that a part has beyond those of before, and remove those that it has no more."""
+        part = self._parts.get(uid)
+        if part is None or part.epoch != epoch:
+            return
+        wanted = _part(uid, epoch, gang, namespace, name, created)
+        gone = [part.pods.pop(key) for key in list(part.pods) if key not in wanted.pods]
+        part.pods = {**wanted.pods, **part.pods}
+        part.group = wanted.group
+        amount: Vector = {}
+        for pod in gone:
+            self.room.pod_changed(pod, None)
+            if pod.node:
+                vector.add(amount, pod.requests)
+                part.bound -= 1
+        if amount:
+            vector.add(part.occupies, amount, -1)
+            self._observer.occupied(self.name, uid, amount, -1)
+            self._observer.bound(self.name, uid, epoch, self._promise(), dict(self.room.placed.get(uid, {})))
+        self._dirty[uid] = None
+        self.wake()
+
     def hold(self, uid: str, epoch: int, gang: Gang, namespace: str, name: str) -> None:
         """Reserve nodes for a part, or refuse."""
         if epoch < self._newest.get(uid, 0):
@@ -233,16 +255,17 @@ class SimMember:
         if self._parts.get(part.uid) is not part:
             return
         amount: Vector = {}
-        for pod, node in outcome.nodes:
+        # Some may have been removed since they were planned.
+        nodes = [(pod, node) for pod, node in outcome.nodes if pod.metadata.key in part.pods]
+        for pod, node in nodes:
             bound = msgspec.structs.replace(pod, node=node, phase="Running")
             part.pods[pod.metadata.key] = bound
             self.room.pod_changed(pod, bound)
             vector.add(amount, pod.requests)
         vector.add(part.occupies, amount)
-        part.bound += len(outcome.nodes)
+        part.bound += len(nodes)
         self._observer.occupied(self.name, part.uid, amount, 1)
-        nodes = dict(self.room.placed[part.uid])
-        self._observer.bound(self.name, part.uid, part.epoch, generation, nodes)
+        self._observer.bound(self.name, part.uid, part.epoch, generation, dict(self.room.placed[part.uid]))
 
     def _remove(self, part: _Part, epoch: int) -> None:
         if self._parts.get(part.uid) is part:

@@ -25,8 +25,10 @@ from atoll.dispatcher.core import (
     QueueSet,
     QueueView,
     Reservation,
+    Resize,
 )
 from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
+from atoll.dispatcher.core.promises import Promise
 from atoll.dispatcher.recording import Recorder
 from atoll.model import timestamps
 from atoll.model.decision import Decision, Phase
@@ -163,6 +165,8 @@ class Simulation:
         self._progress = progress
         #: binding UID -> its live epoch
         self._runs: dict[str, _Run] = {}
+        #: promises as of the last pass
+        self._promises: list[Promise] = []
         self._submit_queues_and_members(queues)
         for outage in options.outages:
             self._plan_outage(outage)
@@ -268,6 +272,8 @@ class Simulation:
                 self._start(uid)
         elif isinstance(command, Commit):
             self._start(uid)
+        elif isinstance(command, Resize):
+            self._resize(uid)
         elif isinstance(command, Evict) and (run := self._runs.get(uid)) is not None:
             record = self.journal.records[uid]
             if command.decision.reason is Reason.DEADLINE_EXCEEDED and before.decision.phase is Phase.BOUND:
@@ -275,11 +281,14 @@ class Simulation:
             self._take_back(uid, run, command.decision.reason, epoch)
 
     def _note_promises(self) -> None:
-        for uid, promise in self.host.core.promises.made.items():
-            record = self.journal.records[uid]
+        made = list(self.host.core.promises.made.values())
+        # Those of the last pass as well: they may have been given up since.
+        for promise in (*self._promises, *made):
+            record = self.journal.records[promise.uid]
             record.overtaken = record.overtaken or promise.overtaken
             if record.promised is None and math.isfinite(promise.first):
                 record.promised = promise.first - START
+        self._promises = made
 
     def _reserve(self, uid: str) -> None:
         view = self.host.views[uid]
@@ -293,11 +302,17 @@ class Simulation:
             member, epoch = self.members[name], view.epoch
             self._send(name, partial(member.start, uid, epoch, part, view.namespace, view.name, now))
 
+    def _resize(self, uid: str) -> None:
+        view, now = self.host.views[uid], timestamps.rfc3339(self.timeline.now)
+        for name, part in self._parts(view):
+            member, epoch = self.members[name], view.epoch
+            self._send(name, partial(member.resize, uid, epoch, part, view.namespace, view.name, now))
+
     def _parts(self, view: BindingView) -> Iterator[tuple[str, Gang]]:
         """(member, gang of its part)."""
         assert view.gang is not None, "every job has a gang"
         counts = [part for _, part in view.parts]
-        gangs = divide(view.gang, counts) if len(counts) > 1 else [view.gang]
+        gangs = divide(view.gang, counts) if len(counts) > 1 else [view.gang.sized(counts[0])]
         return zip((name for name, _ in view.parts), gangs, strict=True)
 
     def _take_back(self, uid: str, run: _Run, reason: Reason, epoch: int) -> None:

@@ -15,15 +15,15 @@ import aiohttp
 import structlog
 from aiohttp import web
 
-from atoll.kube import errors
+from atoll.kube import certificates, errors
+from atoll.kube.certificates import Leaf
 from atoll.kube.process import Process, rate_limit
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import MUTATING_WEBHOOKS, NAMESPACES, QUEUES
 from atoll.model.authority import Times
 from atoll.model.objects import decode_meta
-from atoll.webhook import certificates, queues, registration, reviews, server
-from atoll.webhook.certificates import Leaf
+from atoll.webhook import queues, registration, reviews, server
 from atoll.webhook.rotation import Keeper
 
 DEFAULT_PORT = 9443

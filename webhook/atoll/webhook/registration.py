@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 import orjson
@@ -143,6 +144,27 @@ def client_config_of(configuration: Json) -> Json:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.MsgspecError as error:
         raise ValueError(f"annotation {keys.CLIENT_CONFIG} is no JSON object: {text}") from error
+
+
+def names_of(client_config: dict[str, Any]) -> list[str]:
+    """The names by which the API server calls the webhook of a client config.
+
+    The config is `{url}` or `{service}`.
+
+    Raises:
+        ValueError: it has neither.
+    """
+    if client_config.get("url"):
+        host = urlsplit(str(client_config["url"])).hostname
+        if host:
+            return [host]
+    service = client_config.get("service") or {}
+    name, namespace = service.get("name"), service.get("namespace")
+    if not name or not namespace:
+        raise ValueError(
+            'neither a url such as {"url": "https://127.0.0.1:9443"} nor a service with name and namespace'
+        )
+    return [name, f"{name}.{namespace}", f"{name}.{namespace}.svc"]
 
 
 def trusted_by(configuration: Json) -> tuple[bytes, ...] | None:

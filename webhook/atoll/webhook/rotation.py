@@ -18,7 +18,8 @@ import aiohttp
 import structlog
 from prometheus_client import CollectorRegistry, Gauge
 
-from atoll.kube import errors
+from atoll.kube import certificates, errors
+from atoll.kube.certificates import Leaf, renewal
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import authority as authorities
@@ -26,8 +27,7 @@ from atoll.model import keys
 from atoll.model.apiresource import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, ApiResource
 from atoll.model.authority import SECRET, Authority, BadSecret, Signer, Times
 from atoll.model.objects import Full, decode_full
-from atoll.webhook import certificates, registration
-from atoll.webhook.certificates import Leaf
+from atoll.webhook import registration
 
 _SECRET_KEY: Final = f"{keys.SYSTEM_NAMESPACE}/{SECRET}"
 _EXTRA_FOR: Final = 3
@@ -63,7 +63,7 @@ class Keeper:
             ValueError: the client config names no host.
         """
         self._api, self._client_config, self._times, self._serve = api, client_config, times, serve
-        self.names = certificates.names_of(client_config)
+        self.names = registration.names_of(client_config)
         #: set once API servers were told; this replica answers from then on
         self.registered = asyncio.Event()
         self._secret = Reflector(
@@ -126,10 +126,10 @@ class Keeper:
         # Renewed before anything that needs the API server: a leaf must not expire because that is away.
         if self._leaf is None and authority is not None:
             await self._use(authority.signer, now)
-        elif self._leaf is not None and self._signer is not None and now >= _renewal(self._leaf):
+        elif self._leaf is not None and self._signer is not None and now >= renewal(self._leaf):
             await self._use(self._signer, now)
         if authority is None or self._leaf is None:
-            return _PAUSE[1] if self._leaf is None else _until(_renewal(self._leaf), now)
+            return _PAUSE[1] if self._leaf is None else _until(renewal(self._leaf), now)
         await self._register(authority)
         trusted_for = self._trusted_for()
         settled = trusted_for is not None and trusted_for >= self._times.settle
@@ -254,16 +254,11 @@ class Keeper:
     def _pause(self, authority: Authority, now: datetime) -> float:
         assert self._leaf is not None
         clock, settle = asyncio.get_running_loop().time, self._times.settle.total_seconds()
-        due = [_until(_renewal(self._leaf), now), _until(authorities.next_due(authority, self._times), now)]
+        due = [_until(renewal(self._leaf), now), _until(authorities.next_due(authority, self._times), now)]
         if self._trusted_since is not None and clock() < self._trusted_since + settle:
             due.append(self._trusted_since + settle - clock())
         due += [since + _EXTRA_FOR * settle - clock() for since in self._extra_since.values()]
         return min(max(min(due), _PAUSE[0]), _PAUSE[1])
-
-
-def _renewal(leaf: Leaf) -> datetime:
-    """When a leaf is replaced: after a third of its life, so that two more tries fit."""
-    return leaf.issued + (leaf.ends - leaf.issued) / 3
 
 
 def _until(when: datetime, now: datetime) -> float:

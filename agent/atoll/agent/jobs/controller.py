@@ -146,7 +146,7 @@ class JobController:
         # 3. What is missing is made, and the status tells both.
         missing, made_now = {}, set[str]()
         if (state.phase_of(job) or "Pending") in state.MAKING:
-            wanted, seen = made.names(job), {pod.metadata.name for pod in pods}
+            wanted, seen = made.present(job, staying), {pod.metadata.name for pod in pods}
             missing = {name: at for name, at in wanted.items() if name not in seen | self._unseen[uid]}
             # Pods just made count as pending at once, so a new Job costs one write of its status, not one per pod.
             made_now = wanted.keys() - seen if missing or self._unseen[uid] else set()

@@ -6,8 +6,10 @@ Labels and annotations are those that Volcano writes, so that its tools and user
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
+
+import msgspec
 
 from atoll.agent.jobs.state import RETRY_COUNT, index_of, min_available, task_minimum, task_name
 from atoll.agent.objects import Pod
@@ -130,24 +132,52 @@ def names(job: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     }
 
 
-def surplus(job: Mapping[str, Any], pods: Iterable[Pod]) -> list[Pod]:
+def present(job: Mapping[str, Any], pods: Iterable[Pod]) -> dict[str, tuple[int, int]]:
+    """Every pod that the Job should have now: of a task of which only some may run at once, those that have ended and
+    so many of the first others.
+
+    Args:
+        job: the whole object.
+        pods: that exist.
+    """
+    at_once = _at_once(job)
+    if not at_once:
+        return names(job)
+    ended = {pod.metadata.name for pod in pods if pod.finished}
+    tasks, found = job["spec"].get("tasks") or (), {}
+    for name, at in names(job).items():
+        task = task_name(tasks[at[0]], at[0])
+        if task in at_once and name not in ended:
+            if not at_once[task]:
+                continue
+            at_once[task] -= 1
+        found[name] = at
+    return found
+
+
+def _at_once(job: Mapping[str, Any]) -> dict[str, int]:
+    """Task -> pods that may run at once, of those that are limited."""
+    text = (job["metadata"].get("annotations") or {}).get(keys.AT_ONCE)
+    return msgspec.json.decode(text, type=dict[str, int]) if text else {}
+
+
+def surplus(job: Mapping[str, Any], pods: Collection[Pod]) -> list[Pod]:
     """Pods that the Job no longer asks for, highest index first."""
-    wanted = names(job)
+    wanted = present(job, pods)
     extra = [pod for pod in pods if pod.metadata.name not in wanted and not pod.terminating]
     return sorted(extra, key=lambda pod: (pod.task, -index_of(pod.metadata.name), pod.metadata.name))
 
 
-def vanished(job: Mapping[str, Any], pods: Iterable[Pod]) -> list[str]:
+def vanished(job: Mapping[str, Any], pods: Collection[Pod]) -> list[str]:
     """Names of pods that the Job's status still counts and that are gone, so far as the counts tell."""
     counted = (job.get("status") or {}).get("taskStatusCount") or {}
-    present = {pod.metadata.name for pod in pods}
-    missing = [(name, at[0]) for name, at in names(job).items() if name not in present]
+    seen, wanted = {pod.metadata.name for pod in pods}, present(job, pods)
     tasks, found = job["spec"].get("tasks") or (), []
     for position, task in enumerate(tasks):
         phases = (counted.get(task_name(task, position)) or {}).get("phase") or {}
-        gone = [name for name, at in missing if at == position]
-        there = int(task.get("replicas") or 0) - len(gone)
-        found += gone[: max(0, sum(phases.values()) - there)]
+        asked = [name for name, at in wanted.items() if at[0] == position]
+        gone = [name for name in asked if name not in seen]
+        found += gone[: max(0, sum(phases.values()) - (len(asked) - len(gone)))]
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.members import Member
@@ -32,19 +32,28 @@ class Binding:
     key: Key
     #: the queue in which it waits or is charged
     leaf: Node
-    #: what all of its replicas request: what it is charged
+    #: what it is charged, or must be admitted with while it waits
     amount: Vector
     #: seconds since the epoch, while parts must still be reserved or pods bound
     deadline: float | None = None
     #: its minimum was bound once in this epoch
     bound: bool = False
-    #: what the binding says about why it waits
+    #: what the binding says about why it waits, or why not more of it runs
     told: Verdict | None = None
+    #: metadata.generation on which another size was decided, while that is not seen on the binding; and the parts that
+    #: it has if that is never written
+    resized_at: int | None = None
+    before: dict[str, Gang] = field(default_factory=dict)
 
     @property
     def gang(self) -> Gang:
         assert self.wish is not None, f"binding {self.view.uid} has no gang and can't be decided on"
         return self.wish
+
+    @property
+    def pods(self) -> int:
+        """Those that run or are about to."""
+        return sum(part.replicas for part in self.parts.values())
 
     def where(self) -> dict[str, Vector]:
         """Member -> what its part there requests."""
@@ -74,7 +83,11 @@ def behind(view: BindingView, binding: Binding) -> bool:
     """Whether an observed binding is older than what was decided since."""
     if view.epoch != binding.epoch:
         return view.epoch < binding.epoch
-    return binding.phase is Phase.BOUND and view.decision.phase is Phase.RESERVING and not view.finished
+    if view.finished:
+        return False
+    if binding.resized_at is not None:
+        return view.generation <= binding.resized_at
+    return binding.phase is Phase.BOUND and view.decision.phase is Phase.RESERVING
 
 
 def alike(view: BindingView, other: BindingView) -> bool:
@@ -93,7 +106,8 @@ def parts_of(view: BindingView) -> dict[str, Gang]:
     """Member -> the gang of its part, as the binding says."""
     if view.gang is None or not view.parts:
         return {}
-    gangs = divide(view.gang, [counts for _, counts in view.parts]) if len(view.parts) > 1 else [view.gang]
+    shares = [counts for _, counts in view.parts]
+    gangs = divide(view.gang, shares) if len(shares) > 1 else [view.gang.sized(shares[0])]
     return {name: part for (name, _), part in zip(view.parts, gangs, strict=True)}
 
 
@@ -110,9 +124,12 @@ def contained(binding: Binding, member: Member) -> bool:
     """Whether the member's published figures contain the binding's pods or hold, or never will."""
     if member.name not in binding.parts:
         return True
-    if binding.phase is Phase.EVICTING or binding.epoch != binding.view.epoch:
+    if binding.phase is Phase.EVICTING or binding.epoch != binding.view.epoch or binding.resized_at is not None:
         return False
-    generation, _ = binding.view.placed.get(member.name, (-1, 0))
+    generation, pods = binding.view.placed.get(member.name, (-1, 0))
+    if binding.bound and binding.deadline is not None and pods < binding.parts[member.name].replicas:
+        # The pods by which it grew are still to come.
+        return False
     if binding.bound or bound_in(binding, member.name):
         return member.generation >= generation
     answer = binding.view.reserved.get(member.name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ from atoll.dispatcher.core.binding import (
     parts_of,
     phase_of,
 )
+from atoll.dispatcher.core.elastic import Hungry, as_before, full, larger, last_pods, smaller
 from atoll.dispatcher.core.events import (
     BindingGone,
     BindingSet,
@@ -48,6 +50,7 @@ from atoll.dispatcher.core.shapes import Shape, Shapes
 from atoll.dispatcher.core.tree import Tree
 from atoll.dispatcher.core.waiting import ShapeClass, Waiting, differs
 from atoll.dispatcher.core.world import World
+from atoll.model import vector
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang
 from atoll.model.timestamps import to_seconds
@@ -86,8 +89,9 @@ class Books:
         self._avoid: dict[tuple[bytes, str], Avoided] = {}
         #: row of the world -> shapes that wait for room and use it
         self._blocked: dict[int, dict[Shape, None]] = {}
-        #: shapes that were woken in this pass and not looked at yet
-        self._woken: dict[Shape, None] = {}
+        #: shapes that were woken in this pass and not looked at yet -> column of a member that holds them, None where
+        #: that is not known or takes several
+        self._woken: dict[Shape, int | None] = {}
         #: classes that wait for a change of a Queue, of a namespace, or of a member's ceiling
         self._idle: dict[ShapeClass, None] = {}
         #: leaf -> bool[members] that it may use, None for all; of `_serving_version`
@@ -111,6 +115,12 @@ class Books:
         self._deadlines: list[tuple[float, str]] = []
         #: UIDs of held and unreadable bindings that may not yet say so, oldest first
         self._untold: dict[str, None] = {}
+        #: what runs with fewer pods than it asks for
+        self._hungry = Hungry()
+        #: UIDs of what runs with fewer pods than its binding says, because its user asks for no more
+        self._oversized: dict[str, None] = {}
+        #: leaf -> priority -> UIDs of what could run with fewer pods
+        self._spare: dict[Node, dict[int, dict[str, None]]] = {}
         #: of the last pass
         self._now = 0.0
 
@@ -121,8 +131,8 @@ class Books:
                 self._set_binding(binding)
             case BindingGone(uid):
                 self._drop_binding(uid)
-            case Refused(uid, epoch):
-                self._refused(uid, epoch)
+            case Refused(uid, epoch, generation):
+                self._refused(uid, epoch, generation)
             case QueueSet(view):
                 self._set_queue(view.name, view)
             case QueueGone(name):
@@ -147,6 +157,7 @@ class Books:
                 if member.total() != total:
                     self._tell_tree_of_members()
                 self._settle(member)
+                self._hungry.wake(member.name)
             case CapacityGone(name, root):
                 self.world.drop_root(name, root)
                 self._tell_tree_of_members()
@@ -166,9 +177,12 @@ class Books:
         self._serving.clear()
         for binding in moved:
             self._enter(binding)
+        for group in self.waiting.classes(node).values():
+            group.shortest = 0.0
         for each in changed:
             self.waiting.limit_changed(each)
         self._refresh_idle()
+        self._hungry.wake_all()
 
     def _classes_below(self, node: Node, name: str) -> list[ShapeClass]:
         """Classes of the queues below the node, and of those that name it as their parent."""
@@ -177,6 +191,7 @@ class Books:
         return [group for each in below for group in self.waiting.classes(each).values()]
 
     def _set_namespace(self, name: str, limits: dict[str, int] | None) -> None:
+        self._hungry.wake_all()
         known = name in self.namespaces.limits
         if known == (limits is not None):
             self.namespaces.set(name, limits)
@@ -196,14 +211,16 @@ class Books:
         self._tell_tree_of_members()
         self._serving.clear()
         self._wake_all()
+        self._hungry.wake_all()
 
     def _tell_tree_of_members(self) -> None:
         members = self.world.members.values()
         known = {member.name: (member.total(), member.view.labels) for member in members if member.view is not None}
         for node in self.tree.set_members(known):
             self.waiting.limit_changed(node)
+            self._hungry.wake(node)
 
-    def _serves(self, leaf: Node) -> NDArray[np.bool_] | None:
+    def serves(self, leaf: Node) -> NDArray[np.bool_] | None:
         """bool[members]: which members the queue may use; None for all."""
         if self._serving_version != self.world.version:
             self._serving.clear()
@@ -227,8 +244,8 @@ class Books:
         """Go by what was seen, whatever was decided before."""
         phase = phase_of(view)
         told = None
-        if phase is Phase.SUSPENDED and view.decision.phase is Phase.SUSPENDED:
-            told = Verdict(view.decision.reason, view.decision.blocker)
+        if phase in (Phase.SUSPENDED, Phase.BOUND) and phase is view.decision.phase:
+            told = None if view.decision.reason in _MOVES else Verdict(view.decision.reason, view.decision.blocker)
         if old is not None and old.shape is not None and phase is Phase.SUSPENDED and alike(view, old.view):
             # It waits as before; most often this is the echo of its reason.
             old.view, old.epoch, old.told = view, view.epoch, told
@@ -243,13 +260,19 @@ class Books:
             None,
             order_key(view),
             self.tree.node(view.gang.queue) if view.gang else self.tree.root,
-            view.gang.total() if view.gang else {},
+            {},
             told=told,
         )
+        if old is not None and phase is old.phase is Phase.BOUND and view.epoch == old.epoch:
+            _keep_size(binding, old)
+        binding.amount = vector.total(part.total() for part in binding.parts.values())
         binding.bound = all_bound(binding) or (old is not None and old.bound and old.epoch == view.epoch)
         if phase is Phase.EVICTING and old is not None:
             # What the member has still to let go of.
-            binding.parts = old.parts
+            binding.parts, binding.amount = old.parts, old.amount
+        elif phase.charged and not binding.parts and view.gang is not None:
+            # Perhaps it had less, but nobody knows any more.
+            binding.amount = view.gang.total()
         stay = self.promises.stay(view.uid)
         if old is not None and _charged_alike(binding, old):
             # Most often the echo of a dispatch, or a report of where its pods are.
@@ -275,9 +298,12 @@ class Books:
             for member in list(self.world.holders.get(uid, ())):
                 self.world.forget(member, uid)
 
-    def _refused(self, uid: str, epoch: int) -> None:
+    def _refused(self, uid: str, epoch: int, generation: int | None) -> None:
         binding = self.bindings.get(uid)
         if binding is None or binding.epoch != epoch:
+            return
+        if binding.resized_at is not None and generation is not None and generation != binding.resized_at:
+            # Another size was decided on since.
             return
         # Back to what was last seen; if somebody else decided, the watch is about to say so.
         self._observe(binding.view, binding)
@@ -292,7 +318,8 @@ class Books:
                 self._untold[uid] = None
         elif binding.phase is Phase.SUSPENDED:
             binding.leaf = self.tree.node(binding.gang.queue)
-            binding.shape = self._shapes.take(binding.view, self._restricted(binding))
+            binding.shape = self._shapes.take(binding.view, self.restricted(binding))
+            binding.amount = binding.shape.request
             self.world.enroll(binding.shape)
             self.tree.wait(binding.leaf, binding.shape.request)
             group = self.waiting.add(binding.leaf, binding.shape, binding.key)
@@ -320,6 +347,7 @@ class Books:
         self._unsettled.pop(uid, None)
         self.promises.enter(uid, self._stay(binding, before))
         self._watch_deadline(binding)
+        self._file_size(binding)
         if binding.phase is Phase.RESERVING or binding.gang.hold:
             self._unsettled[uid] = None
 
@@ -331,9 +359,38 @@ class Books:
             self.promises.leave(binding.view.uid)
             self._charge(binding, -1)
             self._unsettled.pop(binding.view.uid, None)
+            self._forget_size(binding)
+            self._hungry.released(binding.leaf)
         elif binding.shape is not None:
             self.tree.wait(binding.leaf, binding.shape.request, -1)
             self._stop_waiting(binding, binding.shape)
+
+    def _file_size(self, binding: Binding) -> None:
+        """File a binding that is charged by whether it could run with more pods or with fewer."""
+        self._forget_size(binding)
+        if binding.phase is not Phase.BOUND or len(binding.parts) != 1:
+            return
+        [(name, part)] = binding.parts.items()
+        gang, uid = binding.gang, binding.view.uid
+        for where, counts in binding.view.parts:
+            if where == name and any(n > task.replicas for n, task in zip(counts, part.tasks, strict=True)):
+                self._oversized[uid] = None
+        if part is gang and gang.min_available >= gang.replicas:
+            return
+        size = full(part)
+        if larger(gang, size):
+            self._hungry.add(uid)
+        if not binding.view.divided and smaller(gang, size):
+            self._spare.setdefault(binding.leaf, {}).setdefault(-binding.key[0], {})[uid] = None
+
+    def _forget_size(self, binding: Binding) -> None:
+        uid, priority = binding.view.uid, -binding.key[0]
+        self._hungry.remove(uid)
+        self._oversized.pop(uid, None)
+        if uid in self._spare.get(binding.leaf, {}).get(priority, {}):
+            del self._spare[binding.leaf][priority][uid]
+            if not self._spare[binding.leaf][priority]:
+                del self._spare[binding.leaf][priority]
 
     def _stop_waiting(self, binding: Binding, shape: Shape) -> None:
         binding.shape = None
@@ -352,17 +409,20 @@ class Books:
             member = self.world.members.get(name)
             seen = view.nodes.get(name)
             if seen and member is not None and member.index:
-                parts[name] = (gang, where_seen(gang, seen, member.index))
+                pods = where_seen(gang, seen, member.index)
+                if old is not None and name in old.parts and gang.min_available < gang.replicas:
+                    pods = as_before(pods, old.parts[name][1])
+                parts[name] = (gang, pods)
             elif old is not None and name in old.parts:
                 parts[name] = old.parts[name]
             else:
                 parts[name] = (gang, [])
         return Stay(binding.leaf, binding.amount, start, start + estimate(binding), parts)
 
-    def _restricted(self, binding: Binding) -> str:
+    def restricted(self, binding: Binding) -> str:
         """What limits the binding apart from its own wishes: part of its shape."""
         namespace = binding.view.namespace if binding.view.namespace in self.namespaces.limits else ""
-        queue = binding.leaf.name if self._serves(binding.leaf) is not None else ""
+        queue = binding.leaf.name if self.serves(binding.leaf) is not None else ""
         return f"{queue}/{namespace}" if queue or namespace else ""
 
     def _charge(self, binding: Binding, times: int = 1) -> None:
@@ -382,10 +442,23 @@ class Books:
             del counts[priority]
 
     def _watch_deadline(self, binding: Binding) -> None:
+        if not binding.view.decision.deadline:
+            return
         waiting = binding.phase is Phase.RESERVING or (binding.phase is Phase.BOUND and not binding.bound)
-        if waiting and binding.view.decision.deadline:
+        if waiting or self._still_grows(binding):
             binding.deadline = to_seconds(binding.view.decision.deadline)
             heapq.heappush(self._deadlines, (binding.deadline, binding.view.uid))
+
+    def _still_grows(self, binding: Binding) -> bool:
+        """Whether pods beyond those that made it bound are expected soon."""
+        if binding.phase is not Phase.BOUND or len(binding.parts) != 1:
+            return False
+        [(name, part)] = binding.parts.items()
+        view = binding.view
+        grew = view.decision.reason is Reason.GROWN or part.replicas > part.min_available
+        if not grew or view.placed.get(name, (0, 0))[1] >= part.replicas:
+            return False
+        return to_seconds(view.decision.deadline) > self._now
 
     def _settle_binding(self, binding: Binding) -> None:
         """Let go of what was assumed in a member once the member's own figures contain it, or once it is over."""
@@ -397,6 +470,7 @@ class Books:
             member = self.world.member(name)
             if not contained(binding, member):
                 self.world.expect(member, uid)
+                self.world.assume_no_more(member, uid, binding.parts[name])
                 self._assume_late(binding, member)
 
     def _settle(self, member: Member) -> None:
@@ -411,7 +485,13 @@ class Books:
         """Count a part that an earlier leader decided and the member's figures lack, where it would go now."""
         uid = binding.view.uid
         if uid not in member.inflight and member.roots:
-            self.world.assume_late(member, uid, binding.parts[member.name])
+            part = binding.parts[member.name]
+            if binding.bound and binding.phase is Phase.BOUND:
+                # Its last pods, for the first ones are there, unless the figures are older than they are.
+                generation, pods = binding.view.placed.get(member.name, (0, 0))
+                if generation <= member.generation:
+                    part = part.sized(last_pods(part, part.replicas - pods))
+            self.world.assume_late(member, uid, part)
 
     def _forgive(self, member: Member) -> None:
         """The member's figures moved on: shapes that were not bound in time there may try it again."""
@@ -428,6 +508,7 @@ class Books:
     def _wake_grown(self) -> None:
         """Look again at the shapes for which members have more room, where that may be enough."""
         for name, rows in self.world.take_grown():
+            self._hungry.wake(name)
             column = self.world.column(name)
             for row in sorted(rows & self._blocked.keys()):
                 for shape in list(self._blocked[row]):
@@ -437,14 +518,20 @@ class Books:
                         self._woken[shape] = None
                         self._wake(shape.key)
 
-    def _sleep_again(self) -> None:
-        """Of what was woken, that for which a dispatch took the room sleeps again without being looked at."""
-        shapes = list(self._woken)
-        if shapes:
-            for shape, fits in zip(shapes, self.world.may_fit(shapes), strict=True):
-                if not fits:
-                    self.waiting.sleep_shape(shape.key)
-                    self._block(shape)
+    def _sleep_again(self, touched: Iterable[str]) -> None:
+        """Of what was woken, that for which a dispatch to these members took the room sleeps again without being looked
+        at.
+        """
+        gone = {None, *(self.world.column(name) for name in touched)}
+        shapes = [shape for shape, column in self._woken.items() if column in gone]
+        if not shapes:
+            return
+        for shape, fits, column in zip(shapes, *self.world.may_fit(shapes), strict=True):
+            if fits:
+                self._woken[shape] = column if column >= 0 else None
+            else:
+                self.waiting.sleep_shape(shape.key)
+                self._block(shape)
 
     def _wake_all(self) -> None:
         """Look at everything again that was blocked by members."""
@@ -468,10 +555,24 @@ class Books:
                     del self._blocked[row]
 
     def _refresh_idle(self) -> None:
+        self._hungry.wake(None)
         idle, self._idle = self._idle, {}
         for group in idle:
             if group.members and group.lot is None:
                 self.waiting.refresh(group)
+
+
+_MOVES = (Reason.SUBMITTED, Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
+"""Reasons that say what happened, not what keeps something from happening."""
+
+
+def _keep_size(binding: Binding, old: Binding) -> None:
+    """What has shrunk stays so until another size is written: a user may ask for fewer pods and then for more before
+    the first is written down.
+    """
+    parts = old.parts if old.resized_at is None else old.before
+    if len(binding.parts) == 1 and binding.view.parts == old.view.parts and binding.parts.keys() == parts.keys():
+        binding.parts = {name: part.sized(full(parts[name])) for name, part in binding.parts.items()}
 
 
 def _charged_alike(binding: Binding, old: Binding) -> bool:
@@ -482,6 +583,7 @@ def _charged_alike(binding: Binding, old: Binding) -> bool:
         and binding.wish is not None
         and old.wish is not None
         and binding.leaf is old.leaf
+        and binding.key == old.key
         and binding.amount == old.amount
         and binding.parts.keys() == old.parts.keys()
         and (len(binding.parts) == 1 or binding.parts == old.parts)
@@ -499,7 +601,7 @@ def estimate(binding: Binding) -> float:
 def _dispatched_at(view: BindingView, now: float) -> float:
     """When it was dispatched, by its story."""
     for line in reversed(view.decision.story):
-        if line.phase in (Phase.BOUND, Phase.RESERVING):
+        if line.reason in (Reason.DISPATCHED, Reason.RESERVING):
             return to_seconds(line.at)
     return now
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from atoll.dispatcher.core.elastic import cut
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.world import World
@@ -52,6 +53,11 @@ def always(_: Choice) -> bool:
     return True
 
 
+def nowhere(_: Member) -> bool:
+    """Bars no member."""
+    return False
+
+
 def choose(
     shape: Shape,
     gang: Gang,
@@ -60,6 +66,7 @@ def choose(
     serving: NDArray[np.bool_] | None = None,
     avoided: Collection[str] = (),
     permits: Callable[[Choice], bool] = always,
+    barred: Callable[[Member], bool] = nowhere,
 ) -> Choice | Verdict:
     """Where the gang goes by the first of its cluster affinities that leads anywhere, or the verdict on the last.
 
@@ -70,11 +77,12 @@ def choose(
         serving: bool[members] that its queue may use; None for all.
         avoided: members that failed this shape lately.
         permits: asked for each choice, the best first; when it refuses all, the verdict is WouldDelay.
+        barred: whether `permits` is known to refuse the member alone; cheaper than to place the gang there.
     """
     outcome: Choice | Verdict = Verdict(Reason.NO_CLUSTER)
     for allowed in world.allowed(shape):
         matching = allowed if serving is None else allowed & serving
-        outcome = _choose(shape, gang, world, matching, avoided, permits)
+        outcome = _choose(shape, gang, world, matching, avoided, permits, barred)
         if isinstance(outcome, Choice):
             return outcome
     return outcome
@@ -87,6 +95,7 @@ def _choose(
     matching: NDArray[np.bool_],
     avoided: Collection[str],
     permits: Callable[[Choice], bool],
+    barred: Callable[[Member], bool],
 ) -> Choice | Verdict:
     """The best of these members, or the nearest miss.
 
@@ -105,10 +114,16 @@ def _choose(
     refused, small = False, None
     if shape.least_clusters <= 1:
         for member in _candidates(shape, world, ready):
+            if not shape.divided and barred(member):
+                refused = True
+                continue
             placement = place(member.nodes, gang, room=world.room(member, shape))
             if isinstance(placement, Miss):
                 continue
             choice = Choice((member,), (gang,), (placement,))
+            if shape.elastic:
+                # It begins with its minimum; what it gets beyond that is decided when nobody else can use it.
+                choice = Choice((member,), (gang.sized(shape.floor),), (cut(placement, shape.floor),))
             if sum(placement.counts) < gang.replicas and shape.divided:
                 # Perhaps all replicas fit over several members, which is better than the minimum in one.
                 small = small or choice
@@ -144,14 +159,19 @@ def _choose(
 
 def _candidates(shape: Shape, world: World, ready: NDArray[np.bool_]) -> Iterator[Member]:
     """Members whose every task's minimum has room, the most preferred first."""
-    rows = world.counts[list(shape.rows)]
-    fits = ready & (rows >= np.array(shape.floor)[:, None]).all(axis=0)
-    columns = np.flatnonzero(fits)
+    fits = ready
+    for row, wanted in zip(shape.rows, shape.floor, strict=True):
+        fits = fits & (world.counts[row] >= wanted)
+    columns = fits.nonzero()[0]
     if columns.size > 1:
-        short = ~(rows[:, columns] >= np.array(shape.full)[:, None]).all(axis=0)
-        tier = world.nearest_tier(shape)[columns] if shape.near else np.zeros(len(columns), np.int64)
-        burst = world.unconfirmed[columns] // _BURST
-        columns = columns[np.lexsort((columns, rows[0, columns], burst, tier, short))]
+        # Stable, so that the name decides last.
+        keys = [world.counts[shape.rows[0], columns], world.unconfirmed[columns] // _BURST]
+        if shape.near:
+            keys.append(world.nearest_tier(shape)[columns])
+        if shape.full != shape.floor:
+            rows = world.counts[list(shape.rows)][:, columns]
+            keys.append(~(rows >= np.array(shape.full)[:, None]).all(axis=0))
+        columns = columns[np.lexsort(keys)]
     for column in columns:
         yield world.order[column]
 

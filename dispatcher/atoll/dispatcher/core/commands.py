@@ -46,6 +46,13 @@ class Commit(_Write):
 
 
 @dataclass(frozen=True, slots=True)
+class Resize(_Write):
+    """More or fewer of its pods run; the epoch stays, and so do the other pods."""
+
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Evict(_Write):
     """Take it back: no clusters, suspended again."""
 
@@ -55,4 +62,4 @@ class Explain(_Write):
     """Say on the binding why it waits; the epoch stays."""
 
 
-Command = Dispatch | Commit | Evict | Explain
+Command = Dispatch | Commit | Resize | Evict | Explain

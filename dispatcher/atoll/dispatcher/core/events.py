@@ -142,7 +142,7 @@ class BindingView:
     suspended: bool = True
     """spec.suspension.scheduling."""
     parts: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    """(member, pods per task) for each of spec.clusters."""
+    """(member, pods per task) for each of spec.clusters; perhaps more than its user asks for by now."""
     affinities: tuple[Mapping[str, Any], ...] = ({},)
     """Cluster affinities (clusterNames, exclude, labelSelector, fieldSelector), tried in turn; empty takes any."""
     tolerations: tuple[Mapping[str, Any], ...] = ()
@@ -222,6 +222,8 @@ class Refused:
     uid: str
     epoch: int
     """The epoch that the command would have made."""
+    generation: int | None = None
+    """The one that it was decided on; None in logs of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True)

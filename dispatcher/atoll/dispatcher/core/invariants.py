@@ -27,8 +27,13 @@ def verify(core: Dispatcher) -> None:
         if binding.wish is None:
             continue
         if binding.phase.charged:
-            vector.add(charged.setdefault(binding.leaf.name, {}), binding.gang.total())
-            vector.add(by_namespace.setdefault(binding.view.namespace, {}), binding.gang.total())
+            vector.add(charged.setdefault(binding.leaf.name, {}), binding.amount)
+            vector.add(by_namespace.setdefault(binding.view.namespace, {}), binding.amount)
+            parts = vector.total(part.total() for part in binding.parts.values())
+            assert not binding.parts or binding.amount == parts, f"{uid} is charged other pods than it has"
+            for part in binding.parts.values() if binding.phase is not Phase.EVICTING else ():
+                for task, wished in zip(part.tasks, binding.gang.tasks, strict=True):
+                    assert task.replicas <= wished.replicas, f"{uid} has more pods than it asks for"
         elif binding.phase is Phase.SUSPENDED and not binding.gang.hold:
             pending.add(uid)
     for node in core.tree.nodes.values():

@@ -40,6 +40,8 @@ class Member:
     inflight: dict[str, tuple[Gang, Placement]] = field(default_factory=dict)
     #: UIDs of bindings with a part here that the published figures may not contain yet; `inflight` has no others
     expected: set[str] = field(default_factory=set)
+    #: how often anything changed in it: what was computed at another count may be so no more
+    changes: int = 0
 
     @property
     def generation(self) -> int:
@@ -120,6 +122,7 @@ class Member:
         """
         same = nodes.names == self.nodes.names and bool(self.index)
         self.nodes = nodes
+        self.changes += 1
         if not same:
             self.index = {name: node for node, name in enumerate(nodes.names) if name}
         for uid, (gang, before) in list(self.inflight.items()):

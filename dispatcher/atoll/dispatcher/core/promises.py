@@ -12,8 +12,10 @@ member passes any more.
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,7 +25,7 @@ from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, path
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.world import World
-from atoll.fit import Nodes, Placement, place
+from atoll.fit import Nodes, Placement, fits, place
 from atoll.fit.nodes import Ints
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
@@ -41,6 +43,8 @@ _LOOKS = 16
 
 Pods = Sequence[tuple[int, int, int]]
 """(task index, node index, pods)."""
+Ladder = tuple[Ints, Ints, list[int]]
+"""(int64[K] nodes, int64[R, K] what is freed on each, for how many of these after so many ends)."""
 
 
 @dataclass(slots=True)
@@ -83,6 +87,8 @@ class Promise:
     """Further members that are kept for it."""
     victims: bool = False
     """Others make room for it: nothing is to be computed until they have gone."""
+    refused: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """UID of a workload that would delay it in its member -> (the member's changes at that time, its end)."""
 
 
 class Promises:
@@ -92,10 +98,12 @@ class Promises:
         self._world = world
         #: UID -> what runs
         self._stays: dict[str, Stay] = {}
-        #: member -> UIDs that run there
-        self._here: dict[str, dict[str, None]] = {}
-        #: (UID, member) -> what `_held` answers, and the resources for which it does
-        self._cells: dict[tuple[str, str], tuple[tuple[str, ...], Ints, Ints]] = {}
+        #: member -> (end, UID) of what runs there, in order
+        self._here: dict[str, list[tuple[float, str]]] = {}
+        #: (UID, member) -> what `_held` answers, and the resources and the number of nodes for which it does
+        self._cells: dict[tuple[str, str], tuple[tuple[str, ...], int, Ints, Ints]] = {}
+        #: member -> what `_freed` answers, and the member's changes and the UIDs for which it does
+        self._ladders: dict[str, tuple[int, list[str], Ladder]] = {}
         #: member -> UID -> what `_held` said of what ended there since its figures were last published
         self._left: dict[str, dict[str, tuple[Ints, Ints]]] = {}
         #: UID of the waiting workload -> its promise, in the order in which they were made
@@ -114,12 +122,13 @@ class Promises:
             self.leave(uid)
         self._stays[uid] = stay
         for name in stay.parts:
-            self._here.setdefault(name, {})[uid] = None
+            bisect.insort(self._here.setdefault(name, []), (stay.end, uid))
             if name in self._left:
                 self._left[name].pop(uid, None)
         if self.made:
             self._account(stay, -1)
-            self._outdate(stay)
+        for name in stay.parts:
+            self._outdate(name)
 
     def leave(self, uid: str) -> None:
         """It runs no more."""
@@ -129,12 +138,14 @@ class Promises:
         for name in stay.parts:
             if self.made and name in self._world.members:
                 self._left.setdefault(name, {})[uid] = self._held(uid, self._world.members[name])
-            self._here[name].pop(uid, None)
+            here = self._here[name]
+            del here[bisect.bisect_left(here, (stay.end, uid))]
             self._cells.pop((uid, name), None)
         del self._stays[uid]
         if self.made:
             self._account(stay, 1)
-            self._outdate(stay)
+        for name in stay.parts:
+            self._outdate(name)
 
     def stay(self, uid: str) -> Stay | None:
         """What is known of something that runs."""
@@ -150,13 +161,15 @@ class Promises:
     def republished(self, member: str) -> None:
         """The member's figures are other ones."""
         self._left.pop(member, None)
-        for promise in self.made.values():
-            if promise.member.name == member:
-                promise.future = None
+        self._outdate(member)
 
-    def _outdate(self, stay: Stay) -> None:
+    def _outdate(self, name: str) -> None:
+        """What is known of a member's future is so no more."""
+        member = self._world.members.get(name)
+        if member is not None:
+            member.changes += 1
         for promise in self.made.values():
-            if promise.member.name in stay.parts:
+            if promise.member.name == name:
                 promise.future = None
 
     def _account(self, stay: Stay, sign: int) -> None:
@@ -171,38 +184,42 @@ class Promises:
     # -- promises ----------------------------------------------------------------------------------------------------
 
     def promise(
-        self, uid: str, leaf: Node, shape: Shape, gang: Gang, members: Iterable[Member], now: float
+        self, uid: str, leaf: Node, shape: Shape, gang: Gang, members: Iterable[Member], now: float, lasts: float
     ) -> Promise | None:
         """Keep room for a waiting workload in the member where it can start first; None where it never fits.
 
-        A promise that was made before keeps its first time.
+        A promise that was made before keeps its first time. `lasts`: seconds that the workload is expected to run.
         """
         old = self.made.get(uid)
-        quota, spare = self._quota(leaf, shape.request, now)
-        best: tuple[float, int, str] | None = None
-        found: Member | None = None
+        quota = self._admitted_from(leaf, shape.request, now)
+        at, found = math.inf, None
         rows = self._world.counts
         able = sorted(
             members, key=lambda m: (-int(rows[shape.rows[0], self._world.column(m.name)]) if shape.rows else 0, m.name)
         )
-        for number, member in enumerate(able[:_LOOKS]):
-            at = self._fits_from(member, gang, now, old)
-            if at is None:
-                continue
-            key = (max(at, quota), number, member.name)
-            if best is None or key < best:
-                best, found = key, member
-        if best is None or found is None:
-            self.made.pop(uid, None)
+        for member in able[:_LOOKS]:
+            if found is not None and at <= max(quota, now):
+                break
+            earliest = self._fits_from(member, gang, now, old, at, lasts)
+            if earliest is not None and (found is None or max(earliest, quota) < at):
+                at, found = max(earliest, quota), member
+        if found is None:
+            self.drop(uid)
             return None
-        at = best[0]
-        first = old.first if old is not None else at
+        first = old.first if old is not None and old.first < math.inf else at
         made = old.made if old is not None else now
         promise = Promise(uid, leaf, shape, gang, found, at, first, made, old.overtaken if old is not None else False)
         promise.looked = now
-        promise.spare = spare if at == quota else self._quota(leaf, shape.request, now, at)[1]
+        promise.spare = (
+            self._spare(leaf, shape.request, now, at)
+            if quota < math.inf
+            else dict.fromkeys(_left_beside(leaf, shape.request), 0)
+        )
         # Computed again, it keeps its place before those that were made after it.
         self.made[uid] = promise
+        self._outdate(found.name)
+        if old is not None and old.member is not found:
+            self._outdate(old.member.name)
         return promise
 
     def keep(self, uid: str, leaf: Node, shape: Shape, gang: Gang, members: Iterable[Member], now: float) -> None:
@@ -214,56 +231,84 @@ class Promises:
         promise.victims = True
         promise.spare = {(node, name): 0 for node in path(leaf) for name in shape.request if name in node.limit}
         self.made[uid] = promise
+        self._outdate(first.name)
 
     def drop(self, uid: str) -> Promise | None:
         """The workload goes, or waits for something else now."""
-        return self.made.pop(uid, None)
+        promise = self.made.pop(uid, None)
+        if promise is not None:
+            self._outdate(promise.member.name)
+        return promise
 
     def refuses(self, uid: str, leaf: Node, amount: Vector, choice: Choice, now: float, end: float) -> list[Promise]:
         """The promises that a choice for a workload would break, if it ran until `end`."""
         broken = []
-        latest = math.inf
+        for promise in self._others(uid):
+            if end + SETTLE <= promise.at < math.inf:
+                continue
+            if _exceeds(promise, leaf, amount):
+                broken.append(promise)
+            elif self._breaks(promise, choice, now):
+                broken.append(promise)
+                if choice.members == (promise.member,):
+                    promise.refused[uid] = (promise.member.changes, end)
+        self._widen(broken)
+        return broken
+
+    def refuses_still(self, uid: str, member: Member, end: float) -> list[Promise]:
+        """Those that the workload would break there, known from when that was tried and nothing had changed since."""
+        broken = []
+        for promise in self._others(uid):
+            known = promise.refused.get(uid) if promise.member is member else None
+            if known is not None and known[0] == member.changes and known[1] <= end:
+                broken.append(promise)
+        self._widen(broken)
+        return broken
+
+    def _others(self, uid: str) -> Iterator[Promise]:
+        """The promises that bind a workload."""
         own: Promise | None = None
         for promise in self.made.values():
             if promise.uid == uid:
                 own = promise
-                continue
-            if own is not None and promise.member is own.member:
-                # Made later, and with this workload's room left out already.
-                continue
-            if self._breaks(promise, leaf, amount, choice, now, end):
-                broken.append(promise)
-                latest = min(latest, promise.at if promise.at < math.inf else -math.inf)
-        if broken:
-            self.latest_end = max(self.latest_end, latest)
-        return broken
+            elif own is None or promise.member is not own.member:
+                # Else made later, and with this workload's room left out already.
+                yield promise
 
-    def _breaks(self, promise: Promise, leaf: Node, amount: Vector, choice: Choice, now: float, end: float) -> bool:
-        if end + SETTLE <= promise.at < math.inf:
-            return False
-        for node in path(leaf):
-            for name, value in amount.items():
-                spare = promise.spare.get((node, name))
-                if spare is not None and value > max(spare, 0):
-                    return True
+    def _widen(self, broken: Sequence[Promise]) -> None:
+        """Note until when a workload could have run without breaking these."""
+        if broken:
+            first = min(promise.at for promise in broken)
+            self.latest_end = max(self.latest_end, first if math.inf not in {p.at for p in broken} else -math.inf)
+
+    def _breaks(self, promise: Promise, choice: Choice, now: float) -> bool:
+        """Whether the promise would not be kept in its member beside a choice that stays for ever."""
         for member, gang, placement in zip(choice.members, choice.gangs, choice.placements, strict=True):
             if member is not promise.member and member not in promise.also:
                 continue
             if promise.at == math.inf:
                 return True
-            future = self._future(promise)
-            for landing in self._landings(member, gang, placement, now):
-                trial = future.copy()
-                trial.take([task.requests for task in gang.tasks], landing)
-                if not isinstance(place(trial, promise.gang), Placement):
-                    return True
+            if not all(
+                self._holds_beside(promise, gang, landing) for landing in self._landings(member, gang, placement, now)
+            ):
+                return True
         return False
+
+    def _holds_beside(self, promise: Promise, gang: Gang, placement: Placement) -> bool:
+        """Whether its member will have room at the promised time although a gang is placed there."""
+        trial = self._future(promise).copy()
+        trial.take([task.requests for task in gang.tasks], placement)
+        return fits(trial, promise.gang)
+
+    def _before(self, promise: Promise | None) -> Iterator[Promise]:
+        """The promises made before that one, or all."""
+        return itertools.takewhile(lambda other: other is not promise, self.made.values())
 
     def _landings(self, member: Member, gang: Gang, expected: Placement, now: float) -> Iterator[Placement]:
         """Where the member may put a part: it sees its nodes later than its figures say, some more work being over."""
         yield expected
-        ends = [each for each in self._ends(member, -math.inf) if each[0] <= now + _SOON]
-        over = [*self._left.get(member.name, {}).values(), *(self._held(uid, member) for _, uid in ends)]
+        soon = self._over_by(member, now + _SOON)
+        over = [*self._left.get(member.name, {}).values(), *(self._held(uid, member) for uid in soon)]
         nodes, seen = member.nodes.copy(), [expected.pods]
         for where, amounts in over[:_ENDS]:
             inside = where < len(nodes)
@@ -274,6 +319,18 @@ class Promises:
                 seen.append(placement.pods)
                 yield placement
 
+    @contextmanager
+    def untouched(self) -> Iterator[None]:
+        """Whatever is asked inside leaves nothing behind, not even what is kept to be quick."""
+        futures = [(promise, promise.future) for promise in self.made.values()]
+        latest = self.latest_end
+        try:
+            yield
+        finally:
+            self.latest_end = latest
+            for promise, future in futures:
+                promise.future = future
+
     # -- the future --------------------------------------------------------------------------------------------------
 
     def _end(self, stay: Stay, now: float) -> float:
@@ -282,90 +339,153 @@ class Promises:
             return stay.end
         return now + max(1.0, _OVERRUN * (stay.end - stay.start))
 
-    def _quota(
-        self, leaf: Node, request: Vector, now: float, at: float | None = None
-    ) -> tuple[float, dict[tuple[Node, str], int]]:
-        """(when the limits on the path admit the request, what is spare then); `at` asks for another time."""
-        limited = [(node, name) for node in path(leaf) for name in request if request[name] > 0 and name in node.limit]
-        if not limited:
-            return now, {}
-        left = {(node, name): node.limit[name] - node.used.get(name, 0) - request[name] for node, name in limited}
-        when = now
+    def _admitted_from(self, leaf: Node, request: Vector, now: float) -> float:
+        """When the limits on the path admit the request; infinite where that is not known."""
+        left = _left_beside(leaf, request)
+        if min(left.values(), default=0) >= 0:
+            return now
         for end, stay in sorted(((self._end(each, now), each) for each in self._stays.values()), key=lambda e: e[0]):
-            enough = min(left.values()) >= 0
-            if enough if at is None else end + SETTLE > at:
-                break
             if end == math.inf:
                 break
-            for node in path(stay.leaf):
-                for name, amount in stay.amount.items():
-                    if (node, name) in left:
-                        left[node, name] += amount
-                        when = end + SETTLE
-        if at is None and min(left.values()) < 0:
-            return math.inf, dict.fromkeys(left, 0)
-        return when, left
+            _give_back(left, stay)
+            if min(left.values()) >= 0:
+                return end + SETTLE
+        return math.inf
+
+    def _spare(self, leaf: Node, request: Vector, now: float, at: float) -> dict[tuple[Node, str], int]:
+        """What the limits on the path leave beside the request once everything is over that ends by then."""
+        left = _left_beside(leaf, request)
+        if left:
+            for stay in self._stays.values():
+                if stay.end < math.inf and self._end(stay, now) + SETTLE <= at:
+                    _give_back(left, stay)
+        return left
 
     def _ends(self, member: Member, now: float) -> list[tuple[float, str]]:
-        return sorted((self._end(self._stays[uid], now), uid) for uid in self._here.get(member.name, ()))
+        """(expected end, UID) of what runs there, in order; don't change it."""
+        here = self._here.get(member.name, [])
+        late = bisect.bisect_right(here, now, key=_first)
+        if not late:
+            return here
+        return sorted([*((self._end(self._stays[uid], now), uid) for _, uid in here[:late]), *here[late:]])
 
-    def _fits_from(self, member: Member, gang: Gang, now: float, before: Promise | None) -> float | None:
-        """When the member has room for the gang; infinite where that is not known, None where it never has."""
-        if isinstance(place(self._after(member, (), before), gang), Placement):
-            return now
+    def _over_by(self, member: Member, when: float, margin: float = 0.0) -> list[str]:
+        """What is expected there to end so many seconds before then."""
+        here = self._here.get(member.name, [])
+        return [uid for _, uid in here[: bisect.bisect_right(here, when, key=lambda each: each[0] + margin)]]
+
+    def _fits_from(
+        self, member: Member, gang: Gang, now: float, before: Promise | None, limit: float, lasts: float
+    ) -> float | None:
+        """When the member has room for the gang without delaying those who were promised earlier; infinite where that
+        is not known, None where it never has, or not before a limit that is finite.
+        """
         ends = self._ends(member, now)
-        nodes = self._after(member, [uid for _, uid in ends], before)
-        if not isinstance(place(nodes, gang), Placement):
+        uids = [uid for _, uid in ends]
+        earlier = [promise for promise in self._before(before) if promise.member is member]
+        if any(promise.at == math.inf for promise in earlier):
+            return math.inf if limit == math.inf else None
+
+        def enough(count: int) -> bool:
+            nodes = self._after(member, uids, count, before)
+            at = ends[count - 1][0] + SETTLE if count else now
+            delayed = [each for each in earlier if at < each.at < at + lasts + SETTLE]
+            if not delayed:
+                return fits(nodes, gang)
+            placement = place(nodes, gang)
+            return isinstance(placement, Placement) and all(
+                self._holds_beside(promise, gang, placement) for promise in delayed
+            )
+
+        most = len(ends)
+        if limit < math.inf:
+            most = bisect.bisect_left(ends, limit, key=lambda each: each[0] + SETTLE)
+        if not enough(most):
             return None
         # Room only grows with each end, so the first sufficient number of ends is found by bisection.
-        low = bisect.bisect_left(
-            range(len(ends)),
-            True,
-            key=lambda n: isinstance(
-                place(self._after(member, [uid for _, uid in ends[: n + 1]], before), gang), Placement
-            ),
-        )
-        return ends[low][0] + SETTLE
+        count = bisect.bisect_left(range(most), True, key=enough)
+        return ends[count - 1][0] + SETTLE if count else now
 
-    def _after(self, member: Member, ended: Sequence[str], before: Promise | None = None) -> Nodes:
-        """The member's nodes once these have ended, and the promises made before that one (or all) have been kept."""
+    def _after(self, member: Member, uids: list[str], ended: int, before: Promise | None = None) -> Nodes:
+        """The member's nodes once so many of these, from the first, have ended, and the promises made before that one
+        (or all) have been kept.
+        """
         nodes = member.nodes.copy()
         if ended:
-            cells = [self._held(uid, member) for uid in ended]
-            where, amounts = np.concatenate([each[0] for each in cells]), np.concatenate([each[1] for each in cells])
+            where, amounts, bounds = self._freed(member, uids)
+            last = bounds[ended]
             for row, free in enumerate(nodes.free):
-                np.add.at(free, where, amounts[:, row])
-        for other in self.made.values():
-            if other is before:
-                break
+                np.add.at(free, where[:last], amounts[row, :last])
+        for other in self._before(before):
             if other.member is member:
                 placement = place(nodes, other.gang)
                 if isinstance(placement, Placement):
                     nodes.take([task.requests for task in other.gang.tasks], placement)
         return nodes
 
+    def _freed(self, member: Member, uids: list[str]) -> Ladder:
+        """What `_held` says of these, one after the other; kept, for parts of it are asked often."""
+        known = self._ladders.get(member.name)
+        if known is None or known[0] != member.changes or known[1] != uids:
+            cells = [self._held(uid, member) for uid in uids]
+            bounds = [0, *itertools.accumulate(len(where) for where, _ in cells)]
+            where = np.concatenate([where for where, _ in cells])
+            amounts = np.ascontiguousarray(np.concatenate([amounts for _, amounts in cells]).T)
+            known = self._ladders[member.name] = (member.changes, uids, (where, amounts, bounds))
+        return known[2]
+
     def _held(self, uid: str, member: Member) -> tuple[Ints, Ints]:
         """(int64[K] nodes of the member, int64[K, R] what it holds on each); kept, for it is asked often."""
         resources = member.nodes.resources
         known = self._cells.get((uid, member.name))
-        if known is None or known[0] != resources:
+        if known is None or known[0] != resources or known[1] != len(member.nodes):
             gang, pods = self._stays[uid].parts[member.name]
             columns = [member.nodes.column(task.requests) for task in gang.tasks]
+            pods = [each for each in pods if each[1] < len(member.nodes)]
             where = np.array([node for _, node, _ in pods], np.int64)
             amounts = np.array([columns[task] * count for task, _, count in pods], np.int64)
-            known = (resources, where, amounts.reshape(len(pods), len(resources)))
+            known = (resources, len(member.nodes), where, amounts.reshape(len(pods), len(resources)))
             self._cells[uid, member.name] = known
-        _, where, amounts = known
-        if where.size and where.max() >= len(member.nodes):
-            inside = where < len(member.nodes)
-            return where[inside], amounts[inside]
-        return where, amounts
+        return known[2:]
 
     def _future(self, promise: Promise) -> Nodes:
         if promise.future is None:
-            ended = [uid for end, uid in self._ends(promise.member, -math.inf) if end + SETTLE <= promise.at]
-            promise.future = self._after(promise.member, ended, promise)
+            uids = [uid for _, uid in self._here.get(promise.member.name, [])]
+            promise.future = self._after(
+                promise.member, uids, len(self._over_by(promise.member, promise.at, SETTLE)), promise
+            )
         return promise.future
+
+
+def _exceeds(promise: Promise, leaf: Node, amount: Vector) -> bool:
+    """Whether a workload that stays for ever takes from the limits what the promise needs."""
+    for node in path(leaf):
+        for name, value in amount.items():
+            spare = promise.spare.get((node, name))
+            if spare is not None and value > max(spare, 0):
+                return True
+    return False
+
+
+def _left_beside(leaf: Node, request: Vector) -> dict[tuple[Node, str], int]:
+    """(queue on the path, requested resource that it limits) -> what is left there beside the request."""
+    return {
+        (node, name): node.limit[name] - node.used.get(name, 0) - amount
+        for node in path(leaf)
+        for name, amount in request.items()
+        if amount > 0 and name in node.limit
+    }
+
+
+def _give_back(left: dict[tuple[Node, str], int], stay: Stay) -> None:
+    for node in path(stay.leaf):
+        for name, amount in stay.amount.items():
+            if (node, name) in left:
+                left[node, name] += amount
+
+
+def _first(each: tuple[float, str]) -> float:
+    return each[0]
 
 
 def where_seen(gang: Gang, nodes: Mapping[str, int], index: Mapping[str, int]) -> list[tuple[int, int, int]]:

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from atoll.dispatcher.core.choice import Choice, always
 from atoll.dispatcher.core.node import Node, path
 from atoll.dispatcher.core.tree import Shortage, Tree
-from atoll.dispatcher.core.trial import Bundle, Claimant, Pods, Site, Trial
+from atoll.dispatcher.core.trial import Bundle, Claimant, Site, Trial
 from atoll.dispatcher.core.victims import BUDGET, PROTECTION, Victim, candidates, ordered
 from atoll.dispatcher.core.world import World
 from atoll.fit.nodes import Ints
@@ -42,7 +42,7 @@ from atoll.model import vector
 from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker
 
-__all__ = ["BUDGET", "PROTECTION", "Claimant", "Loss", "Plan", "Victim", "plan"]
+__all__ = ["BUDGET", "PROTECTION", "Claimant", "Loss", "Plan", "Victim", "departures", "plan"]
 
 _EXHAUSTIVE = 4096
 """Sets of victims that may be tried one by one."""
@@ -56,8 +56,8 @@ class Loss(NamedTuple):
     uid: str
     reason: Reason
     """Preempted or Reclaimed."""
-    surplus: Mapping[str, Pods] | None = None
-    """The pods that go; None when the whole workload does."""
+    surplus: tuple[Bundle, ...] | None = None
+    """The steps by which it shrinks; None when the whole workload goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,51 @@ def plan(
         permits: asked for each choice, while the tree shows the use without the victims.
     """
     found = list(victims)
+
+    def search(trial: Trial) -> Plan | Verdict:
+        willing = candidates(trial, found, now)
+        spare = [victim.spare_only() for victim in willing if victim.surplus]
+        if spare:
+            # Nothing stops for what others can spare.
+            outcome = _hopeless(trial, spare) or _search(trial, ordered(trial, spare))
+            if isinstance(outcome, Plan):
+                return outcome
+        return _hopeless(trial, willing) or _search(trial, ordered(trial, willing))
+
+    return _somewhere(claimant, tree, world, serving, avoided, permits, search)
+
+
+def departures(
+    claimant: Claimant,
+    running: Sequence[Victim],
+    tree: Tree,
+    world: World,
+    *,
+    serving: NDArray[np.bool_] | None = None,
+    avoided: Collection[str] = (),
+    permits: Callable[[Choice], bool] = always,
+) -> Plan | Verdict:
+    """As `plan`, of what would have to end by itself: nobody's rights count, and those named first go first."""
+
+    def search(trial: Trial) -> Plan | Verdict:
+        pool = [Bundle(each.uid, each.leaf, each.amount, each.parts) for each in running]
+        for position, bundle in enumerate(pool):
+            bundle.position = position
+        return _hopeless(trial, list(running)) or _search(trial, pool)
+
+    return _somewhere(claimant, tree, world, serving, avoided, permits, search)
+
+
+def _somewhere(
+    claimant: Claimant,
+    tree: Tree,
+    world: World,
+    serving: NDArray[np.bool_] | None,
+    avoided: Collection[str],
+    permits: Callable[[Choice], bool],
+    search: Callable[[Trial], Plan | Verdict],
+) -> Plan | Verdict:
+    """Search in the members of the first affinity that leads anywhere; the verdict on the last if none does."""
     outcome: Plan | Verdict = Verdict(Reason.NO_CLUSTER)
     for allowed in world.allowed(claimant.shape):
         usable = allowed & world.ready
@@ -109,17 +154,13 @@ def plan(
         }  # fmt: skip
         if sites:
             with Trial(claimant, tree, sites, permits) as trial:
-                outcome = _plan(trial, candidates(trial, found, now))
+                outcome = search(trial)
             if isinstance(outcome, Plan):
                 return outcome
     return outcome
 
 
-def _plan(trial: Trial, victims: list[Victim]) -> Plan | Verdict:
-    verdict = _hopeless(trial, victims)
-    if verdict is not None:
-        return verdict
-    pool = ordered(trial, victims)
+def _search(trial: Trial, pool: list[Bundle]) -> Plan | Verdict:
     best: list[Bundle] | None = None
     if trial.fits():
         best = []
@@ -134,6 +175,7 @@ def _plan(trial: Trial, victims: list[Victim]) -> Plan | Verdict:
         trial.take(bundle)
     choice = trial.choice()
     if choice is None:
+        trial.put_all()
         return Verdict(Reason.WOULD_DELAY)
     return Plan(_losses(best), choice)
 
@@ -226,11 +268,7 @@ def _losses(bundles: Sequence[Bundle]) -> tuple[Loss, ...]:
         if not mine[-1].surplus:
             losses.append(Loss(uid, reason))
             continue
-        pods: dict[str, list[tuple[int, Vector, int]]] = {}
-        for bundle in mine:
-            for member, part in bundle.pods.items():
-                pods.setdefault(member, []).extend(part)
-        losses.append(Loss(uid, reason, pods))
+        losses.append(Loss(uid, reason, tuple(mine)))
     return tuple(losses)
 
 
@@ -357,9 +395,10 @@ class _Emptying:
         """What still can go from a node: a rest brings the surplus that must go before it, wherever that is."""
         given: set[Bundle] = set()
         for bundle in self._index[spot]:
-            if bundle in self._trial.taken or bundle in self._kept or any(each in self._kept for each in bundle.spares):
+            chain = bundle.chain()
+            if bundle in self._trial.taken or any(each in self._kept for each in chain):
                 continue
-            for each in (*bundle.spares, bundle):
+            for each in chain:
                 if each not in self._trial.taken and each not in given:
                     given.add(each)
                     yield each
@@ -378,7 +417,7 @@ class _Emptying:
         else:
             return None
         for bundle in sorted(chosen, key=lambda each: -each.position):
-            if any(bundle in other.spares for other in chosen):
+            if any(other.after is bundle for other in chosen):
                 continue
             self._add(free, bundle, spot, -1)
             if site.room_of(task, free):
@@ -419,14 +458,14 @@ def _reduce(trial: Trial) -> None:
     changed = True
     while changed:
         changed = False
-        bound = {spare for bundle in trial.taken for spare in bundle.spares}
+        bound = {bundle.after for bundle in trial.taken}
         for bundle in sorted(trial.taken, key=lambda each: -each.position):
             if bundle in bound:
                 continue
             trial.put(bundle)
             if trial.fits():
                 changed = True
-                bound.difference_update(bundle.spares)
+                bound.discard(bundle.after)
             else:
                 taken = trial.take(bundle)
                 assert taken, "what was lent beside the same others is lent again"

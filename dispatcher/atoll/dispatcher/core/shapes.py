@@ -31,7 +31,7 @@ class Shape:
     least_clusters: int
     most_clusters: int | None
     request: Vector
-    """Of all replicas."""
+    """What it must be admitted with."""
     floor: list[int]
     """Pods per task that must start together."""
     full: list[int]
@@ -50,6 +50,16 @@ class Shape:
     def near(self) -> bool:
         """Whether some members are better than others because its pods are nearer each other there."""
         return self.gang.replicas > 1
+
+    @property
+    def elastic(self) -> bool:
+        """Whether it may run with fewer pods than all; what may be divided over members runs with all."""
+        return not self.divided and self.floor != self.full
+
+    @property
+    def least(self) -> Gang:
+        """The gang with as many pods as it must start with."""
+        return self.gang.sized(self.floor) if self.elastic else self.gang
 
     @property
     def hard(self) -> bool:
@@ -72,6 +82,26 @@ def shape_key(binding: BindingView, restricted: str) -> bytes:
     return _encoder.encode((tasks, wish, binding.affinities, binding.tolerations, spread, restricted))
 
 
+def shape_of(binding: BindingView, key: bytes) -> Shape:
+    """The shape, of this key, of a binding that has a gang."""
+    gang = binding.gang
+    assert gang is not None, "only a binding with a gang has a shape"
+    shape = Shape(
+        key,
+        gang,
+        binding.affinities,
+        binding.tolerations,
+        binding.divided,
+        binding.least_clusters,
+        binding.most_clusters,
+        {},
+        gang.floor(),
+        [task.replicas for task in gang.tasks],
+    )
+    shape.request = shape.least.total()
+    return shape
+
+
 class Shapes:
     """The shapes of all bindings."""
 
@@ -83,20 +113,7 @@ class Shapes:
         key = shape_key(binding, restricted)
         shape = self._known.get(key)
         if shape is None:
-            gang = binding.gang
-            assert gang is not None, "only a binding with a gang has a shape"
-            shape = self._known[key] = Shape(
-                key,
-                gang,
-                binding.affinities,
-                binding.tolerations,
-                binding.divided,
-                binding.least_clusters,
-                binding.most_clusters,
-                gang.total(),
-                gang.floor(),
-                [task.replicas for task in gang.tasks],
-            )
+            shape = self._known[key] = shape_of(binding, key)
         shape.users += 1
         return shape
 

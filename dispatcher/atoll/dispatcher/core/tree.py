@@ -7,7 +7,8 @@ Charges and demand cost O(depth); edits of queues cost what they change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from atoll.dispatcher.core.events import QueueView
@@ -127,6 +128,17 @@ class Tree:
                 up.parent.stale = True
             up = up.parent
 
+    @contextmanager
+    def supposing(self, node: Node, amount: Vector) -> Iterator[None]:
+        """Inside, an amount is wanted in addition; afterwards all is as it was."""
+        changed = dict(self._changed)
+        self.wait(node, amount)
+        try:
+            yield
+        finally:
+            self.wait(node, amount, -1)
+            self._changed = changed
+
     # -- what is asked -----------------------------------------------------------------------------------------------
 
     def node(self, name: str) -> Node:
@@ -164,9 +176,10 @@ class Tree:
         rest = iter(siblings)
         best = next(rest)
         bring_up_to_date(best)
-        rank = best.current_rank()
+        rank = best.ranked or best.current_rank()
         for node in rest:
-            other = node.current_rank()
+            # Most are known; this is the innermost loop of every decision.
+            other = node.ranked or node.current_rank()
             if other < rank:
                 best, rank = node, other
         return best

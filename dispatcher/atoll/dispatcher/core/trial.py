@@ -53,8 +53,8 @@ class Bundle:
     """What its queue gets back."""
     pods: Mapping[str, Pods]
     """Member -> the pods that go."""
-    spares: tuple[Bundle, ...] = ()
-    """Of the rest of an elastic workload: its other bundles, which go first."""
+    after: Bundle | None = field(default=None, repr=False)
+    """What of the same elastic workload goes first."""
     surplus: bool = False
     foreign: bool = False
     """It goes to another queue: reclaim, not preemption."""
@@ -65,6 +65,13 @@ class Bundle:
 
     def __post_init__(self) -> None:
         self.kind = (self.leaf, tuple(self.amount.items()))
+
+    def chain(self) -> list[Bundle]:
+        """All that goes with it, in order."""
+        found = [self]
+        while (before := found[-1].after) is not None:
+            found.append(before)
+        return found[::-1]
 
 
 class Site:
@@ -187,7 +194,7 @@ class Trial:
 
         Whichever goes last, its queue is above its entitlement until then: members evict in any order.
         """
-        if any(each not in self.taken for each in bundle.spares):
+        if bundle.after is not None and bundle.after not in self.taken:
             return False
         self.release(bundle.leaf, bundle.amount, bundle.pods)
         if bundle.foreign and not self._all_lent(bundle):

@@ -5,9 +5,10 @@ Apart from the search because these are rules that people know and argue about; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from atoll.dispatcher.core.elastic import Spare
 from atoll.dispatcher.core.node import Node, path
 from atoll.dispatcher.core.shares import dominant_share
 from atoll.dispatcher.core.trial import Bundle, Pods, Trial
@@ -33,8 +34,10 @@ class Victim:
     """What its queue is charged."""
     parts: Mapping[str, Pods]
     """Member -> its pods there: (node index in the member's nodes, requests of one, how many)."""
-    surplus: Mapping[str, Pods] = field(default_factory=dict)
-    """Of `parts`, what may go without stopping it; each entry goes by itself."""
+    surplus: Sequence[Spare] = ()
+    """What of it may go without stopping it, in the order in which that goes."""
+    firm: bool = False
+    """Nothing but the surplus may go."""
     preemptable: bool = True
     """The user's wish."""
     evictions: int = 0
@@ -45,13 +48,28 @@ class Victim:
     """UIDs of the workloads that went to make room for it."""
     kind: tuple[Node, int, bool, tuple[tuple[str, int], ...]] = field(init=False)
     """Equal kinds are lent alike."""
+    _spare: Victim | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.kind = (self.leaf, self.priority, self.preemptable, tuple(self.amount.items()))
 
+    def spare_only(self) -> Victim:
+        """The same as one that keeps its minimum."""
+        if self._spare is None:
+            parts: dict[str, list[tuple[int, Vector, int]]] = {}
+            for step in self.surplus:
+                for name, pods in step.pods.items():
+                    parts.setdefault(name, []).extend(pods)
+            amount = vector.total(step.amount for step in self.surplus)
+            self._spare = replace(self, amount=amount, parts=parts, firm=True)
+        return self._spare
+
 
 def candidates(trial: Trial, victims: Iterable[Victim], now: float) -> list[Victim]:
-    """Those of which at least a part may go, each judged by itself; in no order that means anything."""
+    """Those of which at least a part may go, each judged by itself; in no order that means anything.
+
+    Of one that is young, was taken too often, or is not of a lower priority, the surplus may still go.
+    """
     claimant = trial.claimant
     needs_quota = trial.shortage() is not None
     lent: dict[tuple[Node, int, bool, tuple[tuple[str, int], ...]], bool] = {}
@@ -63,29 +81,34 @@ def candidates(trial: Trial, victims: Iterable[Victim], now: float) -> list[Vict
         may = lent.get(victim.kind)
         if may is None:
             may = lent[victim.kind] = _may_go(trial, victim)
-        if (
-            not may
-            or victim.evictions >= BUDGET
-            or now - victim.started < victim.protection
-            or victim.uid == claimant.uid
-            or (victim.cleared and claimant.uid in victim.cleared)
-        ):
+        if victim.uid == claimant.uid or (victim.cleared and claimant.uid in victim.cleared):
             continue
+        if not may or victim.evictions >= BUDGET or now - victim.started < victim.protection:
+            if not victim.surplus or not _may_shrink(trial, victim):
+                continue
+            victim = victim.spare_only()
         if needs_quota or not trial.sites.keys().isdisjoint(victim.parts):
             found.append(victim)
     return found
 
 
 def _may_go(trial: Trial, victim: Victim) -> bool:
-    claimant = trial.claimant
     if not victim.preemptable:
         return False
-    if victim.leaf is claimant.leaf:
-        return victim.priority < claimant.priority
-    if trial.lends(victim.leaf, victim.amount):
-        return True
-    # A part of it may be lent where the whole is not.
-    return bool(victim.surplus) and trial.lends(victim.leaf, {name: 1 for name in victim.amount})
+    if victim.leaf is trial.claimant.leaf:
+        return victim.priority < trial.claimant.priority
+    return trial.lends(victim.leaf, victim.amount)
+
+
+def _may_shrink(trial: Trial, victim: Victim) -> bool:
+    """Whether it gives its surplus up: in a queue to whatever is not below it, for what waits comes before more of what
+    runs; to other queues as it would go.
+    """
+    if not victim.preemptable:
+        return False
+    if victim.leaf is trial.claimant.leaf:
+        return victim.priority <= trial.claimant.priority
+    return trial.lends(victim.leaf, victim.surplus[0].amount)
 
 
 def _suitability(trial: Trial) -> Callable[[Victim], tuple[float, float, int, float, int, str]]:
@@ -112,31 +135,28 @@ def _suitability(trial: Trial) -> Callable[[Victim], tuple[float, float, int, fl
 
 
 def _split(trial: Trial, victim: Victim) -> Iterator[Bundle]:
-    """The surplus of a workload entry by entry, then the rest of it."""
+    """The surplus of a workload step by step, then the rest of it."""
     foreign = victim.leaf is not trial.claimant.leaf
-    spares = []
-    for member, entries in sorted(victim.surplus.items()):
-        for entry in entries:
-            _, request, count = entry
-            amount = vector.scaled(request, count)
-            spares.append(
-                Bundle(victim.uid, victim.leaf, amount, {member: (entry,)}, surplus=True, foreign=foreign)
-            )  # fmt: skip
-    yield from spares
-    if not spares:
+    if not victim.surplus:
         yield Bundle(victim.uid, victim.leaf, victim.amount, victim.parts, foreign=foreign)
         return
+    last: Bundle | None = None
     amount = dict(victim.amount)
-    for spare in spares:
-        vector.add(amount, spare.amount, -1)
-    pods = {name: _without(part, victim.surplus.get(name, ())) for name, part in victim.parts.items()}
-    yield Bundle(victim.uid, victim.leaf, amount, pods, tuple(spares), foreign=foreign)
+    pods = {name: list(part) for name, part in victim.parts.items()}
+    for step in victim.surplus:
+        last = Bundle(victim.uid, victim.leaf, step.amount, step.pods, last, surplus=True, foreign=foreign)
+        yield last
+        vector.add(amount, step.amount, -1)
+        for name, gone in step.pods.items():
+            pods[name] = _without(pods[name], gone)
+    if not victim.firm:
+        yield Bundle(victim.uid, victim.leaf, amount, pods, last, foreign=foreign)
 
 
-def _without(pods: Pods, gone: Pods) -> Pods:
+def _without(pods: Pods, gone: Pods) -> list[tuple[int, Vector, int]]:
     """Pods less those that went, which are among them."""
     left = []
-    rest = [(node, request, count) for node, request, count in gone]
+    rest = list(gone)
     for node, request, count in pods:
         for index, (other, wanted, number) in enumerate(rest):
             if other == node and wanted == request and number and count:

@@ -30,13 +30,15 @@ Key = tuple[int, str, str]
 class Lot:
     """Classes that wait for the same thing; see the module."""
 
-    __slots__ = ("amount", "anchor", "awake", "below", "heads", "resource")
+    __slots__ = ("amount", "anchor", "awake", "below", "heads", "resource", "verdict")
 
     def __init__(self, anchor: Node, *, awake: bool = False, resource: str = "", amount: int = 0) -> None:
         self.anchor = anchor
         self.awake = awake
         #: what the anchor must have left for it to wake; no resource where something else decides
         self.resource, self.amount = resource, amount
+        #: why no member has room, as said when its classes were parked last; None for other lots
+        self.verdict: Verdict | None = None
         #: node -> children that lead to a class of this lot
         self.below: dict[Node, dict[Node, None]] = {}
         #: leaf -> its classes in this lot, each by the key that its first member had when it was filed
@@ -79,6 +81,8 @@ class ShapeClass:
     lot: Lot | None = None
     #: how many of `members`, from the first, are known to know `parked`
     told: int = 0
+    #: seconds; none but perhaps its first member is known to be shorter
+    shortest: float = 0.0
 
 
 class _Spot:
@@ -126,6 +130,7 @@ class Waiting:
             return group
         place = bisect.bisect_left(group.members, key)
         group.members.insert(place, key)
+        group.shortest = 0.0
         group.told = min(group.told, place)
         if place == 0:
             self._new_head(group)
@@ -192,8 +197,14 @@ class Waiting:
         lot = self._by_shape.get(group.shape.key)
         if lot is None:
             lot = self._by_shape[group.shape.key] = Lot(self._tree.root)
+        lot.verdict = verdict
         self._sleep(lot)
         self._move(group, lot)
+
+    def asleep(self, shape: bytes) -> Verdict | None:
+        """Why no member has room for this shape, where others wait for that and nothing has changed since."""
+        lot = self._by_shape.get(shape)
+        return lot.verdict if lot is not None and lot.heads and not lot.awake else None
 
     def park_until_told(self, group: ShapeClass, verdict: Verdict) -> None:
         """Wait until `refresh` is called for the class."""
@@ -260,18 +271,21 @@ class Waiting:
         spot = self._spots.get(node)
         if spot is None or not (spot.lots or spot.awake):
             return None
-        carried: list[Lot] = []
+        #: awake lots that hang here or above; some may lead elsewhere
+        lots: list[Lot] = []
         while True:
-            spot = self._spot(node)
-            lots = [*carried, *spot.lots]
-            here = [lot.heads[node] for lot in lots if node in lot.heads]
-            if here:
-                return min(heads.first() for heads in here)[1]
+            lots += spot.lots
+            if spot.classes:
+                here = [heads for lot in lots if (heads := lot.heads.get(node)) is not None]
+                if here:
+                    return min(heads.first() for heads in here)[1]
             children: dict[Node, None] = dict(spot.awake)
             for lot in lots:
+                if len(children) == len(node.children):
+                    break
                 children.update(lot.below.get(node, ()))
             node = self._tree.first(children) if len(children) > 1 else next(iter(children))
-            carried = [lot for lot in lots if node in lot.heads or node in lot.below]
+            spot = self._spot(node)
 
     def check(self) -> None:
         """Verify that lots and their ways lead to exactly the classes that are filed in them.

@@ -7,12 +7,14 @@ members is one comparison of a row, however many nodes they have.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from atoll.dispatcher.core.elastic import cut
 from atoll.dispatcher.core.events import CapacityView, ClusterView
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.shapes import Shape
@@ -23,6 +25,7 @@ from atoll.model.topology import NO_DOMAIN
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _FIRST_ROWS = 64
+_ASIDE_ROWS = 4
 _IDLE_ROWS = 64
 """Rows that are kept up to date though nobody waits for them now: most shapes come back."""
 _FEW = 32
@@ -329,6 +332,18 @@ class World:
     def is_grown(self) -> bool:
         return bool(self._grown)
 
+    def aside(self) -> World:
+        """The same members and nodes, as they are in the arrays now, with rows of its own: what is enrolled there
+        leaves nothing here. For questions only, and only until the next event.
+        """
+        twin = copy.copy(self)
+        twin._stale, twin._unfit, twin._grown = {}, False, {}
+        twin._rows, twin._tasks, twin._users, twin._vacant, twin._idle = {}, [], [], [], {}
+        for name in ("rooms", "counts", "_divisor", "_surplus", "_accepts"):
+            old = getattr(self, name)
+            setattr(twin, name, np.zeros((_ASIDE_ROWS, old.shape[1]), old.dtype))
+        return twin
+
     # -- decisions ---------------------------------------------------------------------------------------------------
 
     def room(self, member: Member, shape: Shape) -> list[Ints]:
@@ -339,9 +354,34 @@ class World:
     def assume(self, member: Member, uid: str, gang: Gang, placement: Placement) -> None:
         """Count a decision until the member's own figures contain it; `placement` is of the nodes as they are now."""
         member.nodes.take([task.requests for task in gang.tasks], placement)
+        member.changes += 1
         member.inflight[uid] = (gang, placement)
         self.expect(member, uid)
         self._touched(member, (node for _, node, _ in placement.pods))
+
+    def assume_more(self, member: Member, uid: str, gang: Gang, placement: Placement) -> None:
+        """Count further pods of a gang that runs there, or is about to."""
+        member.nodes.take([task.requests for task in gang.tasks], placement)
+        pods, counts = list(placement.pods), list(placement.counts)
+        if uid in member.inflight:
+            _, before = member.inflight[uid]
+            pods = [*before.pods, *pods]
+            counts = [a + b for a, b in zip(before.counts, counts, strict=True)]
+        member.inflight[uid] = (gang.sized(counts), Placement(pods, counts))
+        self.expect(member, uid)
+        self._touched(member, (node for _, node, _ in placement.pods))
+
+    def assume_no_more(self, member: Member, uid: str, part: Gang) -> None:
+        """Of what is assumed of a binding, count no more pods than its part has by now."""
+        entry = member.inflight.get(uid)
+        if entry is None or entry[0].replicas <= part.replicas:
+            return
+        self.refresh()
+        entry = member.inflight[uid]
+        gang, placement = entry
+        counts = [min(count, task.replicas) for count, task in zip(placement.counts, part.tasks, strict=True)]
+        self.forget(member, uid)
+        self.assume(member, uid, gang.sized(counts), cut(placement, counts))
 
     def expect(self, member: Member, uid: str) -> None:
         """The member's figures may not contain this binding yet."""
@@ -369,6 +409,7 @@ class World:
             return True
         gang, placement = entry
         member.nodes.give([task.requests for task in gang.tasks], placement)
+        member.changes += 1
         self._touched(member, (node for _, node, _ in placement.pods))
         return True
 
@@ -401,14 +442,17 @@ class World:
         """Whether some node somewhere accepts each task of the shape, free or not."""
         return bool(self._accepts[list(shape.rows)].any(axis=1).all())
 
-    def may_fit(self, shapes: Sequence[Shape]) -> NDArray[np.bool_]:
-        """bool[shapes]: whether some ready member, or all together for a divided one, hold the first task's minimum."""
-        counts = self.counts[[shape.rows[0] for shape in shapes]][:, self.ready]
+    def may_fit(self, shapes: Sequence[Shape]) -> tuple[list[bool], list[int]]:
+        """Per shape: whether some ready member, or all together for a divided one, hold the first task's minimum; and
+        the column of such a member, -1 where there is none.
+        """
+        counts = self.counts[[shape.rows[0] for shape in shapes]] * self.ready
         floors = np.array([shape.floor[0] for shape in shapes])
-        whole = (counts >= floors[:, None]).any(axis=1)
+        enough = counts >= floors[:, None]
+        whole = enough.any(axis=1)
         divided = np.array([shape.divided for shape in shapes])
-        fits: NDArray[np.bool_] = whole | (divided & (counts.sum(axis=1) >= floors))
-        return fits
+        fits = whole | (divided & (counts.sum(axis=1) >= floors))
+        return fits.tolist(), np.where(whole, enough.argmax(axis=1), -1).tolist()
 
     def nearest_tier(self, shape: Shape) -> Ints:
         """int64[members]: rank of the nearest tier with a domain that holds all pods of the shape's every task.

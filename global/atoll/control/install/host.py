@@ -20,6 +20,7 @@ from atoll.control.install.credentials import (
     write_kubeconfig,
 )
 from atoll.control.install.policies import POLICIES, ensure_policies
+from atoll.control.install.query import ensure_query
 from atoll.control.install.refusal import Refused
 from atoll.control.install.rights import ensure_rights
 from atoll.control.install.roles import HOST
@@ -51,6 +52,7 @@ async def init(
     *,
     out: Path,
     webhook_client_config: Json,
+    query_outside: str = "",
     progress: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Prepare the host and write one kubeconfig per process into `out`. Safe to repeat; starts nothing.
@@ -60,6 +62,8 @@ async def init(
         at: where the processes will find the host.
         out: folder for `atoll-<process>.kubeconfig`.
         webhook_client_config: `{"url": ...}` or `{"service": {...}}`: where the API server will find the webhook.
+        query_outside: address at which the API server reaches a dispatcher that does not run in the host itself;
+            empty where it does.
         progress: gets a line per step.
 
     Raises:
@@ -81,6 +85,8 @@ async def init(
     await ensure_policies(host)
     progress(f"{len(POLICIES)} admission policies: decisions are written by Atoll's accounts alone")
     await _ensure_webhook_configurations(host, webhook_client_config, progress)
+    await ensure_query(host, query_outside)
+    progress(f"Service {keys.SYSTEM_NAMESPACE}/{keys.QUERY_SERVICE}: ready for the dispatcher that leads")
     await _ensure_default_queue(host, progress)
     await ensure_namespace(host, "default", {keys.ENABLED: "true"})
     progress(f"namespace default is opted in ({keys.ENABLED}=true)")

@@ -21,6 +21,7 @@ from atoll.model import keys
 from atoll.model.apiresource import (
     ADMISSION_POLICIES,
     ADMISSION_POLICY_BINDINGS,
+    API_SERVICES,
     BATCH_JOBS,
     BINDINGS,
     CAPACITIES,
@@ -82,6 +83,7 @@ def _policy(
     *,
     subresources: tuple[str, ...] = (),
     opted_in: bool = False,
+    scope: str = "Namespaced",
 ) -> tuple[Json, Json]:
     """A policy and its binding, both of this name."""
     plural = [resource.plural, *(f"{resource.plural}/{each}" for each in subresources)]
@@ -96,7 +98,7 @@ def _policy(
                 "apiVersions": [resource.version],
                 "resources": plural,
                 "operations": operations,
-                "scope": "Namespaced",
+                "scope": scope,
             }
         ],
     }
@@ -247,7 +249,17 @@ SUSPENSION: Final = _policy(
     opted_in=True,
 )
 
-POLICIES: Final = (DECISIONS, WORK_POLICY, CAPACITY, SUSPENSION)
+# RBAC can't bind a create to a name.
+REGISTRATION: Final = _policy(
+    "atoll-registration",
+    API_SERVICES,
+    ["CREATE"],
+    {"the-dispatcher": _BY_DISPATCHER},
+    [_rule(f'object.metadata.name == "{keys.QUERY_API}"', "atoll-dispatcher registers its own API and no other")],
+    scope="Cluster",
+)
+
+POLICIES: Final = (DECISIONS, WORK_POLICY, CAPACITY, SUSPENSION, REGISTRATION)
 """Each policy with its binding."""
 
 

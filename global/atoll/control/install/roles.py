@@ -14,12 +14,16 @@ from typing import Any, Final
 from atoll.kinds import KINDS
 from atoll.model import authority, keys
 from atoll.model.apiresource import (
+    ACCESS_REVIEWS,
+    API_SERVICES,
     BATCH_JOBS,
     BINDINGS,
     CAPACITIES,
     CLUSTER_POLICIES,
     CLUSTERS,
     COMMANDS,
+    CONFIGMAPS,
+    ENDPOINT_SLICES,
     EVENTS,
     HYPER_NODES,
     JOBS,
@@ -35,6 +39,7 @@ from atoll.model.apiresource import (
     RESOURCE_QUOTAS,
     SECRETS,
     SERVICE_ACCOUNTS,
+    SERVICES,
     VALIDATING_WEBHOOKS,
     WORKS,
     ApiResource,
@@ -157,11 +162,37 @@ CONTROL: Final = (
     ),
 )
 
+_ASKED: Final = "only once somebody asks what would become of a workload"
+_SERVES: Final = "only where the query API is served, for which --query-port can be 0"
+
 DISPATCHER: Final = (
-    _election("dispatcher"),
+    Grant(
+        keys.SYSTEM_NAMESPACE,
+        (
+            *_election("dispatcher").rules,
+            _on(SERVICES, "get", names=(keys.QUERY_SERVICE,), rare=_SERVES),
+            _on(
+                SERVICES, "patch", names=(keys.QUERY_SERVICE,), rare="only a leader outside the host, at a new address"
+            ),
+            _on(ENDPOINT_SLICES, "patch", names=(keys.QUERY_SERVICE,), rare="only a leader that runs in the host"),
+        ),
+    ),
+    Grant(
+        "kube-system",
+        (_on(CONFIGMAPS, "get", names=("extension-apiserver-authentication",), rare=_SERVES),),
+    ),
     Grant(
         None,
         (
+            # An admission policy binds the create to that name as well.
+            _on(API_SERVICES, "create", rare="the apply that makes it is logged as a patch"),
+            _on(API_SERVICES, "patch", names=(keys.QUERY_API,), rare=_SERVES),
+            _on(API_SERVICES, "delete", names=(keys.QUERY_API,), rare="only when a leader ends in order"),
+            _on(ACCESS_REVIEWS, "create", rare="only once somebody asks the query API"),
+            _on(NAMESPACES, "get", rare=_ASKED),
+            _on(POLICIES, "list", rare=_ASKED),
+            _on(CLUSTER_POLICIES, "list", rare=_ASKED),
+            _on(PRIORITY_CLASSES, "list", rare=_ASKED),
             _on(BINDINGS, "list", "watch", "patch"),
             _on(QUEUES, "list", "watch"),
             _on(QUEUES, "patch", sub="status"),

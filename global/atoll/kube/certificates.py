@@ -1,6 +1,6 @@
-"""What the webhook serves: leaf certificates, made in memory by each replica from the authority that all share.
+"""What our own servers serve: leaf certificates, made in memory from an authority (`atoll.model.authority`).
 
-Nothing but the authority (`atoll.model.authority`) has to be kept, and a new leaf needs nobody's consent.
+Nothing but the authority has to be kept, and a new leaf needs nobody's consent.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -61,36 +59,20 @@ def issue(signer: Signer, names: Sequence[str], now: datetime, life: timedelta =
     return Leaf(pem_key(key), chain, signer.certificate, now, ends)
 
 
-def names_of(client_config: dict[str, Any]) -> list[str]:
-    """The names by which the API server calls the webhook of a client config.
-
-    The config is `{url}` or `{service}`.
-
-    Raises:
-        ValueError: it has neither.
-    """
-    if client_config.get("url"):
-        host = urlsplit(str(client_config["url"])).hostname
-        if host:
-            return [host]
-    service = client_config.get("service") or {}
-    name, namespace = service.get("name"), service.get("namespace")
-    if not name or not namespace:
-        raise ValueError(
-            'neither a url such as {"url": "https://127.0.0.1:9443"} nor a service with name and namespace'
-        )
-    return [name, f"{name}.{namespace}", f"{name}.{namespace}.svc"]
-
-
 def load_leaf(context: ssl.SSLContext, leaf: Leaf) -> None:
     """Serve this certificate from the next handshake on."""
     # ssl reads certificates from files only; these live for the duration of the call.
-    with tempfile.TemporaryDirectory(prefix="atoll-webhook-") as folder:
+    with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
         key, chain = Path(folder, "tls.key"), Path(folder, "tls.crt")
         key.touch(mode=0o600)
         key.write_bytes(leaf.key)
         chain.write_bytes(leaf.chain)
         context.load_cert_chain(chain, key)
+
+
+def renewal(leaf: Leaf) -> datetime:
+    """When a leaf is replaced: after a third of its life, so that two more tries fit."""
+    return leaf.issued + (leaf.ends - leaf.issued) / 3
 
 
 def server_context(leaf: Leaf) -> ssl.SSLContext:

@@ -1,0 +1,74 @@
+"""What the query API says, for people: pure functions from its JSON to lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Json = dict[str, Any]
+
+_MEMBERS = 8
+"""Members that are printed, the nearest first."""
+
+
+def answer(workload: str, status: Json) -> str:
+    """The answer to a what-if."""
+    if status.get("starts"):
+        lines = [f"{workload} would start now"]
+        for place in status.get("places") or ():
+            domain = f", domain {place['domain']}" if place.get("domain") else ""
+            lines.append(f"  in {place['cluster']}: {_pods(place['pods'])}{domain}")
+        return "\n".join(lines)
+    lines = [f"{workload} would wait", f"  reason    {status['reason']}: {status['message']}"]
+    if place := status.get("queue"):
+        lines.append(f"  position  {place['position']} of {place['waiting']} in queue {place['queue']}")
+    lines += details(status)
+    lines += helps(status)
+    return "\n".join(lines)
+
+
+def details(status: Json) -> list[str]:
+    """Limits, members and the promise."""
+    lines = []
+    for limit in status.get("limits") or ():
+        why = "" if limit.get("declared", True) else " (by what members have and others are guaranteed)"
+        lines.append(
+            f"  limit     {limit['kind'].lower()} {limit['name']}: {limit['requested']} {limit['resource']} needed,"
+            f" {limit['available']} left, {limit['shortage']} short{why}"
+        )
+    members = status.get("clusters") or []
+    for room in members[:_MEMBERS]:
+        where = f", domain {room['domain']}" if room.get("domain") else ""
+        lines.append(
+            f"  member    {room['cluster']}: {room['fits']} of {_pods(room['pods'])}{where}; {room['message']}"
+        )
+    if len(members) > _MEMBERS:
+        lines.append(f"  member    {len(members) - _MEMBERS} others, which hold less of it")
+    if promised := status.get("promised"):
+        when = f"from {promised['at']}" if promised.get("at") else "from a time that nobody knows yet"
+        lines.append(f"  promised  room in {promised['cluster']} {when}")
+    return lines
+
+
+def helps(status: Json) -> list[str]:
+    """What would let it start."""
+    return [f"  would help: {text}" for text in changes(status)]
+
+
+def changes(status: Json) -> list[str]:
+    """Each change in a line; what is enough by itself says so."""
+    lines = []
+    for change in status.get("changes") or ():
+        text = change["message"]
+        names = [f"{each['namespace']}/{each['name']}" for each in change.get("workloads") or ()]
+        if names:
+            text += f": {', '.join(names)}" + (f" and {change['more']} more" if change.get("more") else "")
+        if change.get("at"):
+            text += f", expected at {change['at']}"
+        if change.get("enough"):
+            text += "; that is enough"
+        lines.append(text)
+    return lines
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"

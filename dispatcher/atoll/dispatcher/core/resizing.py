@@ -1,0 +1,281 @@
+"""More and fewer pods for what runs: within its epoch, without touching the other pods.
+
+Growing passes through everything that a dispatch does: the limits of the queues on the path, of the namespace, of the
+queue in the member, the member's nodes, and the room that is kept for others. Shrinking gives quota back at once; nodes
+are free once the member says so.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import msgspec
+
+from atoll.dispatcher.core.binding import Binding
+from atoll.dispatcher.core.books import Books, estimate
+from atoll.dispatcher.core.choice import Choice
+from atoll.dispatcher.core.commands import Command, Dispatch, Part, Resize
+from atoll.dispatcher.core.elastic import Counts, cut, difference, first_pods, full, larger
+from atoll.dispatcher.core.node import Node, Rank, Standing, path
+from atoll.dispatcher.core.promises import Pods, Stay
+from atoll.dispatcher.core.shapes import shape_key
+from atoll.dispatcher.core.waiting import Key
+from atoll.fit import Miss, Nodes, Placement, place
+from atoll.model import vector
+from atoll.model.decision import Decision, Line, Phase
+from atoll.model.gang import Gang, TopologyWish
+from atoll.model.timestamps import rfc3339
+from atoll.model.topology import NO_DOMAIN
+from atoll.model.vector import Vector
+from atoll.model.verdict import Blocker, Reason, Verdict, blocker
+
+GROW_TIMEOUT = 30.0
+"""Seconds within which a member's figures are expected to contain the pods by which something grew."""
+
+
+class _Stop(NamedTuple):
+    """Why something does not grow."""
+
+    verdict: Verdict
+    place: Node | str | None = None
+    """What must change: a queue, a member, or anything."""
+
+
+class Resizing(Books):
+    """Gives to and takes from running workloads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: UID of what runs with fewer pods than it asks for -> why, where its binding may not say so yet
+        self._stopped: dict[str, Verdict] = {}
+        #: what has found no room in this pass: (member, shape, size, domain to stay in) -> why
+        self._missed: dict[tuple[str, bytes, Counts, int | None], _Stop] = {}
+
+    # -- growing -----------------------------------------------------------------------------------------------------
+
+    def _grow_all(self, commands: list[Command]) -> list[Node]:
+        """Give what is left to those that run with fewer pods than they ask for: what a user waits for first, then by
+        the order of queues and of the workloads in them. What is dispatched in this pass starts with what it gets.
+
+        Args:
+            commands: of this pass; added to, or changed.
+
+        Returns:
+            The queues of what grew.
+        """
+        if not self._hungry.awake:
+            return []
+        self._missed.clear()
+        grew: dict[Node, None] = {}
+        begun = {command.uid: index for index, command in enumerate(commands) if isinstance(command, Dispatch)}
+        for binding in sorted((self.bindings[uid] for uid in self._hungry.awake), key=_turn):
+            uid = binding.view.uid
+            if not self._may_resize(binding, begun=uid in begun):
+                # It is filed again when something is seen of it.
+                self._hungry.remove(uid)
+                continue
+            growth = self._growth(binding)
+            if isinstance(growth, _Stop):
+                self._hungry.park(uid, growth.place)
+                self._stopped[uid] = growth.verdict
+                continue
+            before = binding.pods
+            self._take(binding, *growth)
+            grew[binding.leaf] = None
+            if uid in begun:
+                command = commands[begun[uid]]
+                assert isinstance(command, Dispatch), "what begins is dispatched"
+                commands[begun[uid]] = replace(command, parts=_parts(binding))
+            else:
+                text = f"{binding.pods} pods, not {before}: there is room"
+                commands.append(self._resize(binding, Reason.GROWN, text, self._now + GROW_TIMEOUT))
+        return list(grew)
+
+    def _may_resize(self, binding: Binding, *, begun: bool = False) -> bool:
+        """Whether a decision on its size can be made now; what it has must be written down first."""
+        written = binding.epoch == binding.view.epoch and binding.resized_at is None
+        settled = binding.bound and written and binding.view.uid not in self._oversized
+        return binding.phase is Phase.BOUND and not binding.gang.hold and (settled or begun)
+
+    def _growth(self, binding: Binding) -> tuple[Counts, Placement] | _Stop:
+        """The largest size that it may have now and where the additional pods would go."""
+        [(name, part)] = binding.parts.items()
+        now = full(part)
+        ladder = larger(binding.gang, now)
+        amounts = [_requests(binding.gang, difference(size, now)) for size in ladder]
+        stop = self._stop(binding, name, amounts[0])
+        if stop is not None:
+            return stop
+        # What is admitted with more pods is admitted with fewer.
+        able = bisect_left(amounts, True, key=lambda amount: self._stop(binding, name, amount) is not None)
+        member = self.world.members[name]
+        more = _addition(binding.gang, difference(ladder[0], now), difference(ladder[able - 1], now))
+        around = _domain_around(member.nodes, binding.gang.network_topology, self._where(binding, name))
+        alike = (name, shape_key(binding.view, ""), now, around)
+        if alike in self._missed:
+            return self._missed[alike]
+        placement = place(member.nodes, more, within=around)
+        if isinstance(placement, Miss):
+            pods = Blocker("Cluster", name, "pods", str(placement.requested), str(placement.available))
+            self._missed[alike] = _Stop(Verdict(placement.reason, pods), name)
+            return self._missed[alike]
+        fitting = [size for size in ladder[:able] if _holds(placement, difference(size, now))]
+        for size in dict.fromkeys((fitting[-1], fitting[0])):
+            landing = cut(placement, difference(size, now))
+            choice = Choice((member,), (more.sized(landing.counts),), (landing,))
+            amount, end = _requests(binding.gang, landing.counts), self._now + estimate(binding)
+            if not self.promises.refuses(binding.view.uid, binding.leaf, amount, choice, self._now, end):
+                return size, landing
+        return _Stop(Verdict(Reason.WOULD_DELAY))
+
+    def _stop(self, binding: Binding, name: str, amount: Vector) -> _Stop | None:
+        """What does not admit so much more, nodes apart."""
+        leaf, namespace = binding.leaf, binding.view.namespace
+        if self.tree.standing(leaf) is not Standing.OPEN:
+            return _Stop(Verdict(Reason.QUEUE_CLOSED, blocker("Queue", leaf.name, "", 0, 0)))
+        short = self.tree.shortage(leaf, amount)
+        if short is not None:
+            about = blocker("Queue", short.node.name, short.resource, short.requested, short.available)
+            return _Stop(Verdict(Reason.QUOTA_EXCEEDED, about), short.node)
+        if (there := self.tree.shortage_in(leaf, name, amount)) is not None:
+            about = blocker("Queue", there.node.name, there.resource, there.requested, there.available)
+            return _Stop(Verdict(Reason.QUOTA_EXCEEDED, about))
+        if (missing := self.namespaces.shortage(namespace, amount)) is not None:
+            return _Stop(Verdict(Reason.QUOTA_EXCEEDED, blocker("Namespace", namespace, *missing)))
+        if not self.world.member(name).ready:
+            return _Stop(Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", name)))
+        return None
+
+    def _where(self, binding: Binding, name: str) -> Pods:
+        stay = self.promises.stay(binding.view.uid)
+        return stay.parts[name][1] if stay is not None and name in stay.parts else ()
+
+    def _take(self, binding: Binding, size: Counts, placement: Placement) -> None:
+        """Count that it has so many pods, the additional ones where they are expected."""
+        uid, [name] = binding.view.uid, binding.parts
+        pods = [*self._where(binding, name), *sorted(placement.pods)]
+        if binding.epoch != binding.view.epoch:
+            # It is not there yet: the member places all of them at once, by the names of nodes.
+            pods.sort()
+        self._charge_size(binding, size, pods)
+        self.world.assume_more(self.world.members[name], uid, binding.gang, placement)
+
+    # -- shrinking ---------------------------------------------------------------------------------------------------
+
+    def _shrink(self, binding: Binding, size: Counts, text: str) -> Command:
+        """Take pods back, those of the highest indices."""
+        [name] = binding.parts
+        before = binding.pods
+        self._charge_size(binding, size, first_pods(self._where(binding, name), size))
+        self._refresh_idle()
+        self._hungry.released(binding.leaf)
+        self._settle_binding(binding)
+        return self._resize(binding, Reason.SHRUNK, f"{binding.pods} pods, not {before}: {text}")
+
+    def _let_go(self, uid: str) -> bool:
+        """Whether a victim has nothing left of what it was to give up."""
+        binding = self.bindings.get(uid)
+        if binding is None or not binding.phase.charged:
+            return True
+        if binding.phase is not Phase.BOUND or binding.resized_at is not None:
+            return False
+        placed = binding.view.placed
+        return all(placed.get(name, (0, 0))[1] <= part.replicas for name, part in binding.parts.items())
+
+    def _keep_to_wishes(self) -> Iterator[Command]:
+        """Write down that users ask for fewer pods than their workloads run with: it is so already, and must not be
+        more again unless it is admitted.
+        """
+        for uid in list(self._oversized):
+            binding = self.bindings[uid]
+            if binding.epoch == binding.view.epoch and binding.resized_at is None:
+                del self._oversized[uid]
+                binding.before = binding.parts
+                yield self._resize(binding, Reason.SHRUNK, f"{binding.pods} pods: no more were asked for")
+
+    # -- both --------------------------------------------------------------------------------------------------------
+
+    def _charge_size(self, binding: Binding, size: Counts, pods: Pods) -> None:
+        [name] = binding.parts
+        part = binding.gang.sized(size)
+        amount = part.total()
+        more = dict(amount)
+        vector.add(more, binding.amount, -1)
+        binding.before, binding.parts, binding.amount = binding.parts, {name: part}, amount
+        self.tree.charge(binding.leaf, more, {name: more})
+        self.namespaces.charge(binding.view.namespace, more)
+        self.waiting.limits_changed(binding.leaf)
+        stay = self.promises.stay(binding.view.uid)
+        assert stay is not None, f"{binding.view.uid} is charged and not known to run"
+        self.promises.enter(
+            binding.view.uid, Stay(binding.leaf, amount, stay.start, stay.end, {name: (binding.gang, pods)})
+        )
+        self._file_size(binding)
+
+    def _resize(self, binding: Binding, reason: Reason, text: str, deadline: float | None = None) -> Resize:
+        """The command that makes its binding say what was decided."""
+        view = binding.view
+        line = Line(rfc3339(self._now), Phase.BOUND, reason, text)
+        story = view.decision.told(line)
+        if len(story) > 1 and story[-2].reason is reason:
+            # Many small changes must not push out what happened before.
+            story = [*story[:-2], line]
+        until = view.decision.deadline if deadline is None else rfc3339(deadline)
+        decision = Decision(binding.epoch, Phase.BOUND, reason, None, until, story)
+        binding.resized_at, binding.told = view.generation, None
+        self._stopped.pop(view.uid, None)
+        if deadline is not None:
+            binding.deadline = deadline
+            heapq.heappush(self._deadlines, (deadline, view.uid))
+        parts = _parts(binding)
+        return Resize(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision, parts=parts)
+
+
+def _parts(binding: Binding) -> tuple[Part, ...]:
+    return tuple(
+        Part(name, tuple((task.name, task.replicas) for task in part.tasks)) for name, part in binding.parts.items()
+    )
+
+
+def _turn(binding: Binding) -> tuple[bool, list[Rank], Key]:
+    """What runs below the minimum that its user has raised comes first."""
+    urgent = binding.pods < sum(binding.gang.floor())
+    above = [*path(binding.leaf)][-2::-1]
+    return not urgent, [node.rank() for node in above], binding.key
+
+
+def _requests(gang: Gang, counts: Counts | list[int]) -> Vector:
+    return vector.total(vector.scaled(task.requests, count) for task, count in zip(gang.tasks, counts, strict=True))
+
+
+def _addition(gang: Gang, least: Counts, most: Counts) -> Gang:
+    """A gang of the pods that are added: at least so many, at most so many."""
+    tasks = [
+        msgspec.structs.replace(task, replicas=many, min_available=few)
+        for task, few, many in zip(gang.tasks, least, most, strict=True)
+    ]
+    return msgspec.structs.replace(gang, tasks=tasks, min_available=sum(least))
+
+
+def _holds(placement: Placement, counts: Counts) -> bool:
+    return all(held >= count for held, count in zip(placement.counts, counts, strict=True))
+
+
+def _domain_around(nodes: Nodes, wish: TopologyWish | None, pods: Pods) -> int | None:
+    """For a hard topology, the largest allowed domain around what runs; None for anywhere."""
+    here = next((node for _, node, _ in pods if node < len(nodes)), None)
+    if wish is None or not wish.hard or here is None:
+        return None
+    allowed = wish.highest_tier_allowed
+    if allowed is None:
+        allowed = nodes.tree.tier_named(wish.highest_tier_name or "")
+    around = [
+        int(nodes.domain[level, here])
+        for level, tier in enumerate(nodes.tree.tiers)
+        if allowed is not None and tier <= allowed and nodes.domain[level, here] != NO_DOMAIN
+    ]
+    return around[-1] if around else None

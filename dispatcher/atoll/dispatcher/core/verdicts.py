@@ -1,0 +1,459 @@
+"""The whole verdict on one workload: its place, what blocks it with numbers, what would let it start.
+
+Questions only: nothing that is asked here changes what will be decided, which tests prove by histories with and without
+questions. The cost follows the shapes in its queue and the members, not the number of those that wait.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from atoll.dispatcher.core.binding import Binding, order_key
+from atoll.dispatcher.core.choice import Choice, choose
+from atoll.dispatcher.core.dispatcher import standing_verdict
+from atoll.dispatcher.core.events import BindingView, Strategy
+from atoll.dispatcher.core.members import Member
+from atoll.dispatcher.core.node import Node, Standing, path
+from atoll.dispatcher.core.promises import SETTLE
+from atoll.dispatcher.core.reclaim import Claimant, Plan, Victim, departures, plan
+from atoll.dispatcher.core.shapes import Shape, shape_key, shape_of
+from atoll.dispatcher.core.waiting import differs
+from atoll.dispatcher.core.world import World
+from atoll.fit import Placement, place
+from atoll.model import quantity
+from atoll.model.decision import Phase
+from atoll.model.gang import Gang
+from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, Position, Promised, Room
+from atoll.model.timestamps import rfc3339
+from atoll.model.verdict import Reason, Verdict, blocker
+
+if TYPE_CHECKING:
+    from atoll.dispatcher.core.dispatcher import Dispatcher
+
+AHEAD = 10
+"""Workloads ahead that are named."""
+NAMED = 20
+"""Workloads of a change that are named."""
+EXACT = 8
+"""Members, the nearest first, in which a placement is tried; of the others each task is counted by itself."""
+ENDING = 1000
+"""Running workloads, those that end soonest, among which a set is searched whose end would help."""
+
+
+def account(core: Dispatcher, uid: str) -> Account | None:
+    """All about a binding; None when the core does not know it."""
+    binding = core.bindings.get(uid)
+    if binding is None:
+        return None
+    verdict = core.verdict(uid)
+    if binding.shape is None:
+        reason = verdict.reason if verdict is not None else binding.view.decision.reason
+        said = verdict or Verdict(reason, binding.view.decision.blocker)
+        return Account(
+            phase=binding.phase.value,
+            reason=reason.value,
+            message=said.sentence(),
+            since=_since(binding, said),
+            changes=_by_itself(said),
+        )
+    look = _Look(core, binding, binding.shape, core.world)
+    with core.promises.untouched():
+        outcome = look.outcome()
+        if verdict is None or (isinstance(outcome, Verdict) and not differs(verdict, outcome)):
+            # The same blocker, with its numbers as they are now.
+            verdict = outcome if isinstance(outcome, Verdict) else Verdict(Reason.SUBMITTED)
+        return Account(
+            phase=binding.phase.value,
+            reason=verdict.reason.value,
+            message=verdict.sentence(),
+            blocker=verdict.blocker,
+            since=_since(binding, verdict),
+            queue=_position(core, binding, waits=True),
+            limits=look.limits,
+            clusters=look.rooms,
+            promised=_promised(core, uid),
+            changes=look.changes(verdict),
+        )
+
+
+def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
+    """Whether a workload that does not exist would start if it came now, where, or the smallest change that would
+    admit it.
+
+    Args:
+        core: unchanged afterwards.
+        view: of a binding that can be read; its UID is nobody's.
+        now: seconds since the epoch.
+    """
+    gang = view.gang
+    assert gang is not None, "what can't be read is refused before"
+    if not gang.submitted:
+        gang = msgspec.structs.replace(gang, submitted=rfc3339(now))
+        view = replace(view, gang=gang)
+    leaf = core.tree.nodes.get(gang.queue)
+    if leaf is None:
+        return _refused(standing_verdict(gang.queue, Standing.MISSING))
+    binding = Binding(view, 0, Phase.SUSPENDED, {}, gang, None, order_key(view), leaf, gang.total())
+    world = core.world.aside()
+    shape = shape_of(view, shape_key(view, core.restricted(binding)))
+    world.enroll(shape)
+    look = _Look(core, binding, shape, world)
+    with core.promises.untouched(), core.tree.supposing(leaf, shape.request):
+        outcome = look.outcome()
+        position = _position(core, binding, waits=False)
+        if isinstance(outcome, Choice):
+            return Account(starts=True, places=_places(outcome), queue=position)
+        changes = look.changes(outcome)
+        if outcome.reason in _SEARCHED:
+            changes = sorted([*changes, *look.search(now)], key=lambda change: not change.enough)
+        return Account(
+            reason=outcome.reason.value,
+            message=outcome.sentence(),
+            blocker=outcome.blocker,
+            queue=position,
+            limits=look.limits,
+            clusters=look.rooms,
+            changes=changes,
+        )
+
+
+_SEARCHED = (Reason.QUOTA_EXCEEDED, Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS, Reason.WOULD_DELAY)
+"""Verdicts that the end of others can change."""
+
+
+@dataclass
+class _Look:
+    """One workload against everything as it is; each answer is found once."""
+
+    core: Dispatcher
+    binding: Binding
+    shape: Shape
+    """Enrolled in the world."""
+    world: World
+
+    @property
+    def _gang(self) -> Gang:
+        return self.binding.gang
+
+    @property
+    def _leaf(self) -> Node:
+        return self.binding.leaf
+
+    def _permits(self, choice: Choice) -> bool:
+        return self.core.judge(self.binding, choice)[0]
+
+    def outcome(self) -> Choice | Verdict:
+        """What a pass would say if it came to this workload now, in the order in which a pass asks."""
+        core, leaf = self.core, self._leaf
+        if self._gang.hold:
+            return Verdict(Reason.HELD)
+        standing = core.tree.standing(leaf)
+        if standing is not Standing.OPEN:
+            return standing_verdict(leaf.name, standing)
+        head = core.waiting.head(leaf)
+        strict = leaf.view is not None and leaf.view.strategy is Strategy.FIFO
+        if strict and head is not None and head.members[0] < self.binding.key:
+            return Verdict(Reason.BEHIND_HEAD, blocker("Queue", leaf.name, "", 0, 0))
+        choice = self.choice
+        short = core.tree.shortage(leaf, self.shape.request)
+        if short is not None and (short.declared or isinstance(choice, Choice)):
+            block = blocker("Queue", short.node.name, short.resource, short.requested, short.available)
+            return Verdict(Reason.QUOTA_EXCEEDED, block)
+        namespace = self.binding.view.namespace
+        missing = core.namespaces.shortage(namespace, self.shape.request)
+        if missing is not None:
+            return Verdict(Reason.QUOTA_EXCEEDED, blocker("Namespace", namespace, *missing))
+        return choice
+
+    @cached_property
+    def choice(self) -> Choice | Verdict:
+        """Where it would go, quota aside."""
+        core = self.core
+        return choose(
+            self.shape,
+            self._gang,
+            self.world,
+            serving=core.serves(self._leaf),
+            avoided=core.avoided(self.shape.key),
+            permits=self._permits,
+        )
+
+    # -- what blocks -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def limits(self) -> list[Limit]:
+        """Every limit that it would exceed: of the queues on its path, from its own up, and of its namespace."""
+        found: list[Limit] = []
+        derived: dict[str, Limit] = {}
+        wanted = [(name, amount) for name, amount in sorted(self.shape.request.items()) if amount > 0]
+        for node in path(self._leaf):
+            declared = node.view.capability if node.view is not None else {}
+            for name, amount in wanted:
+                used = node.used.get(name, 0)
+                own, real = declared.get(name, math.inf) - used, node.limit.get(name, math.inf) - used
+                if amount > own:
+                    found.append(_limit("Queue", node.name, name, amount, int(own), declared=True))
+                elif amount > real:
+                    derived.setdefault(name, _limit("Queue", node.name, name, amount, int(real), declared=False))
+        # What follows from a limit above is no limit of its own.
+        known = {limit.resource for limit in found}
+        found += [limit for name, limit in derived.items() if name not in known]
+        namespace = self.binding.view.namespace
+        charged, limits = self.core.namespaces.used.get(namespace, {}), self.core.namespaces.limits.get(namespace, {})
+        for name, amount in wanted:
+            left = limits.get(name, math.inf) - charged.get(name, 0)
+            if amount > left:
+                found.append(_limit("Namespace", namespace, name, amount, int(left), declared=True))
+        return found
+
+    @cached_property
+    def rooms(self) -> list[Room]:
+        """What each member could take, those that hold most of it first."""
+        world, shape, core = self.world, self.shape, self.core
+        allowed = np.any(world.allowed(shape), axis=0) if world.order else np.zeros(0, np.bool_)
+        serving = core.serves(self._leaf)
+        avoided = core.avoided(shape.key)
+        floor = np.array(shape.floor)
+        held = np.minimum(world.counts[list(shape.rows)], floor[:, None]).sum(axis=0)
+        wanted = sum(shape.floor)
+        rooms, exact = [], EXACT
+        for column in np.lexsort((np.arange(len(world.order)), -held)):
+            member, fits = world.order[int(column)], int(held[column])
+            if not allowed[column]:
+                rooms.append(_room(member, wanted, fits, Reason.NO_CLUSTER, "its policy does not allow this member"))
+            elif serving is not None and not serving[column]:
+                rooms.append(_room(member, wanted, fits, Reason.NO_CLUSTER, "its queue does not use this member"))
+            elif not world.ready[column]:
+                rooms.append(_room(member, wanted, fits, Reason.CLUSTERS_NOT_READY, "it is not ready"))
+            elif member.name in avoided:
+                text = "it failed such a workload lately and is avoided for a while"
+                rooms.append(_room(member, wanted, fits, Reason.AVOIDED, text))
+            elif exact:
+                exact -= 1
+                rooms.append(self._exact(member, wanted))
+            else:
+                reason = Reason.NO_DOMAIN_FITS if shape.hard else Reason.INSUFFICIENT_RESOURCES
+                text = f"there is room for {fits} of the {wanted} pods that must start together"
+                rooms.append(_room(member, wanted, fits, reason, text))
+        # Those that could take it at once come first, then by how near they come.
+        return sorted(rooms, key=lambda room: (bool(room.reason), -room.fits))
+
+    def _exact(self, member: Member, wanted: int) -> Room:
+        placement = place(member.nodes, self._gang, room=self.world.room(member, self.shape))
+        if isinstance(placement, Placement):
+            choice = Choice((member,), (self._gang,), (placement,))
+            domain = _domain(member, placement)
+            short = self.core.tree.shortage_in(self._leaf, member.name, self._gang.total())
+            if short is not None:
+                left = quantity.format_units(short.resource, max(short.available, 0))
+                text = f"the ceiling of queue {short.node.name} there leaves {left} {short.resource}"
+                return _room(member, wanted, wanted, Reason.QUOTA_EXCEEDED, text)
+            if not self._permits(choice):
+                text = "the room there is kept for a workload that goes before it"
+                return _room(member, wanted, wanted, Reason.WOULD_DELAY, text)
+            return Room(member.name, wanted, wanted, message="it has room", domain=domain)
+        shortage = quantity.format_units(placement.resource, placement.needed) if placement.resource else ""
+        return Room(
+            member.name,
+            wanted,
+            placement.available,
+            placement.reason.value,
+            placement.sentence(),
+            placement.domain,
+            placement.resource,
+            shortage,
+        )
+
+    # -- what would help ---------------------------------------------------------------------------------------------
+
+    def changes(self, verdict: Verdict) -> list[Change]:
+        """What is known to help without a search."""
+        queue = self._leaf.name
+        match verdict.reason:
+            case Reason.QUEUE_NOT_FOUND | Reason.QUEUE_CLOSED | Reason.QUEUE_INVALID | Reason.QUEUE_NOT_LEAF:
+                return [_queue_change(verdict.reason, queue)]
+            case Reason.BEHIND_HEAD:
+                return [Change(ChangeKind.QUEUE, f"the first workload of queue {queue} starts or leaves")]
+            case Reason.QUOTA_EXCEEDED:
+                limits = [limit for limit in self.limits if limit.declared] or self.limits
+                raised = ", ".join(
+                    f"{each.kind.lower()} {each.name}: {each.shortage} {each.resource}" for each in limits
+                )
+                enough = isinstance(self.choice, Choice)
+                rest = "" if enough else ", and there must be room as well"
+                change = Change(ChangeKind.LIMITS, f"higher limits, by what is short ({raised}){rest}", enough, limits)
+                return [change] if enough else [change, *self._more_room()]
+            case Reason.INSUFFICIENT_RESOURCES | Reason.NO_DOMAIN_FITS:
+                return self._more_room()
+            case Reason.WOULD_DELAY:
+                return [
+                    Change(ChangeKind.WISH, "a shorter estimate of its run time, if that is true"),
+                    Change(ChangeKind.WAIT, "the workload that room is kept for starts"),
+                ]
+            case Reason.NO_CLUSTER:
+                return [Change(ChangeKind.POLICY, "a policy, and a queue, that allow a member which has room")]
+            case Reason.NO_NODE_MATCHES:
+                return [Change(ChangeKind.WISH, "nodes that its selectors and tolerations accept")]
+        return _by_itself(verdict)
+
+    def _more_room(self) -> list[Change]:
+        """Room in the member that comes nearest."""
+        nearest = next((room for room in self.rooms if room.fits < room.pods and room.reason in _FULL), None)
+        if nearest is None:
+            return []
+        where = f"cluster {nearest.cluster}" + (f", domain {nearest.domain}" if nearest.domain else "")
+        what = f", such as {nearest.shortage} {nearest.resource}" if nearest.resource else " on its nodes"
+        return [Change(ChangeKind.ROOM, f"room for {nearest.pods - nearest.fits} more pods in {where}{what}")]
+
+    def search(self, now: float) -> list[Change]:
+        """Whom the dispatcher would take back for it, and whose end would let it start."""
+        core, found = self.core, []
+        claimant = Claimant(
+            self.binding.view.uid, self._leaf, -self.binding.key[0], self.shape, self._gang
+        )  # fmt: skip
+        running = list(core.running())
+        serving, avoided = core.serves(self._leaf), core.avoided(self.shape.key)
+        evicting = plan(
+            claimant,
+            running,
+            core.tree,
+            self.world,
+            now=now,
+            serving=serving,
+            avoided=avoided,
+            permits=self._permits,
+        )
+        if isinstance(evicting, Plan) and evicting.losses:
+            found.append(self._going(ChangeKind.EVICT, "{} taken back by the dispatcher", evicting))
+        ends = {each.uid: self._end(each) for each in running}
+        running.sort(key=lambda each: (ends[each.uid], each.uid))
+        ending = departures(
+            claimant,
+            running[:ENDING],
+            core.tree,
+            self.world,
+            serving=serving,
+            avoided=avoided,
+            permits=self._permits,
+        )
+        if isinstance(ending, Plan) and ending.losses:
+            at = max(ends[loss.uid] for loss in ending.losses)
+            found.append(self._going(ChangeKind.FINISH, "the end of {}", ending, at))
+        return found
+
+    def _end(self, victim: Victim) -> float:
+        stay = self.core.promises.stay(victim.uid)
+        return stay.end if stay is not None else math.inf
+
+    def _going(self, kind: ChangeKind, text: str, found: Plan, at: float = math.inf) -> Change:
+        names = _named(self.core, (loss.uid for loss in found.losses))
+        what = "1 workload" if len(names) == 1 else f"{len(names)} workloads"
+        when = rfc3339(at + SETTLE) if at < math.inf else ""
+        return Change(
+            kind, text.format(what), True, workloads=names[:NAMED], more=max(len(names) - NAMED, 0), at=when
+        )  # fmt: skip
+
+
+_FULL = (Reason.INSUFFICIENT_RESOURCES.value, Reason.NO_DOMAIN_FITS.value)
+
+
+def _refused(verdict: Verdict) -> Account:
+    assert verdict.blocker is not None, "it names the queue"
+    changes = [_queue_change(verdict.reason, verdict.blocker.name)]
+    return Account(reason=verdict.reason.value, message=verdict.sentence(), blocker=verdict.blocker, changes=changes)
+
+
+def _queue_change(reason: Reason, queue: str) -> Change:
+    text = {
+        Reason.QUEUE_NOT_FOUND: f"queue {queue} is created",
+        Reason.QUEUE_CLOSED: f"queue {queue}, or the closed one above it, is opened",
+        Reason.QUEUE_INVALID: f"what is wrong with queue {queue} is mended",
+        Reason.QUEUE_NOT_LEAF: f"it goes to one of the queues below {queue}",
+    }[reason]
+    return Change(ChangeKind.QUEUE, text)
+
+
+def _by_itself(verdict: Verdict) -> list[Change]:
+    text = {
+        Reason.HELD: (ChangeKind.WISH, "its user releases it"),
+        Reason.CLUSTERS_NOT_READY: (ChangeKind.WAIT, "a member that it may use is ready again"),
+        Reason.AVOIDED: (ChangeKind.WAIT, "the room in the members that failed it changes, or their pause is over"),
+        Reason.AWAITING_VICTIMS: (ChangeKind.WAIT, "the workloads that make room for it end"),
+        Reason.SUBMITTED: (ChangeKind.WAIT, "the next pass of the dispatcher looks at it"),
+    }.get(verdict.reason)
+    return [Change(*text)] if text is not None else []
+
+
+def _position(core: Dispatcher, binding: Binding, *, waits: bool) -> Position:
+    """Its place in the queue, by bisection in each class of it."""
+    ahead, waiting = 0, 0 if waits else 1
+    near: list[tuple[int, str, str]] = []
+    for group in core.waiting.classes(binding.leaf).values():
+        before = bisect.bisect_left(group.members, binding.key)
+        ahead += before
+        waiting += len(group.members)
+        near += group.members[max(before - AHEAD, 0) : before]
+    named = heapq.nlargest(AHEAD, near)[::-1]
+    return Position(
+        binding.leaf.name, ahead + 1, waiting, _named(core, (key[2] for key in named)), ahead - len(named)
+    )  # fmt: skip
+
+
+def _named(core: Dispatcher, uids: Iterable[str]) -> list[Named]:
+    return [Named(view.namespace, view.name) for uid in uids for view in (core.bindings[uid].view,)]
+
+
+def _promised(core: Dispatcher, uid: str) -> Promised | None:
+    promise = core.promises.made.get(uid)
+    if promise is None:
+        return None
+    names = ", ".join(member.name for member in (promise.member, *promise.also))
+    return Promised(names, rfc3339(promise.at) if promise.at < math.inf else "")
+
+
+def _since(binding: Binding, verdict: Verdict) -> str:
+    """When the reason was first written, by the story; empty while the binding does not say it."""
+    at = ""
+    for line in reversed(binding.view.decision.story):
+        if line.reason is not verdict.reason:
+            break
+        at = line.at
+    return at
+
+
+def _places(choice: Choice) -> list[Place]:
+    parts: Sequence[tuple[Member, Gang, Placement]] = list(
+        zip(choice.members, choice.gangs, choice.placements, strict=True)
+    )
+    return [
+        Place(member.name, sum(placement.counts), _domain(member, placement)) for member, _, placement in parts
+    ]  # fmt: skip
+
+
+def _domain(member: Member, placement: Placement) -> str:
+    return member.nodes.tree.domains[placement.domain].name if placement.domain is not None else ""
+
+
+def _room(member: Member, wanted: int, fits: int, reason: Reason, message: str) -> Room:
+    return Room(member.name, wanted, fits, reason.value, message)
+
+
+def _limit(kind: str, name: str, resource: str, amount: int, available: int, *, declared: bool) -> Limit:
+    return Limit(
+        kind,
+        name,
+        resource,
+        quantity.format_units(resource, amount),
+        quantity.format_units(resource, max(available, 0)),
+        quantity.format_units(resource, amount - available),
+        declared,
+    )

@@ -1,0 +1,126 @@
+"""The API's documents as Kubernetes clients want them: discovery, objects, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from atoll.dispatcher.objects import BindingObject
+from atoll.model.apiresource import VERDICTS, WHAT_IFS
+from atoll.model.query import Account, Change, Named, Position
+
+Json = dict[str, Any]
+
+_VERSION = {"groupVersion": VERDICTS.api_version, "version": VERDICTS.version}
+
+GROUP: Json = {
+    "kind": "APIGroup",
+    "apiVersion": "v1",
+    "name": VERDICTS.group,
+    "versions": [_VERSION],
+    "preferredVersion": _VERSION,
+}
+RESOURCES: Json = {
+    "kind": "APIResourceList",
+    "apiVersion": "v1",
+    "groupVersion": VERDICTS.api_version,
+    "resources": [
+        {
+            "name": resource.plural,
+            "singularName": resource.kind.lower(),
+            "namespaced": True,
+            "kind": resource.kind,
+            "verbs": verbs,
+        }
+        for resource, verbs in ((VERDICTS, ["get", "list"]), (WHAT_IFS, ["create"]))
+    ],
+}
+
+
+@dataclass
+class Refusal(Exception):
+    """An answer that is not what was asked for."""
+
+    code: int
+    reason: str
+    message: str
+    retry_after: int | None = None
+    """Seconds."""
+
+    def status(self) -> Json:
+        """As Kubernetes words it."""
+        details = {"details": {"retryAfterSeconds": self.retry_after}} if self.retry_after else {}
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+            **details,
+        }
+
+
+def verdict(binding: BindingObject, account: Account) -> Json:
+    """A Verdict: the binding's name, UID and age, and all that there is to say."""
+    meta = binding.metadata
+    return {
+        "apiVersion": VERDICTS.api_version,
+        "kind": VERDICTS.kind,
+        "metadata": {
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "uid": meta.uid,
+            "creationTimestamp": meta.creation_timestamp,
+        },
+        "workload": binding.spec.resource.name,
+        "status": _plain(account),
+    }
+
+
+def verdict_list(items: Sequence[Json], after: str, left: int) -> Json:
+    """A page of verdicts; `after` is where the next one begins."""
+    more = {"continue": after, "remainingItemCount": left} if after else {}
+    return {"apiVersion": VERDICTS.api_version, "kind": "VerdictList", "metadata": more, "items": list(items)}
+
+
+def what_if(asked: Json, account: Account) -> Json:
+    """The WhatIf that was sent, answered."""
+    return {
+        "apiVersion": WHAT_IFS.api_version,
+        "kind": WHAT_IFS.kind,
+        "metadata": asked.get("metadata") or {},
+        "spec": asked.get("spec") or {},
+        "status": {"starts": account.starts, **_plain(account)},
+    }
+
+
+def _plain(account: Account) -> Json:
+    result: Json = msgspec.to_builtins(account)
+    return result
+
+
+def for_namespace(account: Account, namespace: str) -> Account:
+    """The account without the names of workloads in other namespaces: they are only counted."""
+    replace = msgspec.structs.replace
+
+    def own(names: Sequence[Named]) -> list[Named]:
+        return [each for each in names if each.namespace == namespace]
+
+    def position(place: Position) -> Position:
+        seen = own(place.ahead)
+        return replace(place, ahead=seen, more=place.more + len(place.ahead) - len(seen))
+
+    def change(each: Change) -> Change:
+        seen = own(each.workloads)
+        return replace(each, workloads=seen, more=each.more + len(each.workloads) - len(seen))
+
+    return replace(
+        account,
+        queue=position(account.queue) if account.queue is not None else None,
+        changes=[change(each) for each in account.changes],
+    )

@@ -1,0 +1,191 @@
+"""The HTTP side: who asks is found out first, then whether they may, then the core is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+import structlog
+from aiohttp import web
+
+from atoll.dispatcher.core import verdicts
+from atoll.dispatcher.query import documents
+from atoll.dispatcher.query.access import Access, Front, Unknown, User, identify
+from atoll.dispatcher.query.documents import Refusal
+from atoll.dispatcher.query.wishes import Wishes
+from atoll.dispatcher.shell import Shell
+from atoll.kube import errors
+from atoll.kube.transport import ApiServer
+from atoll.model.apiresource import VERDICTS, WHAT_IFS, ApiResource
+
+Json = dict[str, Any]
+
+PAGE: Final = 50
+"""Verdicts in one answer."""
+_MAX_BODY: Final = 2**20
+_SHARE: Final = 0.1
+"""Of the leader's time that what-ifs may take: each may search among all that runs, while nothing is decided."""
+_PATIENCE: Final = 1.0
+"""Seconds that a what-if waits for that; longer ones are sent away."""
+_ROOT: Final = f"/apis/{VERDICTS.group}"
+_VERSION: Final = f"{_ROOT}/{VERDICTS.version}"
+_NAMESPACED: Final = _VERSION + "/namespaces/{namespace}"
+
+log = structlog.get_logger(__name__)
+
+
+class Server:
+    """The routes, on one running core."""
+
+    def __init__(self, host: ApiServer, shell: Shell, front: Callable[[], Front]) -> None:
+        """No I/O happens here.
+
+        Args:
+            host: that is asked what users may do.
+            shell: all read.
+            front: who may pass requests on, now.
+        """
+        self._shell, self._front = shell, front
+        self._access = Access(host)
+        self._wishes = Wishes(host, shell.queue)
+        #: when the next what-if may be answered, by time.perf_counter
+        self._next = 0.0
+
+    def application(self) -> web.Application:
+        """The routes; whatever is asked for gets an answer that Kubernetes clients understand."""
+        app = web.Application(client_max_size=_MAX_BODY, middlewares=[self._guard])
+        app.router.add_get(_ROOT, self._group)
+        app.router.add_get(_VERSION, self._resources)
+        app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}", self._list)
+        app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}/{{name}}", self._get)
+        app.router.add_post(f"{_NAMESPACED}/{WHAT_IFS.plural}", self._what_if)
+        return app
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        """Authentication, refusals in the words of Kubernetes, and the time that it took."""
+        began = time.perf_counter()
+        try:
+            certificate = request.transport.get_extra_info("peercert") if request.transport is not None else None
+            request["user"] = identify(self._front(), certificate, request.headers.items())
+            response: web.StreamResponse = await handler(request)
+        except Unknown as error:
+            response = _refused(Refusal(401, "Unauthorized", str(error)))
+        except Refusal as refusal:
+            response = _refused(refusal)
+        except web.HTTPException as error:
+            reason = {404: "NotFound", 405: "MethodNotAllowed", 413: "RequestEntityTooLarge"}.get(error.status, "")
+            response = _refused(Refusal(error.status, reason, error.reason))
+        except errors.ApiError as error:
+            log.warning("a question could not be answered", path=request.path, error=str(error))
+            response = _refused(Refusal(503, "ServiceUnavailable", f"the host does not answer: {error.message}", 1))
+        except Exception as error:
+            log.exception("a question failed", path=request.path)
+            text = f"the question could not be answered ({type(error).__name__}); the dispatcher's log tells more"
+            response = _refused(Refusal(500, "InternalError", text))
+        route = request.match_info.route.resource
+        self._shell.metrics.queries.labels(
+            request.method, route.canonical.rpartition("/")[2] if route is not None else "", str(response.status)
+        ).observe(time.perf_counter() - began)
+        return response
+
+    # -- discovery: it discloses nothing ------------------------------------------------------------------------------
+
+    async def _group(self, _: web.Request) -> web.Response:
+        return _json(documents.GROUP)
+
+    async def _resources(self, _: web.Request) -> web.Response:
+        return _json(documents.RESOURCES)
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+
+    async def _get(self, request: web.Request) -> web.Response:
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        everything = await self._may(request, "get", VERDICTS, namespace, name)
+        found = self._verdict(namespace, name, everything=everything)
+        if found is None:
+            raise Refusal(404, "NotFound", f'verdicts.{VERDICTS.group} "{name}" not found')
+        return _json(found)
+
+    async def _list(self, request: web.Request) -> web.Response:
+        """The bindings of a namespace in order of their names, some in each answer."""
+        namespace = request.match_info["namespace"]
+        everything = await self._may(request, "list", VERDICTS, namespace)
+        wanted = request.query.get("limit", "")
+        limit = min(int(wanted), PAGE) if wanted.isdecimal() and int(wanted[:9]) else PAGE
+        names = sorted(self._shell.bindings_in(namespace))
+        begin = request.query.get("continue", "")
+        names = [name for name in names if name >= begin]
+        items = []
+        for name in names[:limit]:
+            found = self._verdict(namespace, name, everything=everything)
+            if found is not None:
+                items.append(found)
+            # A pass need not wait for the whole page.
+            await asyncio.sleep(0)
+        after = names[limit] if len(names) > limit else ""
+        return _json(documents.verdict_list(items, after, max(len(names) - limit, 0)))
+
+    async def _what_if(self, request: web.Request) -> web.Response:
+        namespace = request.match_info["namespace"]
+        everything = await self._may(request, "create", WHAT_IFS, namespace)
+        try:
+            asked = orjson.loads(await request.read())
+        except orjson.JSONDecodeError as error:
+            raise Refusal(400, "BadRequest", f"the body is no JSON: {error}") from error
+        if not isinstance(asked, dict):
+            raise Refusal(400, "BadRequest", "the body is no object")
+        view = await self._wishes.view(asked, namespace)
+        while (wait := self._next - time.perf_counter()) > 0:
+            if wait > _PATIENCE:
+                raise Refusal(
+                    429, "TooManyRequests", "what-ifs had their part of the leader's time", math.ceil(wait)
+                )  # fmt: skip
+            await asyncio.sleep(wait)
+        began = time.perf_counter()
+        account = verdicts.what_if(self._shell.core, view, time.time())
+        self._next = began + (time.perf_counter() - began) / _SHARE
+        return _json(
+            documents.what_if(asked, account if everything else documents.for_namespace(account, namespace)), 201
+        )  # fmt: skip
+
+    def _verdict(self, namespace: str, name: str, *, everything: bool) -> Json | None:
+        binding = self._shell.binding(namespace, name)
+        account = verdicts.account(self._shell.core, binding.metadata.uid) if binding is not None else None
+        if binding is None or account is None:
+            return None
+        return documents.verdict(binding, account if everything else documents.for_namespace(account, namespace))
+
+    async def _may(
+        self, request: web.Request, verb: str, resource: ApiResource, namespace: str, name: str = ""
+    ) -> bool:
+        """Whether the user may also see what is in other namespaces.
+
+        Raises:
+            Refusal: not even what was asked for.
+        """
+        user: User = request["user"]
+        if not await self._access.allowed(user, verb, resource, namespace, name):
+            where = f'"{name}" ' if name else ""
+            raise Refusal(
+                403,
+                "Forbidden",
+                f'{resource.plural}.{resource.group} {where}is forbidden: User "{user.name}" cannot {verb} resource'
+                f' "{resource.plural}" in API group "{resource.group}" in the namespace "{namespace}"',
+            )
+        return await self._access.allowed(user, "list", VERDICTS)
+
+
+def _json(content: Json, status: int = 200) -> web.Response:
+    return web.Response(body=orjson.dumps(content), status=status, content_type="application/json")
+
+
+def _refused(refusal: Refusal) -> web.Response:
+    response = _json(refusal.status(), refusal.code)
+    if refusal.retry_after is not None:
+        response.headers["Retry-After"] = str(refusal.retry_after)
+    return response

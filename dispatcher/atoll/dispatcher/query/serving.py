@@ -1,0 +1,193 @@
+"""Serves the query API while this process leads, and tells the host's API server where.
+
+Only the leader knows anything, so only the leader is addressed: it writes its own address where the API server looks
+(the EndpointSlice of Service `atoll-query`, or the port of an ExternalName Service) and its CA into the APIService. The
+CA is its own, made in memory for this term: there is no key to keep, and nothing that a standby must know. Before an
+orderly end the APIService is removed, which leaves the API unknown rather than broken: a broken one would keep
+namespaces from being deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import structlog
+from aiohttp import web
+
+from atoll.dispatcher.query.access import CONFIG_NAME, CONFIG_NAMESPACE, Front, NotAggregating, read_front
+from atoll.dispatcher.query.server import Server
+from atoll.dispatcher.shell import Shell
+from atoll.kube import certificates, errors
+from atoll.kube.certificates import Leaf
+from atoll.kube.transport import ApiServer
+from atoll.model import authority, keys
+from atoll.model.apiresource import API_SERVICES, CONFIGMAPS, ENDPOINT_SLICES, SERVICES, VERDICTS
+
+Json = dict[str, Any]
+
+SERVICE_PORT: Final = 443
+"""Of the Service, where it is one with endpoints."""
+_ROUND: Final = 60.0
+"""Seconds after which certificates and registration are looked at again."""
+_AGAIN: Final = 5.0
+_SYSTEM: Final = keys.SYSTEM_NAMESPACE
+_NAMES: Final = [f"{keys.QUERY_SERVICE}.{_SYSTEM}.svc", f"{keys.QUERY_SERVICE}.{_SYSTEM}", keys.QUERY_SERVICE]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen, and where the API server finds that."""
+
+    host: str
+    port: int
+    seen_as: str = ""
+    """IP address; empty for the one from which this process reaches the API server."""
+
+
+class Query:
+    """The API of one term of leadership."""
+
+    def __init__(self, host: ApiServer, shell: Shell, address: Address) -> None:
+        """No I/O happens here."""
+        self._host, self._shell, self._address = host, shell, address
+        self._front: Front | None = None
+        self._signer: authority.Signer | None = None
+        self._leaf: Leaf | None = None
+        self._runner: web.AppRunner | None = None
+        self._tls: ssl.SSLContext | None = None
+        #: the API server is told of this process no more
+        self._left = False
+        #: set once the API server was told of this process
+        self.registered = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve, once all is read, until cancelled; what is missing on the host is waited for, as decisions come
+        first.
+        """
+        await self._shell.all_read.wait()
+        complained = ""
+        try:
+            while True:
+                pause = _ROUND
+                try:
+                    await self._round(datetime.now(UTC))
+                    complained = ""
+                except (errors.ApiError, OSError, NotAggregating) as error:
+                    pause = _AGAIN
+                    if str(error) != complained:
+                        log.warning("the query API is not served", error=str(error))
+                    complained = str(error)
+                except Exception:
+                    # A defect of ours here is no reason to decide nothing.
+                    log.exception("the query API is not served")
+                await asyncio.sleep(pause)
+        finally:
+            await self._stop()
+
+    async def leave(self) -> None:
+        """Tell the API server, while this process leads, that nobody serves the API any more."""
+        self._left = True
+        if self.registered.is_set():
+            try:
+                await self._host.delete(API_SERVICES, keys.QUERY_API)
+            except errors.ApiError as error:
+                log.warning("the query API is still registered, and nobody serves it", error=str(error))
+
+    # -- one round ---------------------------------------------------------------------------------------------------
+
+    async def _round(self, now: datetime) -> None:
+        front = read_front(await self._host.get(CONFIGMAPS, CONFIG_NAME, CONFIG_NAMESPACE))
+        if self._signer is None:
+            self._signer = authority.make_signer(now, name=keys.QUERY_SERVICE)
+        if self._leaf is None or now >= certificates.renewal(self._leaf):
+            self._leaf = certificates.issue(self._signer, _NAMES, now)
+            if self._tls is not None:
+                certificates.load_leaf(self._tls, self._leaf)
+        if self._front is None or front.ca != self._front.ca:
+            # What a context once trusted it trusts for ever.
+            await self._stop()
+            self._front = front
+            await self._start(self._leaf, front)
+        self._front = front
+        await self.register(self._signer.certificate)
+
+    async def _start(self, leaf: Leaf, front: Front) -> None:
+        self._tls = certificates.server_context(leaf)
+        # Asked for, not demanded: who comes without one is told what is wrong.
+        self._tls.verify_mode = ssl.CERT_OPTIONAL
+        try:
+            self._tls.load_verify_locations(cadata=front.ca)
+        except ssl.SSLError as error:
+            raise NotAggregating(f"requestheader-client-ca-file can't be read: {error}") from error
+        app = Server(self._host, self._shell, self._present_front).application()
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        await self._runner.setup()
+        await web.TCPSite(
+            self._runner, self._address.host, self._address.port, ssl_context=self._tls, reuse_address=True
+        ).start()
+
+    def _present_front(self) -> Front:
+        assert self._front is not None, "it is read before anything is served"
+        return self._front
+
+    async def _stop(self) -> None:
+        self._front = self._tls = None
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            await runner.cleanup()
+
+    async def register(self, ca: bytes) -> None:
+        """Tell the API server where this process answers, and whose certificate (PEM) it shows.
+
+        Raises:
+            ApiError: it is not told.
+        """
+        if self._left:
+            return
+        service = await self._host.get(SERVICES, keys.QUERY_SERVICE, _SYSTEM)
+        seen_as = self._address.seen_as or _own_address(self._host.url)
+        port = SERVICE_PORT
+        if service["spec"].get("type") == "ExternalName":
+            port = self._address.port
+            if service["spec"].get("externalName") != seen_as:
+                await self._host.merge_patch(
+                    SERVICES, keys.QUERY_SERVICE, {"spec": {"externalName": seen_as}}, _SYSTEM
+                )  # fmt: skip
+        else:
+            endpoints = {
+                "endpoints": [{"addresses": [seen_as], "conditions": {"ready": True}}],
+                "ports": [{"name": "https", "port": self._address.port, "protocol": "TCP"}],
+            }
+            await self._host.merge_patch(ENDPOINT_SLICES, keys.QUERY_SERVICE, endpoints, _SYSTEM)
+        spec = {
+            "group": VERDICTS.group,
+            "version": VERDICTS.version,
+            "groupPriorityMinimum": 1000,
+            "versionPriority": 10,
+            "service": {"namespace": _SYSTEM, "name": keys.QUERY_SERVICE, "port": port},
+            "caBundle": base64.b64encode(ca).decode(),
+        }
+        head = {"apiVersion": API_SERVICES.api_version, "kind": API_SERVICES.kind}
+        service = {**head, "metadata": {"name": keys.QUERY_API}, "spec": spec}
+        await self._host.apply(API_SERVICES, service, field_manager="atoll-dispatcher")
+        if not self.registered.is_set():
+            self.registered.set()
+            log.info("the query API is served", address=seen_as, port=self._address.port)
+
+
+def _own_address(url: str) -> str:
+    """The address from which this machine reaches the API server; nothing is sent for that."""
+    target = urlsplit(url)
+    family, kind, _, _, address = socket.getaddrinfo(target.hostname, target.port or 443, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as probe:
+        probe.connect(address)
+        return str(probe.getsockname()[0])

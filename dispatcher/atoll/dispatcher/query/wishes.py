@@ -1,0 +1,127 @@
+"""From the body of a WhatIf to a binding that does not exist: what control would make of the workload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from atoll.dispatcher.core.events import BindingView
+from atoll.dispatcher.objects import BindingObject, BindingPlacement, BindingSpec, QueueObject, binding_view
+from atoll.dispatcher.query.documents import Refusal
+from atoll.kinds import BY_GVK, Kind
+from atoll.kube import errors
+from atoll.kube.transport import ApiServer
+from atoll.model import gang, keys
+from atoll.model.apiresource import CLUSTER_POLICIES, NAMESPACES, POLICIES, PRIORITY_CLASSES
+from atoll.model.objects import Full, Meta
+from atoll.model.policies import PolicyObject, best
+
+Json = dict[str, Any]
+
+UID: Final = "what-if"
+"""Of the binding that does not exist."""
+_MOST_PODS: Final = 1_000_000
+_MOST_TASKS: Final = 1000
+_MOST_UNITS: Final = 2**60
+
+
+class Wishes:
+    """Reads what a workload's binding follows from: its namespace, its policy, its priority class."""
+
+    def __init__(self, host: ApiServer, queue: Callable[[str], QueueObject | None]) -> None:
+        self._host, self._queue = host, queue
+
+    async def view(self, asked: Json, namespace: str) -> BindingView:
+        """The binding of `spec.workload`, a manifest, or of `spec.gang`, as the annotation has it.
+
+        Raises:
+            Refusal: it can't be read.
+            ApiError: the host does not answer.
+        """
+        spec = asked.get("spec")
+        if not isinstance(spec, dict) or ("workload" in spec) == ("gang" in spec):
+            raise Refusal(422, "Invalid", "spec: give either workload, a manifest, or gang")
+        if "gang" in spec:
+            try:
+                wish, placement = msgspec.convert(spec["gang"], gang.Gang), None
+            except msgspec.MsgspecError as error:
+                raise Refusal(422, "Invalid", f"spec.gang: {error}") from error
+        else:
+            wish, placement = await self._of_workload(spec["workload"], namespace)
+        _check(wish)
+        annotations = {keys.GANG: gang.encode(wish)}
+        try:
+            placed = msgspec.convert(placement, BindingPlacement) if placement else None
+        except msgspec.MsgspecError as error:
+            raise Refusal(422, "Invalid", f"spec.placement of its policy: {error}") from error
+        meta = Meta(name=UID, namespace=namespace, uid=UID, annotations=annotations)
+        view = binding_view(BindingObject(meta, BindingSpec(placement=placed)))
+        assert view is not None, "it has a gang annotation"
+        return view
+
+    async def _of_workload(self, manifest: Any, namespace: str) -> tuple[gang.Gang, Json | None]:
+        kind = _kind(manifest)
+        metadata = {**manifest["metadata"], "namespace": namespace}
+        metadata.setdefault("name", UID)
+        body = {**manifest, "metadata": metadata}
+        try:
+            home = await self._host.get(NAMESPACES, namespace)
+        except errors.NotFound as error:
+            raise Refusal(404, "NotFound", f"there is no namespace {namespace}") from error
+        default = (home["metadata"].get("annotations") or {}).get(keys.QUEUE_ANNOTATION) or keys.DEFAULT_QUEUE
+        try:
+            full = Full(msgspec.convert({**metadata, "creationTimestamp": ""}, Meta), body)
+            wish = kind.gang(
+                body, priority=await self._priority(kind.priority_class_of(body)), default_queue=default
+            )  # fmt: skip
+        except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError) as error:
+            raise Refusal(422, "Invalid", f"spec.workload can't be read: {error}") from error
+        policy = await self._policy(kind, full, wish.queue)
+        return wish, policy.spec.placement if policy is not None else None
+
+    async def _priority(self, name: str) -> int:
+        classes = await self._host.list(PRIORITY_CLASSES)
+        named = next((each for each in classes if name and each["metadata"]["name"] == name), None)
+        found = named or next((each for each in classes if each.get("globalDefault")), None)
+        return int(found["value"]) if found is not None else 0
+
+    async def _policy(self, kind: Kind, obj: Full, queue: str) -> PolicyObject | None:
+        """As control chooses it: of the namespace, else of the cluster, else the default of the queue."""
+        namespace = obj.metadata.namespace
+        own = [msgspec.convert(each, PolicyObject) for each in await self._host.list(POLICIES, namespace)]
+        common = [msgspec.convert(each, PolicyObject) for each in await self._host.list(CLUSTER_POLICIES)]
+        chosen = best(own, kind.resource, obj) or best(common, kind.resource, obj)
+        found = self._queue(queue)
+        named = found.metadata.annotations.get(keys.DEFAULT_POLICY, "") if found is not None else ""
+        if chosen is not None or not named:
+            return chosen
+        if "/" not in named:
+            return next((each for each in common if each.metadata.name == named), None)
+        where, _, name = named.partition("/")
+        others = [msgspec.convert(each, PolicyObject) for each in await self._host.list(POLICIES, where)]
+        return next((each for each in others if each.metadata.name == name), None)
+
+
+def _kind(manifest: Any) -> Kind:
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("metadata"), dict):
+        raise Refusal(422, "Invalid", "spec.workload: a manifest with metadata is wanted")
+    kind = BY_GVK.get((str(manifest.get("apiVersion")), str(manifest.get("kind"))))
+    if kind is None:
+        known = ", ".join(f"{each} of {version}" for version, each in BY_GVK)
+        raise Refusal(
+            422, "Invalid", f"spec.workload: {manifest.get('kind')} of {manifest.get('apiVersion')} is none of {known}"
+        )
+    return kind
+
+
+def _check(wish: gang.Gang) -> None:
+    """Refuse what is beyond all measure: answering it would keep the dispatcher from its work."""
+    if not wish.tasks or len(wish.tasks) > _MOST_TASKS:
+        raise Refusal(422, "Invalid", f"between 1 and {_MOST_TASKS} tasks are wanted")
+    counts = [count for task in wish.tasks for count in (task.replicas, task.min_available)]
+    if min(*counts, wish.min_available) < 0 or max(*counts, wish.min_available, wish.replicas) > _MOST_PODS:
+        raise Refusal(422, "Invalid", f"numbers of pods must be between 0 and {_MOST_PODS}")
+    if any(not 0 <= amount <= _MOST_UNITS for task in wish.tasks for amount in task.requests.values()):
+        raise Refusal(422, "Invalid", "requests must be between 0 and an exa")

@@ -1,0 +1,77 @@
+"""What the query API needs on a host: where it is found, and who may ask.
+
+The dispatcher that leads fills in its address and registers the API. Until then it is unknown: one that is registered
+and not answered keeps namespaces from being deleted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from atoll.control.install.credentials import FIELD_MANAGER, MANAGED_BY
+from atoll.control.install.rights import CLUSTER_ROLES
+from atoll.kube import errors
+from atoll.kube.transport import ApiServer
+from atoll.model import keys
+from atoll.model.apiresource import ENDPOINT_SLICES, SERVICES, VERDICTS, WHAT_IFS, ApiResource
+
+Json = dict[str, Any]
+
+
+async def ensure_query(host: ApiServer, outside: str = "") -> None:
+    """Service, EndpointSlice and the roles that `view` and `edit` take up. Safe to repeat.
+
+    Args:
+        host: with an administrator's credentials.
+        outside: address at which the API server reaches the dispatcher, if that does not run in the host; empty if it
+            does.
+    """
+    await _ensure_service(host, outside)
+    if not outside:
+        await _ensure_endpoints(host)
+    for aggregated, rule in (
+        ("view", {"apiGroups": [VERDICTS.group], "resources": [VERDICTS.plural], "verbs": ["get", "list"]}),
+        ("edit", {"apiGroups": [WHAT_IFS.group], "resources": [WHAT_IFS.plural], "verbs": ["create"]}),
+    ):
+        labels = {**MANAGED_BY, f"rbac.authorization.k8s.io/aggregate-to-{aggregated}": "true"}
+        metadata = {"name": f"atoll-query-{aggregated}", "labels": labels}
+        await _apply(host, CLUSTER_ROLES, {"metadata": metadata, "rules": [rule]})
+
+
+async def _ensure_service(host: ApiServer, outside: str) -> None:
+    spec: Json = {"type": "ClusterIP", "ports": [{"name": "https", "port": 443, "protocol": "TCP"}]}
+    if outside:
+        spec = {"type": "ExternalName", "externalName": outside}
+    metadata = {"name": keys.QUERY_SERVICE, "namespace": keys.SYSTEM_NAMESPACE, "labels": MANAGED_BY}
+    try:
+        found = await host.get(SERVICES, keys.QUERY_SERVICE, keys.SYSTEM_NAMESPACE)
+    except errors.NotFound:
+        found = None
+    if found is not None and found["spec"]["type"] != spec["type"]:
+        # Most fields of the one are not allowed in the other.
+        await host.delete(SERVICES, keys.QUERY_SERVICE, keys.SYSTEM_NAMESPACE)
+    await _apply(host, SERVICES, {"metadata": metadata, "spec": spec})
+
+
+async def _ensure_endpoints(host: ApiServer) -> None:
+    """Empty: the leader writes its own address, for which it then needs no right to create any."""
+    slice_ = {
+        "apiVersion": ENDPOINT_SLICES.api_version,
+        "kind": ENDPOINT_SLICES.kind,
+        "metadata": {
+            "name": keys.QUERY_SERVICE,
+            "namespace": keys.SYSTEM_NAMESPACE,
+            "labels": {**MANAGED_BY, "kubernetes.io/service-name": keys.QUERY_SERVICE},
+        },
+        "addressType": "IPv4",
+        "endpoints": [],
+    }
+    try:
+        await host.create(ENDPOINT_SLICES, slice_, field_manager=FIELD_MANAGER)
+    except errors.AlreadyExists:
+        return
+
+
+async def _apply(host: ApiServer, resource: ApiResource, content: Json) -> None:
+    head = {"apiVersion": resource.api_version, "kind": resource.kind}
+    await host.apply(resource, {**head, **content}, field_manager=FIELD_MANAGER)

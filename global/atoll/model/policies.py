@@ -1,0 +1,56 @@
+"""Policies as the host's processes read them, and which of several a workload follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from atoll.model import selectors
+from atoll.model.apiresource import ApiResource
+from atoll.model.objects import Full, Slim
+
+Json = dict[str, Any]
+
+
+class PolicySpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """spec of a PropagationPolicy."""
+
+    resource_selectors: list[Json] = []
+    placement: Json | None = None
+    priority: int = 0
+
+
+class PolicyObject(Slim, frozen=True, rename="camel"):
+    """A PropagationPolicy."""
+
+    spec: PolicySpec = PolicySpec()
+
+
+decode_policy = msgspec.json.Decoder(PolicyObject).decode
+
+
+def best(policies: Iterable[PolicyObject], resource: ApiResource, obj: Full) -> PolicyObject | None:
+    """Of those that select the workload the one of the highest priority; then the one that does so most exactly; then
+    by name.
+    """
+    found = []
+    for policy in policies:
+        exactness = max((_exactness(selector, resource, obj) for selector in policy.spec.resource_selectors), default=0)
+        if exactness:
+            found.append((-policy.spec.priority, -exactness, policy.metadata.name, policy))
+    return min(found, key=lambda each: each[:3])[3] if found else None
+
+
+def _exactness(selector: Json, resource: ApiResource, obj: Full) -> int:
+    """How exactly a resource selector matches: 3 by name, 2 by labels, 1 by kind, 0 not at all."""
+    if (selector.get("apiVersion"), selector.get("kind")) != (resource.api_version, resource.kind):
+        return 0
+    if (selector.get("namespace") or obj.metadata.namespace) != obj.metadata.namespace:
+        return 0
+    if selector.get("name"):
+        return 3 if selector["name"] == obj.metadata.name else 0
+    if selector.get("labelSelector"):
+        return 2 if selectors.label_selector_matches(selector["labelSelector"], obj.metadata.labels) else 0
+    return 1

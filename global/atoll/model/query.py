@@ -1,0 +1,140 @@
+"""What `query.atoll.sh` answers: why a workload waits, with numbers, and what would let it start.
+
+Quantities are texts as Kubernetes writes them, times are RFC 3339. Field names are those of the JSON.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from atoll.model.verdict import Blocker
+
+
+class Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Of any struct below."""
+
+
+class Limit(Value, frozen=True):
+    """A limit that the workload would exceed."""
+
+    kind: str
+    """`Queue` or `Namespace`."""
+    name: str
+    resource: str
+    requested: str
+    available: str
+    shortage: str
+    """By how much the limit is too low now."""
+    declared: bool = True
+    """Somebody set it; if not, it follows from what the members have and what other queues are guaranteed."""
+
+
+class Named(Value, frozen=True):
+    """Another workload, by its binding."""
+
+    namespace: str
+    name: str
+
+
+class Position(Value, frozen=True):
+    """The place of a workload in the order of its queue."""
+
+    queue: str
+    position: int
+    """1 for the next one."""
+    waiting: int
+    """Workloads that wait in the queue, this one included."""
+    ahead: list[Named] = []
+    """Those right before it, the nearest last."""
+    more: int = 0
+    """How many others are ahead."""
+
+
+class Room(Value, frozen=True):
+    """What one member could take of the workload."""
+
+    cluster: str
+    pods: int
+    """Pods that must start together."""
+    fits: int
+    """How many of them have room now."""
+    reason: str = ""
+    """Why it can't start there; empty where it could."""
+    message: str = ""
+    domain: str = ""
+    """The best topology domain, where it must fit one."""
+    resource: str = ""
+    """The resource that is short; empty where it is not one resource, or where others are nearer."""
+    shortage: str = ""
+
+
+class Promised(Value, frozen=True):
+    """Room that is kept for the workload."""
+
+    cluster: str
+    at: str = ""
+    """When it can start as far as is known; empty where some of what must end has no estimate."""
+
+
+class Place(Value, frozen=True):
+    """A part of the workload."""
+
+    cluster: str
+    pods: int
+    domain: str = ""
+
+
+class ChangeKind(StrEnum):
+    """What would have to change."""
+
+    LIMITS = "RaiseLimits"
+    EVICT = "Evict"
+    """The dispatcher takes these back by itself."""
+    FINISH = "Finish"
+    ROOM = "AddRoom"
+    QUEUE = "Queue"
+    """The state of its queue, or those before it."""
+    POLICY = "Policy"
+    """Where it may run."""
+    WISH = "Wish"
+    """Its user's own wish."""
+    WAIT = "Wait"
+    """It happens by itself."""
+
+
+class Change(Value, frozen=True):
+    """One thing that would help."""
+
+    kind: ChangeKind
+    message: str
+    enough: bool = False
+    """It would start with this change alone."""
+    limits: list[Limit] = []
+    workloads: list[Named] = []
+    more: int = 0
+    """How many further workloads."""
+    at: str = ""
+    """When it happens by itself, as far as run times are known."""
+
+
+class Account(Value, frozen=True):
+    """All about a workload that waits, or would."""
+
+    starts: bool = False
+    """Only of a what-if: it would start now."""
+    places: list[Place] = []
+    """Where, if it would."""
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    blocker: Blocker | None = None
+    since: str = ""
+    """When the reason was first written."""
+    queue: Position | None = None
+    limits: list[Limit] = []
+    clusters: list[Room] = []
+    promised: Promised | None = None
+    changes: list[Change] = []
+    """The smallest first that is enough."""

@@ -1,0 +1,72 @@
+"""What the query API says, as `explain` and `what-if` print it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from atoll.cli import verdicts, what_if
+from atoll.cli.errors import CommandError
+from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, Position, Promised, Room
+
+
+def plain(account: Account):
+    return msgspec.to_builtins(account)
+
+
+def test_a_workload_that_would_start() -> None:
+    status = plain(Account(starts=True, places=[Place("east", 8, "rack-3"), Place("west", 1)]))
+    assert verdicts.answer("Job research/train", status).splitlines() == [
+        "Job research/train would start now",
+        "  in east: 8 pods, domain rack-3",
+        "  in west: 1 pod",
+    ]
+
+
+def test_a_workload_that_would_wait() -> None:
+    limit = Limit("Queue", "q", "cpu", "8", "2", "6")
+    account = Account(
+        reason="QuotaExceeded",
+        message="it would exceed its queue's capability",
+        queue=Position("q", 3, 4),
+        limits=[limit],
+        clusters=[Room("east", 4, 3, "InsufficientResources", "there is room for 3 of the 4 pods")],
+        promised=Promised("east", "2026-01-01T00:00:00Z"),
+        changes=[
+            Change(ChangeKind.LIMITS, "higher limits (queue q: 6 cpu)", True, [limit]),
+            Change(ChangeKind.FINISH, "the end of 3 workloads", True, workloads=[Named("a", "b")], more=2, at="soon"),
+        ],
+    )
+    assert verdicts.answer("Job n/x", plain(account)).splitlines() == [
+        "Job n/x would wait",
+        "  reason    QuotaExceeded: it would exceed its queue's capability",
+        "  position  3 of 4 in queue q",
+        "  limit     queue q: 8 cpu needed, 2 left, 6 short",
+        "  member    east: 3 of 4 pods; there is room for 3 of the 4 pods",
+        "  promised  room in east from 2026-01-01T00:00:00Z",
+        "  would help: higher limits (queue q: 6 cpu); that is enough",
+        "  would help: the end of 3 workloads: a/b and 2 more, expected at soon; that is enough",
+    ]
+
+
+def test_only_the_nearest_members_are_printed() -> None:
+    account = Account(clusters=[Room(f"m{n}", 2, 1, "InsufficientResources", "room for 1") for n in range(11)])
+    lines = verdicts.details(plain(account))
+    assert len(lines) == 9
+    assert lines[-1] == "  member    3 others, which hold less of it"
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]", "kind: Job", "a: {"])
+def test_a_file_without_manifests_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    with pytest.raises(CommandError, match=r"job\.yaml"):
+        what_if.read(str(file))
+
+
+def test_a_file_may_hold_several(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text("kind: Job\nmetadata: {name: a}\n---\n---\nkind: Job\nmetadata: {name: b}\n")
+    assert [each["metadata"]["name"] for each in what_if.read(str(file))] == ["a", "b"]

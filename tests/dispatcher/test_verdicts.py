@@ -1,0 +1,333 @@
+"""The whole verdict on a workload, and what a workload that is not there would meet."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from atoll.dispatcher.core import BindingSet, Dispatcher, NamespaceSet, NamespaceView, Strategy, verdicts
+from atoll.model.query import Account, ChangeKind, Named, Place
+from tests.dispatcher.builders import (
+    EARLY,
+    GPU,
+    LATE,
+    BindingBuilder,
+    Scene,
+    make_binding,
+    make_capacity,
+    make_cluster,
+    make_queue,
+    scene,
+)
+
+TWO = (make_cluster("m1"), make_cluster("m2"), make_capacity("m1", [4, 4]), make_capacity("m2", [4]))
+
+
+def account(s: Scene, name: str) -> Account:
+    found = verdicts.account(s.core, s.view(name).uid)
+    assert found is not None
+    return found
+
+
+def ask(s: Scene, builder: BindingBuilder) -> Account:
+    return verdicts.what_if(s.core, builder.build(), s.now)
+
+
+def running(s: Scene, *builders: BindingBuilder) -> Scene:
+    """These were dispatched, and all of it is written."""
+    s.submit(*builders)
+    s.run()
+    return s
+
+
+# -- the verdict -------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_binding_has_none() -> None:
+    assert verdicts.account(scene().core, "nobody") is None
+
+
+def test_quota_names_the_queue_and_by_how_much_it_is_short() -> None:
+    s = running(Scene(make_queue("q", gpu=6), *TWO), make_binding("a").tasks(4), make_binding("b").tasks(4))
+    found = account(s, "b")
+    [limit] = found.limits
+    assert (found.reason, limit.name, limit.resource) == ("QuotaExceeded", "q", GPU)
+    assert (limit.requested, limit.available, limit.shortage, limit.declared) == ("4", "2", "2", True)
+    [change] = found.changes
+    assert (change.kind, change.enough) == (ChangeKind.LIMITS, True)
+
+
+def test_all_limits_on_the_path_and_the_namespace_are_named() -> None:
+    s = Scene(
+        make_queue("top", gpu=2),
+        make_queue("q", gpu=3, view={"parent": "top"}),
+        NamespaceSet(NamespaceView("default", {GPU: 1})),
+        *TWO,
+    )
+    running(s, make_binding("a").tasks(4))
+    assert [(each.kind, each.name, each.shortage) for each in account(s, "a").limits] == [
+        ("Queue", "q", "1"),
+        ("Queue", "top", "2"),
+        ("Namespace", "default", "3"),
+    ]
+
+
+def test_each_member_says_how_many_pods_it_holds_the_nearest_first() -> None:
+    s = running(scene(room=TWO), make_binding("a").tasks(9))
+    found = account(s, "a")
+    assert [(room.cluster, room.fits, room.pods) for room in found.clusters] == [("m1", 8, 9), ("m2", 4, 9)]
+    nearest = found.clusters[0]
+    assert (nearest.reason, nearest.resource, nearest.shortage) == ("InsufficientResources", GPU, "1")
+    [change] = found.changes
+    assert (change.kind, change.enough) == (ChangeKind.ROOM, False)
+    assert "1 more pods in cluster m1" in change.message
+
+
+def test_a_hard_topology_names_the_best_domain() -> None:
+    racks = make_capacity("m", {"rack-a": [2, 2], "rack-b": [4, 4]})
+    s = running(scene(room=(make_cluster("m"), racks)), make_binding("a").tasks(9).hard(1))
+    [room] = account(s, "a").clusters
+    assert (room.reason, room.domain, room.fits) == ("NoDomainFits", "rack-b", 8)
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        pytest.param(make_cluster("m2", ready=False), "not ready", id="a member that is not ready"),
+        pytest.param(
+            make_queue("q", gpu=1, view={"affinity": {"matchLabels": {"x": "y"}}}), "its queue", id="another queue's"
+        ),
+    ],
+)
+def test_a_member_that_can_not_take_it_says_why(event: object, said: str) -> None:
+    s = running(Scene(make_queue("q", gpu=1), *TWO, event), make_binding("a").tasks(2))  # type: ignore[arg-type]
+    assert said in next(room for room in account(s, "a").clusters if room.cluster == "m2").message
+
+
+def test_its_place_is_counted_over_all_shapes_and_the_nearest_ahead_are_named() -> None:
+    s = Scene(make_queue("q", gpu=0), *TWO)
+    s.submit(*(make_binding(f"b{n:02}").tasks(1 + n % 3).submitted(f"2026-01-01T00:00:{n:02}Z") for n in range(30)))
+    s.run()
+    found = account(s, "b25").queue
+    assert found is not None
+    assert (found.position, found.waiting, found.more) == (26, 30, 15)
+    assert found.ahead == [Named("default", f"b{n:02}") for n in range(15, 25)]
+
+
+def test_since_is_when_the_reason_was_first_written() -> None:
+    s = running(Scene(make_queue("q", gpu=0), *TWO), make_binding("a"))
+    first = account(s, "a").since
+    assert first == s.view("a").decision.story[-1].at
+    s.run(after=60)
+    assert account(s, "a").since == first
+
+
+def test_a_promise_is_told() -> None:
+    backfill = make_queue("q", view={"strategy": Strategy.BACKFILL})
+    s = Scene(backfill, make_cluster("m"), make_capacity("m", [8]))
+    running(s, make_binding("runs").tasks(6).runs(100).submitted(EARLY))
+    running(s, make_binding("head").tasks(8).runs(10).submitted(LATE))
+    promised = account(s, "head").promised
+    assert promised is not None
+    assert promised.cluster == "m"
+    assert promised.at
+
+
+def test_what_does_not_wait_says_only_where_it_is() -> None:
+    s = running(scene(), make_binding("a"))
+    found = account(s, "a")
+    assert (found.phase, found.queue, found.changes) == ("Bound", None, [])
+    s.submit(make_binding("held").held())
+    assert [change.kind for change in account(s, "held").changes] == [ChangeKind.WISH]
+
+
+# -- what if -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_fits_starts_where_it_would_be_put() -> None:
+    s = scene(room=TWO)
+    found = ask(s, make_binding("x").tasks(4))
+    assert (found.starts, found.places) == (True, [Place("m2", 4)])
+    assert found.queue is not None
+    assert (found.queue.position, found.queue.waiting) == (1, 1)
+    running(s, make_binding("x").tasks(4))
+    assert s.view("x").parts[0][0] == "m2"
+
+
+def test_it_comes_after_all_that_wait_unless_its_priority_is_higher() -> None:
+    s = Scene(make_queue("q", gpu=0), *TWO)
+    s.submit(*(make_binding(f"b{n}").submitted(EARLY) for n in range(3)))
+    s.run()
+    for priority, expected in ((0, (4, 4)), (1, (1, 4))):
+        found = ask(s, make_binding("x").created("").priority(priority)).queue
+        assert found is not None
+        assert (found.position, found.waiting) == expected
+
+
+def test_a_divided_one_says_how_many_pods_go_where() -> None:
+    found = ask(scene(room=TWO), make_binding("x").tasks(12).divided())
+    assert found.places == [Place("m1", 8), Place("m2", 4)]
+
+
+@pytest.mark.parametrize(
+    ("queue", "reason"),
+    [
+        pytest.param(None, "QueueNotFound", id="no such queue"),
+        pytest.param(make_queue("q", is_open=False), "QueueClosed", id="a closed one"),
+    ],
+)
+def test_a_queue_that_admits_nothing(queue: object, reason: str) -> None:
+    s = Scene(*TWO)
+    if queue is not None:
+        s.tell(queue)  # type: ignore[arg-type]
+    nodes = dict(s.core.tree.nodes)
+    found = ask(s, make_binding("x"))
+    assert (found.starts, found.reason, found.changes[0].kind) == (False, reason, ChangeKind.QUEUE)
+    assert s.core.tree.nodes == nodes
+
+
+def test_the_smallest_change_is_a_limit_or_the_end_of_the_fewest() -> None:
+    s = Scene(make_queue("q", gpu=8), *TWO)
+    running(s, make_binding("small").tasks(1).runs(10), make_binding("large").tasks(4).runs(50))
+    found = ask(s, make_binding("x").tasks(5))
+    limits, ends = found.changes
+    assert (limits.kind, limits.enough, limits.limits[0].shortage) == (ChangeKind.LIMITS, True, "2")
+    assert (ends.kind, ends.enough, ends.workloads) == (ChangeKind.FINISH, True, [Named("default", "large")])
+    assert ends.at
+
+
+def test_of_two_that_would_do_the_one_that_ends_first() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", [4, 4])))
+    running(s, make_binding("late").tasks(4).runs(500), make_binding("soon").tasks(4).runs(5))
+    [room, ends] = sorted(ask(s, make_binding("x").tasks(3)).changes, key=lambda change: change.enough)
+    assert room.kind is ChangeKind.ROOM
+    assert ends.workloads == [Named("default", "soon")]
+
+
+def test_what_the_dispatcher_would_take_back_by_itself() -> None:
+    s = running(scene(), make_binding("low").tasks(8))
+    s.bound("low", generation=2)
+    s.now += 3600
+    changes = ask(s, make_binding("x").tasks(8).priority(5)).changes
+    assert (changes[0].kind, changes[0].workloads) == (ChangeKind.EVICT, [Named("default", "low")])
+
+
+def test_where_nobodys_end_would_help_the_nearest_member_is_named() -> None:
+    s = running(scene(room=TWO), make_binding("a").tasks(4))
+    found = ask(s, make_binding("x").tasks(20))
+    assert [change.kind for change in found.changes] == [ChangeKind.ROOM]
+    assert "m1" in found.changes[0].message
+
+
+def test_room_that_is_kept_for_another_is_not_free() -> None:
+    s = Scene(make_queue("q", view={"strategy": Strategy.BACKFILL}), make_cluster("m"), make_capacity("m", [8]))
+    running(s, make_binding("runs").tasks(6).runs(100).submitted(EARLY))
+    running(s, make_binding("head").tasks(8).runs(10).submitted(LATE))
+    assert ask(s, make_binding("x").tasks(1).runs(1000).submitted(LATE)).reason == "WouldDelayHead"
+    assert ask(s, make_binding("x").tasks(1).runs(10).submitted(LATE)).starts
+
+
+def test_who_would_overtake_a_promise_has_not_done_so_by_asking() -> None:
+    s = Scene(make_queue("q", view={"strategy": Strategy.BACKFILL}), make_cluster("m"), make_capacity("m", [8]))
+    running(s, make_binding("runs").tasks(6).runs(100).submitted(EARLY))
+    running(s, make_binding("head").tasks(8).runs(10).submitted(LATE))
+    assert ask(s, make_binding("x").tasks(1).runs(1000).priority(5)).starts
+    assert not s.core.promises.made["uid-head"].overtaken
+
+
+def test_a_strict_queue_lets_nobody_pass() -> None:
+    s = Scene(make_queue("q", view={"strategy": Strategy.FIFO}), *TWO)
+    running(s, make_binding("head").tasks(20).submitted(EARLY))
+    assert ask(s, make_binding("x").submitted(LATE)).reason == "BehindHead"
+
+
+def test_questions_are_quick_however_many_wait() -> None:
+    """By operations that follow the number of shapes: a hundred times as many workloads cost about the same."""
+
+    def seconds(count: int) -> float:
+        s = Scene()
+        for event in (make_queue("q", gpu=0), *TWO):
+            s.core.handle(event)
+        for n in range(count):
+            s.core.handle(BindingSet(make_binding(f"b{n}").tasks(1 + n % 7).build()))
+        uid = f"uid-b{count - 1}"
+        best = float("inf")
+        for _ in range(5):
+            began = time.perf_counter()
+            verdicts.account(s.core, uid)
+            verdicts.what_if(s.core, make_binding("x").tasks(3).build(), s.now)
+            best = min(best, time.perf_counter() - began)
+        return best
+
+    assert seconds(20_000) < 5 * seconds(200)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["submit", "submit", "pass", "pass", "finish", "publish"]),
+        st.sampled_from(["kept", "free"]),
+        st.integers(1, 5),
+        st.sampled_from([None, 1, 30, 1000]),
+        st.integers(0, 2),
+    ),
+    min_size=5,
+    max_size=40,
+)
+
+
+def memory(core: Dispatcher) -> object:
+    """All that decisions follow from, without what is only kept to be quick."""
+    return (
+        {
+            name: (dict(node.used), dict(node.own), dict(node.wanted), dict(node.own_wanted), str(node.used_in))
+            for name, node in core.tree.nodes.items()
+        },
+        [
+            (p.uid, p.member.name, p.at, p.first, p.overtaken, dict(p.spare), id(p.future))
+            for p in core.promises.made.values()
+        ],
+        core.promises.latest_end,
+        [(group.leaf.name, list(group.members), group.parked, group.told) for group in core.waiting.all()],
+        {name: (member.nodes.free.tolist(), sorted(member.inflight)) for name, member in core.world.members.items()},
+        (core.world.version, core.world.is_grown(), core.world.counts.tolist()),
+        core.next_deadline,
+    )
+
+
+@given(STEPS)
+@settings(max_examples=80, derandomize=True)
+def test_questions_leave_nothing_behind_whatever_room_is_kept(
+    steps: list[tuple[str, str, int, int | None, int]],
+) -> None:
+    """A history in which everything is asked after every event, and again without: the same commands."""
+    s = Scene(
+        make_queue("kept", gpu=9, view={"strategy": Strategy.BACKFILL}),
+        make_queue("free", view={"protection": 0.0}),
+        *TWO,
+    )
+    generation = 1
+    for number, (act, queue, pods, seconds, priority) in enumerate(steps):
+        builder = make_binding(f"b{number}").queue(queue).tasks(pods).priority(priority)
+        builder = builder if seconds is None else builder.runs(seconds)
+        if act == "submit":
+            s.submit(builder)
+        elif act == "pass":
+            s.run(after=float(pods * 3))
+        elif act == "finish":
+            live = [view for view in s.views.values() if view.parts and not view.finished]
+            if live:
+                s.change(live[pods % len(live)].name, finished=True)
+        else:
+            generation += 1
+            s.tell(make_capacity("m2", [pods % 5], generation=generation))
+        before = memory(s.core)
+        for uid in s.views:
+            assert verdicts.account(s.core, uid) is not None
+        verdicts.what_if(s.core, builder.build(), s.now)
+        assert memory(s.core) == before
+        s.core.check()
+    again = Dispatcher()
+    assert [again.handle(event) for event in s.log] == s.answers
