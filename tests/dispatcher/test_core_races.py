@@ -282,6 +282,19 @@ def test_an_evicted_gang_is_tried_again_after_a_while_though_nothing_changes_and
     assert pauses[0] < pauses[1] < pauses[2]
 
 
+def test_gangs_that_fail_together_count_as_one_failure() -> None:
+    gangs = [f"g{number}" for number in range(8)]
+    s = scene().submit(*(make_binding(name) for name in gangs))
+    assert len(names(s.run())) == len(gangs)
+    assert len(evicted(s.run(after=30.1))) == len(gangs)
+    failed = s.now
+    for name in gangs:
+        s.change(name, released=s.view(name).generation)
+    while not names(s.run(after=0.5)):
+        assert s.now < failed + AVOID_MAX, "they are never tried again"
+    assert s.now <= failed + 1.5 * AVOID_FIRST + 1
+
+
 def test_an_avoided_cluster_is_not_reported_as_one_that_the_policy_excludes() -> None:
     s = scene().submit(make_binding("a"))
     s.run()

@@ -595,12 +595,15 @@ class Dispatcher(Resizing):
             return
         key = (shape_key(binding.view, self.restricted(binding)), name)
         before = self._avoid.get(key)
-        failures = before.failures + 1 if before is not None else 1
+        # What was under way when others failed fails with them: that is one failure.
+        anew = before is None or before.over
+        failures = (before.failures if before is not None else 0) + anew
         # So many doublings are more than any pause; more would not be a number.
         pause = min(AVOID_FIRST * 2.0 ** min(failures - 1, 30), AVOID_MAX)
         # Jitter that a replay repeats: what failed together is not tried together.
         pause *= 1 + zlib.crc32(b"%s/%s" % (binding.view.uid.encode(), name.encode())) % 100 / 200
-        self._avoid[key] = Avoided(member.generation, self._now + pause, failures)
+        until = self._now + pause if before is None or anew else max(before.until, self._now + pause)
+        self._avoid[key] = Avoided(member.generation, until, failures)
 
     def _try_again(self) -> None:
         """Members that were avoided long enough may be tried again; what they failed is forgotten much later."""
