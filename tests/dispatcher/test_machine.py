@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Callable
+from random import Random
 
 import msgspec
 from hypothesis import HealthCheck, settings
@@ -386,3 +388,63 @@ TestFederation = Federation.TestCase
 TestFederation.settings = settings(
     max_examples=60, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
 )
+
+
+class History(Federation):
+    """The same rules in long histories in which things get done; hypothesis rarely comes so far."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.random = Random(seed)
+        self.decided: Counter[str] = Counter()
+
+    def judge(self, command: Dispatch | Resize) -> None:
+        if isinstance(command, Resize):
+            change = command.parts[0].pods - self.size[command.uid]
+            self.decided["grown" if change > 0 else "shrunk" if change else "noted"] += 1
+        super().judge(command)
+
+    def play(self, steps: int) -> None:
+        choose, number = self.random.choice, self.random.randint
+
+        def which() -> int:
+            return self.random.randrange(10**6)
+
+        def queue() -> str:
+            return choose(QUEUES)
+
+        def member() -> str:
+            return choose(sorted(NODES))
+
+        self.begin(tuple(choose([None, 4, 8, 12]) for _ in QUEUES))
+        actions: list[tuple[int, Callable[[], object]]] = [
+            (1, lambda: self.set_queue(queue(), choose([None, 4, 8, 12]), number(0, 1), number(0, 9), False)),
+            (1, lambda: self.set_cluster(member(), number(0, 5))),
+            (3, lambda: self.publish(member())),
+            (6, lambda: self.submit(queue(), (number(1, 4), choose([1, 1, 2, 4])), number(1, 4), number(0, 2))),
+            (1, lambda: self.views and self.edit(which(), (number(1, 4), choose([1, 2, 4])))),
+            (3, self.write_all),
+            (3, lambda: self.pending and self.write(number(0, 5))),
+            (3, lambda: self.live() and self.scale(which(), number(1, 4), number(1, 4))),
+            (4, lambda: self.live() and self.bind(which())),
+            (4, lambda: self.live() and self.report(which())),
+            (4, self.catch_up),
+            (3, lambda: self.live() and self.finish(which())),
+            (3, lambda: self.evicting() and self.let_go(which())),
+            (1, lambda: self.views and self.delete(which())),
+            (2, lambda: self.views and self.repeat_what_is_known(which())),
+            (8, lambda: self.decide(choose([0.01, 0.01, 1.0, 31.0]))),
+        ]
+        for action in self.random.choices([each for _, each in actions], [weight for weight, _ in actions], k=steps):
+            action()
+            self.nobody_is_counted_below_nothing()
+        self.teardown()
+
+
+def test_long_histories_keep_every_invariant() -> None:
+    decided: Counter[str] = Counter()
+    for seed in range(16):
+        history = History(seed)
+        history.play(150)
+        decided += history.decided
+    assert decided.keys() == {"grown", "shrunk", "noted"}, "nobody was resized"
