@@ -187,3 +187,16 @@ def test_nobody_is_promised_room_that_one_who_was_promised_before_needs_later() 
         assert names(s.run()) == []
     promised = [promise.first for promise in s.core.promises.made.values()]
     assert promised == pytest.approx([START + 1000.0 + SETTLE, START + 5000.0 + SETTLE], abs=1)
+
+
+def test_one_that_was_parked_behind_others_is_promised_room_once_it_is_the_head() -> None:
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8, 8]))
+    s.submit(*(make_binding(f"runs{n}").tasks(1, gpu=7).runs(HOUR * (n + 1)).created(EARLY) for n in range(2)))
+    assert len(names(s.run())) == 2
+    for number, gpu in enumerate((2, 8)):
+        s.submit(make_binding(f"head{number}").tasks(1, gpu=gpu).runs(60).submitted(f"2026-01-02T00:00:0{number}Z"))
+        assert names(s.run()) == []
+    assert [promise.uid for promise in s.core.promises.made.values()] == ["uid-head0"]
+    s.gone("head0")
+    assert names(s.run()) == []
+    assert [promise.uid for promise in s.core.promises.made.values()] == ["uid-head1"]

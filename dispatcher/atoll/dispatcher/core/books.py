@@ -92,6 +92,8 @@ class Books:
         #: shapes that were woken in this pass and not looked at yet -> column of a member that holds them, None where
         #: that is not known or takes several
         self._woken: dict[Shape, int | None] = {}
+        #: queues in which somebody waits no longer, so that another one may be the head; until the end of the pass
+        self._left_by: dict[Node, None] = {}
         #: classes that wait for a change of a Queue, of a namespace, or of a member's ceiling
         self._idle: dict[ShapeClass, None] = {}
         #: leaf -> bool[members] that it may use, None for all; of `_serving_version`
@@ -395,6 +397,7 @@ class Books:
     def _stop_waiting(self, binding: Binding, shape: Shape) -> None:
         binding.shape = None
         self.waiting.remove(binding.leaf, shape, binding.key)
+        self._left_by[binding.leaf] = None
         if shape.enrolled == 1:
             self._unblock(shape)
         self.world.release(shape)

@@ -156,6 +156,7 @@ class Dispatcher(Resizing):
                 self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + EXPLAIN_PER_DISPATCH)
                 self._sleep_again(part.cluster for part in command.parts)
         self._woken.clear()
+        self._keep_room_for_new_heads()
         commands.extend(self._evict_for_others())
         for leaf in self._grow_all(commands):
             # Whoever waits there may be helped by what these can spare now.
@@ -427,6 +428,15 @@ class Dispatcher(Resizing):
         known = self.promises.made.get(uid)
         if known is None:
             self._promise(group.shape, self.bindings[uid])
+
+    def _keep_room_for_new_heads(self) -> None:
+        """One that was parked behind others may be the head now, and nothing wakes it."""
+        for leaf in self._left_by:
+            if leaf.view is not None and leaf.view.strategy is Strategy.BACKFILL:
+                head = self.waiting.head(leaf)
+                if head is not None and head.parked is not None and self.tree.standing(leaf) is Standing.OPEN:
+                    self._keep_room(head)
+        self._left_by.clear()
 
     def _promise(self, shape: Shape, binding: Binding) -> None:
         serving = self.serves(binding.leaf)
