@@ -138,6 +138,20 @@ async def test_backoff_doubles_up_to_its_ceiling_and_starts_anew_after_success(m
     assert queue._later["a"][0] - now == pytest.approx(0.05, abs=0.04)
 
 
+async def test_a_wish_that_was_overtaken_gives_its_place_to_none_for_the_same_time() -> None:
+    loop = asyncio.get_running_loop()
+    queue: WorkQueue[str] = WorkQueue("t")
+    with mock.patch.object(loop, "time", return_value=1000.0) as clock:
+        queue.add("a", after=0.5)
+        queue.add("a")
+        assert await queue.get() == "a"
+        queue.add("b", after=0.5)
+        queue.add("a", after=0.5)
+        queue.done("a")
+        clock.return_value = 1001.0
+        assert [await queue.get(), await queue.get()] == ["b", "a"]
+
+
 async def test_a_wish_to_be_called_later_is_no_failure() -> None:
     queue: WorkQueue[str] = WorkQueue("t")
     looks, over = Counter[str](), asyncio.Event()

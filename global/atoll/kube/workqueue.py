@@ -44,12 +44,12 @@ class WorkQueue(Generic[K]):
         self._about = about
         #: (-priority, order, key) of keys that are due; an entry whose order `_due` does not hold is skipped
         self._ready: list[tuple[int, int, K]] = []
-        #: (due time, order, key) of keys that wait for their time; one whose time `_later` does not hold is skipped
+        #: (due time, order, key) of keys that wait for their time; one whose order `_later` does not hold is skipped
         self._delayed: list[tuple[float, int, K]] = []
         #: key -> (priority, order, since when) of keys that are due and not with a worker; disjoint from `_active`
         self._due: dict[K, tuple[int, int, float]] = {}
-        #: key -> (due time, priority); disjoint from `_due` and `_again`
-        self._later: dict[K, tuple[float, int]] = {}
+        #: key -> (due time, priority, order); disjoint from `_due` and `_again`
+        self._later: dict[K, tuple[float, int, int]] = {}
         #: key -> time.monotonic() at which a worker got it
         self._active: dict[K, float] = {}
         #: key -> (priority, since when): asked for again while a worker had it
@@ -90,14 +90,15 @@ class WorkQueue(Generic[K]):
         if after <= 0 or key in self._due or key in self._again:
             self._make_due(key, priority, now)
             return
-        due, highest = self._later.get(key, (math.inf, priority))
-        self._later[key] = (min(due, now + after), max(highest, priority))
+        due, highest, order = self._later.get(key, (math.inf, priority, -1))
         if now + after < due:
-            heapq.heappush(self._delayed, (now + after, next(self._order), key))
-            if len(self._delayed) > _SLACK + 2 * len(self._later):
-                self._delayed = [each for each in self._delayed if self._later.get(each[2], (None,))[0] == each[0]]
-                heapq.heapify(self._delayed)
+            due, order = now + after, next(self._order)
+            heapq.heappush(self._delayed, (due, order, key))
             self._changed.set()
+        self._later[key] = (due, max(highest, priority), order)
+        if len(self._delayed) > _SLACK + 2 * len(self._later):
+            self._delayed = [(due, order, key) for key, (due, _, order) in self._later.items()]
+            heapq.heapify(self._delayed)
 
     def _make_due(self, key: K, priority: int, now: float) -> None:
         if key in self._later:
@@ -155,9 +156,9 @@ class WorkQueue(Generic[K]):
     def _promote(self) -> None:
         now = asyncio.get_running_loop().time()
         while self._delayed and self._delayed[0][0] <= now:
-            due, _, key = heapq.heappop(self._delayed)
-            current, priority = self._later.get(key, (None, 0))
-            if current == due:
+            due, order, key = heapq.heappop(self._delayed)
+            _, priority, current = self._later.get(key, (0.0, 0, -1))
+            if current == order:
                 self._make_due(key, priority, due)
 
     async def _wait_for_change(self) -> None:
