@@ -77,7 +77,7 @@ async def test_explain_names_queue_position_and_shortage_of_a_waiting_job(
     data = json.loads(await atollctl(federation, "explain", "large", "-n", site.namespace, "-o", "json"))
     assert (data["waiting"]["position"], data["waiting"]["of"]) == (1, 1)
     assert (data["waiting"]["blocker"]["requested"], data["waiting"]["blocker"]["available"]) == ("8", "4")
-    assert "4 more cpu" in data["waiting"]["help"][0]
+    assert "4 cpu" in data["waiting"]["help"][0]
     assert "capability" in await atollctl(federation, "job", "list", "-A", "-o", "wide")
     with pytest.raises(errors.CommandError, match="holds 1 waiting"):
         await atollctl(federation, "queue", "delete", queue)

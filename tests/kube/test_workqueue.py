@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from unittest import mock
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
