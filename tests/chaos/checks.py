@@ -222,14 +222,17 @@ def nothing_lost(record: Record) -> Iterator[Violation]:
 
 
 def ran_once(record: Record) -> Iterator[Violation]:
-    """The pods of a workload's last epoch succeed exactly once each, and each is made once."""
+    """The pods of a workload's last epoch succeed exactly once each, and each is made once: again only where the gang had
+    shrunk, and none of the earlier ones had succeeded.
+    """
     for uid, pods in by_binding(record).items():
         wish = record.plan.get(pods[0].workload)
         if wish is None or not _completed(wish, record.final.get(wish.name) or {}):
             continue
         last = max(pod.epoch for pod in pods)
         mine = [pod for pod in pods if pod.epoch == last]
-        made = Counter((pod.cluster, pod.name) for pod in mine)
+        sizes = {sum(pods for _, pods in seen.parts) for seen in record.bindings.get(uid, ()) if seen.epoch == last}
+        made = Counter((pod.cluster, pod.name) for pod in mine if pod.succeeded or len(sizes - {0}) < 2)
         if again := sorted(f"{name} in {cluster}" for (cluster, name), count in made.items() if count > 1):
             text = f"{', '.join(again)} of epoch {last} was made more than once (binding {uid})"
             yield Violation("ran once", wish.name, mine[0].created, text)

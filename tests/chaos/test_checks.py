@@ -49,6 +49,18 @@ def test_an_elastic_gang_may_have_another_size() -> None:
     assert len(list(checks.decisions_kept(history.record()))) == 1
 
 
+@pytest.mark.parametrize(("least", "violations"), [(1, 0), (2, 1)], ids=["shrunk", "never smaller"])
+def test_a_pod_is_made_again_only_where_its_gang_had_shrunk(least: int, violations: int) -> None:
+    history = History(Submission("gang-1", "q", pods=2, gpus=1, seconds=1, minimum=1))
+    for at, pods in ((1, 2), (2, least), (4, 2)):
+        history.binding(at, "gang-1", 1, ("alpha", pods), raises=at == 1)
+    history.pod("gang-1", 0, created=1.1, bound=1.2, ended=5)
+    history.pod("gang-1", 1, created=1.1, bound=1.2, gone=2.1)
+    history.pod("gang-1", 1, created=4.1, bound=4.2, ended=5, uid="again")
+    history.final = {"gang-1": DONE}
+    assert len(list(checks.ran_once(history.record()))) == violations
+
+
 def early(history: History) -> None:
     """The second gang is decided while the first one's pods run."""
     history.binding(1.5, "gang-2", 1, ("beta", 2))

@@ -21,7 +21,7 @@ from atoll.model.decision import Decision, Phase
 from atoll.model.keys import execution_namespace
 from atoll.model.objects import Meta, decode_full
 from atoll.model.verdict import Reason
-from tests.integration.federation import Site, job
+from tests.integration.federation import Site, job, until
 
 pytestmark = pytest.mark.integration
 
@@ -82,3 +82,43 @@ async def test_what_was_said_of_one_epoch_is_not_said_of_the_next(site: Site) ->
         caches.workloads[JOBS]._put(found.metadata.key, found)
         with pytest.raises(errors.Invalid):
             await status._reconcile(cached.metadata.key)
+
+
+async def test_a_status_that_was_on_its_way_for_long_does_not_replace_what_was_said_since(site: Site) -> None:
+    """1. A leader is cut off while it writes. 2. The next one says that all is over. 3. What the first wrote arrives."""
+    await site.submit(job("late", seconds=0.2))
+    await site.phase("late", "Completed")
+    raw = await site.host.get(BINDINGS, "late-job", site.namespace)
+    metadata = {**raw["metadata"], "resourceVersion": str(int(raw["metadata"]["resourceVersion"]) - 1)}
+    cached = decode_binding(orjson.dumps({**raw, "metadata": metadata, "status": {}}))
+    kubeconfig = install.kubeconfig_of(site.federation.atoll.credentials, "control")
+    async with await ApiServer.from_kubeconfig(kubeconfig) as host:
+        caches = Caches(host)
+        status = Status(host, caches, Recorder(host, "test"))
+        caches.bindings._put(cached.metadata.key, cached)
+        found = decode_full(orjson.dumps(await site.host.get(JOBS, "late", site.namespace)))
+        caches.workloads[JOBS]._put(found.metadata.key, found)
+        with pytest.raises(errors.Invalid):
+            await status._reconcile(cached.metadata.key)
+    assert (await site.host.get(BINDINGS, "late-job", site.namespace))["status"] == raw["status"]
+
+
+async def test_a_status_that_somebody_else_wrote_is_looked_at(site: Site) -> None:
+    await site.submit(job("touched", seconds=0.2))
+    done = await site.phase("touched", "Completed")
+    before = await site.host.get(BINDINGS, "touched-job", site.namespace)
+    lesser = {**before["status"], "conditions": before["status"]["conditions"][:1], "aggregatedStatus": []}
+    await site.host.json_patch(
+        BINDINGS,
+        "touched-job",
+        [{"op": "add", "path": "/status", "value": lesser}],
+        site.namespace,
+        subresource="status",
+    )
+
+    async def mended() -> bool:
+        binding = await site.host.get(BINDINGS, "touched-job", site.namespace)
+        return any(each["type"] == "Finished" for each in binding["status"]["conditions"])
+
+    await until(mended, what="the status is as its members say")
+    assert (await site.host.get(JOBS, "touched", site.namespace))["status"] == done["status"]

@@ -50,6 +50,8 @@ class Status:
     def __init__(self, host: ApiServer, caches: Caches, recorder: Recorder) -> None:
         self._host, self._caches, self._recorder = host, caches, recorder
         self._queue: WorkQueue[str] = WorkQueue("status", caches.about)
+        #: binding key -> resourceVersion of its status as this process wrote it last
+        self._written: dict[str, str] = {}
         caches.bindings.on_change(self._binding_changed)
         caches.works.on_change(self._work_changed)
         # A workload's status depends on its suspension.
@@ -61,9 +63,14 @@ class Status:
 
     def _binding_changed(self, old: BindingObject | None, new: BindingObject | None) -> None:
         if new is None:
+            if old is not None:
+                self._written.pop(old.metadata.key, None)
             return
         if old is None:
             self._queue.add(new.metadata.key, after=UNDECIDED)
+        elif old.status != new.status and self._written.get(new.metadata.key) != new.metadata.resource_version:
+            # Somebody else's, perhaps what an earlier leader had on its way.
+            self._queue.add(new.metadata.key, after=REPORTED)
         elif old.decision != new.decision or old.metadata.generation != new.metadata.generation:
             waiting = new.suspended
             self._queue.add(new.metadata.key, after=REPORTED if waiting else UNREPORTED)
@@ -83,7 +90,10 @@ class Status:
         works = self._caches.current_works(binding)
         status = await self._binding_status(kind, binding, works)
         if status != binding.status:
-            await self._put(BINDINGS, binding.metadata.uid, binding.metadata.key, status, epoch=binding.epoch)
+            meta = binding.metadata
+            answer = await self._put(BINDINGS, meta.uid, key, status, seen=meta.resource_version, epoch=binding.epoch)
+            if answer is not None and key in self._caches.bindings.store:
+                self._written[key] = answer["metadata"]["resourceVersion"]
             tell(self._recorder, binding, binding.status.get("conditions") or (), status["conditions"])
         await self._workload_status(kind, obj, msgspec.structs.replace(binding, status=status), works)
 
@@ -102,15 +112,15 @@ class Status:
 
     async def _put(
         self, resource: ApiResource, uid: str, key: str, status: Json, *, seen: str = "", epoch: str = ""
-    ) -> None:
-        """Write a status.
+    ) -> Json | None:
+        """Write a status; returns the object as it is then, None where there is none.
 
         Args:
             resource: of what.
             uid: of the object.
             key: `namespace/name` of it.
             status: the whole of it.
-            seen: only over that resourceVersion, where the status follows from what the object said.
+            seen: only over that resourceVersion: what was on its way for long says nothing of what was said since.
             epoch: of a binding; what members say of one epoch is not said of the next.
 
         Raises:
@@ -124,11 +134,11 @@ class Status:
             operations.append({"op": "test", "path": _EPOCH, "value": epoch})
         operations.append({"op": "add", "path": "/status", "value": status})
         try:
-            await self._host.json_patch(
+            return await self._host.json_patch(
                 resource, name, operations, namespace, subresource="status", field_manager="atoll-control"
             )
         except errors.NotFound:
-            return
+            return None
 
     # -- the binding's own -------------------------------------------------------------------------------------------
 
