@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from atoll.dispatcher.core import Command, Dispatcher, Evict, QueueSet
-from atoll.dispatcher.core.dispatcher import PATIENCE
+from atoll.dispatcher.core.keeping import PATIENCE
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     EARLY,

@@ -17,7 +17,8 @@ from atoll.dispatcher.core import (
     Reservation,
     Strategy,
 )
-from atoll.dispatcher.core.dispatcher import EXPLAIN_PER_DISPATCH, HELPLESS
+from atoll.dispatcher.core.dispatcher import EXPLAIN_PER_DISPATCH
+from atoll.dispatcher.core.making import HELPLESS
 from atoll.dispatcher.core.victims import PROTECTION, _without
 from atoll.dispatcher.core.waiting import differs
 from atoll.model.verdict import Blocker, Reason, Verdict

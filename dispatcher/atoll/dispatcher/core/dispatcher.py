@@ -9,55 +9,34 @@ from __future__ import annotations
 import heapq
 import math
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-
-import numpy as np
+from collections.abc import Iterator
 
 from atoll.dispatcher.core import invariants
-from atoll.dispatcher.core.binding import (
-    Binding,
-    bound_in,
-)
+from atoll.dispatcher.core.binding import Binding, bound_in
 from atoll.dispatcher.core.books import HELD, Avoided, estimate
-from atoll.dispatcher.core.choice import Choice, always, choose, nowhere
-from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Evict, Explain, Part
-from atoll.dispatcher.core.elastic import full, smaller, spares
+from atoll.dispatcher.core.choice import Choice, choose, nowhere
+from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Part
 from atoll.dispatcher.core.events import (
     Event,
     Pass,
-    QueueView,
-    Strategy,
 )
-from atoll.dispatcher.core.members import Member
-from atoll.dispatcher.core.node import Node, Standing, path
-from atoll.dispatcher.core.promises import SETTLE, Pods, Promise, Stay
-from atoll.dispatcher.core.reclaim import PROTECTION, Claimant, Victim, plan
-from atoll.dispatcher.core.resizing import Resizing
-from atoll.dispatcher.core.shapes import Shape, shape_key
+from atoll.dispatcher.core.making import EXPLAIN_BURST, HELPLESS, PLAN_BURST, PLANS_PER_SECOND, Making
+from atoll.dispatcher.core.node import Standing
+from atoll.dispatcher.core.promises import SETTLE, Pods, Stay
+from atoll.dispatcher.core.shapes import shape_key
 from atoll.dispatcher.core.waiting import ShapeClass, differs
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.gang import Gang
-from atoll.model.timestamps import rfc3339
-from atoll.model.verdict import Blocker, Reason, Verdict, blocker
+from atoll.model.verdict import Reason, Verdict, blocker
 
 COMMIT_TIMEOUT = 30.0
 """Seconds within which all pods of a dispatched gang must be bound, else it is taken back."""
 AVOID_FIRST, AVOID_MAX = 5.0, 300.0
 """Seconds that a member is avoided for a shape that it failed, doubled with each failure."""
-RENEWAL = 1.0
-"""Seconds after which a promise without a known time, or whose time has passed, is computed again."""
 RESERVE_TIMEOUT = 10.0
 """Seconds within which all members must have reserved their parts."""
 PASS_LIMIT = 128
 """Decisions after which a pass ends early, so that the first are written while the next are made."""
-PLAN_BURST = 4.0
-PLANS_PER_SECOND = 2.0
-"""Searches for workloads that should go for others: each looks at all that runs."""
-HELPLESS, HELPLESS_MAX = 10.0, 60.0
-"""Seconds before that is tried again for one whom nobody's departure helps, doubled with each failure."""
-PATIENCE = 60.0
-"""Seconds that room is kept for a workload while those that were evicted for it end."""
-EXPLAIN_BURST = 50.0
 EXPLAIN_PER_DISPATCH = 0.1
 EXPLAIN_PER_SECOND = 10.0
 EXPLAIN_LOOKS = 1000
@@ -68,29 +47,12 @@ _ROOM = (Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS)
 """Verdicts that the departure of others can change."""
 
 
-class Dispatcher(Resizing):
+class Dispatcher(Making):
     """Orders, admits, places; see `handle`."""
 
     def __init__(self, *, commit_timeout: float = COMMIT_TIMEOUT) -> None:
         super().__init__()
         self._commit_timeout = commit_timeout
-        self._explain_tokens = EXPLAIN_BURST
-        self._plan_tokens = PLAN_BURST
-        #: the last pass ended at PASS_LIMIT
-        self._unfinished = False
-        #: classes that quota or room blocks, for which it was not looked yet whether others should go
-        self._stuck: dict[ShapeClass, None] = {}
-        #: those whom nobody's departure helped -> seconds of the last pause; they are in `_stuck` or in `_retries`
-        self._helpless: dict[ShapeClass, float] = {}
-        #: (when to look again, serial, class): a heap
-        self._retries: list[tuple[float, int, ShapeClass]] = []
-        self._serial = 0
-        #: UID -> (where it runs, what is known of it, both as a victim)
-        self._candidates: dict[str, tuple[Stay, Binding, QueueView | None, Victim]] = {}
-        #: promises that the choice permitted last breaks, by a better right
-        self._overtaking: list[Promise] = []
-        #: times of this pass as text
-        self._texts: dict[float, str] = {}
 
     def handle(self, event: Event) -> list[Command]:
         """Take an event in; only `Pass` decides."""
@@ -243,236 +205,6 @@ class Dispatcher(Resizing):
         """The members that failed this shape and are not to be tried yet."""
         return {name for (key, name), each in self._avoid.items() if key == shape and not each.over}
 
-    def _barred(self, binding: Binding) -> Callable[[Member], bool]:
-        """Whether the room that is kept for others was tried in a member, and is known not to allow the choice."""
-        uid, end = binding.view.uid, self._now + estimate(binding)
-
-        def barred(member: Member) -> bool:
-            broken = self.promises.refuses_still(uid, member, end)
-            return not all(self._goes_before(binding, self.bindings[promise.uid]) for promise in broken)
-
-        return barred
-
-    def _permits(self, binding: Binding) -> Callable[[Choice], bool]:
-        """Whether the queue's ceilings in members, and the room that is kept for others, allow a choice."""
-        self._overtaking = []
-        if not self.promises.made and not any(node.tracks for node in path(binding.leaf)):
-            return always
-
-        def permits(choice: Choice) -> bool:
-            allowed, self._overtaking = self.judge(binding, choice)
-            return allowed
-
-        return permits
-
-    def judge(self, binding: Binding, choice: Choice) -> tuple[bool, list[Promise]]:
-        """What `_permits` says of a choice, and the promises to others that it takes from with a better right."""
-        leaf, end = binding.leaf, self._now + estimate(binding)
-        if any(
-            self.tree.shortage_in(leaf, member.name, gang.total()) is not None
-            for member, gang in zip(choice.members, choice.gangs, strict=True)
-        ):
-            return False, []
-        if not self.promises.made:
-            return True, []
-        broken = self.promises.refuses(binding.view.uid, leaf, binding.amount, choice, self._now, end)
-        better = [promise for promise in broken if self._goes_before(binding, self.bindings[promise.uid])]
-        return len(better) == len(broken), better
-
-    def _goes_before(self, binding: Binding, other: Binding) -> bool:
-        """Whether room that is kept for another workload does not bind this one: a higher class, its queue's elder, or
-        guaranteed.
-        """
-        if binding.key[0] != other.key[0]:
-            return binding.key[0] < other.key[0]
-        if binding.leaf is other.leaf and binding.key < other.key:
-            # Older, but nobody could promise it anything: else each would wait for the other.
-            return True
-        return self._below_guarantee(binding.leaf) and not self._below_guarantee(other.leaf)
-
-    def _below_guarantee(self, leaf: Node) -> bool:
-        levels = (node for node in path(leaf) if node is not self.tree.root and node.guarantee)
-        return any(node.below_guarantee() for node in levels)
-
-    # -- room made by others -----------------------------------------------------------------------------------------
-
-    def _evict_for_others(self) -> Iterator[Command]:
-        """Take back what must go so that blocked workloads of higher priority, or of entitled queues, can start."""
-        if self._plan_tokens < 1:
-            return
-        while self._retries and self._retries[0][0] <= self._now:
-            self._stuck[heapq.heappop(self._retries)[2]] = None
-        victims: list[Victim] | None = None
-        for group in list(self._stuck):
-            if self._plan_tokens < 1:
-                return
-            if not group.members or group.lot is None or not self._may_evict(group):
-                del self._stuck[group]
-                self._helpless.pop(group, None)
-                continue
-            binding = self.bindings[group.members[0][2]]
-            if binding.view.uid in self._awaiting:
-                continue
-            del self._stuck[group]
-            self._plan_tokens -= 1
-            victims = victims if victims is not None else [*self.running()]
-            claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least)
-            outcome = plan(
-                claimant,
-                victims,
-                self.tree,
-                self.world,
-                now=self._now,
-                serving=self.serves(group.leaf),
-                permits=self._permits(binding),
-            )
-            if isinstance(outcome, Verdict) or not outcome.losses:
-                # Time alone may help it: what has just started is protected for a while.
-                pause = self._helpless[group] = min(2 * self._helpless.get(group, HELPLESS / 2), HELPLESS_MAX)
-                self._serial += 1
-                heapq.heappush(self._retries, (self._now + pause, self._serial, group))
-                continue
-            self._helpless.pop(group, None)
-            self._awaiting[binding.view.uid] = tuple(loss.uid for loss in outcome.losses)
-            self.promises.drop(binding.view.uid)
-            self.promises.keep(
-                binding.view.uid, group.leaf, group.shape, group.shape.least, outcome.choice.members, self._now
-            )
-            for loss in outcome.losses:
-                text = f"makes room for {binding.view.namespace}/{binding.view.name} of queue {group.leaf.name}"
-                victim = self.bindings[loss.uid]
-                if loss.surplus is None:
-                    yield self._evict(victim, loss.reason, text, room_for=binding.view.uid)
-                else:
-                    [part] = victim.parts.values()
-                    # Its queue has more by now than when the others were looked at.
-                    self._unfinished = True
-                    yield self._shrink(victim, smaller(victim.gang, full(part))[len(loss.surplus) - 1], text)
-            nominated = [member.name for member in outcome.choice.members]
-            awaits = Verdict(Reason.AWAITING_VICTIMS, blocker("Cluster", ", ".join(nominated), "", 0, 0))
-            yield self._explain(binding, awaits, nominated)
-            victims = None
-
-    def _take_up_nominations(self) -> None:
-        """Another leader had others evicted for these: their room stays theirs."""
-        nominated, self._nominated = self._nominated, {}
-        leaving: dict[str, list[str]] = {}
-        for uid, binding in self.bindings.items():
-            if binding.phase is Phase.EVICTING:
-                leaving.setdefault(binding.view.decision.room_for, []).append(uid)
-        for uid in nominated:
-            claimant = self.bindings.get(uid)
-            if claimant is None or claimant.shape is None or uid in self._awaiting:
-                continue
-            members = [self.world.members[n] for n in claimant.view.decision.nominated if n in self.world.members]
-            if members:
-                self._awaiting[uid] = tuple(leaving.get(uid, ()))
-                self.promises.keep(uid, claimant.leaf, claimant.shape, claimant.shape.least, members, self._now)
-
-    def _consider(self, group: ShapeClass) -> None:
-        """Perhaps others should go for it, unless that was looked at a moment ago."""
-        if group not in self._helpless:
-            self._stuck[group] = None
-
-    def _may_evict(self, group: ShapeClass) -> bool:
-        """Whether anybody could have to go at all: most often nobody does."""
-        priority = -group.members[0][0]
-        if any(each < priority for each in self._priorities.get(group.leaf, ())):
-            return True
-        if any(each <= priority for each in self._spare.get(group.leaf, ())):
-            return True
-        return self.tree.entitled(group.leaf, group.shape.request)
-
-    def running(self) -> Iterator[Victim]:
-        """What runs and could go; each is made once."""
-        known = self._candidates
-        for uid, stay in self.promises.stays():
-            victim = known.get(uid)
-            binding = self.bindings[uid]
-            view = binding.leaf.view
-            if victim is None or victim[0] is not stay or victim[1] is not binding or victim[2] is not view:
-                victim = known[uid] = (stay, binding, view, _victim(binding, stay, self._cleared.get(uid, ())))
-            if binding.phase is Phase.BOUND and binding.epoch == binding.view.epoch and binding.resized_at is None:
-                yield victim[3]
-        if len(known) > 2 * len(self.promises) + 64:
-            self._candidates = {uid: each for uid, each in known.items() if self.promises.stay(uid) is each[0]}
-
-    def _await_victims(self, promise: Promise) -> None:
-        """Once all that were evicted are gone, or after too long, the claimant is one that waits as others do."""
-        gone = all(self._let_go(uid) for uid in self._awaiting.get(promise.uid, ()))
-        # A while longer than that: members tell of the room a moment after the pods are gone.
-        if gone and promise.looked + PATIENCE > self._now:
-            promise.looked = min(promise.looked, self._now - PATIENCE + SETTLE)
-        if promise.looked + PATIENCE <= self._now:
-            self._awaiting.pop(promise.uid, None)
-            self.promises.drop(promise.uid)
-            self._refresh_idle()
-            claimant = self.bindings[promise.uid]
-            assert claimant.shape is not None, f"{promise.uid} is kept room for and does not wait"
-            self.waiting.refresh(self.waiting.classes(claimant.leaf)[claimant.shape.key])
-
-    # -- room kept for heads -----------------------------------------------------------------------------------------
-
-    def _keep_room(self, group: ShapeClass) -> None:
-        """The first of the class does not go now: keep room for it if it is a head that must not be delayed."""
-        leaf, uid = group.leaf, group.members[0][2]
-        if uid not in self._impatient:
-            if leaf.view is None or leaf.view.strategy is not Strategy.BACKFILL or self.waiting.head(leaf) is not group:
-                return
-            for other in [p for p in self.promises.made.values() if p.leaf is leaf and p.uid != uid]:
-                if other.uid not in self._impatient:
-                    # It is the head no more: an elder came back.
-                    other.overtaken = True
-                    self.promises.drop(other.uid)
-                    self._refresh_idle()
-        known = self.promises.made.get(uid)
-        if known is None:
-            self._promise(group.shape, self.bindings[uid])
-
-    def _keep_room_for_new_heads(self) -> None:
-        """One that was parked behind others may be the head now, and nothing wakes it."""
-        for leaf in self._left_by:
-            if leaf.view is not None and leaf.view.strategy is Strategy.BACKFILL:
-                head = self.waiting.head(leaf)
-                if head is not None and head.parked is not None and self.tree.standing(leaf) is Standing.OPEN:
-                    self._keep_room(head)
-        self._left_by.clear()
-
-    def _promise(self, shape: Shape, binding: Binding) -> None:
-        serving = self.serves(binding.leaf)
-        mask = self.world.allowed(shape)[0] & self.world.ready
-        if serving is not None:
-            mask = mask & serving
-        members = [self.world.order[column] for column in np.flatnonzero(mask)]
-        self.promises.promise(binding.view.uid, binding.leaf, shape, shape.least, members, self._now, estimate(binding))
-
-    def _renew_promises(self) -> None:
-        """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
-        for promise in list(self.promises.made.values()):
-            binding = self.bindings[promise.uid]
-            if promise.victims:
-                self._await_victims(promise)
-            elif (promise.at < self._now or promise.at == math.inf) and promise.looked + RENEWAL <= self._now:
-                assert binding.shape is not None, f"{promise.uid} is kept room for and does not wait"
-                self._promise(binding.shape, binding)
-                self._refresh_idle()
-        while self._patience and self._patience[0][0] <= self._now:
-            uid = heapq.heappop(self._patience)[1]
-            waiting = self.bindings.get(uid)
-            if waiting is not None and waiting.shape is not None and uid not in self._impatient:
-                self._impatient[uid] = None
-                if uid not in self.promises.made:
-                    self._promise(waiting.shape, waiting)
-
-    def _next_renewal(self) -> float | None:
-        times = [
-            promise.looked + (PATIENCE if promise.victims else RENEWAL)
-            if promise.at == math.inf
-            else max(promise.at, promise.looked) + RENEWAL
-            for promise in self.promises.made.values()
-        ]
-        return min(times, default=None)
-
     def _dispatch(self, binding: Binding, choice: Choice) -> Dispatch:
         view = binding.view
         phase, reason, patience = Phase.BOUND, Reason.DISPATCHED, self._commit_timeout
@@ -522,13 +254,6 @@ class Dispatcher(Resizing):
         if kept is not None:
             self._refresh_idle()
         return command
-
-    def _text(self, at: float) -> str:
-        """RFC 3339; the few times that a pass writes are formatted once."""
-        text = self._texts.get(at)
-        if text is None:
-            text = self._texts[at] = rfc3339(at)
-        return text
 
     def _settle_answers(self) -> Iterator[Command]:
         """Commit what all members have reserved, take back what one refused or what its user holds."""
@@ -624,19 +349,6 @@ class Dispatcher(Resizing):
                 avoided.over = True
                 self._wake(key[0])
 
-    def _evict(
-        self, binding: Binding, reason: Reason, text: str, why: Blocker | None = None, *, room_for: str = ""
-    ) -> Command:
-        view = binding.view
-        self._unsettled.pop(view.uid, None)
-        line = Line(self._text(self._now), Phase.EVICTING, reason, text)
-        decision = Decision(
-            binding.epoch + 1, Phase.EVICTING, reason, why, story=view.decision.told(line), room_for=room_for
-        )
-        command = Evict(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
-        binding.epoch, binding.phase, binding.deadline = decision.epoch, Phase.EVICTING, None
-        return command
-
     def _explanations(self) -> Iterator[Command]:
         """Reasons for the bindings that do not carry theirs yet, within the budget for such writes."""
         looks = EXPLAIN_LOOKS
@@ -668,17 +380,6 @@ class Dispatcher(Resizing):
                 # The first of every class hears before the second of any.
                 unsaid[group] = None
 
-    def _explain(self, binding: Binding, verdict: Verdict, nominated: Sequence[str] = ()) -> Command:
-        self._explain_tokens -= 1
-        binding.told = verdict
-        view = binding.view
-        line = Line(self._text(self._now), binding.phase, verdict.reason, verdict.sentence())
-        until = "" if binding.phase is Phase.SUSPENDED else view.decision.deadline
-        decision = Decision(
-            binding.epoch, binding.phase, verdict.reason, verdict.blocker, until, view.decision.told(line), [*nominated]
-        )
-        return Explain(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
-
     # -- looking in --------------------------------------------------------------------------------------------------
 
     def verdict(self, uid: str) -> Verdict | None:
@@ -703,29 +404,6 @@ class Dispatcher(Resizing):
         """
         self.world.refresh()
         invariants.verify(self)
-
-
-def _victim(binding: Binding, stay: Stay, cleared: tuple[str, ...]) -> Victim:
-    view, surplus = binding.leaf.view, []
-    if binding.bound and len(binding.parts) == 1 and not binding.view.divided:
-        [(name, part)] = binding.parts.items()
-        surplus = spares(binding.gang, full(part), name, stay.parts[name][1])
-    return Victim(
-        binding.view.uid,
-        binding.leaf,
-        -binding.key[0],
-        stay.start,
-        binding.amount,
-        {
-            name: [(node, gang.tasks[task].requests, count) for task, node, count in pods]
-            for name, (gang, pods) in stay.parts.items()
-        },
-        surplus,
-        preemptable=binding.gang.preemptable,
-        evictions=sum(line.reason in (Reason.PREEMPTED, Reason.RECLAIMED) for line in binding.view.decision.story),
-        protection=PROTECTION if view is None or view.protection is None else view.protection,
-        cleared=cleared,
-    )
 
 
 def standing_verdict(queue: str, standing: Standing) -> Verdict:

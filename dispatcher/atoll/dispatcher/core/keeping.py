@@ -1,0 +1,159 @@
+"""Room kept for those who wait: whom a promise is made, and whom it does not bind."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from atoll.dispatcher.core.binding import Binding
+from atoll.dispatcher.core.books import estimate
+from atoll.dispatcher.core.choice import Choice, always
+from atoll.dispatcher.core.events import Strategy
+from atoll.dispatcher.core.members import Member
+from atoll.dispatcher.core.node import Node, Standing, path
+from atoll.dispatcher.core.promises import SETTLE, Promise
+from atoll.dispatcher.core.resizing import Resizing
+from atoll.dispatcher.core.shapes import Shape
+from atoll.dispatcher.core.waiting import ShapeClass
+
+RENEWAL = 1.0
+"""Seconds after which a promise without a known time, or whose time has passed, is computed again."""
+PATIENCE = 60.0
+"""Seconds that room is kept for a workload while those that were evicted for it end."""
+
+
+class Keeping(Resizing):
+    """Makes promises, renews them and drops them; judges choices by them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: promises that the choice permitted last breaks, by a better right
+        self._overtaking: list[Promise] = []
+
+    def _barred(self, binding: Binding) -> Callable[[Member], bool]:
+        """Whether the room that is kept for others was tried in a member, and is known not to allow the choice."""
+        uid, end = binding.view.uid, self._now + estimate(binding)
+
+        def barred(member: Member) -> bool:
+            broken = self.promises.refuses_still(uid, member, end)
+            return not all(self._goes_before(binding, self.bindings[promise.uid]) for promise in broken)
+
+        return barred
+
+    def _permits(self, binding: Binding) -> Callable[[Choice], bool]:
+        """Whether the queue's ceilings in members, and the room that is kept for others, allow a choice."""
+        self._overtaking = []
+        if not self.promises.made and not any(node.tracks for node in path(binding.leaf)):
+            return always
+
+        def permits(choice: Choice) -> bool:
+            allowed, self._overtaking = self.judge(binding, choice)
+            return allowed
+
+        return permits
+
+    def judge(self, binding: Binding, choice: Choice) -> tuple[bool, list[Promise]]:
+        """What `_permits` says of a choice, and the promises to others that it takes from with a better right."""
+        leaf, end = binding.leaf, self._now + estimate(binding)
+        if any(
+            self.tree.shortage_in(leaf, member.name, gang.total()) is not None
+            for member, gang in zip(choice.members, choice.gangs, strict=True)
+        ):
+            return False, []
+        if not self.promises.made:
+            return True, []
+        broken = self.promises.refuses(binding.view.uid, leaf, binding.amount, choice, self._now, end)
+        better = [promise for promise in broken if self._goes_before(binding, self.bindings[promise.uid])]
+        return len(better) == len(broken), better
+
+    def _goes_before(self, binding: Binding, other: Binding) -> bool:
+        """Whether room that is kept for another workload does not bind this one: a higher class, its queue's elder, or
+        guaranteed.
+        """
+        if binding.key[0] != other.key[0]:
+            return binding.key[0] < other.key[0]
+        if binding.leaf is other.leaf and binding.key < other.key:
+            # Older, but nobody could promise it anything: else each would wait for the other.
+            return True
+        return self._below_guarantee(binding.leaf) and not self._below_guarantee(other.leaf)
+
+    def _below_guarantee(self, leaf: Node) -> bool:
+        levels = (node for node in path(leaf) if node is not self.tree.root and node.guarantee)
+        return any(node.below_guarantee() for node in levels)
+
+    def _keep_room(self, group: ShapeClass) -> None:
+        """The first of the class does not go now: keep room for it if it is a head that must not be delayed."""
+        leaf, uid = group.leaf, group.members[0][2]
+        if uid not in self._impatient:
+            if leaf.view is None or leaf.view.strategy is not Strategy.BACKFILL or self.waiting.head(leaf) is not group:
+                return
+            for other in [p for p in self.promises.made.values() if p.leaf is leaf and p.uid != uid]:
+                if other.uid not in self._impatient:
+                    # It is the head no more: an elder came back.
+                    other.overtaken = True
+                    self.promises.drop(other.uid)
+                    self._refresh_idle()
+        known = self.promises.made.get(uid)
+        if known is None:
+            self._promise(group.shape, self.bindings[uid])
+
+    def _keep_room_for_new_heads(self) -> None:
+        """One that was parked behind others may be the head now, and nothing wakes it."""
+        for leaf in self._left_by:
+            if leaf.view is not None and leaf.view.strategy is Strategy.BACKFILL:
+                head = self.waiting.head(leaf)
+                if head is not None and head.parked is not None and self.tree.standing(leaf) is Standing.OPEN:
+                    self._keep_room(head)
+        self._left_by.clear()
+
+    def _promise(self, shape: Shape, binding: Binding) -> None:
+        serving = self.serves(binding.leaf)
+        mask = self.world.allowed(shape)[0] & self.world.ready
+        if serving is not None:
+            mask = mask & serving
+        members = [self.world.order[column] for column in np.flatnonzero(mask)]
+        self.promises.promise(binding.view.uid, binding.leaf, shape, shape.least, members, self._now, estimate(binding))
+
+    def _renew_promises(self) -> None:
+        """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
+        for promise in list(self.promises.made.values()):
+            binding = self.bindings[promise.uid]
+            if promise.victims:
+                self._await_victims(promise)
+            elif (promise.at < self._now or promise.at == math.inf) and promise.looked + RENEWAL <= self._now:
+                assert binding.shape is not None, f"{promise.uid} is kept room for and does not wait"
+                self._promise(binding.shape, binding)
+                self._refresh_idle()
+        while self._patience and self._patience[0][0] <= self._now:
+            uid = heapq.heappop(self._patience)[1]
+            waiting = self.bindings.get(uid)
+            if waiting is not None and waiting.shape is not None and uid not in self._impatient:
+                self._impatient[uid] = None
+                if uid not in self.promises.made:
+                    self._promise(waiting.shape, waiting)
+
+    def _await_victims(self, promise: Promise) -> None:
+        """Once all that were evicted are gone, or after too long, the claimant is one that waits as others do."""
+        gone = all(self._let_go(uid) for uid in self._awaiting.get(promise.uid, ()))
+        # A while longer than that: members tell of the room a moment after the pods are gone.
+        if gone and promise.looked + PATIENCE > self._now:
+            promise.looked = min(promise.looked, self._now - PATIENCE + SETTLE)
+        if promise.looked + PATIENCE <= self._now:
+            self._awaiting.pop(promise.uid, None)
+            self.promises.drop(promise.uid)
+            self._refresh_idle()
+            claimant = self.bindings[promise.uid]
+            assert claimant.shape is not None, f"{promise.uid} is kept room for and does not wait"
+            self.waiting.refresh(self.waiting.classes(claimant.leaf)[claimant.shape.key])
+
+    def _next_renewal(self) -> float | None:
+        times = [
+            promise.looked + (PATIENCE if promise.victims else RENEWAL)
+            if promise.at == math.inf
+            else max(promise.at, promise.looked) + RENEWAL
+            for promise in self.promises.made.values()
+        ]
+        return min(times, default=None)

@@ -1,0 +1,203 @@
+"""Room made by others: who must go so that blocked work of a higher priority, or of an entitled queue, can start."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+
+from atoll.dispatcher.core.binding import Binding
+from atoll.dispatcher.core.commands import Command, Evict, Explain
+from atoll.dispatcher.core.elastic import full, smaller, spares
+from atoll.dispatcher.core.events import QueueView
+from atoll.dispatcher.core.keeping import Keeping
+from atoll.dispatcher.core.promises import Stay
+from atoll.dispatcher.core.reclaim import PROTECTION, Claimant, Victim, plan
+from atoll.dispatcher.core.waiting import ShapeClass
+from atoll.model.decision import Decision, Line, Phase
+from atoll.model.timestamps import rfc3339
+from atoll.model.verdict import Blocker, Reason, Verdict, blocker
+
+PLAN_BURST = 4.0
+PLANS_PER_SECOND = 2.0
+"""Searches for workloads that should go for others: each looks at all that runs."""
+HELPLESS, HELPLESS_MAX = 10.0, 60.0
+"""Seconds before that is tried again for one whom nobody's departure helps, doubled with each failure."""
+EXPLAIN_BURST = 50.0
+"""Reasons that may be written at once."""
+
+
+class Making(Keeping):
+    """Searches for victims, and takes them back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._explain_tokens = EXPLAIN_BURST
+        self._plan_tokens = PLAN_BURST
+        #: the last pass ended before all was looked at
+        self._unfinished = False
+        #: classes that quota or room blocks, for which it was not looked yet whether others should go
+        self._stuck: dict[ShapeClass, None] = {}
+        #: those whom nobody's departure helped -> seconds of the last pause; they are in `_stuck` or in `_retries`
+        self._helpless: dict[ShapeClass, float] = {}
+        #: (when to look again, serial, class): a heap
+        self._retries: list[tuple[float, int, ShapeClass]] = []
+        self._serial = 0
+        #: UID -> (where it runs, what is known of it, both as a victim)
+        self._candidates: dict[str, tuple[Stay, Binding, QueueView | None, Victim]] = {}
+        #: times of this pass as text
+        self._texts: dict[float, str] = {}
+
+    def _evict_for_others(self) -> Iterator[Command]:
+        """Take back what must go so that blocked workloads of higher priority, or of entitled queues, can start."""
+        if self._plan_tokens < 1:
+            return
+        while self._retries and self._retries[0][0] <= self._now:
+            self._stuck[heapq.heappop(self._retries)[2]] = None
+        victims: list[Victim] | None = None
+        for group in list(self._stuck):
+            if self._plan_tokens < 1:
+                return
+            if not group.members or group.lot is None or not self._may_evict(group):
+                del self._stuck[group]
+                self._helpless.pop(group, None)
+                continue
+            binding = self.bindings[group.members[0][2]]
+            if binding.view.uid in self._awaiting:
+                continue
+            del self._stuck[group]
+            self._plan_tokens -= 1
+            victims = victims if victims is not None else [*self.running()]
+            claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least)
+            outcome = plan(
+                claimant,
+                victims,
+                self.tree,
+                self.world,
+                now=self._now,
+                serving=self.serves(group.leaf),
+                permits=self._permits(binding),
+            )
+            if isinstance(outcome, Verdict) or not outcome.losses:
+                # Time alone may help it: what has just started is protected for a while.
+                pause = self._helpless[group] = min(2 * self._helpless.get(group, HELPLESS / 2), HELPLESS_MAX)
+                self._serial += 1
+                heapq.heappush(self._retries, (self._now + pause, self._serial, group))
+                continue
+            self._helpless.pop(group, None)
+            self._awaiting[binding.view.uid] = tuple(loss.uid for loss in outcome.losses)
+            self.promises.drop(binding.view.uid)
+            self.promises.keep(
+                binding.view.uid, group.leaf, group.shape, group.shape.least, outcome.choice.members, self._now
+            )
+            for loss in outcome.losses:
+                text = f"makes room for {binding.view.namespace}/{binding.view.name} of queue {group.leaf.name}"
+                victim = self.bindings[loss.uid]
+                if loss.surplus is None:
+                    yield self._evict(victim, loss.reason, text, room_for=binding.view.uid)
+                else:
+                    [part] = victim.parts.values()
+                    # Its queue has more by now than when the others were looked at.
+                    self._unfinished = True
+                    yield self._shrink(victim, smaller(victim.gang, full(part))[len(loss.surplus) - 1], text)
+            nominated = [member.name for member in outcome.choice.members]
+            awaits = Verdict(Reason.AWAITING_VICTIMS, blocker("Cluster", ", ".join(nominated), "", 0, 0))
+            yield self._explain(binding, awaits, nominated)
+            victims = None
+
+    def _take_up_nominations(self) -> None:
+        """Another leader had others evicted for these: their room stays theirs."""
+        nominated, self._nominated = self._nominated, {}
+        leaving: dict[str, list[str]] = {}
+        for uid, binding in self.bindings.items():
+            if binding.phase is Phase.EVICTING:
+                leaving.setdefault(binding.view.decision.room_for, []).append(uid)
+        for uid in nominated:
+            claimant = self.bindings.get(uid)
+            if claimant is None or claimant.shape is None or uid in self._awaiting:
+                continue
+            members = [self.world.members[n] for n in claimant.view.decision.nominated if n in self.world.members]
+            if members:
+                self._awaiting[uid] = tuple(leaving.get(uid, ()))
+                self.promises.keep(uid, claimant.leaf, claimant.shape, claimant.shape.least, members, self._now)
+
+    def _consider(self, group: ShapeClass) -> None:
+        """Perhaps others should go for it, unless that was looked at a moment ago."""
+        if group not in self._helpless:
+            self._stuck[group] = None
+
+    def _may_evict(self, group: ShapeClass) -> bool:
+        """Whether anybody could have to go at all: most often nobody does."""
+        priority = -group.members[0][0]
+        if any(each < priority for each in self._priorities.get(group.leaf, ())):
+            return True
+        if any(each <= priority for each in self._spare.get(group.leaf, ())):
+            return True
+        return self.tree.entitled(group.leaf, group.shape.request)
+
+    def running(self) -> Iterator[Victim]:
+        """What runs and could go; each is made once."""
+        known = self._candidates
+        for uid, stay in self.promises.stays():
+            victim = known.get(uid)
+            binding = self.bindings[uid]
+            view = binding.leaf.view
+            if victim is None or victim[0] is not stay or victim[1] is not binding or victim[2] is not view:
+                victim = known[uid] = (stay, binding, view, _victim(binding, stay, self._cleared.get(uid, ())))
+            if binding.phase is Phase.BOUND and binding.epoch == binding.view.epoch and binding.resized_at is None:
+                yield victim[3]
+        if len(known) > 2 * len(self.promises) + 64:
+            self._candidates = {uid: each for uid, each in known.items() if self.promises.stay(uid) is each[0]}
+
+    def _evict(
+        self, binding: Binding, reason: Reason, text: str, why: Blocker | None = None, *, room_for: str = ""
+    ) -> Command:
+        view = binding.view
+        self._unsettled.pop(view.uid, None)
+        line = Line(self._text(self._now), Phase.EVICTING, reason, text)
+        decision = Decision(
+            binding.epoch + 1, Phase.EVICTING, reason, why, story=view.decision.told(line), room_for=room_for
+        )
+        command = Evict(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
+        binding.epoch, binding.phase, binding.deadline = decision.epoch, Phase.EVICTING, None
+        return command
+
+    def _explain(self, binding: Binding, verdict: Verdict, nominated: Sequence[str] = ()) -> Command:
+        self._explain_tokens -= 1
+        binding.told = verdict
+        view = binding.view
+        line = Line(self._text(self._now), binding.phase, verdict.reason, verdict.sentence())
+        until = "" if binding.phase is Phase.SUSPENDED else view.decision.deadline
+        decision = Decision(
+            binding.epoch, binding.phase, verdict.reason, verdict.blocker, until, view.decision.told(line), [*nominated]
+        )
+        return Explain(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
+
+    def _text(self, at: float) -> str:
+        """RFC 3339; the few times that a pass writes are formatted once."""
+        text = self._texts.get(at)
+        if text is None:
+            text = self._texts[at] = rfc3339(at)
+        return text
+
+
+def _victim(binding: Binding, stay: Stay, cleared: tuple[str, ...]) -> Victim:
+    view, surplus = binding.leaf.view, []
+    if binding.bound and len(binding.parts) == 1 and not binding.view.divided:
+        [(name, part)] = binding.parts.items()
+        surplus = spares(binding.gang, full(part), name, stay.parts[name][1])
+    return Victim(
+        binding.view.uid,
+        binding.leaf,
+        -binding.key[0],
+        stay.start,
+        binding.amount,
+        {
+            name: [(node, gang.tasks[task].requests, count) for task, node, count in pods]
+            for name, (gang, pods) in stay.parts.items()
+        },
+        surplus,
+        preemptable=binding.gang.preemptable,
+        evictions=sum(line.reason in (Reason.PREEMPTED, Reason.RECLAIMED) for line in binding.view.decision.story),
+        protection=PROTECTION if view is None or view.protection is None else view.protection,
+        cleared=cleared,
+    )
