@@ -66,6 +66,18 @@ async def test_a_part_that_is_over_before_another_begins_counts_as_bound(site: S
     assert "Bound" in [each["type"] for each in said["conditions"] if each["status"] == "True"]
 
 
+async def reconcile(site: Site, cached: BindingObject, name: str) -> None:
+    """Look at the Job's binding with control's rights and a cache that has this of it."""
+    kubeconfig = install.kubeconfig_of(site.federation.atoll.credentials, "control")
+    async with await ApiServer.from_kubeconfig(kubeconfig) as host:
+        caches = Caches(host)
+        status = Status(host, caches, Recorder(host, "test"))
+        caches.bindings._put(cached.metadata.key, cached)
+        found = decode_full(orjson.dumps(await site.host.get(JOBS, name, site.namespace)))
+        caches.workloads[JOBS]._put(found.metadata.key, found)
+        await status._reconcile(cached.metadata.key)
+
+
 async def test_what_was_said_of_one_epoch_is_not_said_of_the_next(site: Site) -> None:
     """1. Every pod of epoch 1 ends. 2. The dispatcher takes it back. 3. Control, whose cache is behind, says so of 2."""
     await site.submit(job("next", queue="no-such-queue"))
@@ -73,15 +85,8 @@ async def test_what_was_said_of_one_epoch_is_not_said_of_the_next(site: Site) ->
     raw = await site.host.get(BINDINGS, "next-job", site.namespace)
     metadata = {**raw["metadata"], "annotations": {**raw["metadata"]["annotations"], keys.EPOCH: "1"}}
     cached = decode_binding(orjson.dumps({**raw, "metadata": metadata, "status": {}}))
-    kubeconfig = install.kubeconfig_of(site.federation.atoll.credentials, "control")
-    async with await ApiServer.from_kubeconfig(kubeconfig) as host:
-        caches = Caches(host)
-        status = Status(host, caches, Recorder(host, "test"))
-        caches.bindings._put(cached.metadata.key, cached)
-        found = decode_full(orjson.dumps(await site.host.get(JOBS, "next", site.namespace)))
-        caches.workloads[JOBS]._put(found.metadata.key, found)
-        with pytest.raises(errors.Invalid):
-            await status._reconcile(cached.metadata.key)
+    with pytest.raises(errors.Invalid):
+        await reconcile(site, cached, "next")
 
 
 async def test_a_status_that_was_on_its_way_for_long_does_not_replace_what_was_said_since(site: Site) -> None:
@@ -91,15 +96,8 @@ async def test_a_status_that_was_on_its_way_for_long_does_not_replace_what_was_s
     raw = await site.host.get(BINDINGS, "late-job", site.namespace)
     metadata = {**raw["metadata"], "resourceVersion": str(int(raw["metadata"]["resourceVersion"]) - 1)}
     cached = decode_binding(orjson.dumps({**raw, "metadata": metadata, "status": {}}))
-    kubeconfig = install.kubeconfig_of(site.federation.atoll.credentials, "control")
-    async with await ApiServer.from_kubeconfig(kubeconfig) as host:
-        caches = Caches(host)
-        status = Status(host, caches, Recorder(host, "test"))
-        caches.bindings._put(cached.metadata.key, cached)
-        found = decode_full(orjson.dumps(await site.host.get(JOBS, "late", site.namespace)))
-        caches.workloads[JOBS]._put(found.metadata.key, found)
-        with pytest.raises(errors.Invalid):
-            await status._reconcile(cached.metadata.key)
+    with pytest.raises(errors.Invalid):
+        await reconcile(site, cached, "late")
     assert (await site.host.get(BINDINGS, "late-job", site.namespace))["status"] == raw["status"]
 
 

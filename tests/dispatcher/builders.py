@@ -292,6 +292,20 @@ def evicted(commands: Iterable[Command]) -> list[str]:
     return [c.name for c in commands if isinstance(c, Evict)]
 
 
+def share(name: str, deserved: int, **view: object) -> QueueSet:
+    return make_queue(name, view={"deserved": {GPU: deserved}, **view})
+
+
+def let_go(s: Scene, *victims: str) -> None:
+    """Their pods are gone."""
+    for name in victims:
+        s.change(name, released=s.view(name).generation, placed={})
+
+
+NEVER = 99
+"""A generation of capacity that is not published: the core goes on counting by itself."""
+OLD = 100.0
+"""Seconds after which nothing is protected any more by its youth."""
 ROOM = (make_cluster("m"), make_capacity("m", [8]))
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 

@@ -27,6 +27,8 @@ from tests.dispatcher.builders import (
     EARLY,
     GPU,
     LATE,
+    NEVER,
+    OLD,
     ROOM,
     START,
     Scene,
@@ -40,10 +42,6 @@ from tests.dispatcher.builders import (
     scene,
 )
 
-NEVER = 99
-"""A generation of capacity that is not published: the core goes on counting by itself."""
-OLD = 100.0
-"""Seconds after which nothing is protected by its youth."""
 BORN = "2027-01-15T08:00:00Z"
 """The time of `START`."""
 

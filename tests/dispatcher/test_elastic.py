@@ -18,18 +18,21 @@ from tests.dispatcher.builders import (
     EARLY,
     GPU,
     LATE,
+    NEVER,
+    OLD,
     BindingBuilder,
     Scene,
     evicted,
     explained,
+    let_go,
     make_binding,
     make_capacity,
     make_cluster,
     make_queue,
     names,
     scene,
+    share,
 )
-from tests.dispatcher.test_eviction import NEVER, OLD, let_go, share
 
 
 def elastic(name: str, least: int, most: int, **more: int) -> BindingBuilder:

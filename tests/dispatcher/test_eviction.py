@@ -9,27 +9,21 @@ from atoll.dispatcher.core.keeping import PATIENCE
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     EARLY,
-    GPU,
     LATE,
+    NEVER,
+    OLD,
     BindingBuilder,
     Scene,
     evicted,
     explained,
+    let_go,
     make_binding,
     make_capacity,
     make_cluster,
     make_queue,
     names,
+    share,
 )
-
-NEVER = 99
-"""A generation of capacity that is not published: the core goes on counting by itself."""
-OLD = 100.0
-"""Seconds after which nothing is protected any more by its youth."""
-
-
-def share(name: str, deserved: int, **view: object) -> QueueSet:
-    return make_queue(name, view={"deserved": {GPU: deserved}, **view})
 
 
 def full(*running: BindingBuilder, queues: tuple[QueueSet, ...] = (make_queue("q"),), age: float = OLD) -> Scene:
@@ -41,12 +35,6 @@ def full(*running: BindingBuilder, queues: tuple[QueueSet, ...] = (make_queue("q
         s.bound(binding.build().name, generation=NEVER)
     s.now += age
     return s
-
-
-def let_go(s: Scene, *victims: str) -> None:
-    """Their pods are gone."""
-    for name in victims:
-        s.change(name, released=s.view(name).generation, placed={})
 
 
 def reasons(commands: list[Command]) -> dict[str, Reason]:

@@ -14,6 +14,8 @@ from tests.dispatcher.builders import (
     EARLY,
     GPU,
     LATE,
+    NEVER,
+    OLD,
     Scene,
     evicted,
     make_binding,
@@ -23,10 +25,6 @@ from tests.dispatcher.builders import (
     names,
 )
 
-NEVER = 99
-"""A generation of capacity that is not published: the core goes on counting by itself."""
-OLD = 100.0
-"""Seconds after which nothing is protected by its youth."""
 ENDLESS = 10**9
 
 

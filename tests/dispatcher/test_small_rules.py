@@ -26,6 +26,8 @@ from tests.dispatcher.builders import (
     EARLY,
     GPU,
     LATE,
+    NEVER,
+    OLD,
     ROOM,
     START,
     Scene,
@@ -41,10 +43,6 @@ from tests.dispatcher.builders import (
 )
 from tests.dispatcher.test_reclaim import Stage
 
-NEVER = 99
-"""A generation of capacity that is not published: the core goes on counting by itself."""
-OLD = 100.0
-"""Seconds after which nothing is protected by its youth."""
 HOUR = 3600.0
 BACKFILL = {"strategy": Strategy.BACKFILL}
 BORN = "2027-01-15T08:00:00Z"
