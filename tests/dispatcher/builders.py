@@ -169,6 +169,13 @@ def make_capacity(
     return CapacitySet(CapacityView(cluster, root or (spine if names else ""), generation, domains, classes))
 
 
+def named(cluster: str, free: Iterable[int], *, generation: int = 1) -> CapacitySet:
+    """As `make_capacity`, of nodes with names: m-0, m-1 and so on."""
+    capacity = make_capacity(cluster, free, generation=generation).capacity
+    classes = [dataclasses.replace(each, names=(f"{cluster}-{n}",)) for n, each in enumerate(capacity.classes)]
+    return CapacitySet(dataclasses.replace(capacity, classes=tuple(classes)))
+
+
 def written(view: BindingView, command: Command) -> BindingView:
     """The binding as the API server has it once the command's patch was applied."""
     if isinstance(command, Explain):

@@ -12,9 +12,9 @@ import pytest
 from atoll.dispatcher.core import (
     BindingSet,
     CapacityGone,
-    CapacitySet,
     ClusterSet,
     Dispatch,
+    Event,
     Evict,
     QueueSet,
     Reservation,
@@ -38,6 +38,7 @@ from tests.dispatcher.builders import (
     make_capacity,
     make_cluster,
     make_queue,
+    named,
     names,
     scene,
 )
@@ -46,19 +47,12 @@ BORN = "2027-01-15T08:00:00Z"
 """The time of `START`."""
 
 
-def members(*free: int) -> list[object]:
+def members(*free: int) -> list[Event]:
     """m1, m2 and so on, one node each."""
-    events: list[object] = []
+    events: list[Event] = []
     for number, gpus in enumerate(free, 1):
         events += [make_cluster(f"m{number}"), make_capacity(f"m{number}", [gpus])]
     return events
-
-
-def named(cluster: str, free: list[int], *, generation: int = 1) -> CapacitySet:
-    """As `make_capacity`, of nodes with names: m-0, m-1 and so on."""
-    capacity = make_capacity(cluster, free, generation=generation).capacity
-    classes = [dataclasses.replace(each, names=(f"{cluster}-{n}",)) for n, each in enumerate(capacity.classes)]
-    return CapacitySet(dataclasses.replace(capacity, classes=tuple(classes)))
 
 
 def deserves(name: str, gpus: int, *, priority: int = 0) -> QueueSet:
@@ -98,7 +92,7 @@ def test_a_part_is_not_started_in_a_member_that_turned_not_ready_since_it_reserv
 
 def test_a_member_that_turns_not_ready_gives_no_quota_back() -> None:
     """volcano-global: what is charged follows the state of clusters, so others are admitted beside it."""
-    s = Scene(make_queue("q", gpu=4), *members(4, 4)).submit(make_binding("a").tasks(4))  # type: ignore[arg-type]
+    s = Scene(make_queue("q", gpu=4), *members(4, 4)).submit(make_binding("a").tasks(4))
     [(_, home)] = dispatched(s.run())
     s.bound("a", generation=2)
     s.tell(make_cluster(home, ready=False)).submit(make_binding("b").tasks(4))
@@ -146,7 +140,7 @@ def test_a_finished_workload_is_never_run_again() -> None:
 
 def test_work_that_can_not_start_does_not_keep_its_quota() -> None:
     """volcano-global: it never suspends again; what its member can't place sits there and holds its quota."""
-    s = Scene(make_queue("q", gpu=4), *members(4, 4)).submit(make_binding("stuck").tasks(4))  # type: ignore[arg-type]
+    s = Scene(make_queue("q", gpu=4), *members(4, 4)).submit(make_binding("stuck").tasks(4))
     [(_, home)] = dispatched(s.run())
     assert evicted(s.run(after=31)) == ["stuck"]
     s.submit(make_binding("next").tasks(4).priority(1))
@@ -159,7 +153,7 @@ def test_work_that_can_not_start_does_not_keep_its_quota() -> None:
 
 def test_all_tasks_of_a_workload_are_charged() -> None:
     """volcano-global: the interpreter reads the first task alone."""
-    s = Scene(make_queue("q", gpu=16), *members(16)).submit(make_binding("a").tasks(1).tasks(4, gpu=2))  # type: ignore[arg-type]
+    s = Scene(make_queue("q", gpu=16), *members(16)).submit(make_binding("a").tasks(1).tasks(4, gpu=2))
     assert names(s.run()) == ["a"]
     assert s.used("q") == 9
 
@@ -311,7 +305,7 @@ def test_a_placement_of_somebody_else_survives_and_is_charged() -> None:
     view = dataclasses.replace(
         make_binding("theirs").tasks(4).build(), suspended=False, parts=(("m1", (4,)),), decision=Decision()
     )
-    s = Scene(make_queue("q", gpu=8), *members(8))  # type: ignore[arg-type]
+    s = Scene(make_queue("q", gpu=8), *members(8))
     for _ in range(3):
         s.see(view)
         assert s.run(after=OLD) == []
@@ -396,7 +390,7 @@ def test_one_bad_queue_stops_nobody_else() -> None:
 
 def test_a_gang_is_taken_back_whole() -> None:
     """Volcano: victims are pods, and a gang that loses some of them runs on for nothing."""
-    s = Scene(make_queue("q"), *members(4, 4)).submit(make_binding("low").tasks(8).divided())  # type: ignore[arg-type]
+    s = Scene(make_queue("q"), *members(4, 4)).submit(make_binding("low").tasks(8).divided())
     s.run()
     s.change("low", reserved={"m1": Reservation(True, NEVER), "m2": Reservation(True, NEVER)})
     s.run()

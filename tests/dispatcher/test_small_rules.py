@@ -38,6 +38,7 @@ from tests.dispatcher.builders import (
     make_capacity,
     make_cluster,
     make_queue,
+    named,
     names,
     scene,
 )
@@ -47,13 +48,6 @@ HOUR = 3600.0
 BACKFILL = {"strategy": Strategy.BACKFILL}
 BORN = "2027-01-15T08:00:00Z"
 """The time of `START`."""
-
-
-def named(cluster: str, free: list[int]) -> CapacitySet:
-    """As `make_capacity`, of nodes with names: m-0, m-1 and so on."""
-    capacity = make_capacity(cluster, free).capacity
-    classes = [dataclasses.replace(each, names=(f"{cluster}-{n}",)) for n, each in enumerate(capacity.classes)]
-    return CapacitySet(dataclasses.replace(capacity, classes=tuple(classes)))
 
 
 def with_total(cluster: str, free: list[int], total: int) -> CapacitySet:
