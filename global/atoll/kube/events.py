@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 import structlog
 
 from atoll.kube import errors, metrics
@@ -71,7 +72,8 @@ class _Bucket:
 class _Series:
     """One Event, and how often it was observed."""
 
-    body: dict[str, Any]
+    #: the Event as JSON: thousands are remembered, and few are written a second time
+    body: bytes
     #: observations so far, and those that are written; 0 = the Event does not exist yet
     count: int
     written: int
@@ -144,7 +146,7 @@ class Recorder:
             self.outcomes["dropped"] += 1
             return
         body = self._body(about, reason, note, warning, action, related)
-        series = self._series[key] = _Series(body, 1, 0, now, time.time())
+        series = self._series[key] = _Series(orjson.dumps(body), 1, 0, now, time.time())
         self._series.move_to_end(key)
         self._enqueue(key, series)
         while len(self._series) > _REMEMBERED:
@@ -242,17 +244,19 @@ class Recorder:
 
     async def _put(self, series: _Series, count: int) -> None:
         seen = {"count": count, "lastObservedTime": rfc3339_micro(series.last_wall)}
-        metadata = series.body["metadata"]
+        body = orjson.loads(series.body)
+        metadata = body["metadata"]
         if series.written:
             try:
                 await self._api.merge_patch(EVENTS, metadata["name"], {"series": seen}, metadata["namespace"])
             except errors.NotFound:
                 # Events live for an hour; one that is still true is told anew.
-                series.body["metadata"] = {**metadata, "name": _name(str(series.body["regarding"].get("name", "")))}
+                body["metadata"] = {**metadata, "name": _name(str(body["regarding"].get("name", "")))}
+                series.body = orjson.dumps(body)
             else:
                 return
         try:
-            await self._api.create(EVENTS, {**series.body, "series": seen} if count > 1 else series.body)
+            await self._api.create(EVENTS, {**body, "series": seen} if count > 1 else body)
         except errors.AlreadyExists:
             # Names are random: this one is ours, and its answer was lost.
             return
@@ -261,7 +265,7 @@ class Recorder:
         self.outcomes["failed"] += 1
         if self._series.get(key) is series:
             del self._series[key]
-        log.debug("event was not written", reason=series.body["reason"], error=str(error))
+        log.debug("event was not written", reason=orjson.loads(series.body)["reason"], error=str(error))
 
 
 def _name(about: str) -> str:
