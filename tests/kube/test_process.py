@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from asyncio import sslproto
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,7 +25,7 @@ from atoll.kube import drain, health, logs, vitals
 from atoll.kube.election import Elector
 from atoll.kube.errors import Busy
 from atoll.kube.metrics import KubeCollector
-from atoll.kube.process import arguments, rate_limit
+from atoll.kube.process import TLS_BUFFER, arguments, rate_limit, spare_memory
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
@@ -54,6 +55,13 @@ def test_the_limit_of_requests_is_as_the_flags_say(flags: list[str], limit: tupl
 def test_a_burst_without_a_rate_is_refused() -> None:
     with pytest.raises(SystemExit, match="--kube-api-burst=9: means nothing without --kube-api-qps"):
         rate_limit(arguments("test", "").parse_args(["--kube-api-burst=9"]))
+
+
+def test_a_tls_connection_of_a_process_keeps_a_small_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Fails where asyncio has no such attribute any more.
+    monkeypatch.setattr(sslproto.SSLProtocol, "max_size", 256 * 1024)
+    spare_memory()
+    assert sslproto.SSLProtocol.max_size == TLS_BUFFER
 
 
 # -- the gate of writes ----------------------------------------------------------------------------------------------
