@@ -14,6 +14,7 @@ from tests.dispatcher.builders import (
     OLD,
     BindingBuilder,
     Scene,
+    dispatched,
     evicted,
     explained,
     let_go,
@@ -118,6 +119,43 @@ def test_the_room_that_was_made_goes_to_the_claimant_only() -> None:
     assert evicted(s.run()) == ["low"]
     s.submit(make_binding("small").submitted(EARLY))
     let_go(s, "low")
+    assert names(s.run()) == ["high"]
+
+
+def test_work_elsewhere_goes_on_while_room_is_made() -> None:
+    s = full(make_binding("low").tasks(8), queues=(make_queue("q", gpu=12),))
+    s.tell(make_cluster("n"), make_capacity("n", [4]))
+    s.submit(make_binding("high").tasks(8).priority(1).submitted(LATE))
+    assert evicted(s.run()) == ["low"]
+    s.submit(*(make_binding(f"small{n}").tasks(2).submitted(LATE) for n in range(3)))
+    # As many as fit beside the claimant, once its victim has gone.
+    assert dispatched(s.run()) == [("small0", "n"), ("small1", "n")]
+    let_go(s, "low")
+    assert names(s.run()) == ["high"]
+
+
+def test_what_does_not_take_the_room_that_is_made_starts_beside_it() -> None:
+    s = full(make_binding("low").tasks(1, gpu=4), make_binding("other").tasks(1, gpu=2).priority(1))
+    s.submit(make_binding("high").tasks(1, gpu=4).priority(1).submitted(LATE))
+    assert evicted(s.run()) == ["low"]
+    s.submit(*(make_binding(f"small{n}").tasks(1, gpu=2).submitted(LATE) for n in range(2)))
+    assert names(s.run()) == ["small0"]
+    let_go(s, "low")
+    assert names(s.run()) == ["high"]
+
+
+def test_a_victim_that_starts_elsewhere_is_counted_there() -> None:
+    """It gave its share of the limit to the claimant, and takes another one."""
+    low = [make_binding(f"low{n}").tasks(1, gpu=4) for n in range(2)]
+    s = full(*low, queues=(make_queue("q", gpu=12),))
+    s.submit(make_binding("high").tasks(8).priority(1).submitted(LATE))
+    assert sorted(evicted(s.run())) == ["low0", "low1"]
+    s.tell(make_cluster("n"), make_capacity("n", [4, 2]))
+    let_go(s, "low0")
+    assert dispatched(s.run()) == [("low0", "n")]
+    s.submit(make_binding("small").submitted(LATE))
+    assert names(s.run()) == []
+    let_go(s, "low1")
     assert names(s.run()) == ["high"]
 
 

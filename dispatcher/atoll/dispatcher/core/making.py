@@ -68,15 +68,16 @@ class Making(Keeping):
             self._plan_tokens -= 1
             victims = victims if victims is not None else [*self.running()]
             claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least)
-            outcome = plan(
-                claimant,
-                victims,
-                self.tree,
-                self.world,
-                now=self._now,
-                serving=self.serves(group.leaf),
-                permits=self._permits(binding),
-            )
+            with self.promises.settled():
+                outcome = plan(
+                    claimant,
+                    victims,
+                    self.tree,
+                    self.world,
+                    now=self._now,
+                    serving=self.serves(group.leaf),
+                    permits=self._permits(binding),
+                )
             if isinstance(outcome, Verdict) or not outcome.losses:
                 # Time alone may help it: what has just started is protected for a while.
                 pause = self._helpless[group] = min(2 * self._helpless.get(group, HELPLESS / 2), HELPLESS_MAX)
@@ -86,8 +87,9 @@ class Making(Keeping):
             self._helpless.pop(group, None)
             self._awaiting[binding.view.uid] = tuple(loss.uid for loss in outcome.losses)
             self.promises.drop(binding.view.uid)
+            members = outcome.choice.members
             self.promises.keep(
-                binding.view.uid, group.leaf, group.shape, group.shape.least, outcome.choice.members, self._now
+                binding.view.uid, group.leaf, group.shape, group.shape.least, members, self._now, outcome.victims
             )
             for loss in outcome.losses:
                 text = f"makes room for {binding.view.namespace}/{binding.view.name} of queue {group.leaf.name}"
@@ -99,7 +101,7 @@ class Making(Keeping):
                     # Its queue has more by now than when the others were looked at.
                     self._unfinished = True
                     yield self._shrink(victim, smaller(victim.gang, full(part))[len(loss.surplus) - 1], text)
-            nominated = [member.name for member in outcome.choice.members]
+            nominated = [member.name for member in members]
             awaits = Verdict(Reason.AWAITING_VICTIMS, blocker("Cluster", ", ".join(nominated), "", 0, 0))
             yield self._explain(binding, awaits, nominated)
             victims = None
@@ -118,7 +120,8 @@ class Making(Keeping):
             members = [self.world.members[n] for n in claimant.view.decision.nominated if n in self.world.members]
             if members:
                 self._awaiting[uid] = tuple(leaving.get(uid, ()))
-                self.promises.keep(uid, claimant.leaf, claimant.shape, claimant.shape.least, members, self._now)
+                shape = claimant.shape
+                self.promises.keep(uid, claimant.leaf, shape, shape.least, members, self._now, self._awaiting[uid])
 
     def _consider(self, group: ShapeClass) -> None:
         """Perhaps others should go for it, unless that was looked at a moment ago."""

@@ -27,6 +27,7 @@ from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.world import World
 from atoll.fit import Nodes, Placement, fits, place
 from atoll.fit.nodes import Ints
+from atoll.model import vector
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
@@ -86,7 +87,9 @@ class Promise:
     also: tuple[Member, ...] = ()
     """Further members that are kept for it."""
     victims: bool = False
-    """Others make room for it: nothing is to be computed until they have gone."""
+    """Others make room for it: no time is to be computed until they have gone."""
+    leaving: dict[str, bool] = field(default_factory=dict)
+    """UID of one that goes whole -> whether it has not gone yet."""
     refused: dict[str, tuple[int, float]] = field(default_factory=dict)
     """UID of a workload that would delay it in its member -> (the member's changes at that time, its end)."""
 
@@ -110,6 +113,8 @@ class Promises:
         self.made: dict[str, Promise] = {}
         #: the latest end at which the choice that was refused last would have been permitted
         self.latest_end = -math.inf
+        #: inside `settled`
+        self._settled = False
 
     # -- what runs ---------------------------------------------------------------------------------------------------
 
@@ -126,7 +131,7 @@ class Promises:
             if name in self._left:
                 self._left[name].pop(uid, None)
         if self.made:
-            self._account(stay, -1)
+            self._account(uid, stay, -1)
         for name in stay.parts:
             self._outdate(name)
 
@@ -143,7 +148,7 @@ class Promises:
             self._cells.pop((uid, name), None)
         del self._stays[uid]
         if self.made:
-            self._account(stay, 1)
+            self._account(uid, stay, 1)
         for name in stay.parts:
             self._outdate(name)
 
@@ -172,10 +177,13 @@ class Promises:
             if promise.member.name == name:
                 promise.future = None
 
-    def _account(self, stay: Stay, sign: int) -> None:
+    def _account(self, uid: str, stay: Stay, sign: int) -> None:
         """What ends after a promised time takes from what may be charged beyond it; what ends before does not."""
         for promise in self.made.values():
-            if stay.end + SETTLE > promise.at:
+            if promise.leaving.get(uid):
+                # Counted as gone from the beginning; if it starts again, that is something else.
+                promise.leaving[uid] = False
+            elif promise.victims or stay.end + SETTLE > promise.at:
                 for node in path(stay.leaf):
                     for name, amount in stay.amount.items():
                         if (node, name) in promise.spare:
@@ -191,7 +199,7 @@ class Promises:
         A promise that was made before keeps its first time. `lasts`: seconds that the workload is expected to run.
         """
         old = self.made.get(uid)
-        quota = self._admitted_from(leaf, shape.request, now)
+        quota = self._admitted_from(leaf, shape.request, now, old)
         at, found = math.inf, None
         rows = self._world.counts
         able = sorted(
@@ -211,7 +219,7 @@ class Promises:
         promise = Promise(uid, leaf, shape, gang, found, at, first, made, old.overtaken if old is not None else False)
         promise.looked = now
         promise.spare = (
-            self._spare(leaf, shape.request, now, at)
+            self._spare(leaf, shape.request, now, at, old)
             if quota < math.inf
             else dict.fromkeys(_left_beside(leaf, shape.request), 0)
         )
@@ -222,14 +230,38 @@ class Promises:
             self._outdate(old.member.name)
         return promise
 
-    def keep(self, uid: str, leaf: Node, shape: Shape, gang: Gang, members: Iterable[Member], now: float) -> None:
-        """Let nobody take from these members, or from the limits on the queue's path, until the workload goes: others
-        are about to make room for it there.
+    def keep(
+        self,
+        uid: str,
+        leaf: Node,
+        shape: Shape,
+        gang: Gang,
+        members: Iterable[Member],
+        now: float,
+        leaving: Iterable[str] = (),
+    ) -> None:
+        """Let nobody take what the workload needs in these members, or of the limits on its queue's path, until it
+        goes: others are about to make room for it there.
+
+        In several members, and where it would not fit yet although those have gone that go whole, nobody takes
+        anything.
+
+        Args:
+            uid: of the workload.
+            leaf: its queue.
+            shape: of the workload.
+            gang: what is to fit.
+            members: where it goes.
+            now: seconds since the epoch.
+            leaving: UIDs of those that go whole.
         """
         first, *rest = members
         promise = Promise(uid, leaf, shape, gang, first, math.inf, math.inf, now, looked=now, also=tuple(rest))
         promise.victims = True
-        promise.spare = {(node, name): 0 for node in path(leaf) for name in shape.request if name in node.limit}
+        promise.leaving = {each: True for each in leaving if each in self._stays}
+        promise.spare = _left_beside(leaf, shape.request)
+        for each in promise.leaving:
+            _give_back(promise.spare, self._stays[each].leaf, self._stays[each].amount)
         self.made[uid] = promise
         self._outdate(first.name)
 
@@ -243,10 +275,11 @@ class Promises:
     def refuses(self, uid: str, leaf: Node, amount: Vector, choice: Choice, now: float, end: float) -> list[Promise]:
         """The promises that a choice for a workload would break, if it ran until `end`."""
         broken = []
-        for promise in self._others(uid):
+        for promise, earlier in self._others(uid):
             if end + SETTLE <= promise.at < math.inf:
                 continue
-            if _exceeds(promise, leaf, amount):
+            charged = promise.victims and self._settled
+            if earlier and not charged and _exceeds(promise, leaf, amount):
                 broken.append(promise)
             elif self._breaks(promise, choice, now):
                 broken.append(promise)
@@ -258,22 +291,24 @@ class Promises:
     def refuses_still(self, uid: str, member: Member, end: float) -> list[Promise]:
         """Those that the workload would break there, known from when that was tried and nothing had changed since."""
         broken = []
-        for promise in self._others(uid):
+        for promise, _ in self._others(uid):
             known = promise.refused.get(uid) if promise.member is member else None
             if known is not None and known[0] == member.changes and known[1] <= end:
                 broken.append(promise)
         self._widen(broken)
         return broken
 
-    def _others(self, uid: str) -> Iterator[Promise]:
-        """The promises that bind a workload."""
+    def _others(self, uid: str) -> Iterator[tuple[Promise, bool]]:
+        """The promises that bind a workload, and whether they were made before its own.
+
+        What was made later left out its share of the limits already, and its room in the member that is kept for it.
+        """
         own: Promise | None = None
         for promise in self.made.values():
             if promise.uid == uid:
                 own = promise
             elif own is None or promise.member is not own.member:
-                # Else made later, and with this workload's room left out already.
-                yield promise
+                yield promise, own is None
 
     def _widen(self, broken: Sequence[Promise]) -> None:
         """Note until when a workload could have run without breaking these."""
@@ -286,7 +321,7 @@ class Promises:
         for member, gang, placement in zip(choice.members, choice.gangs, choice.placements, strict=True):
             if member is not promise.member and member not in promise.also:
                 continue
-            if promise.at == math.inf:
+            if promise.also or (promise.at == math.inf and not promise.victims):
                 return True
             if not all(
                 self._holds_beside(promise, gang, landing) for landing in self._landings(member, gang, placement, now)
@@ -331,6 +366,30 @@ class Promises:
             for promise, future in futures:
                 promise.future = future
 
+    @contextmanager
+    def settled(self) -> Iterator[None]:
+        """Inside, queues are charged as if those had started for whom others make room, and the others had gone."""
+        before: dict[Node, Vector] = {}
+        for promise in self.made.values():
+            if promise.victims:
+                gone = [self._stays[uid] for uid, stays in promise.leaving.items() if stays]
+                for leaf, amount, times in (
+                    (promise.leaf, promise.shape.request, 1),
+                    *((stay.leaf, stay.amount, -1) for stay in gone),
+                ):
+                    for node in path(leaf):
+                        if node not in before:
+                            before[node] = node.used
+                            node.used = dict(node.used)
+                        vector.add(node.used, amount, times)
+        self._settled = True
+        try:
+            yield
+        finally:
+            self._settled = False
+            for node, used in before.items():
+                node.used = used
+
     # -- the future --------------------------------------------------------------------------------------------------
 
     def _end(self, stay: Stay, now: float) -> float:
@@ -339,26 +398,45 @@ class Promises:
             return stay.end
         return now + max(1.0, _OVERRUN * (stay.end - stay.start))
 
-    def _admitted_from(self, leaf: Node, request: Vector, now: float) -> float:
-        """When the limits on the path admit the request; infinite where that is not known."""
+    def _admitted_from(self, leaf: Node, request: Vector, now: float, before: Promise | None) -> float:
+        """When the limits on the path admit the request beside those who were promised earlier; infinite where that is
+        not known.
+        """
         left = _left_beside(leaf, request)
-        if min(left.values(), default=0) >= 0:
+        if not left:
             return now
-        for end, stay in sorted(((self._end(each, now), each) for each in self._stays.values()), key=lambda e: e[0]):
-            if end == math.inf:
-                break
-            _give_back(left, stay)
-            if min(left.values()) >= 0:
-                return end + SETTLE
-        return math.inf
+        leaving = {uid for p in self.made.values() for uid, stays in p.leaving.items() if stays}
+        changes = [
+            (now if uid in leaving else self._end(stay, now) + SETTLE, stay.leaf, stay.amount, 1)
+            for uid, stay in self._stays.items()
+        ]
+        changes += [(now if p.victims else max(p.at, now), p.leaf, p.shape.request, -1) for p in self._before(before)]
+        changes.sort(key=_when)
+        at = now
+        for when, others, amount, times in changes:
+            if when > at:
+                if min(left.values()) >= 0:
+                    return at
+                if when == math.inf:
+                    break
+                at = when
+            _give_back(left, others, amount, times)
+        return at if min(left.values()) >= 0 else math.inf
 
-    def _spare(self, leaf: Node, request: Vector, now: float, at: float) -> dict[tuple[Node, str], int]:
-        """What the limits on the path leave beside the request once everything is over that ends by then."""
+    def _spare(
+        self, leaf: Node, request: Vector, now: float, at: float, before: Promise | None
+    ) -> dict[tuple[Node, str], int]:
+        """What the limits on the path leave beside the request once everything is over that ends by then, and those
+        have started who were promised earlier.
+        """
         left = _left_beside(leaf, request)
         if left:
             for stay in self._stays.values():
                 if stay.end < math.inf and self._end(stay, now) + SETTLE <= at:
-                    _give_back(left, stay)
+                    _give_back(left, stay.leaf, stay.amount)
+            for promise in self._before(before):
+                if promise.at <= at or promise.victims:
+                    _give_back(left, promise.leaf, promise.shape.request, -1)
         return left
 
     def _ends(self, member: Member, now: float) -> list[tuple[float, str]]:
@@ -383,13 +461,13 @@ class Promises:
         ends = self._ends(member, now)
         uids = [uid for _, uid in ends]
         earlier = [promise for promise in self._before(before) if promise.member is member]
-        if any(promise.at == math.inf for promise in earlier):
+        if any(promise.at == math.inf and not promise.victims for promise in earlier):
             return math.inf if limit == math.inf else None
 
         def enough(count: int) -> bool:
             nodes = self._after(member, uids, count, before)
             at = ends[count - 1][0] + SETTLE if count else now
-            delayed = [each for each in earlier if at < each.at < at + lasts + SETTLE]
+            delayed = [each for each in earlier if each.victims or at < each.at < at + lasts + SETTLE]
             if not delayed:
                 return fits(nodes, gang)
             placement = place(nodes, gang)
@@ -448,7 +526,18 @@ class Promises:
             self._cells[uid, member.name] = known
         return known[2:]
 
+    def _without(self, member: Member, uids: Mapping[str, bool]) -> Nodes:
+        """The member's nodes once those of these have gone that have not."""
+        nodes = member.nodes.copy()
+        for uid in (uid for uid, stays in uids.items() if stays and member.name in self._stays[uid].parts):
+            where, amounts = self._held(uid, member)
+            for row, free in enumerate(nodes.free):
+                np.add.at(free, where, amounts[:, row])
+        return nodes
+
     def _future(self, promise: Promise) -> Nodes:
+        if promise.future is None and promise.victims:
+            promise.future = self._without(promise.member, promise.leaving)
         if promise.future is None:
             uids = [uid for _, uid in self._here.get(promise.member.name, [])]
             promise.future = self._after(
@@ -477,11 +566,15 @@ def _left_beside(leaf: Node, request: Vector) -> dict[tuple[Node, str], int]:
     }
 
 
-def _give_back(left: dict[tuple[Node, str], int], stay: Stay) -> None:
-    for node in path(stay.leaf):
-        for name, amount in stay.amount.items():
+def _give_back(left: dict[tuple[Node, str], int], leaf: Node, amount: Vector, times: int = 1) -> None:
+    for node in path(leaf):
+        for name, value in amount.items():
             if (node, name) in left:
-                left[node, name] += amount
+                left[node, name] += value * times
+
+
+def _when(each: tuple[float, Node, Vector, int]) -> float:
+    return each[0]
 
 
 def _first(each: tuple[float, str]) -> float:

@@ -10,8 +10,10 @@ surplus of elastic ones.
    by pod, the node is emptied that needs the fewest victims; then whatever the queues' limits still lack.
 3. Every victim whose return still fits returns, the least suitable first: what is left is irreducible.
 4. Smaller sets are tried one by one, the smallest first, as many as may be: where that reaches the size of the plan, it
-   is the smallest there is, and the first such by the order of victims. "No" is certain where the condition failed or
-   all sets were tried; else the search found nothing.
+   is the smallest there is, and the first such by the order of victims. Where there is no plan, they are tried if all
+   of them can be. "No" is certain where the condition failed or all sets were tried; else the search found nothing.
+5. Room that is kept for others is asked for last, and most often stays so whoever goes: after a few refusals the
+   search ends.
 
 No two workloads evict each other for ever: a claimant of one resource stays within its entitlement while a victim's
 queue was above its own, so their roles can't be exchanged; where several resources make that possible, nobody takes
@@ -48,6 +50,8 @@ _EXHAUSTIVE = 4096
 """Sets of victims that may be tried one by one."""
 _PLACES = 8
 """Places for which a plan is made, the best of which is taken."""
+_REFUSALS = 16
+"""Sets that make room which is not permitted, after which no more are tried."""
 
 
 class Loss(NamedTuple):
@@ -281,6 +285,8 @@ def _greedy_plans(trial: Trial, pool: Sequence[Bundle]) -> Iterator[list[Bundle]
                 for node in dict.fromkeys(node for node, _, _ in pods):
                     index.setdefault((member, node), []).append(bundle)
     for place, want in _places(trial):
+        if trial.refused >= _REFUSALS:
+            return
         if _Emptying(trial, place, want, index).run() and _make_quota(trial, pool) and trial.fits():
             _reduce(trial)
             chosen = list(trial.taken)
@@ -473,6 +479,8 @@ def _reduce(trial: Trial) -> None:
 
 def _smallest(trial: Trial, pool: Sequence[Bundle], best: Sequence[Bundle] | None) -> list[Bundle] | None:
     """The set of lowest cost, none larger than `best`, among the sizes of which all can be tried; None without one."""
+    if best is None and 2 ** len(pool) > _EXHAUSTIVE:
+        return None
     tried = 0
     for size in range(1, (len(pool) if best is None else len(best)) + 1):
         tried += math.comb(len(pool), size)
@@ -490,6 +498,8 @@ def _any_of(trial: Trial, pool: Sequence[Bundle], start: int, size: int) -> bool
     if not size:
         return trial.fits()
     for position in range(start, len(pool) - size + 1):
+        if trial.refused >= _REFUSALS:
+            return False
         if trial.take(pool[position]):
             if _any_of(trial, pool, position + 1, size - 1):
                 return True

@@ -164,6 +164,8 @@ class Trial:
         #: kind of foreign bundles that went -> how many
         self._kinds: dict[tuple[Node, tuple[tuple[str, int], ...]], int] = {}
         self._before: dict[Node, tuple[Vector, dict[str, Vector]]] = {}
+        #: times that there was room, and no choice of it was permitted
+        self.refused = 0
         #: resources in which the claimant's queue is entitled to take back
         self.entitled: Vector = {}
         if tree.entitled(claimant.leaf, self.request):
@@ -315,7 +317,11 @@ class Trial:
                 choice = Choice(members, division.gangs, division.placements)
                 if self._permits(choice):
                     return choice
-        return next((choice for choice in small if self._permits(choice)), None)
+        for choice in small:
+            if self._permits(choice):
+                return choice
+        self.refused += bool(found)
+        return None
 
     def _roomy(self, site: Site) -> bool:
         floor = self.claimant.shape.floor
