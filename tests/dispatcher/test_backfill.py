@@ -10,6 +10,7 @@ from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     EARLY,
     LATE,
+    NEVER,
     START,
     BindingBuilder,
     Scene,
@@ -200,3 +201,42 @@ def test_one_that_was_parked_behind_others_is_promised_room_once_it_is_the_head(
     s.gone("head0")
     assert names(s.run()) == []
     assert [promise.uid for promise in s.core.promises.made.values()] == ["uid-head1"]
+
+
+def three_members(limit: int) -> Scene:
+    """Of four GPUs each; queues q and r, that keep room for their heads, share a limit."""
+    queues = [make_queue(name, view={**BACKFILL, "parent": "p"}) for name in ("q", "r")]
+    members = [event for name in ("m1", "m2", "m3") for event in (make_cluster(name), make_capacity(name, [4]))]
+    return Scene(make_queue("p", gpu=limit), *queues, *members)
+
+
+def four_in(member: str, name: str, runs: float, queue: str = "q") -> BindingBuilder:
+    work = make_binding(name).queue(queue).tasks(1, gpu=4).runs(runs).created(EARLY).submitted(EARLY)
+    return work.affinity(clusterNames=[member])
+
+
+def test_the_share_of_work_that_ends_later_than_it_should_is_free_once_it_is_over() -> None:
+    s = three_members(8)
+    s.submit(four_in("m1", "long", 110.0), four_in("m2", "overdue", 100.0))
+    for name in names(s.run()):
+        s.bound(name, generation=NEVER)
+    s.submit(four_in("m1", "head", HOUR))
+    assert names(s.run(after=105.0)) == []
+    s.change("overdue", finished=True)
+    s.submit(four_in("m2", "small", HOUR, "r"))
+    assert names(s.run()) == ["small"]
+
+
+def test_a_share_that_was_promised_to_two_in_turn_is_counted_once_when_the_first_starts() -> None:
+    s = three_members(12)
+    s.submit(four_in("m1", "long", 100.0), four_in("m2", "short", 50.0))
+    assert len(names(s.run())) == 2
+    s.submit(four_in("m2", "first", HOUR))
+    assert names(s.run()) == []
+    s.submit(four_in("m1", "second", HOUR, "r"))
+    assert names(s.run()) == []
+    assert len(s.core.promises.made) == 2
+    s.change("short", finished=True)
+    assert names(s.run()) == ["first"]
+    s.submit(four_in("m3", "beside", HOUR))
+    assert names(s.run()) == ["beside"]

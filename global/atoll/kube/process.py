@@ -37,8 +37,8 @@ DRAIN_SECONDS = 5.0
 _LEAVE = 1.5
 """Seconds of the drain that are kept for giving the lease back and closing connections."""
 TLS_BUFFER = 64 * 1024
-"""Bytes that a TLS connection reads at once: four records. With asyncio's 256 KiB a burst of connections would weigh more
-than all else that a process keeps, and the allocator would not give all of it back.
+"""Bytes that a TLS connection reads at once: four records. With asyncio's 256 KiB a burst of connections would weigh
+more than all else that a process keeps, and the allocator would not give all of it back.
 """
 
 log = structlog.get_logger(__name__)

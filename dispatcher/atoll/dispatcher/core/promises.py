@@ -44,6 +44,8 @@ _LOOKS = 16
 
 Pods = Sequence[tuple[int, int, int]]
 """(task index, node index, pods)."""
+Held = tuple[Ints, Ints]
+"""(int64[K] nodes of a member, int64[K, R] what is held on each)."""
 Ladder = tuple[Ints, Ints, list[int]]
 """(int64[K] nodes, int64[R, K] what is freed on each, for how many of these after so many ends)."""
 
@@ -80,6 +82,8 @@ class Promise:
     """Somebody with a better right took from it: the first time no longer binds."""
     spare: dict[tuple[Node, str], int] = field(default_factory=dict)
     """(queue on its path, resource) -> what may be charged there beyond `at` without delaying it."""
+    beside: dict[str, None] = field(default_factory=dict)
+    """UIDs of those who were promised earlier and will have started by then: their share is not in `spare`."""
     future: Nodes | None = None
     """The member's nodes at that time without the workload; None = compute again."""
     looked: float = 0.0
@@ -103,12 +107,12 @@ class Promises:
         self._stays: dict[str, Stay] = {}
         #: member -> (end, UID) of what runs there, in order
         self._here: dict[str, list[tuple[float, str]]] = {}
-        #: (UID, member) -> what `_held` answers, and the resources and the number of nodes for which it does
-        self._cells: dict[tuple[str, str], tuple[tuple[str, ...], int, Ints, Ints]] = {}
+        #: member -> the resources and the number of nodes for which it holds, and UID -> what `_held` answers
+        self._cells: dict[str, tuple[tuple[str, ...], int, dict[str, Held]]] = {}
         #: member -> what `_freed` answers, and the member's changes and the UIDs for which it does
         self._ladders: dict[str, tuple[int, list[str], Ladder]] = {}
         #: member -> UID -> what `_held` said of what ended there since its figures were last published
-        self._left: dict[str, dict[str, tuple[Ints, Ints]]] = {}
+        self._left: dict[str, dict[str, Held]] = {}
         #: UID of the waiting workload -> its promise, in the order in which they were made
         self.made: dict[str, Promise] = {}
         #: the latest end at which the choice that was refused last would have been permitted
@@ -145,7 +149,8 @@ class Promises:
                 self._left.setdefault(name, {})[uid] = self._held(uid, self._world.members[name])
             here = self._here[name]
             del here[bisect.bisect_left(here, (stay.end, uid))]
-            self._cells.pop((uid, name), None)
+            if name in self._cells:
+                self._cells[name][2].pop(uid, None)
         del self._stays[uid]
         if self.made:
             self._account(uid, stay, 1)
@@ -183,7 +188,7 @@ class Promises:
             if promise.leaving.get(uid):
                 # Counted as gone from the beginning; if it starts again, that is something else.
                 promise.leaving[uid] = False
-            elif promise.victims or stay.end + SETTLE > promise.at:
+            elif promise.victims or not self._over_at(stay, promise.at, promise.looked):
                 for node in path(stay.leaf):
                     for name, amount in stay.amount.items():
                         if (node, name) in promise.spare:
@@ -218,11 +223,11 @@ class Promises:
         made = old.made if old is not None else now
         promise = Promise(uid, leaf, shape, gang, found, at, first, made, old.overtaken if old is not None else False)
         promise.looked = now
-        promise.spare = (
-            self._spare(leaf, shape.request, now, at, old)
-            if quota < math.inf
-            else dict.fromkeys(_left_beside(leaf, shape.request), 0)
-        )
+        promise.spare = _left_beside(leaf, shape.request)
+        if quota < math.inf:
+            self._spare(promise, now, old)
+        else:
+            promise.spare = dict.fromkeys(promise.spare, 0)
         # Computed again, it keeps its place before those that were made after it.
         self.made[uid] = promise
         self._outdate(found.name)
@@ -270,6 +275,10 @@ class Promises:
         promise = self.made.pop(uid, None)
         if promise is not None:
             self._outdate(promise.member.name)
+            for other in self.made.values():
+                if uid in other.beside:
+                    del other.beside[uid]
+                    _give_back(other.spare, promise.leaf, promise.shape.request)
         return promise
 
     def refuses(self, uid: str, leaf: Node, amount: Vector, choice: Choice, now: float, end: float) -> list[Promise]:
@@ -398,12 +407,19 @@ class Promises:
             return stay.end
         return now + max(1.0, _OVERRUN * (stay.end - stay.start))
 
+    def _over_at(self, stay: Stay, when: float, now: float) -> bool:
+        """Whether it is expected, seen from now, to be over by then."""
+        return stay.end < math.inf and self._end(stay, now) + SETTLE <= when
+
     def _admitted_from(self, leaf: Node, request: Vector, now: float, before: Promise | None) -> float:
         """When the limits on the path admit the request beside those who were promised earlier; infinite where that is
         not known.
         """
         left = _left_beside(leaf, request)
-        if not left:
+        beside = dict(left)
+        for promise in self._before(before):
+            _give_back(beside, promise.leaf, promise.shape.request, -1)
+        if min(beside.values(), default=0) >= 0:
             return now
         leaving = {uid for p in self.made.values() for uid, stays in p.leaving.items() if stays}
         changes = [
@@ -423,21 +439,21 @@ class Promises:
             _give_back(left, others, amount, times)
         return at if min(left.values()) >= 0 else math.inf
 
-    def _spare(
-        self, leaf: Node, request: Vector, now: float, at: float, before: Promise | None
-    ) -> dict[tuple[Node, str], int]:
-        """What the limits on the path leave beside the request once everything is over that ends by then, and those
-        have started who were promised earlier.
-        """
-        left = _left_beside(leaf, request)
-        if left:
-            for stay in self._stays.values():
-                if stay.end < math.inf and self._end(stay, now) + SETTLE <= at:
-                    _give_back(left, stay.leaf, stay.amount)
-            for promise in self._before(before):
-                if promise.at <= at or promise.victims:
-                    _give_back(left, promise.leaf, promise.shape.request, -1)
-        return left
+    def _spare(self, promise: Promise, now: float, before: Promise | None) -> None:
+        """Count what is over by the promised time, and those who were promised earlier and have started by then."""
+        spare = promise.spare
+        if not spare:
+            return
+        over: dict[Node, Vector] = {}
+        for stay in self._stays.values():
+            if self._over_at(stay, promise.at, now):
+                vector.add(over.setdefault(stay.leaf, {}), stay.amount)
+        for leaf, amount in over.items():
+            _give_back(spare, leaf, amount)
+        for other in self._before(before):
+            if other.victims or other.at <= promise.at:
+                promise.beside[other.uid] = None
+                _give_back(spare, other.leaf, other.shape.request, -1)
 
     def _ends(self, member: Member, now: float) -> list[tuple[float, str]]:
         """(expected end, UID) of what runs there, in order; don't change it."""
@@ -505,26 +521,34 @@ class Promises:
         """What `_held` says of these, one after the other; kept, for parts of it are asked often."""
         known = self._ladders.get(member.name)
         if known is None or known[0] != member.changes or known[1] != uids:
-            cells = [self._held(uid, member) for uid in uids]
+            held = self._held_by(member)
+            cells = [held.get(uid) or self._held(uid, member) for uid in uids]
             bounds = [0, *itertools.accumulate(len(where) for where, _ in cells)]
             where = np.concatenate([where for where, _ in cells])
             amounts = np.ascontiguousarray(np.concatenate([amounts for _, amounts in cells]).T)
             known = self._ladders[member.name] = (member.changes, uids, (where, amounts, bounds))
         return known[2]
 
-    def _held(self, uid: str, member: Member) -> tuple[Ints, Ints]:
-        """(int64[K] nodes of the member, int64[K, R] what it holds on each); kept, for it is asked often."""
-        resources = member.nodes.resources
-        known = self._cells.get((uid, member.name))
-        if known is None or known[0] != resources or known[1] != len(member.nodes):
+    def _held(self, uid: str, member: Member) -> Held:
+        """What it holds in a member; kept, for it is asked often."""
+        known = self._held_by(member)
+        held = known.get(uid)
+        if held is None:
             gang, pods = self._stays[uid].parts[member.name]
             columns = [member.nodes.column(task.requests) for task in gang.tasks]
             pods = [each for each in pods if each[1] < len(member.nodes)]
             where = np.array([node for _, node, _ in pods], np.int64)
             amounts = np.array([columns[task] * count for task, _, count in pods], np.int64)
-            known = (resources, len(member.nodes), where, amounts.reshape(len(pods), len(resources)))
-            self._cells[uid, member.name] = known
-        return known[2:]
+            held = known[uid] = where, amounts.reshape(len(pods), len(member.nodes.resources))
+        return held
+
+    def _held_by(self, member: Member) -> dict[str, Held]:
+        """UID -> what `_held` has answered of the member as it is."""
+        resources, count = member.nodes.resources, len(member.nodes)
+        known = self._cells.get(member.name)
+        if known is None or known[0] != resources or known[1] != count:
+            known = self._cells[member.name] = (resources, count, {})
+        return known[2]
 
     def _without(self, member: Member, uids: Mapping[str, bool]) -> Nodes:
         """The member's nodes once those of these have gone that have not."""
