@@ -240,3 +240,18 @@ def test_a_share_that_was_promised_to_two_in_turn_is_counted_once_when_the_first
     assert names(s.run()) == ["first"]
     s.submit(four_in("m3", "beside", HOUR))
     assert names(s.run()) == ["beside"]
+
+
+def test_nobody_is_promised_a_share_that_one_who_was_promised_before_needs_later() -> None:
+    s = three_members(8).tell(make_queue("other"))
+    s.submit(
+        four_in("m1", "long", 1000.0, "other"), four_in("m3", "medium", 2000.0), four_in("m2", "short", 500.0, "r")
+    )
+    assert len(names(s.run())) == 3
+    s.submit(four_in("m1", "first", HOUR))
+    assert names(s.run()) == []
+    # When its node is free there is a share for it, but not beside the first once that starts.
+    s.submit(four_in("m2", "second", HOUR, "r"))
+    assert names(s.run()) == []
+    at = {promise.uid: promise.at - START for promise in s.core.promises.made.values()}
+    assert at == pytest.approx({"uid-first": 1000.0 + SETTLE, "uid-second": 2000.0 + SETTLE}, abs=1)

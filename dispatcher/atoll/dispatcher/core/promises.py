@@ -204,7 +204,7 @@ class Promises:
         A promise that was made before keeps its first time. `lasts`: seconds that the workload is expected to run.
         """
         old = self.made.get(uid)
-        quota = self._admitted_from(leaf, shape.request, now, old)
+        quota = self._admitted_from(leaf, shape.request, now, old, lasts)
         at, found = math.inf, None
         rows = self._world.counts
         able = sorted(
@@ -411,9 +411,9 @@ class Promises:
         """Whether it is expected, seen from now, to be over by then."""
         return stay.end < math.inf and self._end(stay, now) + SETTLE <= when
 
-    def _admitted_from(self, leaf: Node, request: Vector, now: float, before: Promise | None) -> float:
-        """When the limits on the path admit the request beside those who were promised earlier; infinite where that is
-        not known.
+    def _admitted_from(self, leaf: Node, request: Vector, now: float, before: Promise | None, lasts: float) -> float:
+        """From when on the limits on the path admit the request for so long beside those who were promised earlier;
+        infinite where that is not known.
         """
         left = _left_beside(leaf, request)
         beside = dict(left)
@@ -422,22 +422,26 @@ class Promises:
         if min(beside.values(), default=0) >= 0:
             return now
         leaving = {uid for p in self.made.values() for uid, stays in p.leaving.items() if stays}
-        changes = [
+        changes: list[tuple[float, Node, Vector, int]] = [(now, leaf, {}, 1)]
+        changes += [
             (now if uid in leaving else self._end(stay, now) + SETTLE, stay.leaf, stay.amount, 1)
             for uid, stay in self._stays.items()
         ]
         changes += [(now if p.victims else max(p.at, now), p.leaf, p.shape.request, -1) for p in self._before(before)]
         changes.sort(key=_when)
-        at = now
-        for when, others, amount, times in changes:
-            if when > at:
-                if min(left.values()) >= 0:
-                    return at
-                if when == math.inf:
-                    break
-                at = when
-            _give_back(left, others, amount, times)
-        return at if min(left.values()) >= 0 else math.inf
+        since: float | None = None
+        for when, here in itertools.groupby(changes, key=_when):
+            if when == math.inf:
+                break
+            for _, other, amount, times in here:
+                _give_back(left, other, amount, times)
+            if min(left.values()) >= 0:
+                since = when if since is None else since
+            elif since is not None and when >= since + lasts + SETTLE:
+                break
+            else:
+                since = None
+        return math.inf if since is None else since
 
     def _spare(self, promise: Promise, now: float, before: Promise | None) -> None:
         """Count what is over by the promised time, and those who were promised earlier and have started by then."""
