@@ -93,7 +93,7 @@ class Promise:
     victims: bool = False
     """Others make room for it: no time is to be computed until they have gone."""
     leaving: dict[str, bool] = field(default_factory=dict)
-    """UID of one that goes whole -> whether it has not gone yet."""
+    """UID of one that is taken back for it, or for one who was promised earlier -> whether it has not gone yet."""
     refused: dict[str, tuple[int, float]] = field(default_factory=dict)
     """UID of a workload that would delay it in its member -> (the member's changes at that time, its end)."""
 
@@ -458,6 +458,10 @@ class Promises:
             if other.victims or other.at <= promise.at:
                 promise.beside[other.uid] = None
                 _give_back(spare, other.leaf, other.shape.request, -1)
+            for uid in (uid for uid, counts in other.leaving.items() if counts and uid not in promise.leaving):
+                if not self._over_at(stay := self._stays[uid], promise.at, now):
+                    promise.leaving[uid] = True
+                    _give_back(spare, stay.leaf, stay.amount)
 
     def _ends(self, member: Member, now: float) -> list[tuple[float, str]]:
         """(expected end, UID) of what runs there, in order; don't change it."""
@@ -485,11 +489,12 @@ class Promises:
             return math.inf if limit == math.inf else None
 
         def enough(count: int) -> bool:
-            nodes = self._after(member, uids, count, before)
             at = ends[count - 1][0] + SETTLE if count else now
+            nodes = self._after(member, uids, count, at, before)
             delayed = [each for each in earlier if each.victims or at < each.at < at + lasts + SETTLE]
             if not delayed:
                 return fits(nodes, gang)
+            # Where it would be put, not where it would be in nobody's way: its member does not know the promises.
             placement = place(nodes, gang)
             return isinstance(placement, Placement) and all(
                 self._holds_beside(promise, gang, placement) for promise in delayed
@@ -504,9 +509,9 @@ class Promises:
         count = bisect.bisect_left(range(most), True, key=enough)
         return ends[count - 1][0] + SETTLE if count else now
 
-    def _after(self, member: Member, uids: list[str], ended: int, before: Promise | None = None) -> Nodes:
-        """The member's nodes once so many of these, from the first, have ended, and the promises made before that one
-        (or all) have been kept.
+    def _after(self, member: Member, uids: list[str], ended: int, at: float, before: Promise | None = None) -> Nodes:
+        """The member's nodes once so many of these, from the first, have ended, and of the promises made before that
+        one (or of all) those have been kept that are due by then.
         """
         nodes = member.nodes.copy()
         if ended:
@@ -515,7 +520,7 @@ class Promises:
             for row, free in enumerate(nodes.free):
                 np.add.at(free, where[:last], amounts[row, :last])
         for other in self._before(before):
-            if other.member is member:
+            if other.member is member and other.at <= at:
                 placement = place(nodes, other.gang)
                 if isinstance(placement, Placement):
                     nodes.take([task.requests for task in other.gang.tasks], placement)
@@ -568,9 +573,8 @@ class Promises:
             promise.future = self._without(promise.member, promise.leaving)
         if promise.future is None:
             uids = [uid for _, uid in self._here.get(promise.member.name, [])]
-            promise.future = self._after(
-                promise.member, uids, len(self._over_by(promise.member, promise.at, SETTLE)), promise
-            )
+            ended = len(self._over_by(promise.member, promise.at, SETTLE))
+            promise.future = self._after(promise.member, uids, ended, promise.at, promise)
         return promise.future
 
 
