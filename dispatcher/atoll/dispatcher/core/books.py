@@ -411,6 +411,9 @@ class Books:
         for name, gang in binding.parts.items():
             member = self.world.members.get(name)
             seen = view.nodes.get(name)
+            if seen and member is not None and not member.index:
+                # A leader that begins is told of all bindings before its first pass.
+                self.world.refresh()
             if seen and member is not None and member.index:
                 pods = where_seen(gang, seen, member.index)
                 if old is not None and name in old.parts and gang.min_available < gang.replicas:
