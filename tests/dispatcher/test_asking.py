@@ -7,7 +7,7 @@ import dataclasses
 import msgspec
 import pytest
 
-from atoll.dispatcher.core import Ask, Command, Dispatcher, Evict, Reservation, Resize
+from atoll.dispatcher.core import Ask, Command, Dispatch, Dispatcher, Evict, Reservation, Resize
 from atoll.dispatcher.core.asking import MOST_VICTIMS, RESERVE_TIMEOUT
 from atoll.dispatcher.core.making import HELPLESS
 from atoll.model.decision import Decision, Phase
@@ -336,6 +336,28 @@ def test_before_the_question_is_written_nothing_is_due() -> None:
     s.write(command)
     s.answer("high")
     assert evicted(step(s)) == ["low", "low2"]
+
+
+def test_a_workload_that_changes_while_the_question_is_written_is_decided_on_as_it_is() -> None:
+    """1. The question is decided. 2. Its user wants fewer pods. 3. They fit. 4. The question's write is refused."""
+    s = unasked()
+    [command] = asked(s.decide()).values()
+    s.tell(make_cluster("other"), make_capacity("other", [4]))
+    gang = make_binding("high").tasks(1, gpu=4).priority(1).submitted(LATE).build().gang
+    s.change("high", gang=gang, generation=2)
+    [dispatch] = [each for each in s.decide() if isinstance(each, Dispatch)]
+    assert (dispatch.epoch, dispatch.generation, dispatch.parts[0].pods) == (0, 2, 1)
+    s.refuse(command)
+    s.write(dispatch)
+    assert s.view("high").parts == (("other", (1,)),)
+
+
+def test_what_ends_while_the_question_is_written_is_over() -> None:
+    s = unasked()
+    s.decide()
+    s.tell(make_cluster("other"), make_capacity("other", [8]))
+    s.change("high", finished=True)
+    assert names(s.decide()) == []
 
 
 # -- another leader ----------------------------------------------------------------------------------------------------

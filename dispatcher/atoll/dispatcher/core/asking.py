@@ -82,7 +82,7 @@ class Asking(Making):
 
     def __init__(self) -> None:
         super().__init__()
-        #: UID of a waiting binding -> what members are asked for it; its UID is in `_awaiting` as well
+        #: UID of a waiting binding -> what members are asked for it; in `_awaiting` as well, unless that took too long
         self._asking: dict[str, OpenQuestion] = {}
 
     def _drop_binding(self, uid: str) -> None:

@@ -22,6 +22,7 @@ from atoll.dispatcher.core.binding import (
     behind,
     contained,
     order_key,
+    overtakes,
     parts_of,
     phase_of,
 )
@@ -236,7 +237,7 @@ class Books:
 
     def _set_binding(self, view: BindingView) -> None:
         old = self.bindings.get(view.uid)
-        if old is not None and behind(view, old):
+        if old is not None and behind(view, old) and not overtakes(view, old):
             # The watch is behind our own decision; keep the newest object for the case that the write is refused.
             old.view = view
             return

@@ -219,7 +219,7 @@ class Dispatcher(Asking):
         self._stop_waiting(binding, binding.shape)
         if self._asking.pop(view.uid, None) is not None:
             # It starts without anybody having to go; the question is withdrawn by this.
-            del self._awaiting[view.uid]
+            self._awaiting.pop(view.uid, None)
             if group.members:
                 self._consider(group)
         elif view.uid in self._awaiting:
