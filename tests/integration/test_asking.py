@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from atoll.model import keys
-from atoll.model.apiresource import BINDINGS, CAPACITIES, PODS, POLICIES, PRIORITY_CLASSES, QUEUES, WORKS
+from atoll.model.apiresource import BINDINGS, CAPACITIES, JOBS, PODS, POLICIES, PRIORITY_CLASSES, QUEUES, WORKS
 from atoll.model.decision import Decision, decode
 from atoll.model.verdict import Reason
 from tests.integration.federation import Site, until
@@ -175,3 +175,28 @@ async def test_the_next_dispatcher_asks_anew_and_evicts_once(site: Site, queue: 
     await site.phase("high", "Running", deadline=60.0)
     assert [each.reason for name, each in decided(site) if name == "low"].count(Reason.PREEMPTED) == 1
     await withdrawn(site)
+
+
+async def test_a_member_that_is_away_keeps_nobody_from_starting_elsewhere(site: Site, queue: str) -> None:
+    """1. Alpha is full of what must not go. 2. Beta's agent is stopped, and beta is asked. 3. Alpha is free: high starts."""
+    allowed = {"spec": {"placement": {"clusterAffinity": {"clusterNames": ["alpha", "beta"]}}}}
+    await site.host.merge_patch(POLICIES, "beta", allowed, site.namespace)
+    await site.submit(gpus("full", 8, 8, seconds=None, queue=queue, priorityClassName=f"high-{site.namespace}"))
+    await site.phase("full", "Running")
+    await free_in_beta(site, 8)
+    agent = site.federation.process("atoll-agent-beta")
+    await agent.stop()
+    try:
+        await submit_high(site, queue, seconds=None)
+
+        async def asked() -> bool:
+            return bool(questions(site))
+
+        await until(asked, what="beta is asked")
+        await site.host.delete(JOBS, "full", site.namespace)
+        await site.phase("high", "Running")
+        assert await site.where("high") == "alpha"
+        await withdrawn(site)
+    finally:
+        await agent.start()
+    assert not [each for name, each in decided(site) if name == "low" and each.reason == "Preempted"]
