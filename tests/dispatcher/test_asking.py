@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -295,7 +296,7 @@ def _raise(s: Scene) -> None:
         pytest.param(lambda s: s.tell(make_capacity("m", [0], generation=NEVER)), id="a node is gone"),
     ],
 )
-def test_a_yes_to_what_is_not_so_any_more_evicts_nobody(meanwhile) -> None:  # type: ignore[no-untyped-def]
+def test_a_yes_to_what_is_not_so_any_more_evicts_nobody(meanwhile: Callable[[Scene], object]) -> None:
     s = question()
     meanwhile(s)
     if any(view.name == "high" for view in s.views.values()):
