@@ -131,6 +131,26 @@ def test_nobody_else_gets_room_or_victims_while_members_are_asked() -> None:
     assert (names(commands), evicted(commands), [*asked(commands)]) == ([], [], [])
 
 
+@pytest.mark.parametrize("first", ["high1", "high2"])
+def test_two_are_asked_about_at_once_and_each_gets_its_own_answer(first: str) -> None:
+    """The queue is full: each counts on those that go for the other, once they have gone."""
+    s = Scene(make_queue("q", gpu=8), make_cluster("m"), make_capacity("m", [4, 4]))
+    s.submit(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
+    for name in names(s.run()):
+        s.bound(name, generation=NEVER)
+    s.now += OLD
+    s.submit(make_binding("high1").tasks(1, gpu=4).priority(1), make_binding("high2").tasks(4).priority(1))
+    assert [*asked([*step(s), *step(s)])] == ["high1", "high2"]
+    gone = []
+    for name in (first, "high2" if first == "high1" else "high1"):
+        s.answer(name)
+        [victim] = evicted(step(s))
+        gone.append(victim)
+    assert sorted(gone) == ["low1", "low2"]
+    let_go(s, *gone)
+    assert sorted([*names(step(s)), *names(step(s))]) == ["high1", "high2"]
+
+
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
