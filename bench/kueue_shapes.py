@@ -342,7 +342,7 @@ class _Play:
         self._bindings.on_change(self._changed)
         #: (rank, order, binding as it was seen, its status from now on); that pods are bound must not wait for long, an
         #: end may
-        self._statuses: asyncio.PriorityQueue[tuple[int, int, BindingObject, list[dict[str, Any]]]]
+        self._statuses: asyncio.PriorityQueue[tuple[int, int, BindingObject, dict[str, Any]]]
         self._statuses = asyncio.PriorityQueue()
         self._order = itertools.count()
         self._left = len(load)
@@ -387,6 +387,11 @@ class _Play:
             record.stop(now)
             record.evictions += 1
             self._say(0, new, {**condition("Released"), "observedGeneration": view.generation})
+        elif phase is Phase.SUSPENDED and view.decision.question is not None and not view.reserved:
+            # Members have more room than the queues have quota.
+            yes = {"status": {"reservation": {"epoch": view.epoch, "state": "Fits"}}}
+            answers = [{"clusterName": name, **yes} for name in view.decision.question.parts]
+            self._statuses.put_nowait((0, next(self._order), new, {"aggregatedStatus": answers}))
         elif phase is Phase.FINISHED and record.running_since is not None:
             record.stop(now)
             record.finished = True
@@ -394,15 +399,15 @@ class _Play:
             self._ended.set()
 
     def _say(self, rank: int, seen: BindingObject, *conditions: dict[str, Any]) -> None:
-        self._statuses.put_nowait((rank, next(self._order), seen, list(conditions)))
+        self._statuses.put_nowait((rank, next(self._order), seen, {"conditions": list(conditions)}))
 
     async def _write(self) -> None:
         while True:
-            _, _, seen, conditions = await self._statuses.get()
+            _, _, seen, status = await self._statuses.get()
             meta = seen.metadata
             operations: list[dict[str, Any]] = [
                 {"op": "test", "path": _EPOCH, "value": meta.annotations[keys.EPOCH]},
-                {"op": "add", "path": "/status", "value": {"conditions": conditions}},
+                {"op": "add", "path": "/status", "value": status},
             ]
             path = BINDINGS.path(_WHERE, meta.name, "status")
             try:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from atoll.dispatcher.core import (
+    Ask,
     BindingGone,
     BindingSet,
     BindingView,
@@ -25,6 +26,7 @@ from atoll.dispatcher.core import (
     QueueSet,
     QueueView,
     Refused,
+    Reservation,
     Resize,
 )
 from atoll.dispatcher.core.events import NodeClass
@@ -180,6 +182,8 @@ def written(view: BindingView, command: Command) -> BindingView:
     """The binding as the API server has it once the command's patch was applied."""
     if isinstance(command, Explain):
         return dataclasses.replace(view, decision=command.decision)
+    if isinstance(command, Ask):
+        return dataclasses.replace(view, decision=command.decision, epoch=command.decision.epoch, reserved={})
     parts: tuple[tuple[str, tuple[int, ...]], ...] = ()
     if isinstance(command, Commit):
         parts = view.parts
@@ -192,6 +196,7 @@ def written(view: BindingView, command: Command) -> BindingView:
         generation=view.generation + 1,
         parts=parts,
         suspended=isinstance(command, Evict),
+        reserved=view.reserved if command.decision.epoch == view.epoch else {},
     )
 
 
@@ -259,10 +264,20 @@ class Scene:
             self.see(written(self.views[command.uid], command))
 
     def run(self, *, after: float = 0.001) -> list[Command]:
-        """A pass whose commands are all written."""
+        """A pass whose commands are all written; where members are asked they agree, and that is decided on as well."""
         commands = self.decide(after=after)
         self.write(*commands)
-        return commands
+        asked = [command for command in commands if isinstance(command, Ask)]
+        for command in asked:
+            self.answer(command.name)
+        return [*commands, *self.run()] if asked else commands
+
+    def answer(self, name: str, **answers: Reservation) -> BindingView:
+        """Members answer what they are asked; those that are not named say yes."""
+        view = self.view(name)
+        assert view.decision.question is not None, f"nobody is asked about {name}"
+        said = {member: answers.get(member, Reservation(True)) for member in view.decision.question.parts}
+        return self.change(name, reserved=said)
 
     def refuse(self, command: Command) -> None:
         self.tell(Refused(command.uid, command.decision.epoch, command.generation))

@@ -11,7 +11,7 @@ from atoll.dispatcher.core import (
     Explain,
     Refused,
 )
-from atoll.dispatcher.core.dispatcher import AVOID_FIRST, AVOID_MAX
+from atoll.dispatcher.core.asking import AVOID_FIRST, AVOID_MAX
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (

@@ -196,6 +196,19 @@ def test_a_claimant_that_goes_away_lets_others_have_the_room() -> None:
     assert names(s.run()) == ["low"]
 
 
+@pytest.mark.parametrize("wish", ["held", "over"])
+def test_a_claimant_that_needs_no_room_any_more_lets_others_have_it(wish: str) -> None:
+    s = full(make_binding("low").tasks(8))
+    s.submit(make_binding("high").tasks(8).priority(1).submitted(LATE))
+    assert evicted(s.run()) == ["low"]
+    held = make_binding("high").tasks(8).priority(1).submitted(LATE).held().build().gang
+    s.change("high", **({"finished": True} if wish == "over" else {"gang": held, "generation": 2}))
+    let_go(s, "low")
+    assert names(s.run()) == ["low"]
+    for _ in range(3):
+        s.run(after=PATIENCE)
+
+
 def test_nothing_is_evicted_for_ever() -> None:
     """A victim that is taken back again and again keeps its place after so many times."""
     s = full(make_binding("low").tasks(8))

@@ -28,6 +28,7 @@ from atoll.dispatcher.core import (
     Explain,
     Pass,
     Refused,
+    Reservation,
     Resize,
     Strategy,
     verdicts,
@@ -39,6 +40,7 @@ from atoll.model.verdict import Reason
 from tests.dispatcher.builders import GPU, START, make_binding, make_capacity, make_cluster, make_queue, written
 
 NODES = {"m1": (4, 4), "m2": (2, 6), "m3": (8,)}
+_KEPT = (Reason.WOULD_DELAY, Reason.ASKING_MEMBERS, Reason.AWAITING_VICTIMS)
 QUEUES = ("q1", "q2", "q3")
 PODS = st.tuples(st.integers(1, 4), st.sampled_from([1, 2, 4]))
 pick = st.integers(0, 10**6)
@@ -262,9 +264,11 @@ class Federation(RuleBasedStateMachine):
 
     @rule()
     def catch_up(self) -> None:
-        """Everything is written, bound, reported and published."""
+        """Everything is written, answered, bound, reported and published."""
         while self.pending:
             self.write(1)
+        for which in range(len(self.asked())):
+            self.answer(which, 1)
         for which in range(len(self.live())):
             self.bind(which)
             self.report(which)
@@ -285,6 +289,19 @@ class Federation(RuleBasedStateMachine):
         for pods in self.pods.values():
             pods.pop(view.uid, None)
         self.see(dataclasses.replace(view, released=view.generation, placed={}))
+
+    def asked(self) -> list[BindingView]:
+        """Members are asked about these."""
+        return [v for v in self.views.values() if v.suspended and not v.finished and v.decision.question is not None]
+
+    @precondition(lambda self: self.asked())
+    @rule(which=pick, granted=st.integers(0, 3))
+    def answer(self, which: int, granted: int) -> None:
+        """A member says whether there would be room; it knows more than its figures say."""
+        view = self.asked()[which % len(self.asked())]
+        assert view.decision.question is not None
+        said = {name: Reservation(granted > 0, requested=4, available=3) for name in view.decision.question.parts}
+        self.see(dataclasses.replace(view, reserved=said))
 
     @precondition(lambda self: self.views)
     @rule(which=pick)
@@ -321,6 +338,10 @@ class Federation(RuleBasedStateMachine):
         for command in commands:
             if isinstance(command, Dispatch | Resize):
                 self.judge(command)
+            elif isinstance(command, Evict) and command.decision.room_for:
+                self.judge_victim(command)
+            elif command.decision.reason is Reason.PART_REFUSED and command.decision.blocker is not None:
+                self.avoided |= {(command.uid, name) for name in command.decision.blocker.name.split(", ")}
         self.work_is_conserved()
 
     def judge(self, command: Dispatch | Resize) -> None:
@@ -339,6 +360,15 @@ class Federation(RuleBasedStateMachine):
         assert self.ready[member], f"{member} is not ready"
         assert self.spoken_for(member) <= sum(NODES[member]), f"{member} is above its capacity"
 
+    def judge_victim(self, command: Evict) -> None:
+        """Nobody goes for others unless all members that were asked about just that have said yes."""
+        claimant = self.views[command.decision.room_for]
+        question = claimant.decision.question
+        assert question is not None, "nobody was asked"
+        assert command.uid in question.victims, "nobody was asked about it"
+        answers = [claimant.reserved.get(name) for name in question.parts]
+        assert all(answer is not None and answer.granted for answer in answers), "a member did not say yes"
+
     def work_is_conserved(self) -> None:
         """Nothing waits that its queue admits and some member has room for, by the core's own figures."""
         if (due := self.core.next_deadline) is not None and due <= self.now:
@@ -355,7 +385,7 @@ class Federation(RuleBasedStateMachine):
                     continue
             least = gang.sized(gang.floor())
             verdict = self.core.verdict(uid)
-            if verdict is not None and verdict.reason in (Reason.WOULD_DELAY, Reason.AWAITING_VICTIMS):
+            if verdict is not None and verdict.reason in _KEPT:
                 # Others make room for somebody, who is to have it.
                 continue
             if self.core.tree.standing(leaf) != "open" or self.core.tree.shortage(leaf, least.total()) is not None:
@@ -398,6 +428,10 @@ class History(Federation):
         self.random = Random(seed)
         self.decided: Counter[str] = Counter()
 
+    def judge_victim(self, command: Evict) -> None:
+        self.decided["evicted"] += 1
+        super().judge_victim(command)
+
     def judge(self, command: Dispatch | Resize) -> None:
         if isinstance(command, Resize):
             change = command.parts[0].pods - self.size[command.uid]
@@ -430,6 +464,7 @@ class History(Federation):
             (4, lambda: self.live() and self.report(which())),
             (4, self.catch_up),
             (3, lambda: self.live() and self.finish(which())),
+            (6, lambda: self.asked() and self.answer(which(), number(0, 3))),
             (3, lambda: self.evicting() and self.let_go(which())),
             (1, lambda: self.views and self.delete(which())),
             (2, lambda: self.views and self.repeat_what_is_known(which())),
@@ -443,8 +478,8 @@ class History(Federation):
 
 def test_long_histories_keep_every_invariant() -> None:
     decided: Counter[str] = Counter()
-    for seed in range(16):
+    for seed in range(24):
         history = History(seed)
         history.play(150)
         decided += history.decided
-    assert decided.keys() == {"grown", "shrunk", "noted"}, "nobody was resized"
+    assert decided.keys() == {"grown", "shrunk", "noted", "evicted"}, "nobody was resized, or nobody made room"

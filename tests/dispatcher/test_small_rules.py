@@ -405,7 +405,7 @@ def test_who_awaits_others_to_go_says_so_before_that_is_written() -> None:
     s = full(make_binding("low").tasks(8))
     s.submit(make_binding("high").tasks(8).priority(1))
     s.decide()
-    assert s.verdict("high") is Reason.AWAITING_VICTIMS
+    assert s.verdict("high") is Reason.ASKING_MEMBERS
 
 
 def test_what_is_over_is_nobodys_victim() -> None:

@@ -29,6 +29,7 @@ TESTS = [
     "tests/dispatcher/test_core.py",
     "tests/dispatcher/test_core_races.py",
     "tests/dispatcher/test_backfill.py",
+    "tests/dispatcher/test_asking.py",
     "tests/dispatcher/test_eviction.py",
     "tests/dispatcher/test_reclaim.py",
     "tests/dispatcher/test_division.py",

@@ -9,11 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from atoll.agent.objects import Pod
+from atoll.dispatcher.core import QueueView
 from atoll.model.gang import TopologyWish
+from atoll.model.objects import Meta
+from atoll.model.verdict import Reason
 from atoll.sim.inputs import InputError
-from atoll.sim.jobs import Job
+from atoll.sim.jobs import GPU, Job
 from atoll.sim.member import Delays, SimMember
-from atoll.sim.simulation import Options, Outage, Simulation
+from atoll.sim.simulation import START, Options, Outage, Simulation
 from atoll.sim.timeline import Timeline
 from tests.sim.builders import DELAYS, START_UP, by_name, make_job, make_member, simulate, starts
 
@@ -101,6 +105,38 @@ def test_a_divided_gang_is_held_in_both_members_before_it_starts() -> None:
     answered = DELAYS.coalesce + DELAYS.write + DELAYS.delivery + DELAYS.report
     assert record.first_start == pytest.approx(answered + START_UP, abs=1e-6)
     assert record.finished == pytest.approx(answered + START_UP + 10.0, abs=1e-6)
+
+
+def test_members_are_asked_before_work_makes_room() -> None:
+    """The question costs a way to the member and back; then the pods end within their grace."""
+    run = simulate(
+        [make_member()], [make_job("low", 0.0, 500.0, gpu=8), make_job("high", 100.0, 10.0, gpu=8, priority=1)]
+    )
+    assert run.host.writes["Ask"] == 1
+    assert by_name(run.journal)["low"].evictions == [Reason.PREEMPTED]
+    assert starts(run)["high"] == pytest.approx(100.0 + DELAYS.grace, abs=1.0)
+    assert by_name(run.journal)["low"].finished is not None
+
+
+def test_nobody_goes_where_the_member_knows_better() -> None:
+    """Somebody else's pod is there that no figure tells of yet: without it one victim would be enough."""
+    jobs = [make_job("low", 0.0, 500.0, gpu=4), make_job("high", 100.0, 10.0, gpu=8, priority=1)]
+    run = Simulation([make_member()], [QueueView("q", {})], jobs, GPU, Options(verify=True))
+    [node] = run.members["m"].room.ready_nodes()
+    foreign = Pod(Meta("foreign", "default", "f"), requests={GPU: 1, "pods": 1}, node=node.metadata.name)
+    run.timeline.at(START + 99.0, lambda: run.members["m"].room.pod_changed(None, foreign))
+    run.run()
+    record = by_name(run.journal)["low"]
+    assert (record.evictions, run.host.writes["Ask"]) == ([], 1)
+    assert record.finished == pytest.approx(500.0 + START_UP, abs=1e-6)
+    assert starts(run)["high"] is None
+
+
+def test_an_elastic_job_is_asked_about_by_what_it_keeps() -> None:
+    jobs = [make_job("wide", 0.0, 100.0, pods=8, least=2), make_job("third", 60.0, 10.0, gpu=4)]
+    run = simulate([make_member()], jobs)
+    assert (run.host.writes["Ask"], run.host.writes["Resize"] >= 1) == (1, True)
+    assert starts(run)["third"] == pytest.approx(60.0, abs=1.0)
 
 
 def test_an_elastic_part_starts_with_what_there_is_and_grows() -> None:

@@ -314,6 +314,8 @@ def _help(facts: Facts, view: BindingView, now: float) -> list[str]:
                 "a shorter estimate of its run time, if that is true",
                 "the start of the workload that room is kept for",
             ]
+        case Reason.ASKING_MEMBERS:
+            return ["nothing: the members answer within seconds"]
         case Reason.AWAITING_VICTIMS:
             return ["nothing: what makes room for it is ending"]
         case Reason.PREEMPTED | Reason.RECLAIMED:
@@ -366,6 +368,9 @@ def _help(facts: Facts, view: BindingView, now: float) -> list[str]:
 def _clusters(facts: Facts, view: BindingView) -> list[Json]:
     binding = facts.binding or {}
     reports = {item["clusterName"]: item for item in (binding.get("status") or {}).get("aggregatedStatus") or ()}
+    if view.decision.question is not None:
+        # Nothing of it is there: these members are only asked.
+        return []
     works = {keys.cluster_of(work["metadata"]["namespace"]): work for work in facts.works}
     targets = {item["name"]: item for item in (binding.get("spec") or {}).get("clusters") or ()}
     result = []

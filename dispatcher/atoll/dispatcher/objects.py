@@ -274,6 +274,10 @@ def decode_capacity(raw: bytes | msgspec.Raw) -> CapacityObject:
     return _decode_capacity(raw)
 
 
+_YES = ("Reserved", "Fits")
+"""What members say of a hold that they grant, and of a question."""
+
+
 def binding_view(obj: BindingObject) -> BindingView | None:
     """The core's view; None for a binding that is not Atoll's (no gang annotation)."""
     annotations = obj.metadata.annotations
@@ -325,7 +329,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
             if status.placement is not None
         },
         reserved={
-            cluster: Reservation(hold.state == "Reserved", hold.generation, hold.requested, hold.available)
+            cluster: Reservation(hold.state in _YES, hold.generation, hold.requested, hold.available)
             for cluster, status in said.items()
             if (hold := status.reservation) is not None and hold.epoch == at
         },

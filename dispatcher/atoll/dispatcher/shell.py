@@ -19,6 +19,7 @@ from prometheus_client import Counter as Count
 from atoll.dispatcher import objects
 from atoll.dispatcher.capacity import Capacities
 from atoll.dispatcher.core import (
+    Ask,
     BindingGone,
     BindingSet,
     ClusterGone,
@@ -322,6 +323,8 @@ def patch_of(command: Command, seen: objects.BindingObject | None = None) -> lis
             tests.append({"op": "test", "path": "/metadata/resourceVersion", "value": seen.metadata.resource_version})
         elif keys.GANG in seen.metadata.annotations:
             tests.append({"op": "test", "path": _GANG, "value": seen.metadata.annotations[keys.GANG]})
+    if isinstance(command, Ask):
+        return [*tests, {"op": "replace", "path": _EPOCH, "value": str(command.decision.epoch)}, text]
     if isinstance(command, Commit):
         return [*tests, text, {"op": "add", "path": "/spec/suspension/dispatching", "value": False}]
     parts = command.parts if isinstance(command, Dispatch | Resize) else ()

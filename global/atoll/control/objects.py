@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from atoll.model import decision, gang, keys
-from atoll.model.decision import Decision, Phase
+from atoll.model.decision import Decision, Phase, Question
 from atoll.model.gang import Gang
 from atoll.model.objects import Slim
 
@@ -75,6 +75,14 @@ class BindingObject(Slim, frozen=True, rename="camel"):
             return decision.decode(self.metadata.annotations.get(keys.DECISION))
         except msgspec.MsgspecError:
             return Decision()
+
+    @property
+    def question(self) -> Question | None:
+        """What members are asked on its behalf while it waits."""
+        # Most bindings have none, and this is looked at with every change.
+        if not self.suspended or '"question":' not in self.metadata.annotations.get(keys.DECISION, ""):
+            return None
+        return self.decision.question
 
     @property
     def evicting(self) -> bool:

@@ -95,7 +95,9 @@ class Status:
             if answer is not None and key in self._caches.bindings.store:
                 self._written[key] = answer["metadata"]["resourceVersion"]
             tell(self._recorder, binding, binding.status.get("conditions") or (), status["conditions"])
-        await self._workload_status(kind, obj, msgspec.structs.replace(binding, status=status), works)
+        # What waits has no part that could tell of itself: members may be asked about it, no more.
+        parts = [] if binding.suspended else works
+        await self._workload_status(kind, obj, msgspec.structs.replace(binding, status=status), parts)
 
     async def _workload_status(self, kind: Kind, obj: Full, binding: BindingObject, works: list[WorkObject]) -> None:
         reports = _reports(kind, binding, works)

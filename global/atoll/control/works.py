@@ -3,6 +3,9 @@
 A Work carries the binding's UID and epoch. One of an older epoch is deleted and gone before a newer one is made. The
 binding's finalizer stays until all of its Works are gone. A leader that was stopped at a write may carry it out when
 another has long gone on: a Work that appears and that its binding does not ask for is removed whenever it comes.
+
+While a binding waits, members may be asked whether it would fit. Such a Work starts nothing and keeps no nodes, so it
+has no finalizer: a member that is away keeps nobody from going on.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, WORKS
+from atoll.model.decision import Question, encode_gone
 from atoll.model.gang import Gang, counts_in, divide
 from atoll.model.objects import Full
 
@@ -101,7 +105,7 @@ class Works:
                     log.debug("work is there already", work=manifest["metadata"]["name"])
             elif (existing.spec.workload.manifests, existing.spec.suspend_dispatching) != (
                 manifest["spec"]["workload"]["manifests"],
-                binding.reserving,
+                manifest["spec"]["suspendDispatching"],
             ):
                 await self._host.merge_patch(
                     WORKS,
@@ -132,7 +136,8 @@ class Works:
 
     def _wanted(self, binding: BindingObject) -> dict[str, Json]:
         """Execution namespace → Work."""
-        if binding.suspended or binding.metadata.deletion_timestamp is not None:
+        question = binding.question
+        if binding.metadata.deletion_timestamp is not None or (binding.suspended and question is None):
             return {}
         found = self._caches.workload_of(binding)
         gang = binding.gang
@@ -141,6 +146,17 @@ class Works:
         kind, obj = found
         identity = {keys.BINDING_UID: binding.metadata.uid, keys.EPOCH: binding.epoch}
         carried = self._caches.carried(binding, kind, obj)
+        if question is not None:
+            counts = {
+                name: tuple(tasks.get(task.name, 0) for task in gang.tasks) for name, tasks in question.parts.items()
+            }
+            parts = [] if binding.condition("Finished") else _parts_of(gang, counts)
+            return {
+                keys.execution_namespace(part.cluster): _asking(
+                    self._work(binding, kind, obj, replace(part, identity=identity, carried=carried)), question
+                )
+                for part in parts
+            }
         parts = _parts(binding, gang)
         if binding.condition("Finished"):
             # One part that failed stops the others; what has ended stays, with its pods, until the workload is deleted.
@@ -248,23 +264,39 @@ def _asks_for(binding: BindingObject, work: WorkObject) -> bool:
 
 def _parts(binding: BindingObject, gang: Gang) -> list[Part]:
     """What each member gets: so many pods as the binding names for it."""
-    targets = binding.spec.clusters
-    shares = [
-        counts_in(gang, target.replicas, {each["name"]: int(each.get("replicas") or 0) for each in target.components})
-        for target in targets
-    ]
-    gangs = divide(gang, shares) if len(targets) > 1 else [gang.sized(share) for share in shares]
+    shares = {}
+    for target in binding.spec.clusters:
+        told = {each["name"]: int(each.get("replicas") or 0) for each in target.components}
+        shares[target.name] = tuple(counts_in(gang, target.replicas, told))
+    return _parts_of(gang, shares)
+
+
+def _parts_of(gang: Gang, shares: Mapping[str, tuple[int, ...]]) -> list[Part]:
+    """The parts of a gang by their pods per task."""
+    counts = list(shares.values())
+    gangs = divide(gang, counts) if len(counts) > 1 else [gang.sized(share) for share in counts]
     return [
         Part(
-            target.name,
+            name,
             {task.name: task.replicas for task in part.tasks},
             part.min_available,
             {task.name: task.min_available for task in part.tasks},
-            len(targets),
-            {task.name: sum(share[index] for share in shares[:number]) for index, task in enumerate(gang.tasks)},
+            len(shares),
+            {task.name: sum(share[index] for share in counts[:number]) for index, task in enumerate(gang.tasks)},
         )
-        for number, (target, part) in enumerate(zip(targets, gangs, strict=True))
+        for number, (name, part) in enumerate(zip(shares, gangs, strict=True))
     ]
+
+
+def _asking(work: Json, question: Question) -> Json:
+    """A Work that only asks; without a finalizer, for there is nothing in the member that must go first."""
+    metadata = work["metadata"]
+    annotations = {**metadata["annotations"], keys.QUESTION: encode_gone(question.gone)}
+    return {
+        **work,
+        "metadata": {**metadata, "annotations": annotations, "finalizers": []},
+        "spec": {**work["spec"], "suspendDispatching": True},
+    }
 
 
 def _carrying(counts: Mapping[str, int]) -> dict[str, str]:
@@ -284,6 +316,7 @@ def _relevant(binding: BindingObject) -> tuple[Any, ...]:
         binding.spec.clusters,
         binding.suspended,
         binding.reserving,
+        binding.question,
         binding.condition("Finished"),
         binding.epoch,
         binding.metadata.deletion_timestamp,

@@ -128,6 +128,9 @@ class Delivery:
             self._written_at.pop(old.metadata.key, None)
             self._written.pop(old.metadata.key, None)
             self._newest.pop(old.binding_uid, None)
+            if self._reservations is not None:
+                # Questions go without a word.
+                self._reservations.release(old.binding_uid)
             # What it asked for must be gone with it.
             self._queue.add(old.metadata.key)
 
@@ -280,7 +283,9 @@ class Delivery:
             return
         metadata = work.manifest["metadata"]
         gang = kind.gang(work.manifest, priority=0)
-        self._reservations.hold(work.binding_uid, work.epoch, gang, metadata["name"], metadata["namespace"])
+        self._reservations.hold(
+            work.binding_uid, work.epoch, gang, metadata["name"], metadata["namespace"], gone=work.question
+        )
         state = self._reservations.state(work.binding_uid)
         if state is not None:
             item = {"identifier": identifier(work, kind), "status": {"reservation": state}, "health": "Unknown"}

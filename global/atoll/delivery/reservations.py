@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from atoll.model.decision import Gone
 from atoll.model.gang import Gang
 
 
 class Reservations(Protocol):
     """Nodes reserved for the parts of gangs; all calls come from the event loop that the implementation runs in."""
 
-    def hold(self, uid: str, epoch: int, gang: Gang, name: str, namespace: str) -> None:
+    def hold(self, uid: str, epoch: int, gang: Gang, name: str, namespace: str, *, gone: Gone | None = None) -> None:
         """Keep nodes for the part, or say why not; the same call again renews it.
 
         A hold ends by itself when it is not renewed for its time to live, so it must be called again well within a
@@ -23,16 +24,18 @@ class Reservations(Protocol):
             gang: of this part only, its tasks named as the pods' `volcano.sh/task-spec` will name them.
             name: of the workload.
             namespace: of the workload in the member.
+            gone: makes it a question, which keeps no nodes: would the part fit if these pods were gone?
         """
 
     def state(self, uid: str) -> dict[str, Any] | None:
         """The answer as it stands; None when there is no hold, or no answer yet.
 
         Returns:
-            `epoch`; `state`: Reserved or Refused; `nodes`: node -> pods, empty when refused; `domain` and `tier`: the
-            smallest around them, "" and 0 where there is none; `message`: why it is refused; `requested` and
-            `available`: pods; `generation`: of the ClusterCapacity that has these nodes as used, 0 when refused;
-            `expires`: RFC 3339, a time until which the answer stands for certain. Equal until something changes.
+            `epoch`; `state`: Reserved, Refused, or Fits where it is a question; `nodes`: node -> pods, empty where none
+            are kept; `domain` and `tier`: the smallest around them, "" and 0 where there is none; `message`: why it is
+            refused; `requested` and `available`: pods; `generation`: of the ClusterCapacity that has these nodes as
+            used, 0 where none are kept; `expires`: RFC 3339, a time until which the answer stands for certain. Equal
+            until something changes.
         """
 
     def release(self, uid: str) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from atoll.kinds import Kind
 from atoll.model import keys
+from atoll.model.decision import Gone, decode_gone
 from atoll.model.objects import Slim
 
 Json = dict[str, Any]
@@ -55,6 +56,16 @@ class WorkObject(Slim, frozen=True, rename="camel"):
             return _decode_counts(self.metadata.annotations.get(keys.CARRIED, "{}"))
         except msgspec.MsgspecError:
             return {}
+
+    @property
+    def question(self) -> Gone | None:
+        """What the member is to leave out when it says whether the part would fit; None where it is no question.
+
+        Raises:
+            msgspec.MsgspecError: it can't be read.
+        """
+        text = self.metadata.annotations.get(keys.QUESTION)
+        return decode_gone(text) if text is not None else None
 
     @property
     def manifest(self) -> Json:

@@ -5,6 +5,7 @@ Annotation `atoll.sh/decision` holds it as JSON; the states and arrows are those
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
@@ -42,6 +43,29 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str = ""
 
 
+Gone = Mapping[str, Mapping[str, int] | None]
+"""UID of a binding -> task -> pods that stay of it; None where none does."""
+
+
+class Question(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What members are asked before anybody goes for a workload: whether its parts would fit if these pods were gone.
+
+    It is open for as long as the decision carries it; every question has an epoch of its own.
+    """
+
+    parts: dict[str, dict[str, int]]
+    """Member -> task -> pods of the workload's part there."""
+    victims: list[str] = []
+    """UIDs of the workloads that would go whole."""
+    sizes: dict[str, dict[str, int]] = {}
+    """UID of a workload that would shrink -> task -> pods that it keeps."""
+
+    @property
+    def gone(self) -> Gone:
+        """What to leave out."""
+        return {**dict.fromkeys(self.victims), **self.sizes}
+
+
 class Decision(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What was decided last."""
 
@@ -56,6 +80,8 @@ class Decision(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Members in which others make room for it, while it waits for that."""
     room_for: str = ""
     """UID of the workload that it was evicted for."""
+    question: Question | None = None
+    """Asked of members on its behalf, while it waits; with it, `nominated` names the members that are asked."""
 
     def told(self, line: Line) -> list[Line]:
         """The story with one more line, bounded."""
@@ -68,6 +94,7 @@ def encode(decision: Decision) -> str:
 
 
 _decoder = msgspec.json.Decoder(Decision)
+_gone = msgspec.json.Decoder(dict[str, dict[str, int] | None])
 
 
 def decode(text: str | bytes | None) -> Decision:
@@ -77,3 +104,17 @@ def decode(text: str | bytes | None) -> Decision:
         msgspec.MsgspecError: not JSON, or not a decision.
     """
     return _decoder.decode(text) if text else Decision()
+
+
+def encode_gone(gone: Gone) -> str:
+    """The text by which a Work says that it only asks, and what to leave out."""
+    return msgspec.json.encode(gone, order="sorted").decode()
+
+
+def decode_gone(text: str | bytes) -> Gone:
+    """Read it back.
+
+    Raises:
+        msgspec.MsgspecError: not JSON, or not of that form.
+    """
+    return _gone.decode(text)

@@ -19,6 +19,10 @@ BINDING_NAME: Final = "atoll.sh/binding"
 """Work annotation: name of the binding."""
 BINDING_NAMESPACE: Final = "atoll.sh/binding-namespace"
 """Work annotation: namespace of the binding."""
+QUESTION: Final = "atoll.sh/question"
+"""Work annotation: the member is only asked whether the part would fit if the pods named here were gone (JSON, binding
+UID to task to pods that stay, or to null).
+"""
 PLAN: Final = "atoll.sh/plan"
 """PodGroup annotation in a member: nodes that are reserved for a part as JSON."""
 RUN_TIME: Final = "atoll.sh/run-time"

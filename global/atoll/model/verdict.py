@@ -23,6 +23,7 @@ class Reason(StrEnum):
     QUOTA_EXCEEDED = "QuotaExceeded"
     BEHIND_HEAD = "BehindHead"
     WOULD_DELAY = "WouldDelayHead"
+    ASKING_MEMBERS = "AskingMembers"
     AWAITING_VICTIMS = "AwaitingVictims"
     NO_CLUSTER = "NoClusterMatches"
     CLUSTERS_NOT_READY = "ClustersNotReady"
@@ -94,6 +95,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.QUEUE_NOT_LEAF: "its queue is divided into other queues and takes no workloads itself",
     Reason.BEHIND_HEAD: "it waits behind the head of its queue, which nothing may pass",
     Reason.WOULD_DELAY: "it would delay a workload that room is kept for",
+    Reason.ASKING_MEMBERS: "members are asked whether it would fit once others have made room for it",
     Reason.AWAITING_VICTIMS: "it waits for the workloads that make room for it to end",
     Reason.QUOTA_EXCEEDED: "it would exceed its queue's capability",
     Reason.NO_CLUSTER: "no member cluster matches its policy",

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll.dispatcher.core import (
+    Ask,
     BindingGone,
     BindingSet,
     BindingView,
@@ -147,6 +148,8 @@ class Host:
             if isinstance(command, Explain):
                 # The echo of a reason tells the core what it knows; there are too many of them to play each.
                 self.views[view.uid] = after
+                if view.decision.question is not None:
+                    self._written(command, view)
                 continue
             self.see(after)
             self._written(command, view)
@@ -156,6 +159,8 @@ def written(view: BindingView, command: Command) -> BindingView:
     """The binding as the API server has it once the command's patch was applied."""
     if isinstance(command, Explain):
         return dataclasses.replace(view, decision=command.decision)
+    if isinstance(command, Ask):
+        return dataclasses.replace(view, decision=command.decision, epoch=command.decision.epoch, reserved={})
     parts = view.parts if isinstance(command, Commit) else ()
     if isinstance(command, Dispatch | Resize):
         parts = tuple((part.cluster, tuple(count for _, count in part.tasks)) for part in command.parts)
@@ -166,4 +171,5 @@ def written(view: BindingView, command: Command) -> BindingView:
         generation=view.generation + 1,
         parts=parts,
         suspended=isinstance(command, Evict),
+        reserved=view.reserved if command.decision.epoch == view.epoch else {},
     )

@@ -23,6 +23,7 @@ from atoll.dispatcher.capacity import capacity_view
 from atoll.dispatcher.core import CapacityView, Reservation
 from atoll.dispatcher.objects import CapacityObject, CapacitySpec
 from atoll.model import keys, vector
+from atoll.model.decision import Gone
 from atoll.model.gang import Gang
 from atoll.model.objects import Meta
 from atoll.model.topology import NO_DOMAIN
@@ -157,13 +158,20 @@ class SimMember:
         self._dirty[uid] = None
         self.wake()
 
-    def hold(self, uid: str, epoch: int, gang: Gang, namespace: str, name: str) -> None:
-        """Reserve nodes for a part, or refuse."""
+    def hold(self, uid: str, epoch: int, gang: Gang, namespace: str, name: str, *, gone: Gone | None = None) -> None:
+        """Reserve nodes for a part, or refuse; or say whether it would fit without these pods."""
         if epoch < self._newest.get(uid, 0):
             return
         self._newest[uid] = epoch
-        self._holds.hold(uid, epoch, gang, name, namespace, self._timeline.now)
+        self._holds.hold(uid, epoch, gang, name, namespace, self._timeline.now, gone=gone)
         self._tell_holds()
+
+    def withdraw(self, uid: str, epoch: int) -> None:
+        """Nobody waits for the answer to a question any more."""
+        hold = self._holds.get(uid)
+        if hold is not None and hold.epoch == epoch:
+            self._holds.release(uid)
+            self._tell_holds()
 
     def stop(self, uid: str, epoch: int) -> None:
         """Take a binding's pods and holds away; says so once they are gone."""
@@ -289,7 +297,7 @@ class SimMember:
                 continue
             if hold.slots and not hold.generation:
                 hold.generation = self._promise()
-            answer = Reservation(bool(hold.slots), hold.generation, hold.requested, hold.available)
+            answer = Reservation(bool(hold.slots) or hold.fits, hold.generation, hold.requested, hold.available)
             self._observer.answered(self.name, uid, hold.epoch, answer)
         if changed:
             self.wake()

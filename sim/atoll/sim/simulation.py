@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from atoll.dispatcher.core import (
+    Ask,
     BindingView,
     CapacitySet,
     CapacityView,
@@ -260,7 +261,11 @@ class Simulation:
 
     def _written(self, command: Command, before: BindingView) -> None:
         uid, epoch = command.uid, command.decision.epoch
-        if isinstance(command, Dispatch):
+        for name in before.decision.question.parts if before.decision.question is not None else ():
+            self._send(name, partial(self.members[name].withdraw, uid, before.epoch))
+        if isinstance(command, Ask):
+            self._ask(uid, command)
+        elif isinstance(command, Dispatch):
             names = tuple(part.cluster for part in command.parts)
             self._runs[uid] = _Run(epoch, set(names), names)
             record = self.journal.records[uid]
@@ -296,6 +301,13 @@ class Simulation:
             member, epoch = self.members[name], view.epoch
             self._send(name, partial(member.hold, uid, epoch, part, view.namespace, view.name))
 
+    def _ask(self, uid: str, command: Ask) -> None:
+        view, question = self.host.views[uid], command.decision.question
+        assert question is not None, "something is asked"
+        for name, part in self._parts(view, question.parts):
+            asked = partial(self.members[name].hold, uid, view.epoch, part, view.namespace, view.name)
+            self._send(name, partial(asked, gone=question.gone))
+
     def _start(self, uid: str) -> None:
         view, now = self.host.views[uid], timestamps.rfc3339(self.timeline.now)
         for name, part in self._parts(view):
@@ -308,12 +320,18 @@ class Simulation:
             member, epoch = self.members[name], view.epoch
             self._send(name, partial(member.resize, uid, epoch, part, view.namespace, view.name, now))
 
-    def _parts(self, view: BindingView) -> Iterator[tuple[str, Gang]]:
-        """(member, gang of its part)."""
-        assert view.gang is not None, "every job has a gang"
-        counts = [part for _, part in view.parts]
-        gangs = divide(view.gang, counts) if len(counts) > 1 else [view.gang.sized(counts[0])]
-        return zip((name for name, _ in view.parts), gangs, strict=True)
+    def _parts(
+        self, view: BindingView, asked: Mapping[str, Mapping[str, int]] | None = None
+    ) -> Iterator[tuple[str, Gang]]:
+        """(member, gang of its part): those that it has, or those that are asked about."""
+        gang = view.gang
+        assert gang is not None, "every job has a gang"
+        parts = dict(view.parts)
+        if asked is not None:
+            parts = {name: tuple(tasks[task.name] for task in gang.tasks) for name, tasks in asked.items()}
+        counts = list(parts.values())
+        gangs = divide(gang, counts) if len(counts) > 1 else [gang.sized(counts[0])]
+        return zip(parts, gangs, strict=True)
 
     def _take_back(self, uid: str, run: _Run, reason: Reason, epoch: int) -> None:
         now = self.timeline.now - START

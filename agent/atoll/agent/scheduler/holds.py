@@ -2,6 +2,8 @@
 
 A hold has *slots*: so many pods of a task on a node. What is in a slot is taken in the room. A slot leaves in two
 ways only: to the pod that it was kept for, in the moment in which that pod is assumed, or back into the room.
+
+A hold that names pods to leave out is a *question*: it has an answer and never a slot, for the nodes are still used.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from atoll.agent.scheduler.room import Room
 from atoll.fit import Miss, Profile, place
 from atoll.fit.place import covering
 from atoll.model import keys
+from atoll.model.decision import Gone
 from atoll.model.gang import Gang, Task
 
 TTL = 60.0
@@ -44,8 +47,12 @@ class Hold:
     """When it ends unless it is renewed, on the caller's clock."""
     told: float
     """The deadline that others were told; never later than `deadline`, never more than `_RENEW` earlier."""
-    #: what is taken in the room; empty exactly while it is refused
+    gone: Gone | None = None
+    """Pods to leave out; None where it is no question."""
+    #: what is taken in the room; empty exactly while it is refused, and of a question
     slots: Counter[Slot] = field(default_factory=Counter)
+    fits: bool = False
+    """Of a question: the answer."""
     domain: str = ""
     tier: int = 0
     message: str = ""
@@ -53,6 +60,11 @@ class Hold:
     available: int = 0
     generation: int = 0
     """Of the published capacity that contains the slots; 0 until it is known."""
+
+    @property
+    def state(self) -> str:
+        """Reserved, Fits or Refused."""
+        return "Reserved" if self.slots else "Fits" if self.fits else "Refused"
 
     @property
     def nodes(self) -> dict[str, int]:
@@ -101,14 +113,16 @@ class Holds:
 
     # -- what delivery asks ------------------------------------------------------------------------------------------
 
-    def hold(self, uid: str, epoch: int, gang: Gang, name: str, namespace: str, now: float) -> None:
-        """Keep nodes for a part, or renew; see `atoll.delivery.reservations`."""
+    def hold(
+        self, uid: str, epoch: int, gang: Gang, name: str, namespace: str, now: float, *, gone: Gone | None = None
+    ) -> None:
+        """Keep nodes for a part, answer a question, or renew; see `atoll.delivery.reservations`."""
         if epoch <= self._over.get(uid, -1):
             return
         old = self._holds.get(uid)
         if old is not None and epoch < old.epoch:
             return
-        if old is not None and (old.epoch, old.gang) == (epoch, gang):
+        if old is not None and (old.epoch, old.gang, old.gone) == (epoch, gang, gone):
             old.deadline = now + TTL
             if old.deadline - old.told >= _RENEW:
                 old.told = old.deadline
@@ -116,7 +130,7 @@ class Holds:
             return
         if old is not None:
             self._drop(old)
-        hold = self._holds[uid] = Hold(uid, epoch, gang, name, namespace, now + TTL, now + TTL)
+        hold = self._holds[uid] = Hold(uid, epoch, gang, name, namespace, now + TTL, now + TTL, gone)
         self._plan(hold)
 
     def release(self, uid: str) -> None:
@@ -133,17 +147,18 @@ class Holds:
             self._drop(hold)
 
     def retry(self) -> None:
-        """Plan the refused ones again, by priority and age; for when room grew."""
+        """Plan the refused ones again, by priority and age, and answer questions anew; for when room grew."""
         refused = [hold for hold in self._holds.values() if not hold.slots]
         # UIDs make the order total.
         for hold in sorted(refused, key=lambda each: (-each.gang.priority, each.gang.submitted, each.uid)):
             self._plan(hold)
 
     def check(self) -> bool:
-        """Refuse those whose nodes are no longer theirs: gone, not ready, not acceptable, or taken by others.
+        """Refuse those whose nodes are no longer theirs: gone, not ready, not acceptable, or taken by others. Answer
+        questions anew.
 
         Returns:
-            Whether there were any.
+            Whether any was refused that had nodes.
         """
         disturbed, self._room.disturbed = self._room.disturbed, set()
         if not disturbed:
@@ -154,6 +169,8 @@ class Holds:
             if hold.slots and any(node in disturbed for _, node in hold.slots):
                 self._check(hold)
                 lost = lost or not hold.slots
+            elif hold.gone is not None:
+                self._plan(hold)
         return lost
 
     def claim(self, view: Standing) -> list[tuple[Pod, str]]:
@@ -223,7 +240,7 @@ class Holds:
     def _plan(self, hold: Hold) -> None:
         room, gang = self._room, hold.gang
         room.select_by(_labels_selected(gang))
-        nodes = room.nodes()
+        nodes = room.nodes() if hold.gone is None else room.nodes_without(hold.gone)
         outcome = place(nodes, gang)
         if isinstance(outcome, Miss):
             self._refuse(hold, outcome.sentence(), outcome.requested, outcome.available)
@@ -234,6 +251,9 @@ class Holds:
         if not slots:
             # A part may have no minimum of its own; one of which nothing can start is no use.
             self._refuse(hold, "there is room for none of its pods", 1, 0)
+            return
+        if hold.gone is not None:
+            self._answer(hold, True, "", sum(gang.floor()), slots.total())
             return
         hold.domain = nodes.tree.domains[outcome.domain].name if outcome.domain is not None else ""
         hold.tier = outcome.tier or 0
@@ -250,11 +270,14 @@ class Holds:
     def _refuse(self, hold: Hold, message: str, requested: int, available: int) -> None:
         for slot, count in list(hold.slots.items()):
             self._take(hold, slot, count)
-        answer = (message, requested, available)
-        if (hold.message, hold.requested, hold.available) != answer:
-            self.changed.add(hold.uid)
-        hold.message, hold.requested, hold.available = answer
+        self._answer(hold, False, message, requested, available)
         hold.domain, hold.tier, hold.generation = "", 0, 0
+
+    def _answer(self, hold: Hold, fits: bool, message: str, requested: int, available: int) -> None:
+        answer = (fits, message, requested, available)
+        if (hold.fits, hold.message, hold.requested, hold.available) != answer:
+            self.changed.add(hold.uid)
+        hold.fits, hold.message, hold.requested, hold.available = answer
 
     def _drop(self, hold: Hold) -> None:
         for slot, count in list(hold.slots.items()):
@@ -381,7 +404,7 @@ def describe(hold: Hold, expires: str) -> dict[str, Any]:
     """The answer as delivery reports it."""
     return {
         "epoch": hold.epoch,
-        "state": "Reserved" if hold.slots else "Refused",
+        "state": hold.state,
         "nodes": hold.nodes,
         "domain": hold.domain,
         "tier": hold.tier,

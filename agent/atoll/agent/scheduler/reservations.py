@@ -24,6 +24,7 @@ from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import NAMESPACES, POD_GROUPS
+from atoll.model.decision import Gone
 from atoll.model.gang import Gang
 from atoll.model.timestamps import rfc3339
 
@@ -56,7 +57,7 @@ class Reservations:
         self._lost = False
         self._observers: list[Callable[[str], None]] = []
         #: calls of `hold` from before `start`, the last one of each binding; None after it
-        self._early: dict[str, tuple[int, Gang, str, str]] | None = {}
+        self._early: dict[str, tuple[int, Gang, str, str, Gone | None]] | None = {}
         self._writes: WorkQueue[str] = WorkQueue("holds", self._about)
         #: binding UID -> (namespace, name) of the PodGroup that is, or may be, in the member
         self._groups: dict[str, tuple[str, str]] = {}
@@ -66,12 +67,12 @@ class Reservations:
 
     # -- for delivery ------------------------------------------------------------------------------------------------
 
-    def hold(self, uid: str, epoch: int, gang: Gang, name: str, namespace: str) -> None:
+    def hold(self, uid: str, epoch: int, gang: Gang, name: str, namespace: str, *, gone: Gone | None = None) -> None:
         """See `atoll.delivery.reservations.Reservations.hold`."""
         if self._early is not None:
-            self._early[uid] = (epoch, gang, name, namespace)
+            self._early[uid] = (epoch, gang, name, namespace, gone)
             return
-        self.holds.hold(uid, epoch, gang, name, namespace, self._now())
+        self.holds.hold(uid, epoch, gang, name, namespace, self._now(), gone=gone)
         self.tell()
 
     def state(self, uid: str) -> dict[str, Any] | None:
@@ -99,8 +100,8 @@ class Reservations:
             if is_plan(group):
                 self._adopt(group)
         early, self._early = self._early, None
-        for uid, (epoch, gang, name, namespace) in early.items():
-            self.holds.hold(uid, epoch, gang, name, namespace, self._now())
+        for uid, (epoch, gang, name, namespace, gone) in early.items():
+            self.holds.hold(uid, epoch, gang, name, namespace, self._now(), gone=gone)
         self._lost = self.holds.check()
         self.tell()
 

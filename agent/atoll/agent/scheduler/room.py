@@ -14,7 +14,8 @@ import structlog
 
 from atoll.agent.objects import HyperNode, Node, Pod
 from atoll.fit import Nodes, Profile
-from atoll.model import quantity, topology, vector
+from atoll.model import keys, quantity, topology, vector
+from atoll.model.decision import Gone
 from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.vector import Vector
 
@@ -27,6 +28,9 @@ class _Charge:
     node: str
     requests: Vector
     binding_uid: str
+    task: str
+    index: int | None
+    """Of the pod among those of its task; None where it has none."""
 
 
 class Room:
@@ -166,7 +170,9 @@ class Room:
             if (old.uid, old.node, old.requests) == (pod.metadata.uid, node, pod.requests):
                 return
             self._release(key, keep_assumed=True)
-        charge = self._charges[key] = _Charge(pod.metadata.uid, node, pod.requests, pod.binding_uid)
+        charge = self._charges[key] = _Charge(
+            pod.metadata.uid, node, pod.requests, pod.binding_uid, pod.task, _index(pod)
+        )
         vector.add(self._used.setdefault(node, {}), pod.requests)
         if charge.binding_uid:
             self.placed.setdefault(charge.binding_uid, Counter())[node] += 1
@@ -262,6 +268,28 @@ class Room:
             self._stale.clear()
         return self._arrays
 
+    def nodes_without(self, gone: Gone) -> Nodes:
+        """As `nodes`, with the room that these pods take free as well; a copy.
+
+        Of a task that keeps some, those of the highest indices go, as where a workload shrinks; of pods without an
+        index, the last by name.
+        """
+        nodes = self.nodes().copy()
+        unnumbered: Counter[tuple[str, str]] = Counter()
+        for key in sorted(self._charges):
+            charge = self._charges[key]
+            if charge.binding_uid not in gone or charge.node not in self._column:
+                continue
+            if (stays := gone[charge.binding_uid]) is not None:
+                index = charge.index
+                if index is None:
+                    index = unnumbered[charge.binding_uid, charge.task]
+                    unnumbered[charge.binding_uid, charge.task] += 1
+                if index < stays.get(charge.task, 0):
+                    continue
+            nodes.free[:, self._column[charge.node]] += nodes.column(charge.requests)
+        return nodes
+
     def _build(self) -> Nodes:
         nodes = self.ready_nodes()
         names = [node.metadata.name for node in nodes]
@@ -288,6 +316,11 @@ class Room:
             profile,
             [self.free(n) for n in names],
         )
+
+
+def _index(pod: Pod) -> int | None:
+    text = pod.metadata.labels.get(keys.TASK_INDEX, "")
+    return int(text) if text.isdecimal() else None
 
 
 def unique_labels(nodes: Iterable[Node]) -> set[str]:

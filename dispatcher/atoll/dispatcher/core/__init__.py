@@ -5,7 +5,7 @@ The same object runs in the live dispatcher, the simulator, the property tests a
 
 from __future__ import annotations
 
-from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Evict, Explain, Part, Resize
+from atoll.dispatcher.core.commands import Ask, Command, Commit, Dispatch, Evict, Explain, Part, Resize
 from atoll.dispatcher.core.dispatcher import Dispatcher
 from atoll.dispatcher.core.events import (
     BindingGone,
@@ -32,6 +32,7 @@ from atoll.dispatcher.core.events import (
 )
 
 __all__ = [
+    "Ask",
     "BindingGone",
     "BindingSet",
     "BindingView",

@@ -90,6 +90,14 @@ def behind(view: BindingView, binding: Binding) -> bool:
     return binding.phase is Phase.BOUND and view.decision.phase is Phase.RESERVING
 
 
+def overtakes(view: BindingView, binding: Binding) -> bool:
+    """Whether a view that is behind counts all the same: the write under way is a question, which decides nothing, and
+    what is asked about is another workload by now. The API server refuses that write.
+    """
+    waits = binding.phase is Phase.SUSPENDED
+    return waits and (phase_of(view) is not Phase.SUSPENDED or not alike(view, binding.view))
+
+
 def alike(view: BindingView, other: BindingView) -> bool:
     """Whether two views of a binding that waits ask for the same, whatever else changed."""
     return (

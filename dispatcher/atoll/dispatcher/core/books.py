@@ -22,6 +22,7 @@ from atoll.dispatcher.core.binding import (
     behind,
     contained,
     order_key,
+    overtakes,
     parts_of,
     phase_of,
 )
@@ -236,7 +237,7 @@ class Books:
 
     def _set_binding(self, view: BindingView) -> None:
         old = self.bindings.get(view.uid)
-        if old is not None and behind(view, old):
+        if old is not None and behind(view, old) and not overtakes(view, old):
             # The watch is behind our own decision; keep the newest object for the case that the write is refused.
             old.view = view
             return
@@ -411,6 +412,9 @@ class Books:
         for name, gang in binding.parts.items():
             member = self.world.members.get(name)
             seen = view.nodes.get(name)
+            if seen and member is not None and not member.index:
+                # A leader that begins is told of all bindings before its first pass.
+                self.world.refresh()
             if seen and member is not None and member.index:
                 pods = where_seen(gang, seen, member.index)
                 if old is not None and name in old.parts and gang.min_available < gang.replicas:

@@ -62,4 +62,9 @@ class Explain(_Write):
     """Say on the binding why it waits; the epoch stays."""
 
 
-Command = Dispatch | Commit | Resize | Evict | Explain
+@dataclass(frozen=True, slots=True)
+class Ask(_Write):
+    """Ask members whether it would fit once others have gone: a new epoch, under which nothing of it ever runs."""
+
+
+Command = Dispatch | Commit | Resize | Evict | Explain | Ask

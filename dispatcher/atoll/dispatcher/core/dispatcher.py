@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import heapq
 import math
-import zlib
 from collections.abc import Iterator
 
 from atoll.dispatcher.core import invariants
+from atoll.dispatcher.core.asking import AVOID_MAX, RESERVE_TIMEOUT, Asking
 from atoll.dispatcher.core.binding import Binding, bound_in
-from atoll.dispatcher.core.books import HELD, Avoided, estimate
+from atoll.dispatcher.core.books import HELD, estimate
 from atoll.dispatcher.core.choice import Choice, choose, nowhere
 from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Part
 from atoll.dispatcher.core.events import (
     Event,
     Pass,
 )
-from atoll.dispatcher.core.making import EXPLAIN_BURST, HELPLESS, PLAN_BURST, PLANS_PER_SECOND, Making
+from atoll.dispatcher.core.making import EXPLAIN_BURST, HELPLESS, PLAN_BURST, PLANS_PER_SECOND
 from atoll.dispatcher.core.node import Standing
 from atoll.dispatcher.core.promises import SETTLE, Pods, Stay
-from atoll.dispatcher.core.shapes import shape_key
 from atoll.dispatcher.core.waiting import ShapeClass, differs
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.gang import Gang
@@ -31,10 +30,6 @@ from atoll.model.verdict import Reason, Verdict, blocker
 
 COMMIT_TIMEOUT = 30.0
 """Seconds within which all pods of a dispatched gang must be bound, else it is taken back."""
-AVOID_FIRST, AVOID_MAX = 5.0, 300.0
-"""Seconds that a member is avoided for a shape that it failed, doubled with each failure."""
-RESERVE_TIMEOUT = 10.0
-"""Seconds within which all members must have reserved their parts."""
 PASS_LIMIT = 128
 """Decisions after which a pass ends early, so that the first are written while the next are made."""
 EXPLAIN_PER_DISPATCH = 0.1
@@ -43,11 +38,11 @@ EXPLAIN_LOOKS = 1000
 """Bindings that a pass looks at for one that does not know its reason."""
 
 
-_ROOM = (Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS)
+_ROOM = (Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS, Reason.PART_REFUSED)
 """Verdicts that the departure of others can change."""
 
 
-class Dispatcher(Making):
+class Dispatcher(Asking):
     """Orders, admits, places; see `handle`."""
 
     def __init__(self, *, commit_timeout: float = COMMIT_TIMEOUT) -> None:
@@ -82,15 +77,15 @@ class Dispatcher(Making):
         retry = self._retries[0][0] if self._retries else None
         if self._stuck:
             retry = min(self._now + HELPLESS, math.inf if retry is None else retry)
-        due = (explain, first, patience, renewal, again, retry)
+        due = (explain, first, patience, renewal, again, retry, self._next_answer_due)
         return min((when for when in due if when is not None), default=None)
 
     # -- deciding ----------------------------------------------------------------------------------------------------
 
     def _pass(self, now: float) -> list[Command]:
         """1. Take back what was not reserved or bound in time. 2. Commit or release what members answered.
-        3. Dispatch while something fits. 4. Let those go that must make room. 5. Give what is left to what runs with
-        fewer pods than it asks for. 6. Say why the rest waits.
+        3. Dispatch while something fits. 4. Let those go that must make room and whose room is enough as members say;
+        ask about others. 5. Give what is left to what runs with fewer pods than it asks for. 6. Say why the rest waits.
         """
         self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + max(now - self._now, 0.0) * EXPLAIN_PER_SECOND)
         self._plan_tokens = min(PLAN_BURST, self._plan_tokens + max(now - self._now, 0.0) * PLANS_PER_SECOND)
@@ -119,7 +114,8 @@ class Dispatcher(Making):
                 self._sleep_again(part.cluster for part in command.parts)
         self._woken.clear()
         self._keep_room_for_new_heads()
-        commands.extend(self._evict_for_others())
+        commands.extend(self._settle_questions())
+        commands.extend(self._ask_for_room())
         for leaf in self._grow_all(commands):
             # Whoever waits there may be helped by what these can spare now.
             for group in self.waiting.classes(leaf).values():
@@ -201,10 +197,6 @@ class Dispatcher(Making):
             barred=self._barred(binding) if self.promises.made else nowhere,
         )
 
-    def avoided(self, shape: bytes) -> set[str]:
-        """The members that failed this shape and are not to be tried yet."""
-        return {name for (key, name), each in self._avoid.items() if key == shape and not each.over}
-
     def _dispatch(self, binding: Binding, choice: Choice) -> Dispatch:
         view = binding.view
         phase, reason, patience = Phase.BOUND, Reason.DISPATCHED, self._commit_timeout
@@ -225,7 +217,12 @@ class Dispatcher(Making):
         group = self.waiting.classes(binding.leaf)[binding.shape.key]
         self._impatient.pop(view.uid, None)
         self._stop_waiting(binding, binding.shape)
-        if view.uid in self._awaiting:
+        if self._asking.pop(view.uid, None) is not None:
+            # It starts without anybody having to go; the question is withdrawn by this.
+            self._awaiting.pop(view.uid, None)
+            if group.members:
+                self._consider(group)
+        elif view.uid in self._awaiting:
             self._cleared[view.uid] = self._awaiting.pop(view.uid)
             if group.members:
                 # Others may have to go for the next of the class too, which sleeps on without being looked at.
@@ -322,23 +319,6 @@ class Dispatcher(Making):
             elif binding.phase is Phase.BOUND:
                 # Whatever of its growth is not there by now waits in the member like anything else.
                 self._settle_binding(binding)
-
-    def _avoid_member(self, binding: Binding, name: str) -> None:
-        """Don't choose this member for the shape again until its capacity changes, or a while has passed."""
-        member = self.world.members.get(name)
-        if member is None:
-            return
-        key = (shape_key(binding.view, self.restricted(binding)), name)
-        before = self._avoid.get(key)
-        # What was under way when others failed fails with them: that is one failure.
-        anew = before is None or before.over
-        failures = (before.failures if before is not None else 0) + anew
-        # So many doublings are more than any pause; more would not be a number.
-        pause = min(AVOID_FIRST * 2.0 ** min(failures - 1, 30), AVOID_MAX)
-        # Jitter that a replay repeats: what failed together is not tried together.
-        pause *= 1 + zlib.crc32(b"%s/%s" % (binding.view.uid.encode(), name.encode())) % 100 / 200
-        until = self._now + pause if before is None or anew else max(before.until, self._now + pause)
-        self._avoid[key] = Avoided(member.generation, until, failures)
 
     def _try_again(self) -> None:
         """Members that were avoided long enough may be tried again; what they failed is forgotten much later."""

@@ -121,10 +121,14 @@ class Keeping(Resizing):
         """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
         for promise in list(self.promises.made.values()):
             binding = self.bindings[promise.uid]
-            if promise.victims:
+            if binding.shape is None:
+                # Its user holds it, or it is over: it needs no room.
+                self._awaiting.pop(promise.uid, None)
+                self.promises.drop(promise.uid)
+                self._refresh_idle()
+            elif promise.victims:
                 self._await_victims(promise)
             elif (promise.at < self._now or promise.at == math.inf) and promise.looked + RENEWAL <= self._now:
-                assert binding.shape is not None, f"{promise.uid} is kept room for and does not wait"
                 self._promise(binding.shape, binding)
                 self._refresh_idle()
         while self._patience and self._patience[0][0] <= self._now:

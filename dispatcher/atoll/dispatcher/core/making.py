@@ -1,21 +1,20 @@
-"""Room made by others: who must go so that blocked work of a higher priority, or of an entitled queue, can start."""
+"""Room made by others: who could go so that blocked work of a higher priority, or of an entitled queue, can start."""
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Sequence
 
 from atoll.dispatcher.core.binding import Binding
 from atoll.dispatcher.core.commands import Command, Evict, Explain
-from atoll.dispatcher.core.elastic import full, smaller, spares
+from atoll.dispatcher.core.elastic import full, spares
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.keeping import Keeping
 from atoll.dispatcher.core.promises import Stay
-from atoll.dispatcher.core.reclaim import PROTECTION, Claimant, Victim, plan
+from atoll.dispatcher.core.reclaim import PROTECTION, Victim
 from atoll.dispatcher.core.waiting import ShapeClass
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.timestamps import rfc3339
-from atoll.model.verdict import Blocker, Reason, Verdict, blocker
+from atoll.model.verdict import Blocker, Reason, Verdict
 
 PLAN_BURST = 4.0
 PLANS_PER_SECOND = 2.0
@@ -27,7 +26,7 @@ EXPLAIN_BURST = 50.0
 
 
 class Making(Keeping):
-    """Searches for victims, and takes them back."""
+    """Knows who could go, and takes back who must."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,65 +46,6 @@ class Making(Keeping):
         #: times of this pass as text
         self._texts: dict[float, str] = {}
 
-    def _evict_for_others(self) -> Iterator[Command]:
-        """Take back what must go so that blocked workloads of higher priority, or of entitled queues, can start."""
-        if self._plan_tokens < 1:
-            return
-        while self._retries and self._retries[0][0] <= self._now:
-            self._stuck[heapq.heappop(self._retries)[2]] = None
-        victims: list[Victim] | None = None
-        for group in list(self._stuck):
-            if self._plan_tokens < 1:
-                return
-            if not group.members or group.lot is None or not self._may_evict(group):
-                del self._stuck[group]
-                self._helpless.pop(group, None)
-                continue
-            binding = self.bindings[group.members[0][2]]
-            if binding.view.uid in self._awaiting:
-                continue
-            del self._stuck[group]
-            self._plan_tokens -= 1
-            victims = victims if victims is not None else [*self.running()]
-            claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least)
-            with self.promises.settled():
-                outcome = plan(
-                    claimant,
-                    victims,
-                    self.tree,
-                    self.world,
-                    now=self._now,
-                    serving=self.serves(group.leaf),
-                    permits=self._permits(binding),
-                )
-            if isinstance(outcome, Verdict) or not outcome.losses:
-                # Time alone may help it: what has just started is protected for a while.
-                pause = self._helpless[group] = min(2 * self._helpless.get(group, HELPLESS / 2), HELPLESS_MAX)
-                self._serial += 1
-                heapq.heappush(self._retries, (self._now + pause, self._serial, group))
-                continue
-            self._helpless.pop(group, None)
-            self._awaiting[binding.view.uid] = tuple(loss.uid for loss in outcome.losses)
-            self.promises.drop(binding.view.uid)
-            members = outcome.choice.members
-            self.promises.keep(
-                binding.view.uid, group.leaf, group.shape, group.shape.least, members, self._now, outcome.victims
-            )
-            for loss in outcome.losses:
-                text = f"makes room for {binding.view.namespace}/{binding.view.name} of queue {group.leaf.name}"
-                victim = self.bindings[loss.uid]
-                if loss.surplus is None:
-                    yield self._evict(victim, loss.reason, text, room_for=binding.view.uid)
-                else:
-                    [part] = victim.parts.values()
-                    # Its queue has more by now than when the others were looked at.
-                    self._unfinished = True
-                    yield self._shrink(victim, smaller(victim.gang, full(part))[len(loss.surplus) - 1], text)
-            nominated = [member.name for member in members]
-            awaits = Verdict(Reason.AWAITING_VICTIMS, blocker("Cluster", ", ".join(nominated), "", 0, 0))
-            yield self._explain(binding, awaits, nominated)
-            victims = None
-
     def _take_up_nominations(self) -> None:
         """Another leader had others evicted for these: their room stays theirs."""
         nominated, self._nominated = self._nominated, {}
@@ -113,9 +53,13 @@ class Making(Keeping):
         for uid, binding in self.bindings.items():
             if binding.phase is Phase.EVICTING:
                 leaving.setdefault(binding.view.decision.room_for, []).append(uid)
+        went = {binding.view.decision.room_for for binding in self.bindings.values()}
         for uid in nominated:
             claimant = self.bindings.get(uid)
             if claimant is None or claimant.shape is None or uid in self._awaiting:
+                continue
+            if claimant.view.decision.question is not None and uid not in went:
+                # Nobody went: it is asked anew, if it must be.
                 continue
             members = [self.world.members[n] for n in claimant.view.decision.nominated if n in self.world.members]
             if members:
@@ -164,11 +108,11 @@ class Making(Keeping):
         binding.epoch, binding.phase, binding.deadline = decision.epoch, Phase.EVICTING, None
         return command
 
-    def _explain(self, binding: Binding, verdict: Verdict, nominated: Sequence[str] = ()) -> Command:
+    def _explain(self, binding: Binding, verdict: Verdict, nominated: Sequence[str] = (), *, text: str = "") -> Command:
         self._explain_tokens -= 1
         binding.told = verdict
         view = binding.view
-        line = Line(self._text(self._now), binding.phase, verdict.reason, verdict.sentence())
+        line = Line(self._text(self._now), binding.phase, verdict.reason, text or verdict.sentence())
         until = "" if binding.phase is Phase.SUSPENDED else view.decision.deadline
         decision = Decision(
             binding.epoch, binding.phase, verdict.reason, verdict.blocker, until, view.decision.told(line), [*nominated]

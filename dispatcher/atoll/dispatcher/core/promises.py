@@ -376,11 +376,13 @@ class Promises:
                 promise.future = future
 
     @contextmanager
-    def settled(self) -> Iterator[None]:
-        """Inside, queues are charged as if those had started for whom others make room, and the others had gone."""
+    def settled(self, *, but: str = "") -> Iterator[None]:
+        """Inside, queues are charged as if those had started for whom others make room, and the others had gone; all
+        but the workload of that UID.
+        """
         before: dict[Node, Vector] = {}
         for promise in self.made.values():
-            if promise.victims:
+            if promise.victims and promise.uid != but:
                 gone = [self._stays[uid] for uid, stays in promise.leaving.items() if stays]
                 for leaf, amount, times in (
                     (promise.leaf, promise.shape.request, 1),

@@ -387,6 +387,7 @@ def _by_itself(verdict: Verdict) -> list[Change]:
         Reason.HELD: (ChangeKind.WISH, "its user releases it"),
         Reason.CLUSTERS_NOT_READY: (ChangeKind.WAIT, "a member that it may use is ready again"),
         Reason.AVOIDED: (ChangeKind.WAIT, "the room in the members that failed it changes, or their pause is over"),
+        Reason.ASKING_MEMBERS: (ChangeKind.WAIT, "the members that are asked answer, within seconds"),
         Reason.AWAITING_VICTIMS: (ChangeKind.WAIT, "the workloads that make room for it end"),
         Reason.SUBMITTED: (ChangeKind.WAIT, "the next pass of the dispatcher looks at it"),
     }.get(verdict.reason)

@@ -211,6 +211,10 @@ class Waiting:
         self._say(group, verdict)
         self._unfile(group)
 
+    def say(self, group: ShapeClass, verdict: Verdict) -> None:
+        """A parked class is told something else until it is looked at again; it waits for the same as before."""
+        self._say(group, verdict)
+
     def refresh(self, group: ShapeClass) -> None:
         """Look at the class again."""
         self._refile(group)

@@ -42,7 +42,14 @@ _ON_CREATE: Final = 'request.operation == "CREATE"'
 _EMERGENCY: Final = (
     f"in an emergency, an administrator sets annotation {keys.BREAK_GLASS} to the reason in the same request"
 )
-_DECISION_IDS: Final = (keys.BINDING_UID, keys.EPOCH, keys.BINDING_NAME, keys.BINDING_NAMESPACE, keys.CARRIED)
+_DECISION_IDS: Final = (
+    keys.BINDING_UID,
+    keys.EPOCH,
+    keys.BINDING_NAME,
+    keys.BINDING_NAMESPACE,
+    keys.CARRIED,
+    keys.QUESTION,
+)
 
 
 def _annotation(holder: str, key: str) -> str:

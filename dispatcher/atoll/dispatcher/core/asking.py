@@ -1,0 +1,391 @@
+"""Room made by others, step one: members are asked whether a blocked workload would fit there once others are gone.
+
+The core knows members by their published figures: rounded, merged into classes, and without what only a member's own
+scheduler sees. So a plan of who should go is a guess, and a guess must stop nobody. Every plan is asked about, also one
+for a single member with exact figures: a rule without exceptions costs one round trip, which is little beside the time
+in which pods end.
+
+A question is an epoch of the waiting workload in which nothing of it runs and no node is reserved, for the nodes are
+others' still. Meanwhile the promises keep the room for it. If all members say yes, and all is still as it was asked
+about, those who were named go, nobody else. If a member refuses or is silent, nobody goes, and the member is avoided
+for the shape as one that could not reserve its part. A question that something has overtaken is dropped, and a leader
+drops those of earlier ones: whatever is decided next about the workload withdraws it from the members.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from atoll.dispatcher.core.binding import Binding
+from atoll.dispatcher.core.books import Avoided
+from atoll.dispatcher.core.choice import Choice
+from atoll.dispatcher.core.commands import Ask, Command
+from atoll.dispatcher.core.elastic import Counts, full, smaller
+from atoll.dispatcher.core.making import HELPLESS, HELPLESS_MAX, Making
+from atoll.dispatcher.core.members import Member
+from atoll.dispatcher.core.node import Standing
+from atoll.dispatcher.core.reclaim import Claimant, Plan, plan
+from atoll.dispatcher.core.shapes import shape_key
+from atoll.dispatcher.core.trial import Site, Trial
+from atoll.dispatcher.core.victims import Victim, candidates, ordered
+from atoll.dispatcher.core.waiting import ShapeClass
+from atoll.fit import Placement, place
+from atoll.model.decision import Decision, Line, Phase, Question
+from atoll.model.verdict import Reason, Verdict, blocker
+
+RESERVE_TIMEOUT = 10.0
+"""Seconds within which all members must have reserved their parts, or said whether they would fit."""
+AVOID_FIRST, AVOID_MAX = 5.0, 300.0
+"""Seconds that a member is avoided for a shape that it failed, doubled with each failure."""
+MOST_VICTIMS = 2000
+"""Workloads that one question names at most: it is written on a binding, whose annotations have 256 KiB in all."""
+
+_ABOUT_QUESTIONS = ((Phase.SUSPENDED, Reason.ASKING_MEMBERS), (Phase.SUSPENDED, Reason.PART_REFUSED))
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """What one workload loses if the answer is yes."""
+
+    uid: str
+    epoch: int
+    """In which it was asked about."""
+    reason: Reason
+    """Preempted or Reclaimed."""
+    stays: Counts | None
+    """Pods per task that it keeps; None when all of it goes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenQuestion:
+    """What members were asked on behalf of one waiting workload."""
+
+    binding: Binding
+    """The workload as it was; another object asks for something else."""
+    shape: bytes
+    epoch: int
+    """Under which it is asked."""
+    choice: Choice
+    departures: tuple[Departure, ...]
+    deadline: float
+    """Seconds since the epoch."""
+
+
+class Asking(Making):
+    """Asks, and does what follows from the answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: UID of a waiting binding -> what members are asked for it; in `_awaiting` as well, unless that took too long
+        self._asking: dict[str, OpenQuestion] = {}
+
+    def _drop_binding(self, uid: str) -> None:
+        super()._drop_binding(uid)
+        self._asking.pop(uid, None)
+
+    @property
+    def _next_answer_due(self) -> float | None:
+        """When a question ends without an answer; one that is not written yet has not begun."""
+        asked = (each for each in self._asking.values() if each.binding.view.epoch >= each.epoch)
+        return min((each.deadline for each in asked), default=None)
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def _ask_for_room(self) -> Iterator[Command]:
+        """Look for who should go so that blocked workloads of higher priority, or of entitled queues, can start."""
+        if self._plan_tokens < 1:
+            return
+        while self._retries and self._retries[0][0] <= self._now:
+            self._stuck[heapq.heappop(self._retries)[2]] = None
+        victims: list[Victim] | None = None
+        for group in list(self._stuck):
+            if self._plan_tokens < 1:
+                return
+            if not group.members or group.lot is None or not self._may_evict(group):
+                del self._stuck[group]
+                self._helpless.pop(group, None)
+                continue
+            binding = self.bindings[group.members[0][2]]
+            if binding.view.uid in self._awaiting:
+                continue
+            del self._stuck[group]
+            self._plan_tokens -= 1
+            named = self._named()
+            victims = victims if victims is not None else [each for each in self.running() if each.uid not in named]
+            claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least)
+            with self.promises.settled():
+                outcome = plan(
+                    claimant,
+                    victims,
+                    self.tree,
+                    self.world,
+                    now=self._now,
+                    serving=self.serves(group.leaf),
+                    avoided=self.avoided(group.shape.key),
+                    permits=self._permits(binding),
+                )
+            if isinstance(outcome, Verdict) or not 0 < len(outcome.losses) <= MOST_VICTIMS:
+                # Time alone may help it: what has just started is protected for a while.
+                pause = self._helpless[group] = min(2 * self._helpless.get(group, HELPLESS / 2), HELPLESS_MAX)
+                self._serial += 1
+                heapq.heappush(self._retries, (self._now + pause, self._serial, group))
+                continue
+            self._helpless.pop(group, None)
+            yield self._ask(group, binding, outcome)
+            victims = None
+
+    def _named(self) -> set[str]:
+        """UIDs of those who may have to go already: nobody else may count on them."""
+        return {each.uid for question in self._asking.values() for each in question.departures}
+
+    def _ask(self, group: ShapeClass, binding: Binding, outcome: Plan) -> Command:
+        uid, view = binding.view.uid, binding.view
+        departures = []
+        for loss in outcome.losses:
+            victim, stays = self.bindings[loss.uid], None
+            if loss.surplus is not None:
+                [part] = victim.parts.values()
+                stays = smaller(victim.gang, full(part))[len(loss.surplus) - 1]
+            departures.append(Departure(loss.uid, victim.epoch, loss.reason, stays))
+        self._keep_for(group, binding, outcome.choice, departures)
+        deadline = self._now + RESERVE_TIMEOUT
+        self._asking[uid] = OpenQuestion(
+            binding, group.shape.key, binding.epoch + 1, outcome.choice, tuple(departures), deadline
+        )
+        members = [member.name for member in outcome.choice.members]
+        verdict = Verdict(Reason.ASKING_MEMBERS, blocker("Cluster", ", ".join(members), "", 0, 0))
+        line = Line(self._text(self._now), Phase.SUSPENDED, verdict.reason, verdict.sentence())
+        # Questions that came to nothing must not push out what happened before.
+        story = [each for each in view.decision.story if (each.phase, each.reason) not in _ABOUT_QUESTIONS]
+        decision = Decision(
+            binding.epoch + 1,
+            Phase.SUSPENDED,
+            verdict.reason,
+            verdict.blocker,
+            self._text(deadline),
+            msgspec.structs.replace(view.decision, story=story).told(line),
+            members,
+            question=self._question(outcome.choice, departures),
+        )
+        command = Ask(uid, view.namespace, view.name, view.generation, binding.epoch, decision)
+        binding.epoch, binding.told = decision.epoch, verdict
+        return command
+
+    def _question(self, choice: Choice, departures: list[Departure]) -> Question:
+        """As members are asked it: by the names of tasks."""
+        parts = {
+            member.name: {task.name: task.replicas for task in gang.tasks}
+            for member, gang in zip(choice.members, choice.gangs, strict=True)
+        }
+        sizes = {}
+        for each in departures:
+            if each.stays is not None:
+                tasks = self.bindings[each.uid].gang.tasks
+                sizes[each.uid] = {task.name: count for task, count in zip(tasks, each.stays, strict=True)}
+        return Question(parts, [each.uid for each in departures if each.stays is None], sizes)
+
+    def _keep_for(self, group: ShapeClass, binding: Binding, choice: Choice, departures: Sequence[Departure]) -> None:
+        """Nobody else gets what it needs of the room that these leave."""
+        uid = binding.view.uid
+        self._awaiting[uid] = tuple(each.uid for each in departures)
+        whole = [each.uid for each in departures if each.stays is None]
+        self.promises.drop(uid)
+        self.promises.keep(uid, group.leaf, group.shape, group.shape.least, choice.members, self._now, whole)
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def _settle_questions(self) -> Iterator[Command]:
+        """Evict where all members said yes, nobody where one did not; drop what was overtaken."""
+        for uid, question in list(self._asking.items()):
+            if not self._is_open(question):
+                self._drop_question(question)
+                continue
+            answers = question.binding.view.reserved
+            names = [member.name for member in question.choice.members]
+            refusals = [name for name in names if name in answers and not answers[name].granted]
+            if question.binding.view.epoch < question.epoch:
+                continue
+            if refusals:
+                name, answer = refusals[0], answers[refusals[0]]
+                verdict = Verdict(
+                    Reason.PART_REFUSED, blocker("Cluster", name, "pods", answer.requested, answer.available)
+                )
+                yield self._give_up(question, refusals, verdict, verdict.sentence())
+            elif all(name in answers for name in names):
+                yield from self._carry_out(question) if self._confirmed(question) else ()
+                if uid in self._asking:
+                    self._drop_question(question)
+            elif question.deadline <= self._now:
+                silent = [name for name in names if name not in answers]
+                verdict = Verdict(Reason.PART_REFUSED, blocker("Cluster", ", ".join(silent), "", 0, 0))
+                text = f"no answer from {', '.join(silent)} within {RESERVE_TIMEOUT:g} s"
+                yield self._give_up(question, silent, verdict, text)
+
+    def _is_open(self, question: OpenQuestion) -> bool:
+        """Whether the workload waits as it did, and all who would go run as they did."""
+        binding = question.binding
+        if (
+            self.bindings.get(binding.view.uid) is not binding
+            or binding.shape is None
+            or (binding.shape.key, binding.epoch) != (question.shape, question.epoch)
+        ):
+            return False
+        for each in question.departures:
+            victim = self.bindings.get(each.uid)
+            if victim is None or victim.phase is not Phase.BOUND or victim.epoch != each.epoch:
+                return False
+        return True
+
+    def _confirmed(self, question: OpenQuestion) -> bool:
+        """Whether by now those who were named still may go, still must, and make the room that was asked about.
+
+        Figures, rights and limits may be other ones than when it was asked.
+        """
+        binding = question.binding
+        group = self._class_of(binding)
+        members, gangs = question.choice.members, question.choice.gangs
+        if self.tree.standing(group.leaf) is not Standing.OPEN or not self._may_use(group, members):
+            return False
+        if self.namespaces.shortage(binding.view.namespace, group.shape.request) is not None:
+            return False
+        victims = self._victims_of(question)
+        if victims is None:
+            return False
+        claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least)
+        sites = {member.name: Site(member, claimant, self.world) for member in members}
+        permits = self._permits(binding)
+
+        def fits(trial: Trial) -> bool:
+            if trial.shortage() is not None:
+                return False
+            placements = []
+            for member, gang in zip(members, gangs, strict=True):
+                site = sites[member.name]
+                placement = place(site.nodes, gang, room=site.room)
+                if not isinstance(placement, Placement):
+                    return False
+                placements.append(placement)
+            return permits(Choice(members, gangs, tuple(placements)))
+
+        with self.promises.settled(but=binding.view.uid), Trial(claimant, self.tree, sites, permits) as trial:
+            willing = candidates(trial, victims, self._now)
+            # One that keeps its minimum now was asked about as one that goes, or the other way round.
+            if [each.firm for each in willing] != [each.firm for each in victims] or fits(trial):
+                return False
+            pool = ordered(trial, willing)
+            steps = sum(len(each.surplus) + (not each.firm) for each in willing)
+            return len(pool) == steps and all([trial.take(bundle) for bundle in pool]) and fits(trial)
+
+    def _victims_of(self, question: OpenQuestion) -> list[Victim] | None:
+        """Those who were named, each with what it would lose; None when one of them is another one now."""
+        named = {each.uid: each for each in question.departures}
+        found = []
+        for victim in self.running():
+            departure = named.pop(victim.uid, None)
+            if departure is None:
+                continue
+            if departure.stays is not None:
+                binding = self.bindings[victim.uid]
+                [part] = binding.parts.values()
+                ladder = smaller(binding.gang, full(part))
+                if departure.stays not in ladder[: len(victim.surplus)]:
+                    return None
+                steps = victim.surplus[: ladder.index(departure.stays) + 1]
+                victim = dataclasses.replace(victim, surplus=steps).spare_only()
+            found.append(victim)
+        return None if named else found
+
+    def _may_use(self, group: ShapeClass, members: tuple[Member, ...]) -> bool:
+        """Whether these are members that the workload may go to now."""
+        usable = self.world.ready
+        if (serving := self.serves(group.leaf)) is not None:
+            usable = usable & serving
+        if any(self.world.members.get(member.name) is not member for member in members):
+            return False
+        if not self.avoided(group.shape.key).isdisjoint(member.name for member in members):
+            return False
+        columns = [self.world.column(member.name) for member in members]
+        return any(bool((allowed & usable)[columns].all()) for allowed in self.world.allowed(group.shape))
+
+    def _carry_out(self, question: OpenQuestion) -> Iterator[Command]:
+        """All members say that it fits: those who were named go, and the room is the workload's."""
+        binding, members = question.binding, question.choice.members
+        group = self._class_of(binding)
+        del self._asking[binding.view.uid]
+        self._keep_for(group, binding, question.choice, question.departures)
+        for each in question.departures:
+            text = f"makes room for {binding.view.namespace}/{binding.view.name} of queue {group.leaf.name}"
+            victim = self.bindings[each.uid]
+            if each.stays is None:
+                yield self._evict(victim, each.reason, text, room_for=binding.view.uid)
+            else:
+                # Its queue has more by now than when the others were looked at.
+                self._unfinished = True
+                yield self._shrink(victim, each.stays, text)
+        nominated = [member.name for member in members]
+        awaits = Verdict(Reason.AWAITING_VICTIMS, blocker("Cluster", ", ".join(nominated), "", 0, 0))
+        yield self._explain(binding, awaits, nominated)
+
+    def _give_up(self, question: OpenQuestion, failed: list[str], verdict: Verdict, text: str) -> Command:
+        """Nobody goes; perhaps others elsewhere should."""
+        binding = question.binding
+        group = self._class_of(binding)
+        for name in failed:
+            self._avoid_member(binding, name)
+        self._end(question)
+        self._consider(group)
+        # Where it waits stays so: room and quota wake it as before.
+        if group.parked is not None:
+            self.waiting.say(group, verdict)
+        return self._explain(binding, verdict, text=text)
+
+    def _drop_question(self, question: OpenQuestion) -> None:
+        """It was overtaken: whatever is said of the workload next withdraws it."""
+        self._end(question)
+        binding = question.binding
+        if self.bindings.get(binding.view.uid) is binding and binding.shape is not None:
+            group = self._class_of(binding)
+            self.waiting.tell_again(group.leaf, group.shape, binding.key, binding.told)
+            self.waiting.refresh(group)
+
+    def _end(self, question: OpenQuestion) -> None:
+        uid = question.binding.view.uid
+        del self._asking[uid]
+        self._awaiting.pop(uid, None)
+        if self.promises.drop(uid) is not None:
+            # What the room was kept from is looked at again at once.
+            self._refresh_idle()
+        self._unfinished = True
+
+    def _class_of(self, binding: Binding) -> ShapeClass:
+        assert binding.shape is not None, f"{binding.view.uid} is asked about and does not wait"
+        return self.waiting.classes(binding.leaf)[binding.shape.key]
+
+    # -- members that failed ------------------------------------------------------------------------------------------
+
+    def avoided(self, shape: bytes) -> set[str]:
+        """The members that failed this shape and are not to be tried yet."""
+        return {name for (key, name), each in self._avoid.items() if key == shape and not each.over}
+
+    def _avoid_member(self, binding: Binding, name: str) -> None:
+        """Don't choose this member for the shape again until its capacity changes, or a while has passed."""
+        member = self.world.members.get(name)
+        if member is None:
+            return
+        key = (shape_key(binding.view, self.restricted(binding)), name)
+        before = self._avoid.get(key)
+        # What was under way when others failed fails with them: that is one failure.
+        anew = before is None or before.over
+        failures = (before.failures if before is not None else 0) + anew
+        # So many doublings are more than any pause; more would not be a number.
+        pause = min(AVOID_FIRST * 2.0 ** min(failures - 1, 30), AVOID_MAX)
+        # Jitter that a replay repeats: what failed together is not tried together.
+        pause *= 1 + zlib.crc32(b"%s/%s" % (binding.view.uid.encode(), name.encode())) % 100 / 200
+        until = self._now + pause if before is None or anew else max(before.until, self._now + pause)
+        self._avoid[key] = Avoided(member.generation, until, failures)
