@@ -51,6 +51,11 @@ def test_a_workload_that_would_wait() -> None:
     ]
 
 
+def test_a_ceiling_is_a_limit_in_its_member() -> None:
+    account = Account(limits=[Limit("Queue", "q", "cpu", "8", "2", "6", cluster="east")])
+    assert verdicts.details(plain(account)) == ["  limit     queue q in east: 8 cpu needed, 2 left, 6 short"]
+
+
 def test_only_the_nearest_members_are_printed() -> None:
     account = Account(clusters=[Room(f"m{n}", 2, 1, "InsufficientResources", "room for 1") for n in range(11)])
     lines = verdicts.details(plain(account))

@@ -149,7 +149,7 @@ def test_a_ceiling_in_a_member_stops_a_division_too() -> None:
     s = Scene(make_queue("q", view=serving), *ROOM, make_cluster("n"), make_capacity("n", [8]))
     s.submit(make_binding("a").tasks(12).divided())
     assert names(s.run()) == []
-    assert s.verdict("a") is Reason.WOULD_DELAY
+    assert s.verdict("a") is Reason.QUOTA_EXCEEDED
 
 
 def test_a_member_with_room_for_one_pod_takes_it() -> None:

@@ -149,7 +149,7 @@ def test_ceilings_per_member_count_along_the_path_also_for_what_ran_before() -> 
     x, y, p = (tree.node(name) for name in ("x", "y", "p"))
     assert p.used_in == {"m1": {"gpu": 3}, "m2": {"gpu": 2}}
     assert tree.shortage_in(y, "m1", {"gpu": 1}) is None
-    assert tree.shortage_in(y, "m1", {"gpu": 2}) == Shortage(p, "gpu", 2, 1)
+    assert tree.shortage_in(y, "m1", {"gpu": 2}) == Shortage(p, "gpu", 2, 1, member="m1")
     assert tree.shortage_in(y, "m2", {"gpu": 99}) is None
     tree.set_queue(queue("x"))
     assert p.used_in == {}

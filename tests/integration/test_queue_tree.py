@@ -195,11 +195,7 @@ async def test_ceilings_and_labels_decide_which_members_serve_a_queue(site: Site
     await run(site, "c1", "c2", "c3", queue=queue)
     assert sorted([await site.where(name) for name in ("c1", "c2", "c3")]) == ["alpha", "beta", "beta"]
     await run(site, "c4", queue=queue)
-
-    async def waits() -> bool:
-        return (await decisions(site)).get("c4", Decision()).reason.value not in ("Submitted", "Dispatched")
-
-    await until(waits, what="the fourth waits, although members have room")
+    await settle(site, {"c1", "c2", "c3"}, {"c4": ("QuotaExceeded", queue)})
     large = await site.queue("large")
     await site.host.merge_patch(
         QUEUES, large, {"metadata": {"annotations": {keys.CLUSTER_AFFINITY: '{"matchLabels":{"size":"large"}}'}}}

@@ -257,6 +257,7 @@ def _waiting(facts: Facts, view: BindingView, everyone: list[BindingView], now: 
             "resource": block.resource,
             "requested": block.requested,
             "available": block.available,
+            "cluster": block.cluster,
         }
         result["blocker"] = {key: value for key, value in parts.items() if value}
     result["help"] = _help(facts, view, now)
@@ -324,6 +325,11 @@ def _help(facts: Facts, view: BindingView, now: float) -> list[str]:
             return [
                 f"workloads of namespace {block.name} that finish and give back {lacking or 'what it needs'}",
                 f"a higher ResourceQuota in namespace {block.name} on the host",
+            ]
+        case Reason.QUOTA_EXCEEDED if block is not None and block.cluster:
+            return [
+                f"workloads of queue {block.name} in {block.cluster} that finish and give back {lacking}",
+                f"a higher ceiling of queue {block.name} there (its spec.extendClusters), or room in another member",
             ]
         case Reason.QUOTA_EXCEEDED:
             limiting = block.name if block else queue

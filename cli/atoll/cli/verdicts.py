@@ -31,9 +31,10 @@ def details(status: Json) -> list[str]:
     lines = []
     for limit in status.get("limits") or ():
         why = "" if limit.get("declared", True) else " (by what members have and others are guaranteed)"
+        where = f" in {limit['cluster']}" if limit.get("cluster") else ""
         lines.append(
-            f"  limit     {limit['kind'].lower()} {limit['name']}: {limit['requested']} {limit['resource']} needed,"
-            f" {limit['available']} left, {limit['shortage']} short{why}"
+            f"  limit     {limit['kind'].lower()} {limit['name']}{where}: {limit['requested']} {limit['resource']}"
+            f" needed, {limit['available']} left, {limit['shortage']} short{why}"
         )
     members = status.get("clusters") or []
     for room in members[:_MEMBERS]:

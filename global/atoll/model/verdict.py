@@ -50,9 +50,11 @@ class Blocker(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     resource: str = ""
     requested: str = ""
     available: str = ""
+    cluster: str = ""
+    """The member in which a queue stands in the way; empty where it does so everywhere."""
 
 
-def blocker(kind: str, name: str, resource: str, requested: int, available: int) -> Blocker:
+def blocker(kind: str, name: str, resource: str, requested: int, available: int, cluster: str = "") -> Blocker:
     """A blocker from integer units; without a resource it carries no numbers."""
     if not resource:
         return Blocker(kind, name)
@@ -62,6 +64,7 @@ def blocker(kind: str, name: str, resource: str, requested: int, available: int)
         resource,
         quantity.format_units(resource, requested),
         quantity.format_units(resource, max(available, 0)),
+        cluster,
     )
 
 
@@ -80,7 +83,8 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         if block.resource == "pods":
             text += f" holds {block.available} of the {block.requested} pods that must start together"
         elif block.resource:
-            text += f" has {block.available} {block.resource} free for it, {block.requested} needed"
+            where = f" in cluster {block.cluster}" if block.cluster else ""
+            text += f" has {block.available} {block.resource} free for it{where}, {block.requested} needed"
         return text
 
 

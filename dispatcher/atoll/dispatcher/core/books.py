@@ -45,7 +45,7 @@ from atoll.dispatcher.core.events import (
 )
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.namespaces import Namespaces
-from atoll.dispatcher.core.node import Node, subtree
+from atoll.dispatcher.core.node import Node, path, subtree
 from atoll.dispatcher.core.promises import Pods, Promises, Stay, where_seen
 from atoll.dispatcher.core.shapes import Shape, Shapes
 from atoll.dispatcher.core.tree import Tree
@@ -88,14 +88,15 @@ class Books:
         self.bindings: dict[str, Binding] = {}
         #: (shape, member) -> where a gang of that shape was not bound in time
         self._avoid: dict[tuple[bytes, str], Avoided] = {}
-        #: row of the world -> shapes that wait for room and use it
-        self._blocked: dict[int, dict[Shape, None]] = {}
+        #: row of the world -> shapes that wait for room and use it; outermost queue with ceilings in members -> those
+        #: that such ceilings stop
+        self._blocked: dict[int | Node, dict[Shape, None]] = {}
         #: shapes that were woken in this pass and not looked at yet -> column of a member that holds them, None where
         #: that is not known or takes several
         self._woken: dict[Shape, int | None] = {}
         #: queues in which somebody waits no longer, so that another one may be the head; until the end of the pass
         self._left_by: dict[Node, None] = {}
-        #: classes that wait for a change of a Queue, of a namespace, or of a member's ceiling
+        #: classes that wait for a change of a Queue or of a namespace, or for room that is kept for others
         self._idle: dict[ShapeClass, None] = {}
         #: leaf -> bool[members] that it may use, None for all; of `_serving_version`
         self._serving: dict[Node, NDArray[np.bool_] | None] = {}
@@ -429,7 +430,8 @@ class Books:
     def restricted(self, binding: Binding) -> str:
         """What limits the binding apart from its own wishes: part of its shape."""
         namespace = binding.view.namespace if binding.view.namespace in self.namespaces.limits else ""
-        queue = binding.leaf.name if self.serves(binding.leaf) is not None else ""
+        own = self.serves(binding.leaf) is not None or capping(binding.leaf) is not None
+        queue = binding.leaf.name if own else ""
         return f"{queue}/{namespace}" if queue or namespace else ""
 
     def _charge(self, binding: Binding, times: int = 1) -> None:
@@ -438,8 +440,10 @@ class Books:
         self.waiting.limits_changed(binding.leaf)
         self.namespaces.charge(binding.view.namespace, binding.amount, times)
         self._count_priority(binding, times)
-        if times < 0 and self._idle:
-            self._refresh_idle()
+        if times < 0:
+            self._ceilings_eased(binding.leaf)
+            if self._idle:
+                self._refresh_idle()
 
     def _count_priority(self, binding: Binding, times: int = 1) -> None:
         counts = self._priorities.setdefault(binding.leaf, Counter())
@@ -547,19 +551,31 @@ class Books:
         self._blocked.clear()
         self._refresh_idle()
 
-    def _block(self, shape: Shape) -> None:
+    def _ceilings_eased(self, leaf: Node) -> None:
+        """The queue uses less: look again at what ceilings of the queues above it stopped, itself included."""
+        above = capping(leaf)
+        if above is not None:
+            for shape in list(self._blocked.get(above, ())):
+                self._unblock(shape)
+                self._wake(shape.key)
+
+    def _block(self, shape: Shape, capped: Node | None = None) -> None:
+        """It waits for more room in members, and with a queue for less use below that one."""
+        if shape.capped is not capped:
+            self._unblock(shape)
+            shape.capped = capped
         self._woken.pop(shape, None)
-        for row in shape.rows:
-            self._blocked.setdefault(row, {})[shape] = None
+        for place in _lacking(shape):
+            self._blocked.setdefault(place, {})[shape] = None
 
     def _unblock(self, shape: Shape) -> None:
         self._woken.pop(shape, None)
-        for row in shape.rows:
-            shapes = self._blocked.get(row)
+        for place in _lacking(shape):
+            shapes = self._blocked.get(place)
             if shapes is not None:
                 shapes.pop(shape, None)
                 if not shapes:
-                    del self._blocked[row]
+                    del self._blocked[place]
 
     def _refresh_idle(self) -> None:
         self._hungry.wake(None)
@@ -595,6 +611,19 @@ def _charged_alike(binding: Binding, old: Binding) -> bool:
         and binding.parts.keys() == old.parts.keys()
         and (len(binding.parts) == 1 or binding.parts == old.parts)
     )
+
+
+def capping(leaf: Node) -> Node | None:
+    """The outermost queue on the path that has ceilings in members; None without one."""
+    above = None
+    for node in path(leaf):
+        if node.tracks:
+            above = node
+    return above
+
+
+def _lacking(shape: Shape) -> tuple[int | Node, ...]:
+    return shape.rows if shape.capped is None else (*shape.rows, shape.capped)
 
 
 def estimate(binding: Binding) -> float:

@@ -53,6 +53,10 @@ def always(_: Choice) -> bool:
     return True
 
 
+def uncapped(_: Choice) -> None:
+    """Knows of no ceilings."""
+
+
 def nowhere(_: Member) -> bool:
     """Bars no member."""
     return False
@@ -67,6 +71,7 @@ def choose(
     avoided: Collection[str] = (),
     permits: Callable[[Choice], bool] = always,
     barred: Callable[[Member], bool] = nowhere,
+    capped: Callable[[Choice], Verdict | None] = uncapped,
 ) -> Choice | Verdict:
     """Where the gang goes by the first of its cluster affinities that leads anywhere, or the verdict on the last.
 
@@ -76,13 +81,15 @@ def choose(
         world: up to date; not changed.
         serving: bool[members] that its queue may use; None for all.
         avoided: members that failed this shape lately.
-        permits: asked for each choice, the best first; when it refuses all, the verdict is WouldDelay.
+        permits: asked for each choice, the best first; when it refuses all, the verdict is WouldDelay unless each
+            exceeds a ceiling.
         barred: whether `permits` is known to refuse the member alone; cheaper than to place the gang there.
+        capped: of a choice that `permits` refused, the ceiling that it exceeds, if any.
     """
     outcome: Choice | Verdict = Verdict(Reason.NO_CLUSTER)
     for allowed in world.allowed(shape):
         matching = allowed if serving is None else allowed & serving
-        outcome = _choose(shape, gang, world, matching, avoided, permits, barred)
+        outcome = _choose(shape, gang, world, matching, avoided, permits, barred, capped)
         if isinstance(outcome, Choice):
             return outcome
     return outcome
@@ -96,6 +103,7 @@ def _choose(
     avoided: Collection[str],
     permits: Callable[[Choice], bool],
     barred: Callable[[Member], bool],
+    capped: Callable[[Choice], Verdict | None],
 ) -> Choice | Verdict:
     """The best of these members, or the nearest miss.
 
@@ -111,11 +119,12 @@ def _choose(
         ready = ready & np.array([member.name not in avoided for member in world.order], np.bool_)
         if not ready.any():
             return Verdict(Reason.AVOIDED, Blocker("Cluster", ", ".join(sorted(avoided))))
-    refused, small = False, None
+    refused: list[Choice] = []
+    kept, small = False, None
     if shape.least_clusters <= 1:
         for member in _candidates(shape, world, ready):
             if not shape.divided and barred(member):
-                refused = True
+                kept = True
                 continue
             placement = place(member.nodes, gang, room=world.room(member, shape))
             if isinstance(placement, Miss):
@@ -130,7 +139,7 @@ def _choose(
                 continue
             if permits(choice):
                 return choice
-            refused = True
+            refused.append(choice)
     if shape.divided:
         rows = world.counts[list(shape.rows)]
         able = [world.order[column] for column in np.flatnonzero(ready & (rows > 0).all(axis=0))]
@@ -145,15 +154,18 @@ def _choose(
             choice = Choice(tuple(world.members[n] for n in division.clusters), division.gangs, division.placements)
             if permits(choice):
                 return choice
-            refused = True
+            refused.append(choice)
         elif small is None and not refused:
             names = ", ".join(world.order[column].name for column in np.flatnonzero(ready))
             pods = Blocker("Clusters", names, "pods", str(division.requested), str(division.available))
             return Verdict(Reason.INSUFFICIENT_RESOURCES, pods)
-    if small is not None and permits(small):
-        return small
-    if refused or small is not None:
-        return Verdict(Reason.WOULD_DELAY)
+    if small is not None:
+        if permits(small):
+            return small
+        refused.append(small)
+    if kept or refused:
+        first, *others = [None] if kept else [capped(choice) for choice in refused]
+        return Verdict(Reason.WOULD_DELAY) if first is None or None in others else first
     return _nearest(shape, gang, world, ready)
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator
+from functools import partial
 
 from atoll.dispatcher.core import invariants
 from atoll.dispatcher.core.asking import AVOID_MAX, RESERVE_TIMEOUT, Asking
 from atoll.dispatcher.core.binding import Binding, bound_in
-from atoll.dispatcher.core.books import HELD, estimate
+from atoll.dispatcher.core.books import HELD, capping, estimate
 from atoll.dispatcher.core.choice import Choice, choose, nowhere
 from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Part
 from atoll.dispatcher.core.events import (
@@ -137,11 +138,7 @@ class Dispatcher(Asking):
         if short is not None and not (short.declared or isinstance(self._choose(group, binding), Verdict)):
             short = short._replace(declared=True)
         if short is not None and short.declared:
-            verdict = Verdict(
-                Reason.QUOTA_EXCEEDED,
-                blocker("Queue", short.node.name, short.resource, short.requested, short.available),
-            )
-            self.waiting.park_on_limit(group, verdict, short.node, short.resource, short.requested)
+            self.waiting.park_on_limit(group, short.verdict(), short.node, short.resource, short.requested)
             self._consider(group)
             self._keep_room(group)
             return None
@@ -161,6 +158,11 @@ class Dispatcher(Asking):
                 return command
             self._idle[group] = None
             self.waiting.park_until_told(group, choice)
+        elif choice.reason is Reason.QUOTA_EXCEEDED:
+            # A ceiling in a member. No room is kept there: it could not be used before its queue uses less.
+            self._block(shape, capping(leaf))
+            self.waiting.park_on_shape(group, choice)
+            self._consider(group)
         else:
             self._block(shape)
             self.waiting.park_on_shape(group, choice)
@@ -195,6 +197,7 @@ class Dispatcher(Asking):
             avoided=self.avoided(group.shape.key),
             permits=self._permits(binding),
             barred=self._barred(binding) if self.promises.made else nowhere,
+            capped=partial(self.capped, group.leaf),
         )
 
     def _dispatch(self, binding: Binding, choice: Choice) -> Dispatch:

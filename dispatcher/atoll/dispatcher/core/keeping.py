@@ -18,6 +18,7 @@ from atoll.dispatcher.core.promises import SETTLE, Promise
 from atoll.dispatcher.core.resizing import Resizing
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.waiting import ShapeClass
+from atoll.model.verdict import Verdict
 
 RENEWAL = 1.0
 """Seconds after which a promise without a known time, or whose time has passed, is computed again."""
@@ -58,16 +59,21 @@ class Keeping(Resizing):
     def judge(self, binding: Binding, choice: Choice) -> tuple[bool, list[Promise]]:
         """What `_permits` says of a choice, and the promises to others that it takes from with a better right."""
         leaf, end = binding.leaf, self._now + estimate(binding)
-        if any(
-            self.tree.shortage_in(leaf, member.name, gang.total()) is not None
-            for member, gang in zip(choice.members, choice.gangs, strict=True)
-        ):
+        if self.capped(leaf, choice) is not None:
             return False, []
         if not self.promises.made:
             return True, []
         broken = self.promises.refuses(binding.view.uid, leaf, binding.amount, choice, self._now, end)
         better = [promise for promise in broken if self._goes_before(binding, self.bindings[promise.uid])]
         return len(better) == len(broken), better
+
+    def capped(self, leaf: Node, choice: Choice) -> Verdict | None:
+        """The ceiling that a choice for a workload of the queue exceeds in one of its members; None without one."""
+        for member, gang in zip(choice.members, choice.gangs, strict=True):
+            short = self.tree.shortage_in(leaf, member.name, gang.total())
+            if short is not None:
+                return short.verdict()
+        return None
 
     def _goes_before(self, binding: Binding, other: Binding) -> bool:
         """Whether room that is kept for another workload does not bind this one: a higher class, its queue's elder, or

@@ -35,14 +35,14 @@ from numpy.typing import NDArray
 
 from atoll.dispatcher.core.choice import Choice, always
 from atoll.dispatcher.core.node import Node, path
-from atoll.dispatcher.core.tree import Shortage, Tree
-from atoll.dispatcher.core.trial import Bundle, Claimant, Site, Trial
+from atoll.dispatcher.core.tree import Tree
+from atoll.dispatcher.core.trial import Bundle, Claimant, Pods, Site, Trial
 from atoll.dispatcher.core.victims import BUDGET, PROTECTION, Victim, candidates, ordered
 from atoll.dispatcher.core.world import World
 from atoll.fit.nodes import Ints
 from atoll.model import vector
 from atoll.model.vector import Vector
-from atoll.model.verdict import Blocker, Reason, Verdict, blocker
+from atoll.model.verdict import Blocker, Reason, Verdict
 
 __all__ = ["BUDGET", "PROTECTION", "Claimant", "Loss", "Plan", "Victim", "departures", "plan"]
 
@@ -193,13 +193,19 @@ def _hopeless(trial: Trial, victims: list[Victim]) -> Verdict | None:
     for kind, times in Counter(victim.kind for victim in victims).items():
         leaf, _, _, amount = kind
         vector.add(totals.setdefault(leaf, {}), dict(amount), times)
-    for leaf, total in totals.items():
-        trial.release(leaf, total, {})
-    short = trial.shortage()
-    for leaf, total in totals.items():
-        trial.release(leaf, total, {}, -1)
-    if short is not None:
-        return _quota_verdict(short)
+    gone: list[tuple[Node, Vector, Mapping[str, Pods]]] = [(leaf, total, {}) for leaf, total in totals.items()]
+    if trial.capped:
+        gone += [(victim.leaf, {}, victim.parts) for victim in victims]
+    for each in gone:
+        trial.release(*each)
+    verdict = short.verdict() if (short := trial.shortage()) is not None else _roomless(trial, victims)
+    for each in gone:
+        trial.release(*each, -1)
+    return verdict
+
+
+def _roomless(trial: Trial, victims: list[Victim]) -> Verdict | None:
+    """The verdict when the nodes would not hold the claimant even without the pods of these; None when they might."""
     #: member -> requests of one pod -> (nodes, pods there)
     freed: dict[str, dict[tuple[tuple[str, int], ...], tuple[list[int], list[int]]]] = {}
     for victim in victims:
@@ -226,11 +232,6 @@ def _hopeless(trial: Trial, victims: list[Victim]) -> Verdict | None:
     return verdict
 
 
-def _quota_verdict(short: Shortage) -> Verdict:
-    block = blocker("Queue", short.node.name, short.resource, short.requested, short.available)
-    return Verdict(Reason.QUOTA_EXCEEDED, block)
-
-
 def _best_verdict(trial: Trial) -> Verdict:
     """By the member that would come nearest."""
     floor = trial.claimant.shape.floor
@@ -242,6 +243,8 @@ def _best_verdict(trial: Trial) -> Verdict:
     }
     name = min(held, key=lambda each: (-held[each], each))
     wanted = sum(floor)
+    if held[name] >= wanted and (short := trial.shortage(name)) is not None:
+        return short.verdict()
     reason = Reason.NO_DOMAIN_FITS if trial.claimant.shape.hard else Reason.INSUFFICIENT_RESOURCES
     return Verdict(reason, Blocker("Cluster", name, "pods", str(wanted), str(min(held[name], wanted))))
 
@@ -253,7 +256,7 @@ def _nearest(trial: Trial, pool: Sequence[Bundle]) -> Verdict:
     short = trial.shortage()
     verdict = _best_verdict(trial)
     trial.put_all()
-    return verdict if short is None else _quota_verdict(short)
+    return verdict if short is None else short.verdict()
 
 
 # -- the search --------------------------------------------------------------------------------------------------------
@@ -287,7 +290,8 @@ def _greedy_plans(trial: Trial, pool: Sequence[Bundle]) -> Iterator[list[Bundle]
     for place, want in _places(trial):
         if trial.refused >= _REFUSALS:
             return
-        if _Emptying(trial, place, want, index).run() and _make_quota(trial, pool) and trial.fits():
+        only = next(iter(place)) if len(place) == 1 else ""
+        if _Emptying(trial, place, want, index).run() and _make_quota(trial, pool, only) and trial.fits():
             _reduce(trial)
             chosen = list(trial.taken)
             trial.put_all()
@@ -441,18 +445,22 @@ class _Emptying:
                     free[row] += request.get(name, 0) * count * times
 
 
-def _make_quota(trial: Trial, pool: Sequence[Bundle]) -> bool:
-    """Take bundles in order until the limits on the claimant's path have room; False when they never do."""
-    while (short := trial.shortage()) is not None:
+def _make_quota(trial: Trial, pool: Sequence[Bundle], member: str) -> bool:
+    """Take bundles in order until the limits on the claimant's path, and the ceilings in the one member where it goes,
+    have room; False when they never do.
+    """
+    while (short := trial.shortage(member)) is not None:
         before = len(trial.taken)
         for bundle in pool:
             if (
                 bundle not in trial.taken
                 and bundle.amount.get(short.resource, 0) > 0
                 and short.node in path(bundle.leaf)
+                and (not short.member or short.member in bundle.pods)
             ):
                 trial.take(bundle)
-                if (now := trial.shortage()) is None or now[:2] != short[:2]:
+                now = trial.shortage(member)
+                if now is None or (now.node, now.resource, now.member) != (short.node, short.resource, short.member):
                     break
         if len(trial.taken) == before:
             return False

@@ -139,11 +139,9 @@ class Resizing(Books):
             return _Stop(Verdict(Reason.QUEUE_CLOSED, blocker("Queue", leaf.name, "", 0, 0)))
         short = self.tree.shortage(leaf, amount)
         if short is not None:
-            about = blocker("Queue", short.node.name, short.resource, short.requested, short.available)
-            return _Stop(Verdict(Reason.QUOTA_EXCEEDED, about), short.node)
+            return _Stop(short.verdict(), short.node)
         if (there := self.tree.shortage_in(leaf, name, amount)) is not None:
-            about = blocker("Queue", there.node.name, there.resource, there.requested, there.available)
-            return _Stop(Verdict(Reason.QUOTA_EXCEEDED, about))
+            return _Stop(there.verdict())
         if (missing := self.namespaces.shortage(namespace, amount)) is not None:
             return _Stop(Verdict(Reason.QUOTA_EXCEEDED, blocker("Namespace", namespace, *missing)))
         if not self.world.member(name).ready:
@@ -172,6 +170,7 @@ class Resizing(Books):
         before = binding.pods
         self._charge_size(binding, size, first_pods(self._where(binding, name), size))
         self._refresh_idle()
+        self._ceilings_eased(binding.leaf)
         self._hungry.released(binding.leaf)
         self._settle_binding(binding)
         return self._resize(binding, Reason.SHRUNK, f"{binding.pods} pods, not {before}: {text}")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atoll.dispatcher.core.events import BindingView
+from atoll.dispatcher.core.node import Node
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
@@ -38,6 +39,8 @@ class Shape:
     """Pods per task."""
     users: int = 0
     """Bindings that have it."""
+    capped: Node | None = None
+    """The queue whose ceilings, or those of queues below it, stop it while it is known to be blocked by them."""
     enrolled: int = 0
     """How often the world was asked to keep rooms for it."""
     rows: tuple[int, ...] = ()

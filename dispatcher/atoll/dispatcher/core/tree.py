@@ -17,6 +17,7 @@ from atoll.dispatcher.core.node import Node, Rank, Standing, bring_up_to_date, p
 from atoll.model import vector
 from atoll.model.keys import ROOT_QUEUE
 from atoll.model.vector import Vector
+from atoll.model.verdict import Reason, Verdict, blocker
 
 
 class Shortage(NamedTuple):
@@ -28,6 +29,13 @@ class Shortage(NamedTuple):
     available: int
     declared: bool = True
     """The limit was set by somebody; if not, it is what the members have, less what others are guaranteed."""
+    member: str = ""
+    """The limit is a ceiling in this member."""
+
+    def verdict(self) -> Verdict:
+        """What it is to a workload that made the request."""
+        about = blocker("Queue", self.node.name, self.resource, self.requested, self.available, self.member)
+        return Verdict(Reason.QUOTA_EXCEEDED, about)
 
 
 class Tree:
@@ -202,7 +210,7 @@ class Tree:
                 ceiling = each.view.members[member].capability
                 short = vector.shortage(each.used_in.get(member, {}), request, ceiling)
                 if short is not None:
-                    return Shortage(each, *short)
+                    return Shortage(each, *short, member=member)
         return None
 
     def serves(self, node: Node, member: str) -> bool:

@@ -158,6 +158,8 @@ class Trial:
         self.claimant, self.tree, self.sites, self._permits = claimant, tree, sites, permits
         shape = claimant.shape
         self.request = shape.request
+        #: queues on the claimant's path have ceilings in members
+        self.capped = any(node.tracks for node in path(claimant.leaf))
         self._shared = frozenset(path(claimant.leaf))
         #: bundles that went, in the order in which they did
         self.taken: dict[Bundle, None] = {}
@@ -266,12 +268,15 @@ class Trial:
 
     # -- whether it fits ---------------------------------------------------------------------------------------------
 
-    def shortage(self) -> Shortage | None:
-        """The queue that still has no room for the claimant."""
-        return self.tree.shortage(self.claimant.leaf, self.request)
+    def shortage(self, member: str = "") -> Shortage | None:
+        """The queue that still has no room for the claimant: at all, or in the member where all of it is to go."""
+        short = self.tree.shortage(self.claimant.leaf, self.request)
+        if short is None and member and self.capped:
+            short = self.tree.shortage_in(self.claimant.leaf, member, self.request)
+        return short
 
     def may_fit(self) -> bool:
-        """A necessary condition, each task by itself; on nodes alone."""
+        """A necessary condition, each task by itself; on nodes, and on ceilings in members, alone."""
         shape = self.claimant.shape
         if shape.least_clusters <= 1 and any(self._roomy(site) for site in self.sites.values()):
             return True
@@ -324,6 +329,8 @@ class Trial:
         return None
 
     def _roomy(self, site: Site) -> bool:
+        if self.capped and self.tree.shortage_in(self.claimant.leaf, site.member.name, self.request) is not None:
+            return False
         floor = self.claimant.shape.floor
         return any(all(has >= wants for has, wants in zip(held, floor, strict=True)) for held in site.held)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import bisect
 import heapq
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,7 @@ from atoll.model.decision import Phase
 from atoll.model.gang import Gang
 from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, Position, Promised, Room
 from atoll.model.timestamps import rfc3339
+from atoll.model.vector import Vector
 from atoll.model.verdict import Reason, Verdict, blocker
 
 if TYPE_CHECKING:
@@ -139,6 +140,8 @@ class _Look:
     shape: Shape
     """Enrolled in the world."""
     world: World
+    #: member -> what of it would go there, where a ceiling stops that
+    _capped_in: dict[str, Vector] = field(default_factory=dict)
 
     @property
     def _gang(self) -> Gang:
@@ -150,6 +153,14 @@ class _Look:
 
     def _permits(self, choice: Choice) -> bool:
         return self.core.judge(self.binding, choice)[0]
+
+    def _capped(self, choice: Choice) -> Verdict | None:
+        verdict = self.core.capped(self._leaf, choice)
+        if verdict is not None:
+            self._capped_in |= {
+                member.name: gang.total() for member, gang in zip(choice.members, choice.gangs, strict=True)
+            }
+        return verdict
 
     def outcome(self) -> Choice | Verdict:
         """What a pass would say if it came to this workload now, in the order in which a pass asks."""
@@ -166,8 +177,7 @@ class _Look:
         choice = self.choice
         short = core.tree.shortage(leaf, self.shape.request)
         if short is not None and (short.declared or isinstance(choice, Choice)):
-            block = blocker("Queue", short.node.name, short.resource, short.requested, short.available)
-            return Verdict(Reason.QUOTA_EXCEEDED, block)
+            return short.verdict()
         namespace = self.binding.view.namespace
         missing = core.namespaces.shortage(namespace, self.shape.request)
         if missing is not None:
@@ -185,13 +195,16 @@ class _Look:
             serving=core.serves(self._leaf),
             avoided=core.avoided(self.shape.key),
             permits=self._permits,
+            capped=self._capped,
         )
 
     # -- what blocks -------------------------------------------------------------------------------------------------
 
     @cached_property
     def limits(self) -> list[Limit]:
-        """Every limit that it would exceed: of the queues on its path, from its own up, and of its namespace."""
+        """Every limit that it would exceed: of the queues on its path, from its own up, and of its namespace; then the
+        ceilings of these queues in the members where it could go.
+        """
         found: list[Limit] = []
         derived: dict[str, Limit] = {}
         wanted = [(name, amount) for name, amount in sorted(self.shape.request.items()) if amount > 0]
@@ -213,7 +226,17 @@ class _Look:
             left = limits.get(name, math.inf) - charged.get(name, 0)
             if amount > left:
                 found.append(_limit("Namespace", namespace, name, amount, int(left), declared=True))
-        return found
+        return [*found, *self._ceilings()] if isinstance(self.choice, Verdict) else found
+
+    def _ceilings(self) -> Iterator[Limit]:
+        for member, wanted in self._capped_in.items():
+            for node in path(self._leaf):
+                if node.tracks and node.view is not None and member in node.view.members:
+                    used, ceiling = node.used_in.get(member, {}), node.view.members[member].capability
+                    for name, amount in sorted(wanted.items()):
+                        left = ceiling.get(name, math.inf) - used.get(name, 0)
+                        if amount > max(left, 0):
+                            yield _limit("Queue", node.name, name, amount, int(left), declared=True, cluster=member)
 
     @cached_property
     def rooms(self) -> list[Room]:
@@ -284,11 +307,16 @@ class _Look:
             case Reason.BEHIND_HEAD:
                 return [Change(ChangeKind.QUEUE, f"the first workload of queue {queue} starts or leaves")]
             case Reason.QUOTA_EXCEEDED:
-                limits = [limit for limit in self.limits if limit.declared] or self.limits
+                stopped = self.choice.blocker if isinstance(self.choice, Verdict) else None
+                ceiling = stopped.cluster if stopped is not None else ""
+                limits = [limit for limit in self.limits if limit.cluster in ("", ceiling)]
+                limits = [limit for limit in limits if limit.declared] or limits
                 raised = ", ".join(
-                    f"{each.kind.lower()} {each.name}: {each.shortage} {each.resource}" for each in limits
+                    f"{each.kind.lower()} {each.name}{f' in cluster {each.cluster}' if each.cluster else ''}: "
+                    f"{each.shortage} {each.resource}"
+                    for each in limits
                 )
-                enough = isinstance(self.choice, Choice)
+                enough = bool(ceiling) or isinstance(self.choice, Choice)
                 rest = "" if enough else ", and there must be room as well"
                 change = Change(ChangeKind.LIMITS, f"higher limits, by what is short ({raised}){rest}", enough, limits)
                 return [change] if enough else [change, *self._more_room()]
@@ -448,7 +476,9 @@ def _room(member: Member, wanted: int, fits: int, reason: Reason, message: str) 
     return Room(member.name, wanted, fits, reason.value, message)
 
 
-def _limit(kind: str, name: str, resource: str, amount: int, available: int, *, declared: bool) -> Limit:
+def _limit(
+    kind: str, name: str, resource: str, amount: int, available: int, *, declared: bool, cluster: str = ""
+) -> Limit:
     return Limit(
         kind,
         name,
@@ -457,4 +487,5 @@ def _limit(kind: str, name: str, resource: str, amount: int, available: int, *, 
         quantity.format_units(resource, max(available, 0)),
         quantity.format_units(resource, amount - available),
         declared,
+        cluster,
     )

@@ -448,7 +448,7 @@ def differs(told: Verdict | None, verdict: Verdict) -> bool:
     if told is None or told.reason != verdict.reason:
         return True
     a, b = told.blocker, verdict.blocker
-    return (a and (a.kind, a.name, a.resource)) != (b and (b.kind, b.name, b.resource))
+    return (a and (a.kind, a.name, a.resource, a.cluster)) != (b and (b.kind, b.name, b.resource, b.cluster))
 
 
 def _behind(leaf: Node) -> Verdict:
