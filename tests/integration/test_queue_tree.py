@@ -175,14 +175,18 @@ async def test_what_is_deserved_decides_who_is_next(site: Site) -> None:
 
 async def test_a_closed_parent_closes_what_is_below_and_is_closed_once_that_has_ended(site: Site) -> None:
     queues = await lab(site)
+    waits = job("waits", cpu="1", seconds=None, queue=queues["b"])
+    await site.submit({**waits, "metadata": {"name": "waits", "annotations": {keys.HOLD: "true"}}})
     await site.submit(job("runs", seconds=3, queue=queues["a"]))
     await site.phase("runs", "Running")
     team = await in_state(site, queues["team"], "Open")
     await site.host.create(COMMANDS, command("CloseQueue", team))
     await in_state(site, queues["team"], "Closing")
-    await run(site, "waits", queue=queues["b"])
+    await site.host.merge_patch(JOBS, "waits", {"metadata": {"annotations": {keys.HOLD: None}}}, site.namespace)
     await run(site, "goes", queue=queues["other"])
     await settle(site, {"runs", "goes"}, {"waits": ("QueueClosed", queues["b"])})
+    with pytest.raises(ApiError, match=f"is below queue '{queues['team']}', which is Clos"):
+        await run(site, "late", queue=queues["b"])
     await site.phase("runs", "Completed")
     await in_state(site, queues["team"], "Closed")
     await site.host.create(COMMANDS, command("OpenQueue", team))

@@ -96,6 +96,7 @@ async def test_what_users_see(bare_host: ClusterHandle) -> None:
         await api.create(NAMESPACES, {"metadata": {"name": namespace, "labels": labels}})
         await api.create(QUEUES, make_queue(closed))
         await api.merge_patch(QUEUES, closed, {"status": {"state": "Closed"}}, subresource="status")
+        await api.create(QUEUES, make_queue(f"below-{unique}", parent=closed))
         try:
             async with running_webhook(credentials):
                 made = await api.create(JOBS, job("train"))
@@ -106,6 +107,8 @@ async def test_what_users_see(bare_host: ClusterHandle) -> None:
                     await api.create(JOBS, job("bad", minAvailable=9))
                 with pytest.raises(errors.Forbidden, match=f"queue '{closed}' is Closed"):
                     await api.create(JOBS, job("late", queue=closed))
+                with pytest.raises(errors.Forbidden, match=f"is below queue '{closed}', which is Closed"):
+                    await api.create(JOBS, job("below", queue=f"below-{unique}"))
                 with pytest.raises(errors.Forbidden, match="its master is task 'master', which is not there"):
                     await api.create(JOBS, job("mpi", plugins={"mpi": []}))
 
@@ -117,5 +120,6 @@ async def test_what_users_see(bare_host: ClusterHandle) -> None:
                 await api.delete(resource, registration.NAME)
             await api.delete(JOBS, "train", namespace)
             await api.delete(BINDINGS, "train-job", namespace)
+            await api.delete(QUEUES, f"below-{unique}")
             await api.delete(QUEUES, closed)
             await api.delete(NAMESPACES, namespace)

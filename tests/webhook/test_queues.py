@@ -244,5 +244,32 @@ def test_new_work(
         assert said in problem.message
 
 
+@pytest.mark.parametrize(
+    ("above", "said"),
+    [
+        pytest.param({}, None, id="a parent that is not known"),
+        pytest.param({"team": cached(make_queue("team"))}, None, id="an open parent"),
+        pytest.param({"team": cached(make_queue("team"), "Closed")}, "'team', which is Closed", id="a closed parent"),
+        pytest.param(
+            {"team": cached(make_queue("team", parent="org")), "org": cached(make_queue("org"), "Closing")},
+            "'org', which is Closing",
+            id="a closing queue further up",
+        ),
+        pytest.param(
+            {"team": cached(make_queue("team")), "root": cached(make_queue("root"), "Closed")},
+            "'root', which is Closed",
+            id="the root",
+        ),
+        pytest.param({"team": cached(make_queue("team", parent="research"))}, None, id="a circle"),
+    ],
+)
+def test_new_work_below_a_closed_queue(above: dict[str, queues.Queue], said: str | None) -> None:
+    queue = cached(make_queue(parent="team"))
+    problem = queues.queue_problem("research", queue, [], lookup={"research": queue, **above}.get)
+    assert (problem is None) == (said is None)
+    if problem is not None and said is not None:
+        assert f"queue 'research' is below queue {said}" in problem.message
+
+
 def test_the_root_takes_no_work_even_when_it_is_not_known() -> None:
     assert queues.queue_problem("root", None, []) is not None

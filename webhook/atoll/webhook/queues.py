@@ -6,7 +6,7 @@ can never admit it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -106,6 +106,7 @@ def queue_problem(
     namespace: str = "",
     namespace_labels: Mapping[str, str] | None = None,
     field: str = "spec.queue",
+    lookup: Callable[[str], Queue | None] = lambda _: None,
 ) -> Problem | None:
     """Why new work can't go to this queue, or None.
 
@@ -113,6 +114,7 @@ def queue_problem(
         admitted: the workload waits for it. children: names of the queues below it. namespace:
         where the workload is. namespace_labels: labels of that namespace; None if not known, then
         the queue's namespace selector is not checked. field: where the workload names its queue.
+        lookup: the known queue of a name.
     """
     if name == keys.ROOT_QUEUE:
         return Problem(field, "the root queue takes no workloads; name a queue without children")
@@ -122,6 +124,13 @@ def queue_problem(
         return Problem(
             field,
             f"queue {name!r} is {queue.state} and takes no new workloads; use another queue, or have it opened again",
+        )
+    closed = next((above for above in _above(queue, lookup) if above.state in _CLOSED), None)
+    if closed is not None:
+        return Problem(
+            field,
+            f"queue {name!r} is below queue {closed.metadata.name!r}, which is {closed.state}, and takes no new"
+            " workloads; use another queue, or have that one opened again",
         )
     if children:
         shown = ", ".join(sorted(children)[:5])
@@ -138,6 +147,16 @@ def queue_problem(
             " or have the namespace labelled so",
         )
     return None
+
+
+def _above(queue: Queue, lookup: Callable[[str], Queue | None]) -> Iterator[Queue]:
+    """The known queues above one, the nearest first; of a circle each once."""
+    seen = {queue.metadata.name}
+    above = lookup(queue.parent)
+    while above is not None and above.metadata.name not in seen:
+        seen.add(above.metadata.name)
+        yield above
+        above = lookup(above.parent)
 
 
 def default_queue(queue: Json) -> list[jsonpatch.Operation]:

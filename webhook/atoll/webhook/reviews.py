@@ -221,7 +221,9 @@ class Reviews:
         """Why a workload of this namespace can't go to this queue."""
         found = self._namespaces.get(namespace)
         labels = found.metadata.labels if found is not None else None
-        problem = queues.queue_problem(name, self._queues.get(name), self._children(name), namespace, labels, field)
+        problem = queues.queue_problem(
+            name, self._queues.get(name), self._children(name), namespace, labels, field, self._queues.get
+        )
         return [problem] if problem else []
 
     async def _validate_queue(self, request: Request) -> list[Problem]:
