@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.dispatcher.core import BindingSet, Dispatcher, NamespaceSet, NamespaceView, Strategy, verdicts
+from atoll.dispatcher.core import BindingSet, Dispatch, Dispatcher, NamespaceSet, NamespaceView, Strategy, verdicts
+from atoll.dispatcher.core.events import Ceiling
 from atoll.model.query import Account, ChangeKind, Named, Place
 from tests.dispatcher.builders import (
     EARLY,
@@ -172,6 +173,67 @@ def test_a_divided_one_says_how_many_pods_go_where() -> None:
     assert found.places == [Place("m1", 8), Place("m2", 4)]
 
 
+def with_head(*, quota: int, room: int, due: int) -> Scene:
+    """A queue in which six run, and so many are due once they have ended."""
+    s = Scene(make_queue("q", gpu=quota, view={"strategy": Strategy.BACKFILL}), make_cluster("m"))
+    running(s.tell(make_capacity("m", [room])), make_binding("runs").tasks(6).runs(100).submitted(EARLY))
+    return running(s, make_binding("head").tasks(due).runs(10).submitted(LATE))
+
+
+@pytest.mark.parametrize(
+    ("s", "pods"),
+    [
+        pytest.param(scene(), 8, id="all that there is room for"),
+        pytest.param(scene(room=(make_cluster("m"), make_capacity("m", [20]))), 12, id="all that it asks for"),
+        pytest.param(scene(make_queue("q", gpu=5)), 5, id="what its queue may use"),
+        pytest.param(
+            Scene(make_queue("q", view={"members": {"m1": Ceiling(1, {GPU: 3}), "m2": Ceiling()}}), *TWO),
+            4,
+            id="what has room in the member that it goes to",
+        ),
+        pytest.param(
+            Scene(make_queue("q", view={"members": {"m1": Ceiling(1, {GPU: 6})}}), *TWO), 6, id="under a ceiling"
+        ),
+        pytest.param(scene(NamespaceSet(NamespaceView("default", {GPU: 3}))), 3, id="what its namespace may use"),
+        pytest.param(with_head(quota=8, room=32, due=6), 2, id="what leaves a head its quota"),
+        pytest.param(with_head(quota=99, room=10, due=8), 2, id="what leaves a head its room"),
+    ],
+)
+def test_an_elastic_one_says_how_many_of_its_pods_start(s: Scene, pods: int) -> None:
+    builder = make_binding("x").tasks(12, minimum=2).created("2026-01-03T00:00:00Z")
+    before = memory(s.core)
+    found = ask(s, builder)
+    assert memory(s.core) == before
+    assert (found.starts, sum(place.pods for place in found.places)) == (True, pods)
+    [began] = [command for command in s.submit(builder).run() if isinstance(command, Dispatch)]
+    assert found.places == [Place(part.cluster, part.pods) for part in began.parts]
+
+
+def test_the_steps_of_an_elastic_one_are_whole_sets_in_its_domain() -> None:
+    racks = make_capacity("m", {"rack-a": [3], "rack-b": [6, 5]})
+    s = Scene(make_queue("q", gpu=9), make_cluster("m"), racks)
+    builder = make_binding("x").tasks(1, gpu=2).tasks(8, minimum=2).tasks(4, minimum=1).hard(1)
+    [place] = ask(s, builder).places
+    [began] = [command for command in s.submit(builder).run() if isinstance(command, Dispatch)]
+    assert (place.cluster, place.pods) == (began.parts[0].cluster, began.parts[0].pods)
+    assert place.domain == "rack-b"
+
+
+def test_whom_it_would_take_back_makes_room_for_the_minimum_alone() -> None:
+    s = running(scene(), *(make_binding(f"low{n}").tasks(4) for n in range(2)))
+    for n in range(2):
+        s.bound(f"low{n}", generation=2)
+    s.now += 3600
+    [change, *_] = ask(s, make_binding("x").tasks(8, minimum=4).priority(5)).changes
+    assert (change.kind, len(change.workloads)) == (ChangeKind.EVICT, 1)
+
+
+def test_a_member_whose_ceiling_holds_the_minimum_has_room_for_it() -> None:
+    ceilings = {"members": {"m1": Ceiling(1, {GPU: 2}), "m2": Ceiling(1, {GPU: 1})}}
+    s = running(Scene(make_queue("q", gpu=0, view=ceilings), *TWO), make_binding("x").tasks(4, minimum=2))
+    assert {room.cluster: room.reason for room in account(s, "x").clusters} == {"m1": "", "m2": "QuotaExceeded"}
+
+
 @pytest.mark.parametrize(
     ("queue", "reason"),
     [
@@ -286,7 +348,7 @@ def memory(core: Dispatcher) -> object:
             for name, node in core.tree.nodes.items()
         },
         [
-            (p.uid, p.member.name, p.at, p.first, p.overtaken, dict(p.spare), id(p.future))
+            (p.uid, p.member.name, p.at, p.first, p.overtaken, dict(p.spare), id(p.future), dict(p.refused))
             for p in core.promises.made.values()
         ],
         core.promises.latest_end,
@@ -310,7 +372,8 @@ def test_questions_leave_nothing_behind_whatever_room_is_kept(
     )
     generation = 1
     for number, (act, queue, pods, seconds, priority) in enumerate(steps):
-        builder = make_binding(f"b{number}").queue(queue).tasks(pods).priority(priority)
+        least = pods if priority else max(pods - 2, 1)
+        builder = make_binding(f"b{number}").queue(queue).tasks(pods, minimum=least).priority(priority)
         builder = builder if seconds is None else builder.runs(seconds)
         if act == "submit":
             s.submit(builder)

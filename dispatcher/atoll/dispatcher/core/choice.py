@@ -48,6 +48,14 @@ class Choice:
         return "; ".join(parts)
 
 
+def alone(shape: Shape, gang: Gang, member: Member, placement: Placement) -> Choice:
+    """One member for a gang of the shape, of which as much goes there as is placed."""
+    if shape.elastic:
+        # It begins with its minimum; what it gets beyond that is decided when nobody else can use it.
+        return Choice((member,), (gang.sized(shape.floor),), (cut(placement, shape.floor),))
+    return Choice((member,), (gang,), (placement,))
+
+
 def always(_: Choice) -> bool:
     """Permits every choice."""
     return True
@@ -129,10 +137,7 @@ def _choose(
             placement = place(member.nodes, gang, room=world.room(member, shape))
             if isinstance(placement, Miss):
                 continue
-            choice = Choice((member,), (gang,), (placement,))
-            if shape.elastic:
-                # It begins with its minimum; what it gets beyond that is decided when nobody else can use it.
-                choice = Choice((member,), (gang.sized(shape.floor),), (cut(placement, shape.floor),))
+            choice = alone(shape, gang, member, placement)
             if sum(placement.counts) < gang.replicas and shape.divided:
                 # Perhaps all replicas fit over several members, which is better than the minimum in one.
                 small = small or choice

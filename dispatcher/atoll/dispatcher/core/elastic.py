@@ -106,6 +106,12 @@ def cut(placement: Placement, counts: Sequence[int]) -> Placement:
     return Placement(first_pods(placement.pods, counts), list(counts), placement.domain, placement.tier)
 
 
+def joined(one: Placement, more: Placement) -> Placement:
+    """A placement and what comes beside it."""
+    counts = [count + other for count, other in zip(one.counts, more.counts, strict=True)]
+    return Placement([*one.pods, *more.pods], counts, one.domain, one.tier)
+
+
 def spares(gang: Gang, counts: Counts, member: str, pods: Pods) -> list[Spare]:
     """The steps by which a workload of this size can shrink; the pods of the highest indices go first.
 

@@ -366,14 +366,14 @@ class Promises:
     @contextmanager
     def untouched(self) -> Iterator[None]:
         """Whatever is asked inside leaves nothing behind, not even what is kept to be quick."""
-        futures = [(promise, promise.future) for promise in self.made.values()]
+        kept = [(promise, promise.future, dict(promise.refused)) for promise in self.made.values()]
         latest = self.latest_end
         try:
             yield
         finally:
             self.latest_end = latest
-            for promise, future in futures:
-                promise.future = future
+            for promise, future, refused in kept:
+                promise.future, promise.refused = future, refused
 
     @contextmanager
     def settled(self, *, but: str = "") -> Iterator[None]:

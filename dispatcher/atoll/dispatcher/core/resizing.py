@@ -19,7 +19,7 @@ from atoll.dispatcher.core.binding import Binding
 from atoll.dispatcher.core.books import Books, estimate
 from atoll.dispatcher.core.choice import Choice
 from atoll.dispatcher.core.commands import Command, Dispatch, Part, Resize
-from atoll.dispatcher.core.elastic import Counts, cut, difference, first_pods, full, larger
+from atoll.dispatcher.core.elastic import Counts, cut, difference, first_pods, full, joined, larger
 from atoll.dispatcher.core.node import Node, Rank, Standing, path
 from atoll.dispatcher.core.promises import Pods, Stay
 from atoll.dispatcher.core.shapes import shape_key
@@ -37,12 +37,16 @@ GROW_TIMEOUT = 30.0
 """Seconds within which a member's figures are expected to contain the pods by which something grew."""
 
 
-class _Stop(NamedTuple):
+class Stop(NamedTuple):
     """Why something does not grow."""
 
     verdict: Verdict
     place: Node | str | None = None
     """What must change: a queue, a member, or anything."""
+
+
+Missed = dict[tuple[str, bytes, Counts, int | None], Stop]
+"""(member, shape, size, domain to stay in) -> why nothing of that kind grows."""
 
 
 class Resizing(Books):
@@ -53,7 +57,7 @@ class Resizing(Books):
         #: UID of what runs with fewer pods than it asks for -> why, where its binding may not say so yet
         self._stopped: dict[str, Verdict] = {}
         #: what has found no room in this pass: (member, shape, size, domain to stay in) -> why
-        self._missed: dict[tuple[str, bytes, Counts, int | None], _Stop] = {}
+        self._missed: Missed = {}
 
     # -- growing -----------------------------------------------------------------------------------------------------
 
@@ -78,8 +82,9 @@ class Resizing(Books):
                 # It is filed again when something is seen of it.
                 self._hungry.remove(uid)
                 continue
-            growth = self._growth(binding)
-            if isinstance(growth, _Stop):
+            [name] = binding.parts
+            growth = self.growth(binding, self.world.members[name].nodes, self._where(binding, name), self._missed)
+            if isinstance(growth, Stop):
                 self._hungry.park(uid, growth.place)
                 self._stopped[uid] = growth.verdict
                 continue
@@ -101,12 +106,23 @@ class Resizing(Books):
         settled = binding.bound and written and binding.view.uid not in self._oversized
         return binding.phase is Phase.BOUND and not binding.gang.hold and (settled or begun)
 
-    def _growth(self, binding: Binding) -> tuple[Counts, Placement] | _Stop:
-        """The largest size that it may have now and where the additional pods would go."""
+    def growth(
+        self, binding: Binding, nodes: Nodes, pods: Pods, missed: Missed, begins: Placement | None = None
+    ) -> tuple[Counts, Placement] | Stop:
+        """The largest size that it may have now and where the additional pods would go.
+
+        Args:
+            binding: in one member; it wants more than it has.
+            nodes: of that member, less what it has.
+            pods: where those are that it has, as far as is known.
+            missed: what was asked before while nothing changed; added to.
+            begins: where what it has is to go, while nothing of it is charged yet.
+        """
         [(name, part)] = binding.parts.items()
         now = full(part)
+        charged = now if begins is None else (0,) * len(now)
         ladder = larger(binding.gang, now)
-        amounts = [_requests(binding.gang, difference(size, now)) for size in ladder]
+        amounts = [_requests(binding.gang, difference(size, charged)) for size in ladder]
         stop = self._stop(binding, name, amounts[0])
         if stop is not None:
             return stop
@@ -114,38 +130,42 @@ class Resizing(Books):
         able = bisect_left(amounts, True, key=lambda amount: self._stop(binding, name, amount) is not None)
         member = self.world.members[name]
         more = _addition(binding.gang, difference(ladder[0], now), difference(ladder[able - 1], now))
-        around = _domain_around(member.nodes, binding.gang.network_topology, self._where(binding, name))
+        around = _domain_around(nodes, binding.gang.network_topology, pods)
         alike = (name, shape_key(binding.view, ""), now, around)
-        if alike in self._missed:
-            return self._missed[alike]
-        placement = place(member.nodes, more, within=around)
+        if alike in missed:
+            return missed[alike]
+        placement = place(nodes, more, within=around)
         if isinstance(placement, Miss):
-            pods = Blocker("Cluster", name, "pods", str(placement.requested), str(placement.available))
-            self._missed[alike] = _Stop(Verdict(placement.reason, pods), name)
-            return self._missed[alike]
+            about = Blocker("Cluster", name, "pods", str(placement.requested), str(placement.available))
+            missed[alike] = Stop(Verdict(placement.reason, about), name)
+            return missed[alike]
         fitting = [size for size in ladder[:able] if _holds(placement, difference(size, now))]
         for size in dict.fromkeys((fitting[-1], fitting[0])):
             landing = cut(placement, difference(size, now))
-            choice = Choice((member,), (more.sized(landing.counts),), (landing,))
-            amount, end = _requests(binding.gang, landing.counts), self._now + estimate(binding)
+            gang, taken = more.sized(landing.counts), landing
+            if begins is not None:
+                taken = joined(begins, landing)
+                gang = binding.gang.sized(taken.counts)
+            choice = Choice((member,), (gang,), (taken,))
+            amount, end = _requests(binding.gang, taken.counts), self._now + estimate(binding)
             if not self.promises.refuses(binding.view.uid, binding.leaf, amount, choice, self._now, end):
                 return size, landing
-        return _Stop(Verdict(Reason.WOULD_DELAY))
+        return Stop(Verdict(Reason.WOULD_DELAY))
 
-    def _stop(self, binding: Binding, name: str, amount: Vector) -> _Stop | None:
+    def _stop(self, binding: Binding, name: str, amount: Vector) -> Stop | None:
         """What does not admit so much more, nodes apart."""
         leaf, namespace = binding.leaf, binding.view.namespace
         if self.tree.standing(leaf) is not Standing.OPEN:
-            return _Stop(Verdict(Reason.QUEUE_CLOSED, blocker("Queue", leaf.name, "", 0, 0)))
+            return Stop(Verdict(Reason.QUEUE_CLOSED, blocker("Queue", leaf.name, "", 0, 0)))
         short = self.tree.shortage(leaf, amount)
         if short is not None:
-            return _Stop(short.verdict(), short.node)
+            return Stop(short.verdict(), short.node)
         if (there := self.tree.shortage_in(leaf, name, amount)) is not None:
-            return _Stop(there.verdict())
+            return Stop(there.verdict())
         if (missing := self.namespaces.shortage(namespace, amount)) is not None:
-            return _Stop(Verdict(Reason.QUOTA_EXCEEDED, blocker("Namespace", namespace, *missing)))
+            return Stop(Verdict(Reason.QUOTA_EXCEEDED, blocker("Namespace", namespace, *missing)))
         if not self.world.member(name).ready:
-            return _Stop(Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", name)))
+            return Stop(Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", name)))
         return None
 
     def _where(self, binding: Binding, name: str) -> Pods:

@@ -18,13 +18,15 @@ import msgspec
 import numpy as np
 
 from atoll.dispatcher.core.binding import Binding, order_key
-from atoll.dispatcher.core.choice import Choice, choose
+from atoll.dispatcher.core.choice import Choice, alone, choose
 from atoll.dispatcher.core.dispatcher import standing_verdict
+from atoll.dispatcher.core.elastic import joined
 from atoll.dispatcher.core.events import BindingView, Strategy
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, Standing, path
 from atoll.dispatcher.core.promises import SETTLE
 from atoll.dispatcher.core.reclaim import Claimant, Plan, Victim, departures, plan
+from atoll.dispatcher.core.resizing import Stop
 from atoll.dispatcher.core.shapes import Shape, shape_key, shape_of
 from atoll.dispatcher.core.waiting import differs
 from atoll.dispatcher.core.world import World
@@ -103,16 +105,17 @@ def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
     leaf = core.tree.nodes.get(gang.queue)
     if leaf is None:
         return _refused(standing_verdict(gang.queue, Standing.MISSING))
-    binding = Binding(view, 0, Phase.SUSPENDED, {}, gang, None, order_key(view), leaf, gang.total())
+    binding = Binding(view, 0, Phase.SUSPENDED, {}, gang, None, order_key(view), leaf, {})
     world = core.world.aside()
     shape = shape_of(view, shape_key(view, core.restricted(binding)))
+    binding.amount = shape.request
     world.enroll(shape)
     look = _Look(core, binding, shape, world)
     with core.promises.untouched(), core.tree.supposing(leaf, shape.request):
         outcome = look.outcome()
         position = _position(core, binding, waits=False)
         if isinstance(outcome, Choice):
-            return Account(starts=True, places=_places(outcome), queue=position)
+            return Account(starts=True, places=_places(look.whole(outcome)), queue=position)
         changes = look.changes(outcome)
         if outcome.reason in _SEARCHED:
             changes = sorted([*changes, *look.search(now)], key=lambda change: not change.enough)
@@ -198,6 +201,20 @@ class _Look:
             capped=self._capped,
         )
 
+    def whole(self, choice: Choice) -> Choice:
+        """The choice with the pods beyond the minimum that it would be given as it starts."""
+        if not self.shape.elastic:
+            return choice
+        [member], [part], [begins] = choice.members, choice.gangs, choice.placements
+        nodes = member.nodes.copy()
+        nodes.take([task.requests for task in part.tasks], begins)
+        started = replace(self.binding, parts={member.name: part})
+        growth = self.core.growth(started, nodes, begins.pods, {}, begins)
+        if isinstance(growth, Stop):
+            return choice
+        size, more = growth
+        return Choice((member,), (self._gang.sized(size),), (joined(begins, more),))
+
     # -- what blocks -------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -273,12 +290,11 @@ class _Look:
     def _exact(self, member: Member, wanted: int) -> Room:
         placement = place(member.nodes, self._gang, room=self.world.room(member, self.shape))
         if isinstance(placement, Placement):
-            choice = Choice((member,), (self._gang,), (placement,))
+            choice = alone(self.shape, self._gang, member, placement)
             domain = _domain(member, placement)
-            short = self.core.tree.shortage_in(self._leaf, member.name, self._gang.total())
-            if short is not None:
-                left = quantity.format_units(short.resource, max(short.available, 0))
-                text = f"the ceiling of queue {short.node.name} there leaves {left} {short.resource}"
+            capped = self.core.capped(self._leaf, choice)
+            if capped is not None and (block := capped.blocker) is not None:
+                text = f"the ceiling of queue {block.name} there leaves {block.available} {block.resource}"
                 return _room(member, wanted, wanted, Reason.QUOTA_EXCEEDED, text)
             if not self._permits(choice):
                 text = "the room there is kept for a workload that goes before it"
@@ -346,7 +362,7 @@ class _Look:
         """Whom the dispatcher would take back for it, and whose end would let it start."""
         core, found = self.core, []
         claimant = Claimant(
-            self.binding.view.uid, self._leaf, -self.binding.key[0], self.shape, self._gang
+            self.binding.view.uid, self._leaf, -self.binding.key[0], self.shape, self.shape.least
         )  # fmt: skip
         running = list(core.running())
         serving, avoided = core.serves(self._leaf), core.avoided(self.shape.key)
