@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import NamedTuple
 
 from atoll.dispatcher.core import invariants
 from atoll.dispatcher.core.asking import AVOID_MAX, RESERVE_TIMEOUT, Asking
@@ -22,8 +23,10 @@ from atoll.dispatcher.core.events import (
     Pass,
 )
 from atoll.dispatcher.core.making import EXPLAIN_BURST, HELPLESS, PLAN_BURST, PLANS_PER_SECOND
-from atoll.dispatcher.core.node import Standing
+from atoll.dispatcher.core.node import Node, Standing
 from atoll.dispatcher.core.promises import SETTLE, Pods, Stay
+from atoll.dispatcher.core.shapes import Shape
+from atoll.dispatcher.core.tree import Shortage
 from atoll.dispatcher.core.waiting import ShapeClass, differs
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.gang import Gang
@@ -41,6 +44,16 @@ EXPLAIN_LOOKS = 1000
 
 _ROOM = (Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS, Reason.PART_REFUSED)
 """Verdicts that the departure of others can change."""
+
+
+class Obstacle(NamedTuple):
+    """What is in the way of a workload that waits."""
+
+    verdict: Verdict
+    short: Shortage | None = None
+    """The limit of a queue that it would exceed."""
+    sought: bool = False
+    """It was looked for in the members."""
 
 
 class Dispatcher(Asking):
@@ -129,47 +142,65 @@ class Dispatcher(Asking):
         """Dispatch the first workload of the class, or park the class on what blocks it."""
         binding = self.bindings[group.members[0][2]]
         leaf, shape = group.leaf, group.shape
-        standing = self.tree.standing(leaf)
-        if standing is not Standing.OPEN:
-            self._idle[group] = None
-            self.waiting.park_until_told(group, standing_verdict(leaf.name, standing))
-            return None
-        short = self.tree.shortage(leaf, shape.request)
-        if short is not None and not (short.declared or isinstance(self._choose(group, binding), Verdict)):
-            short = short._replace(declared=True)
-        if short is not None and short.declared:
-            self.waiting.park_on_limit(group, short.verdict(), short.node, short.resource, short.requested)
+        found = self.admit(
+            leaf,
+            shape,
+            binding.view.namespace,
+            lambda: self.waiting.asleep(shape.key) or self._choose(group, binding),
+        )
+        if isinstance(found, Choice):
+            return self._dispatch(binding, found)
+        verdict, short, sought = found
+        if short is not None:
+            self.waiting.park_on_limit(group, verdict, short.node, short.resource, short.requested)
             self._consider(group)
             self._keep_room(group)
-            return None
-        missing = self.namespaces.shortage(binding.view.namespace, shape.request)
-        if missing is not None:
+        elif not sought:
             self._idle[group] = None
-            self.waiting.park_until_told(
-                group, Verdict(Reason.QUOTA_EXCEEDED, blocker("Namespace", binding.view.namespace, *missing))
-            )
-            return None
-        choice = self.waiting.asleep(shape.key) or self._choose(group, binding)
-        if not isinstance(choice, Verdict):
-            return self._dispatch(binding, choice)
-        if choice.reason is Reason.WOULD_DELAY:
+            self.waiting.park_until_told(group, verdict)
+        elif verdict.reason is Reason.WOULD_DELAY:
             command = self._let_pass(group)
             if command is not None:
                 return command
             self._idle[group] = None
-            self.waiting.park_until_told(group, choice)
-        elif choice.reason is Reason.QUOTA_EXCEEDED:
+            self.waiting.park_until_told(group, verdict)
+        elif verdict.reason is Reason.QUOTA_EXCEEDED:
             # A ceiling in a member. No room is kept there: it could not be used before its queue uses less.
             self._block(shape, capping(leaf))
-            self.waiting.park_on_shape(group, choice)
+            self.waiting.park_on_shape(group, verdict)
             self._consider(group)
         else:
             self._block(shape)
-            self.waiting.park_on_shape(group, choice)
-            if choice.reason in _ROOM:
+            self.waiting.park_on_shape(group, verdict)
+            if verdict.reason in _ROOM:
                 self._consider(group)
             self._keep_room(group)
         return None
+
+    def admit(
+        self, leaf: Node, shape: Shape, namespace: str, find: Callable[[], Choice | Verdict]
+    ) -> Choice | Obstacle:
+        """Where a workload of this shape goes now, or the first that is in its way: the one list of what it must pass,
+        for passes and for questions alike.
+
+        `find`: where it would go, its quota aside; asked once at most.
+        """
+        standing = self.tree.standing(leaf)
+        if standing is not Standing.OPEN:
+            return Obstacle(standing_verdict(leaf.name, standing))
+        choice: Choice | Verdict | None = None
+        short = self.tree.shortage(leaf, shape.request)
+        if short is not None:
+            # What follows from the members' totals says less than where in them it does not fit.
+            choice = None if short.declared else find()
+            if not isinstance(choice, Verdict):
+                return Obstacle(short.verdict(), short)
+        missing = self.namespaces.shortage(namespace, shape.request)
+        if missing is not None:
+            return Obstacle(Verdict(Reason.QUOTA_EXCEEDED, blocker("Namespace", namespace, *missing)))
+        if choice is None:
+            choice = find()
+        return choice if isinstance(choice, Choice) else Obstacle(choice, sought=True)
 
     def _let_pass(self, group: ShapeClass) -> Dispatch | None:
         """Dispatch the next one of the class that is known to end before those are due for whom room is kept."""

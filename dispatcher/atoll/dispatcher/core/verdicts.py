@@ -166,26 +166,21 @@ class _Look:
         return verdict
 
     def outcome(self) -> Choice | Verdict:
-        """What a pass would say if it came to this workload now, in the order in which a pass asks."""
+        """What a pass would say of this workload now, also if it does not come to it."""
         core, leaf = self.core, self._leaf
         if self._gang.hold:
             return Verdict(Reason.HELD)
-        standing = core.tree.standing(leaf)
-        if standing is not Standing.OPEN:
-            return standing_verdict(leaf.name, standing)
-        head = core.waiting.head(leaf)
-        strict = leaf.view is not None and leaf.view.strategy is Strategy.FIFO
-        if strict and head is not None and head.members[0] < self.binding.key:
+        if core.tree.standing(leaf) is Standing.OPEN and self._is_behind():
             return Verdict(Reason.BEHIND_HEAD, blocker("Queue", leaf.name, "", 0, 0))
-        choice = self.choice
-        short = core.tree.shortage(leaf, self.shape.request)
-        if short is not None and (short.declared or isinstance(choice, Choice)):
-            return short.verdict()
-        namespace = self.binding.view.namespace
-        missing = core.namespaces.shortage(namespace, self.shape.request)
-        if missing is not None:
-            return Verdict(Reason.QUOTA_EXCEEDED, blocker("Namespace", namespace, *missing))
-        return choice
+        found = core.admit(leaf, self.shape, self.binding.view.namespace, lambda: self.choice)
+        return found if isinstance(found, Choice) else found.verdict
+
+    def _is_behind(self) -> bool:
+        """Whether its queue is strict and another one is first."""
+        if self._leaf.view is None or self._leaf.view.strategy is not Strategy.FIFO:
+            return False
+        head = self.core.waiting.head(self._leaf)
+        return head is not None and head.members[0] < self.binding.key
 
     @cached_property
     def choice(self) -> Choice | Verdict:
