@@ -26,7 +26,7 @@ from atoll.dispatcher.core.binding import (
     parts_of,
     phase_of,
 )
-from atoll.dispatcher.core.elastic import Hungry, as_before, full, larger, last_pods, smaller
+from atoll.dispatcher.core.elastic import Hungry, as_before, last_pods
 from atoll.dispatcher.core.events import (
     BindingGone,
     BindingSet,
@@ -48,6 +48,7 @@ from atoll.dispatcher.core.namespaces import Namespaces
 from atoll.dispatcher.core.node import Node, path, subtree
 from atoll.dispatcher.core.promises import Pods, Promises, Stay, where_seen
 from atoll.dispatcher.core.shapes import Shape, Shapes
+from atoll.dispatcher.core.sizes import Sizes, keep_size, still_grows
 from atoll.dispatcher.core.tree import Tree
 from atoll.dispatcher.core.waiting import ShapeClass, Waiting, differs
 from atoll.dispatcher.core.world import World
@@ -121,10 +122,7 @@ class Books:
         self._untold: dict[str, None] = {}
         #: what runs with fewer pods than it asks for
         self._hungry = Hungry()
-        #: UIDs of what runs with fewer pods than its binding says, because its user asks for no more
-        self._oversized: dict[str, None] = {}
-        #: leaf -> priority -> UIDs of what could run with fewer pods
-        self._spare: dict[Node, dict[int, dict[str, None]]] = {}
+        self._sizes = Sizes(self._hungry)
         #: of the last pass
         self._now = 0.0
 
@@ -268,7 +266,7 @@ class Books:
             told=told,
         )
         if old is not None and phase is old.phase is Phase.BOUND and view.epoch == old.epoch:
-            _keep_size(binding, old)
+            keep_size(binding, old)
         binding.amount = vector.total(part.total() for part in binding.parts.values())
         binding.bound = all_bound(binding) or (old is not None and old.bound and old.epoch == view.epoch)
         if phase is Phase.EVICTING and old is not None:
@@ -351,7 +349,7 @@ class Books:
         self._unsettled.pop(uid, None)
         self.promises.enter(uid, self._stay(binding, before))
         self._watch_deadline(binding)
-        self._file_size(binding)
+        self._sizes.file(binding)
         if binding.phase is Phase.RESERVING or binding.gang.hold:
             self._unsettled[uid] = None
 
@@ -363,38 +361,11 @@ class Books:
             self.promises.leave(binding.view.uid)
             self._charge(binding, -1)
             self._unsettled.pop(binding.view.uid, None)
-            self._forget_size(binding)
+            self._sizes.forget(binding)
             self._hungry.released(binding.leaf)
         elif binding.shape is not None:
             self.tree.wait(binding.leaf, binding.shape.request, -1)
             self._stop_waiting(binding, binding.shape)
-
-    def _file_size(self, binding: Binding) -> None:
-        """File a binding that is charged by whether it could run with more pods or with fewer."""
-        self._forget_size(binding)
-        if binding.phase is not Phase.BOUND or len(binding.parts) != 1:
-            return
-        [(name, part)] = binding.parts.items()
-        gang, uid = binding.gang, binding.view.uid
-        for where, counts in binding.view.parts:
-            if where == name and any(n > task.replicas for n, task in zip(counts, part.tasks, strict=True)):
-                self._oversized[uid] = None
-        if part is gang and gang.min_available >= gang.replicas:
-            return
-        size = full(part)
-        if larger(gang, size):
-            self._hungry.add(uid)
-        if not binding.view.divided and smaller(gang, size):
-            self._spare.setdefault(binding.leaf, {}).setdefault(-binding.key[0], {})[uid] = None
-
-    def _forget_size(self, binding: Binding) -> None:
-        uid, priority = binding.view.uid, -binding.key[0]
-        self._hungry.remove(uid)
-        self._oversized.pop(uid, None)
-        if uid in self._spare.get(binding.leaf, {}).get(priority, {}):
-            del self._spare[binding.leaf][priority][uid]
-            if not self._spare[binding.leaf][priority]:
-                del self._spare[binding.leaf][priority]
 
     def _stop_waiting(self, binding: Binding, shape: Shape) -> None:
         binding.shape = None
@@ -456,20 +427,9 @@ class Books:
         if not binding.view.decision.deadline:
             return
         waiting = binding.phase is Phase.RESERVING or (binding.phase is Phase.BOUND and not binding.bound)
-        if waiting or self._still_grows(binding):
+        if waiting or still_grows(binding, self._now):
             binding.deadline = to_seconds(binding.view.decision.deadline)
             heapq.heappush(self._deadlines, (binding.deadline, binding.view.uid))
-
-    def _still_grows(self, binding: Binding) -> bool:
-        """Whether pods beyond those that made it bound are expected soon."""
-        if binding.phase is not Phase.BOUND or len(binding.parts) != 1:
-            return False
-        [(name, part)] = binding.parts.items()
-        view = binding.view
-        grew = view.decision.reason is Reason.GROWN or part.replicas > part.min_available
-        if not grew or view.placed.get(name, (0, 0))[1] >= part.replicas:
-            return False
-        return to_seconds(view.decision.deadline) > self._now
 
     def _settle_binding(self, binding: Binding) -> None:
         """Let go of what was assumed in a member once the member's own figures contain it, or once it is over."""
@@ -587,15 +547,6 @@ class Books:
 
 _MOVES = (Reason.SUBMITTED, Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
 """Reasons that say what happened, not what keeps something from happening."""
-
-
-def _keep_size(binding: Binding, old: Binding) -> None:
-    """What has shrunk stays so until another size is written: a user may ask for fewer pods and then for more before
-    the first is written down.
-    """
-    parts = old.parts if old.resized_at is None else old.before
-    if len(binding.parts) == 1 and binding.view.parts == old.view.parts and binding.parts.keys() == parts.keys():
-        binding.parts = {name: part.sized(full(parts[name])) for name, part in binding.parts.items()}
 
 
 def _charged_alike(binding: Binding, old: Binding) -> bool:

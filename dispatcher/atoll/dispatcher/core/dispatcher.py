@@ -281,7 +281,7 @@ class Dispatcher(Asking):
         self.promises.enter(
             view.uid, Stay(binding.leaf, binding.amount, self._now, self._now + estimate(binding), pods)
         )
-        self._file_size(binding)
+        self._sizes.file(binding)
         if kept is not None:
             self._refresh_idle()
         return command

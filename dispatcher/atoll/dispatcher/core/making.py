@@ -77,7 +77,7 @@ class Making(Keeping):
         priority = -group.members[0][0]
         if any(each < priority for each in self._priorities.get(group.leaf, ())):
             return True
-        if any(each <= priority for each in self._spare.get(group.leaf, ())):
+        if any(each <= priority for each in self._sizes.spare.get(group.leaf, ())):
             return True
         return self.tree.entitled(group.leaf, group.shape.request)
 

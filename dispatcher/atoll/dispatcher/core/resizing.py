@@ -103,7 +103,7 @@ class Resizing(Books):
     def _may_resize(self, binding: Binding, *, begun: bool = False) -> bool:
         """Whether a decision on its size can be made now; what it has must be written down first."""
         written = binding.epoch == binding.view.epoch and binding.resized_at is None
-        settled = binding.bound and written and binding.view.uid not in self._oversized
+        settled = binding.bound and written and binding.view.uid not in self._sizes.oversized
         return binding.phase is Phase.BOUND and not binding.gang.hold and (settled or begun)
 
     def growth(
@@ -209,10 +209,10 @@ class Resizing(Books):
         """Write down that users ask for fewer pods than their workloads run with: it is so already, and must not be
         more again unless it is admitted.
         """
-        for uid in list(self._oversized):
+        for uid in list(self._sizes.oversized):
             binding = self.bindings[uid]
             if binding.epoch == binding.view.epoch and binding.resized_at is None:
-                del self._oversized[uid]
+                del self._sizes.oversized[uid]
                 binding.before = binding.parts
                 yield self._resize(binding, Reason.SHRUNK, f"{binding.pods} pods: no more were asked for")
 
@@ -233,7 +233,7 @@ class Resizing(Books):
         self.promises.enter(
             binding.view.uid, Stay(binding.leaf, amount, stay.start, stay.end, {name: (binding.gang, pods)})
         )
-        self._file_size(binding)
+        self._sizes.file(binding)
 
     def _resize(self, binding: Binding, reason: Reason, text: str, deadline: float | None = None) -> Resize:
         """The command that makes its binding say what was decided."""

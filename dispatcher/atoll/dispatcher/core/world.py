@@ -329,9 +329,6 @@ class World:
         grown, self._grown = self._grown, {}
         return sorted(grown.items())
 
-    def is_grown(self) -> bool:
-        return bool(self._grown)
-
     def aside(self) -> World:
         """The same members and nodes, as they are in the arrays now, with rows of its own: what is enrolled there
         leaves nothing here. For questions only, and only until the next event.
