@@ -29,6 +29,7 @@ Every kind that a host serves; a member serves Job, PodGroup, Queue and HyperNod
 `*.volcano.sh` and `*.karmada.io` kinds are those of Volcano and Karmada, so that their manifests and tools work
 unchanged. A field that is accepted is not always acted on: [concepts.md](concepts.md) and
 [decisions.md](decisions.md) say what is. Unknown fields below `spec` and `status` are kept.
+Verdicts and what-ifs, which are computed and not stored, are in [query.md](query.md).
 
 A path ending in `[]` is an item of a list, one ending in `.*` a value of a map; a dash means that there is nothing to
 say.
