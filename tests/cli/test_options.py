@@ -203,3 +203,9 @@ def test_no_kubeconfig_is_said_in_one_line(tmp_path: Path) -> None:
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def test_objects_of_users_are_not_deleted_without_a_confirmation() -> None:
+    error = runner.invoke(app, ["uninstall", "--crds"]).exception
+    assert isinstance(error, errors.CommandError)
+    assert (error.code, "confirm with --yes" in str(error)) == (errors.USAGE, True)

@@ -31,6 +31,9 @@ app.command(epilog="Example: atollctl join east --member-kubeconfig east.yaml --
 app.command(epilog="Example: atollctl unjoin east --member-kubeconfig east.yaml; atollctl unjoin lost --force")(
     installing.unjoin
 )
+app.command(epilog="Example: atollctl uninstall --dry-run; atollctl uninstall; atollctl uninstall --crds --yes")(
+    installing.uninstall
+)
 app.add_typer(queues.app, name="queue")
 app.add_typer(jobs.app, name="job")
 app.command(epilog="Example: atollctl explain vcjob/train -n research; atollctl explain train -o json")(explain.explain)

@@ -1,4 +1,4 @@
-"""`atollctl init`, `join` and `unjoin`: real clusters become a federation, and leave it."""
+"""`atollctl init`, `join`, `unjoin` and `uninstall`: real clusters become a federation, and leave it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from atoll.cli.errors import USAGE, CommandError
 from atoll.cli.options import settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from atoll.kube.transport import ApiServer
 
 Out = Annotated[Path, typer.Option(help="Folder for the kubeconfigs.", file_okay=False)]
@@ -150,6 +152,56 @@ def unjoin(
     if left.may_run:
         print(f"These may still run in {name}, and start elsewhere now; delete them there:", file=sys.stderr)
         for workload in left.may_run:
+            print(f"  {workload}", file=sys.stderr)
+
+
+def uninstall(
+    ctx: typer.Context,
+    out: Out = _OUT,
+    force: Annotated[
+        bool,
+        typer.Option(
+            help="Although members are joined and workloads have bindings: members leave as with unjoin --force,"
+            " bindings and Works are deleted."
+        ),
+    ] = False,
+    crds: Annotated[
+        bool,
+        typer.Option(
+            help="Delete also our CRDs, and with them every Queue, Volcano Job, policy and binding. Needs --yes."
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm --crds: objects of users go, for good.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Only list what would be deleted, and what is in the way.")] = False,
+    timeout: Annotated[
+        float,
+        typer.Option(min=1, help="Seconds for the workloads of each member, and for what is deleted, to be gone."),
+    ] = 60.0,
+) -> None:
+    """Take Atoll off a host: the reverse of init. Stop its processes before. Safe to repeat."""
+    if crds and not yes and not dry_run:
+        raise CommandError(
+            "--crds deletes every Queue, Volcano Job, policy and binding of this host, whoever made them: look with"
+            " --crds --dry-run, then confirm with --yes",
+            USAGE,
+        )
+    from atoll.cli.connection import call
+    from atoll.control import install
+
+    async def work(host: ApiServer) -> Sequence[str]:
+        return await install.uninstall(
+            host, force=force, crds=crds, dry_run=dry_run, timeout=timeout, credentials=out, progress=print
+        )
+
+    may_run = call(settings(ctx), work)
+    if dry_run:
+        return
+    print("\nAtoll is off this host.")
+    if not crds:
+        print("Still there: CRDs and their objects (queues, jobs, policies); --crds --yes deletes them.")
+    if may_run:
+        print("These may still run in their members; delete them there:", file=sys.stderr)
+        for workload in may_run:
             print(f"  {workload}", file=sys.stderr)
 
 

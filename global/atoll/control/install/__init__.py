@@ -1,8 +1,9 @@
-"""Prepare a cluster to be a host, join members to it, let them go: what `atollctl init`, `join` and `unjoin` do.
+"""Prepare a cluster to be a host, join members to it, let them go, and take all of it off again: what `atollctl init`,
+`join`, `unjoin` and `uninstall` do.
 
 All are idempotent and start no process; they act with an administrator's credentials and leave each process its own.
-It may import `atoll.api`, `atoll.model`, `atoll.kinds` and `atoll.kube`. What leaves: `init`, `join`, `unjoin`, the
-CRDs as they are installed, and kubeconfig files.
+It may import `atoll.api`, `atoll.model`, `atoll.kinds` and `atoll.kube`. What leaves: `init`, `join`, `unjoin`,
+`uninstall`, the CRDs as they are installed, and kubeconfig files.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from atoll.control.install.leaving import Left, unjoin
 from atoll.control.install.member import AGENT, MemberFacts, agent_kubeconfigs, check_name, join
 from atoll.control.install.policies import ensure_policies, remove_policies
 from atoll.control.install.refusal import Refused
+from atoll.control.install.removal import uninstall
 from atoll.control.install.rights import ensure_rights
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "kubeconfig_of",
     "member_crds",
     "remove_policies",
+    "uninstall",
     "unjoin",
     "write_kubeconfig",
 ]
