@@ -225,3 +225,28 @@ def test_a_queue_that_lends_makes_room_under_the_ceiling_above_both() -> None:
     started(s, *(make_binding(f"r{n}").queue("r").submitted(LATE if n else EARLY) for n in range(4)))
     s.submit(make_binding("a").tasks(2))
     assert len(evicted(s.run(after=OLD))) == 2
+
+
+def test_what_becomes_free_under_a_ceiling_is_kept_for_whom_others_went() -> None:
+    """1. Two go for one. 2. The first is gone, and a third would fit under the ceiling until the second is gone too."""
+    s = started(capped(m=4), *(make_binding(f"low{n}").tasks(2) for n in range(2)))
+    s.submit(make_binding("high").tasks(4).priority(1))
+    assert sorted(evicted(s.run(after=OLD))) == ["low0", "low1"]
+    let_go(s, "low0")
+    s.submit(make_binding("small").tasks(2), make_binding("elsewhere").tasks(2).queue("other"))
+    assert names(s.run()) == ["elsewhere"]
+    assert s.verdict("small") is Reason.WOULD_DELAY
+    let_go(s, "low1")
+    assert names(s.run()) == ["high"]
+
+
+def test_nor_does_anybody_grow_into_it() -> None:
+    s = started(
+        capped(m=5), *(make_binding(f"low{n}").tasks(2) for n in range(2)), make_binding("e").tasks(3, minimum=1)
+    )
+    s.submit(make_binding("high").tasks(4).priority(1))
+    assert sorted(evicted(s.run(after=OLD))) == ["low0", "low1"]
+    let_go(s, "low0")
+    assert not [command for command in s.run() if isinstance(command, Resize)]
+    let_go(s, "low1")
+    assert names(s.run()) == ["high"]

@@ -64,6 +64,9 @@ class Keeping(Resizing):
         if not self.promises.made:
             return True, []
         broken = self.promises.refuses(binding.view.uid, leaf, binding.amount, choice, self._now, end)
+        for member, gang in zip(choice.members, choice.gangs, strict=True):
+            kept = self._ceilings_kept(binding.view.uid, leaf, member.name, gang.total())
+            broken += [promise for promise in kept if promise not in broken]
         better = [promise for promise in broken if self._goes_before(binding, self.bindings[promise.uid])]
         return len(better) == len(broken), better
 

@@ -21,7 +21,7 @@ from atoll.dispatcher.core.choice import Choice
 from atoll.dispatcher.core.commands import Command, Dispatch, Part, Resize
 from atoll.dispatcher.core.elastic import Counts, cut, difference, first_pods, full, joined, larger
 from atoll.dispatcher.core.node import Node, Rank, Standing, path
-from atoll.dispatcher.core.promises import Pods, Stay
+from atoll.dispatcher.core.promises import Pods, Promise, Stay
 from atoll.dispatcher.core.shapes import shape_key
 from atoll.dispatcher.core.waiting import Key
 from atoll.fit import Miss, Nodes, Placement, place
@@ -148,7 +148,9 @@ class Resizing(Books):
                 gang = binding.gang.sized(taken.counts)
             choice = Choice((member,), (gang,), (taken,))
             amount, end = _requests(binding.gang, taken.counts), self._now + estimate(binding)
-            if not self.promises.refuses(binding.view.uid, binding.leaf, amount, choice, self._now, end):
+            if self.promises.refuses(binding.view.uid, binding.leaf, amount, choice, self._now, end):
+                continue
+            if not self._ceilings_kept(binding.view.uid, binding.leaf, name, amount):
                 return size, landing
         return Stop(Verdict(Reason.WOULD_DELAY))
 
@@ -167,6 +169,30 @@ class Resizing(Books):
         if not self.world.member(name).ready:
             return Stop(Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", name)))
         return None
+
+    def _ceilings_kept(self, uid: str, leaf: Node, member: str, amount: Vector) -> list[Promise]:
+        """The promises to others, for whom room is being made in the member, that so much more there would break under
+        a ceiling on the paths of both.
+        """
+        capped = [node for node in path(leaf) if node.tracks]
+        broken: list[Promise] = []
+        for promise in self.promises.made.values() if capped else ():
+            if not promise.victims or promise.uid == uid or promise.member.name != member:
+                continue
+            gone = [self.bindings[each] for each, stays in promise.leaving.items() if stays]
+            for node in capped:
+                if node.view is None or node not in path(promise.leaf):
+                    continue
+                used = dict(node.used_in.get(member, {}))
+                vector.add(used, promise.shape.request)
+                for each in gone:
+                    if node in path(each.leaf):
+                        vector.add(used, each.where().get(member, {}), -1)
+                ceiling = node.view.members.get(member)
+                if ceiling is not None and vector.shortage(used, amount, ceiling.capability):
+                    broken.append(promise)
+                    break
+        return broken
 
     def _where(self, binding: Binding, name: str) -> Pods:
         stay = self.promises.stay(binding.view.uid)
