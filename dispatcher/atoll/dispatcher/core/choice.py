@@ -5,7 +5,7 @@ Over several members only where its policy allows that and no single one holds a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.world import World
 from atoll.dispatcher.split import Division, divide_natively
 from atoll.fit import Miss, Placement, place
+from atoll.fit.nodes import Ints
 from atoll.model.gang import Gang
 from atoll.model.verdict import Blocker, Reason, Verdict
 
@@ -133,13 +134,15 @@ def _choose(
             refused = True
     if shape.divided:
         rows = world.counts[list(shape.rows)]
-        able = [world.order[column] for column in np.flatnonzero(ready & (rows > 0).all(axis=0))]
+        columns = np.flatnonzero(ready & (rows > 0).all(axis=0))
+        able = [world.order[column] for column in columns]
         division = divide_natively(
             gang,
             {member.name: member.nodes for member in able},
             at_least=shape.least_clusters,
             at_most=shape.most_clusters,
-            room={member.name: world.room(member, shape) for member in able},
+            room=_Rooms(shape, world, able),
+            held=dict(zip((member.name for member in able), rows[:, columns].T.tolist(), strict=True)),
         )
         if isinstance(division, Division):
             choice = Choice(tuple(world.members[n] for n in division.clusters), division.gangs, division.placements)
@@ -155,6 +158,26 @@ def _choose(
     if refused or small is not None:
         return Verdict(Reason.WOULD_DELAY)
     return _nearest(shape, gang, world, ready)
+
+
+class _Rooms(Mapping[str, Sequence[Ints]]):
+    """Member -> per task, how many pods each of its nodes holds; computed when it is asked for."""
+
+    def __init__(self, shape: Shape, world: World, members: Sequence[Member]) -> None:
+        self._shape, self._world = shape, world
+        self._members = {member.name: member for member in members}
+
+    def __getitem__(self, name: str) -> Sequence[Ints]:
+        return self._world.room(self._members[name], self._shape)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._members
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
 
 
 def _candidates(shape: Shape, world: World, ready: NDArray[np.bool_]) -> Iterator[Member]:
