@@ -103,10 +103,10 @@ def _choose(
     All replicas before only the minimum; then the nearest tier; then a member that keeps up; then the one with the
     least left over; then by name.
     """
-    if not matching.any():
-        return Verdict(Reason.NO_CLUSTER)
     ready = matching & world.ready
     if not ready.any():
+        if not matching.any():
+            return Verdict(Reason.NO_CLUSTER)
         return Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", world.order[int(matching.argmax())].name))
     if avoided:
         ready = ready & np.array([member.name not in avoided for member in world.order], np.bool_)
@@ -125,7 +125,7 @@ def _choose(
             if shape.elastic:
                 # It begins with its minimum; what it gets beyond that is decided when nobody else can use it.
                 choice = Choice((member,), (gang.sized(shape.floor),), (cut(placement, shape.floor),))
-            if sum(placement.counts) < gang.replicas and shape.divided:
+            if shape.divided and sum(placement.counts) < gang.replicas:
                 # Perhaps all replicas fit over several members, which is better than the minimum in one.
                 small = small or choice
                 continue
@@ -188,9 +188,9 @@ def _candidates(shape: Shape, world: World, ready: NDArray[np.bool_]) -> Iterato
     columns = fits.nonzero()[0]
     if columns.size > 1:
         # Stable, so that the name decides last.
-        keys = [world.counts[shape.rows[0], columns], world.unconfirmed[columns] // _BURST]
+        keys = [world.counts[shape.rows[0]].take(columns), world.unconfirmed.take(columns) // _BURST]
         if shape.near:
-            keys.append(world.nearest_tier(shape)[columns])
+            keys.append(world.nearest_tier(shape).take(columns))
         if shape.full != shape.floor:
             rows = world.counts[list(shape.rows)][:, columns]
             keys.append(~(rows >= np.array(shape.full)[:, None]).all(axis=0))

@@ -8,8 +8,7 @@ hundred members is one comparison of a row, however many nodes they have.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from atoll.dispatcher.core.elastic import cut
 from atoll.dispatcher.core.events import CapacityView, ClusterView
+from atoll.dispatcher.core.layout import distinct, domains_of, higher, sums
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.requests import MANY as MANY
 from atoll.dispatcher.core.requests import Requests
@@ -24,7 +24,6 @@ from atoll.dispatcher.core.shapes import Shape
 from atoll.fit import Nodes, Placement, Profile, place
 from atoll.fit.nodes import UNBOUNDED, Ints
 from atoll.model.gang import Gang, Task
-from atoll.model.topology import NO_DOMAIN
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _FIRST_ROWS = 64
@@ -69,8 +68,8 @@ class World:
         self._vacant: list[int] = []
         #: rows without users that are kept, the longest idle first
         self._idle: dict[int, None] = {}
-        #: per row: resource name -> positive amount; None where no node can ever hold it
-        self._wanted: list[Mapping[str, int] | None] = []
+        #: per row: (resource, positive amount) of all that its task asks for
+        self._wanted: list[list[tuple[int, int]]] = []
         self.counts: Ints = np.zeros((_FIRST_ROWS, 0), np.int64)
         #: int64[domains + 1, rows]: pods that the domain's nodes hold; the last line means nothing
         self._held: Ints = np.zeros((1, _FIRST_ROWS), np.int64)
@@ -192,7 +191,7 @@ class World:
             start, end = self._span(member)
             nodes.free = self._free[:, start:end]
             member.renew(nodes)
-        self._domains, self._owner, self._rank = _domains(published)
+        self._domains, self._owner, self._rank = domains_of(published)
         height = len(self.counts)
         self.counts = np.zeros((height, len(self.order)), np.int64)
         self._held = np.zeros((len(self._owner) + 1, height), np.int64)
@@ -257,7 +256,7 @@ class World:
             del self._rows[_pod_key(task)]
             self._tasks[row] = None
             self._vacant.append(row)
-            self._wanted[row] = None
+            self._wanted[row] = []
             self._requests.set(row, {})
             self._accepts[row] = False
             self.counts[row] = 0
@@ -270,7 +269,7 @@ class World:
             row = self._rows[key] = self._vacant.pop() if self._vacant else len(self._tasks)
             if row == len(self._tasks):
                 self._tasks.append(None)
-                self._wanted.append(None)
+                self._wanted.append([])
                 self._users.append(0)
                 if row == len(self.counts):
                     self._make_higher()
@@ -282,37 +281,34 @@ class World:
 
     def _make_higher(self) -> None:
         height = 2 * len(self.counts)
-        self.counts, self._accepts = _higher(self.counts, height), _higher(self._accepts, height)
-        self._held = np.ascontiguousarray(_higher(self._held.T, height).T)
-        self._grown = {name: _higher(rows, height) for name, rows in self._grown.items()}
+        self.counts, self._accepts = higher(self.counts, height), higher(self._accepts, height)
+        self._held = np.ascontiguousarray(higher(self._held.T, height).T)
+        self._grown = {name: higher(rows, height) for name, rows in self._grown.items()}
         self._requests.make_higher(height)
 
     def _fill_row(self, row: int, task: Task) -> None:
         wanted = {name: amount for name, amount in task.requests.items() if amount > 0}
         possible = wanted.keys() <= set(self._resources) and all(amount < UNBOUNDED for amount in wanted.values())
-        self._wanted[row] = wanted if possible else None
-        self._requests.set(row, wanted if possible else {})
+        if not possible:
+            wanted = {}
+        self._wanted[row] = [(index, wanted[name]) for index, name in enumerate(self._resources) if name in wanted]
+        self._requests.set(row, wanted)
         self._accepts[row] = False
         for number, profile in enumerate(self._profiles):
             self._accepts[row, number] = possible and profile.accepts(task, "")
         room = self._room(row, slice(None))
-        self.counts[row] = _sums(room, self._offsets)
+        self.counts[row] = sums(room, self._offsets)
         self._held[:, row] = 0
         for domains in self._domains:
             np.add.at(self._held[:, row], domains, room)
 
     def _room(self, row: int, columns: slice) -> Ints:
         """int64[K]: pods of the row's task that each of these nodes holds."""
-        room = np.full(self._profile[columns].shape, MANY)
-        wanted = self._wanted[row]
-        if wanted is None or not len(room):
-            return np.zeros_like(room)
-        for index, name in enumerate(self._resources):
-            if name in wanted:
-                np.minimum(room, self._free[index, columns] // wanted[name], out=room)
-        np.maximum(room, 0, out=room)
-        room *= self._accepts[row][self._profile[columns]]
-        return room
+        profile = self._profile[columns]
+        room: Ints = self._accepts[row].take(profile) * MANY
+        for index, amount in self._wanted[row]:
+            np.minimum(room, self._free[index, columns] // amount, out=room)
+        return np.maximum(room, 0, out=room)
 
     def _changed(self, member: Member, columns: slice | Ints, before: Ints, *, less: bool = False) -> None:
         """Bring the sums up to what these nodes of a member hold now.
@@ -327,8 +323,8 @@ class World:
             return
         after, kinds = self._states[:, columns], None
         if before.shape[1] > 1:
-            distinct, kinds = _distinct(np.concatenate((before, after)))
-            before, after = np.split(distinct, 2)
+            states, kinds = distinct(np.concatenate((before, after)))
+            before, after = states[: len(before)], states[len(before) :]
         states = np.concatenate((before, after), axis=1)
         rooms = self._requests.rooms(states[:-1])
         rooms *= self._accepts.take(states[-1], axis=1)
@@ -346,10 +342,13 @@ class World:
                 self._held[domain] += change[:, 0]
         else:
             self.counts[:, column] += change @ np.bincount(kinds)
-            found, where = np.unique(domains, return_inverse=True)
-            share = np.zeros((len(found), half), np.int64)
-            np.add.at(share, (where.reshape(domains.shape), kinds), 1)
-            self._held[found] += share @ change.T
+            if domains.size:
+                # How many nodes of each domain changed in each of the ways.
+                first = int(domains.min())
+                nodes = np.bincount(((domains - first) * half + kinds).ravel())
+                nodes = np.pad(nodes, (0, -len(nodes) % half)).reshape(-1, half)
+                found = np.flatnonzero(nodes.any(axis=1))
+                self._held[first + found] += nodes[found] @ change.T
 
     def _note(self, name: str, grown: NDArray[np.bool_]) -> None:
         """Some node of this member has more room for these rows."""
@@ -375,7 +374,7 @@ class World:
         twin._stale, twin._unfit, twin._grown = {}, False, {}
         twin._rows, twin._tasks, twin._wanted, twin._users, twin._vacant, twin._idle = {}, [], [], [], [], {}
         twin._requests = Requests(self._resources, _ASIDE_ROWS)
-        twin.counts, twin._accepts = _higher(self.counts[:0], _ASIDE_ROWS), _higher(self._accepts[:0], _ASIDE_ROWS)
+        twin.counts, twin._accepts = higher(self.counts[:0], _ASIDE_ROWS), higher(self._accepts[:0], _ASIDE_ROWS)
         twin._held = np.zeros((len(self._held), _ASIDE_ROWS), np.int64)
         return twin
 
@@ -518,49 +517,6 @@ class World:
                     for domain in set(domains.tolist()) - {len(self._owner)}:
                         held = exact[domains == domain].sum()
                         assert self._held[domain, row] == held, f"{member.name}: a domain's sum differs from its rooms"
-
-
-def _domains(published: Sequence[Nodes]) -> tuple[Ints, Ints, Ints]:
-    """(per rank of tiers, 0 = the nearest of each member, the domain number of every node; per domain the column of its
-    member, and the rank of its tier).
-    """
-    depth = max((len(nodes.tree.tiers) for nodes in published), default=0)
-    none = sum(len(nodes.tree.domains) for nodes in published)
-    inside: list[Ints] = [np.zeros((depth, 0), np.int64)]
-    owner: list[int] = []
-    rank: list[int] = []
-    for column, nodes in enumerate(published):
-        padded = np.full((depth, len(nodes)), none)
-        padded[: len(nodes.domain)] = np.where(nodes.domain == NO_DOMAIN, none, nodes.domain + len(owner))
-        inside.append(padded)
-        owner.extend([column] * len(nodes.tree.domains))
-        rank.extend(nodes.tree.tiers.index(domain.tier) for domain in nodes.tree.domains)
-    return np.concatenate(inside, axis=1), np.array(owner, np.int64), np.array(rank, np.int64)
-
-
-def _distinct(states: Ints) -> tuple[Ints, Ints]:
-    """(int64[S, U], int64[K]): the distinct ones of int64[S, K] columns, and which of them each column is."""
-    packed, width = states.T.tobytes(), states.itemsize * len(states)
-    numbers: dict[bytes, int] = {}
-    kinds = [
-        numbers.setdefault(packed[at : at + width], len(numbers)) for at in range(0, len(packed), width)
-    ]  # fmt: skip
-    found = np.frombuffer(b"".join(numbers), np.int64).reshape(len(numbers), len(states)).T
-    return found, np.array(kinds, np.int64)
-
-
-def _sums(room: Ints, offsets: Ints) -> Ints:
-    """int64[members] of int64[nodes]."""
-    totals = np.concatenate([[0], np.cumsum(room)])
-    sums: Ints = totals[offsets[1:]] - totals[offsets[:-1]]
-    return sums
-
-
-def _higher(array: NDArray[Any], height: int) -> NDArray[Any]:
-    """With so many rows, or elements; the new ones are zero."""
-    taller = np.zeros((height, *array.shape[1:]), array.dtype)
-    taller[: len(array)] = array
-    return taller
 
 
 def _pod_key(task: Task) -> bytes:

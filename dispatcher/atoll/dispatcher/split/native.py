@@ -11,9 +11,9 @@ is first known from above (each task by itself); the exact number costs placemen
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from math import gcd
 
 import msgspec
@@ -73,9 +73,10 @@ def divide_natively(
             gang,
             unit,
             nodes[name],
-            partial(_room, gang, nodes[name], name, room or {}),
-            (held or {}).get(name),
-            min(ceiling, (ceilings or {}).get(name, ceiling)),
+            name,
+            room or {},
+            held.get(name) if held else None,
+            min(ceiling, ceilings.get(name, ceiling)) if ceilings else ceiling,
         )
         for name in sorted(nodes)
     }
@@ -110,31 +111,32 @@ class _Estimate:
         gang: Gang,
         unit: Sequence[int],
         nodes: Nodes,
-        room: Callable[[], Sequence[Ints]],
+        name: str,
+        rooms: Mapping[str, Sequence[Ints]],
         held: Sequence[int] | None,
         ceiling: int,
     ) -> None:
+        self._args = (gang, unit, nodes, name, rooms)
         if held is None:
-            held = [int(each.sum()) for each in room()]
-        per_task = (pods // count for pods, count in zip(held, unit, strict=True) if count)
+            held = [int(each.sum()) for each in self._room()]
+        per_task = [pods // count for pods, count in zip(held, unit, strict=True) if count]
         self.upper = min(ceiling, *per_task) if unit else 0
         wish = gang.network_topology
         #: the upper bound is the truth where one task may be anywhere
         self.known = self.upper == 0 or (len(unit) == 1 and (wish is None or not wish.hard))
-        self._args = (gang, unit, nodes, room)
 
     def exact(self) -> int:
         if not self.known:
-            gang, unit, nodes, room = self._args
-            self.upper, self.known = _most_sets(gang, unit, nodes, room(), self.upper), True
+            gang, unit, nodes, _, _ = self._args
+            self.upper, self.known = _most_sets(gang, unit, nodes, self._room(), self.upper), True
         return self.upper
 
-
-def _room(gang: Gang, nodes: Nodes, name: str, known: Mapping[str, Sequence[Ints]]) -> Sequence[Ints]:
-    """Per task, how many pods each node of the cluster holds."""
-    if name in known:
-        return known[name]
-    return [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
+    def _room(self) -> Sequence[Ints]:
+        """Per task, how many pods each node of the cluster holds."""
+        gang, _, nodes, name, known = self._args
+        if name in known:
+            return known[name]
+        return [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
 
 
 def _largest(estimates: Mapping[str, _Estimate], sets: int, at_least: int, at_most: int | None) -> list[str]:
