@@ -196,12 +196,16 @@ def _divide(parent: Node) -> None:
     if basis == parent.divided_from:
         return
     parent.divided_from = basis
-    takers = [(child, wish) for child, wish in zip(children, wishes, strict=True) if wish is not None]
+    takers = [
+        (wish, child.weight, child.limit, child.guarantee, child.created, child.name)
+        for child, wish in zip(children, wishes, strict=True)
+        if wish is not None
+    ]
     columns: list[list[int]] = []
     for index, (name, pool) in enumerate(zip(names, pools, strict=True)):
         claims = [
-            Claim(c.weight, wish[index], c.limit.get(name), c.guarantee.get(name, 0), c.created, c.name)
-            for c, wish in takers
+            Claim(weight, wish[index], limit.get(name), guarantee.get(name, 0), created, child)
+            for wish, weight, limit, guarantee, created, child in takers
         ]
         columns.append(water_fill(pool, claims))
     rows = iter(zip(*columns, strict=True))

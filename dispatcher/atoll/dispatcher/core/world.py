@@ -344,9 +344,9 @@ class World:
             self.counts[:, column] += change @ np.bincount(kinds)
             if domains.size:
                 # How many nodes of each domain changed in each of the ways.
-                first = int(domains.min())
-                nodes = np.bincount(((domains - first) * half + kinds).ravel())
-                nodes = np.pad(nodes, (0, -len(nodes) % half)).reshape(-1, half)
+                first, last = int(domains.min()), int(domains.max())
+                nodes = np.bincount(((domains - first) * half + kinds).ravel(), minlength=(last - first + 1) * half)
+                nodes = nodes.reshape(-1, half)
                 found = np.flatnonzero(nodes.any(axis=1))
                 self._held[first + found] += nodes[found] @ change.T
 
