@@ -19,6 +19,7 @@ from atoll.dispatcher.core.shapes import Shapes
 from atoll.dispatcher.core.tree import Tree
 from atoll.dispatcher.core.world import World
 from atoll.fit import Placement, place
+from atoll.model.gang import Gang, Task
 from atoll.model.verdict import Reason, Verdict
 from tests.dispatcher.builders import GPU, make_binding, make_capacity, make_cluster
 
@@ -64,8 +65,8 @@ class Stage:
         for name, pods in victim.parts.items():
             member = self.world.members[name]
             for node, request, count in pods:
-                member.nodes.free[:, node] -= member.nodes.column(request) * (count * times)
-            self.world._recount(member)
+                gang = Gang("", [Task("worker", count, count, request)], count)
+                self.world._take(member, gang, Placement([(0, node, count)], [count]), times)
 
     def stop(self, uid: str) -> Victim:
         victim = self.victims.pop(uid)
@@ -103,7 +104,7 @@ class Stage:
     def trace(self) -> Any:
         queues = {name: copy.deepcopy((n.used, n.used_in, n.wanted, n.own)) for name, n in self.tree.nodes.items()}
         nodes = {name: (id(m.nodes), m.nodes.free.tobytes()) for name, m in self.world.members.items()}
-        return queues, nodes, self.world.rooms.tobytes(), self.world.counts.tobytes()
+        return queues, nodes, self.world.counts.tobytes()
 
     def claim(self, queue: str, pods: int = 1, **more: Any) -> Any:
         """What goes, or the reason why nothing does."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.dispatcher.core.shares import Claim, burden, dominant_share, real_capability, water_fill
+from atoll.dispatcher.core.shares import Claim, dominant_share, real_capability, share_and_burden, water_fill
 
 
 def claim(
@@ -169,5 +169,21 @@ def test_dominant_share(used, deserved, expected) -> None:
 
 
 def test_a_burden_counts_cores_gibibytes_and_devices_alike_per_weight() -> None:
-    assert burden({"cpu": 3000, "memory": 2 * 2**30, "gpu": 1}, 2, ()) == 1.5
-    assert burden({"cpu": 3000, "gpu": 1}, 2, ("cpu",)) == 0.5
+    assert share_and_burden({"cpu": 3000, "memory": 2 * 2**30, "gpu": 1}, {}, (), {}, 2) == (0.0, 1.5)
+    assert share_and_burden({"cpu": 3000, "gpu": 1}, {"cpu": 6000}, ("cpu",), {}, 2) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("deserved", "limit", "expected"),
+    [
+        pytest.param({"gpu": 4}, {"gpu": 1}, (0.5, 0.0), id="what siblings share is measured by what is deserved"),
+        pytest.param({}, {"gpu": 1}, (1.0, 2.0), id="what is shared and not deserved counts as 1 and is a burden"),
+    ],
+)
+def test_a_share_is_against_what_is_deserved(deserved, limit, expected) -> None:
+    assert share_and_burden({"gpu": 2}, deserved, ("gpu",), limit, 1) == expected
+
+
+def test_what_siblings_do_not_share_is_measured_by_the_limit() -> None:
+    assert share_and_burden({"gpu": 2}, {}, (), {"gpu": 8}, 1) == (0.25, 0.0)
+    assert share_and_burden({"gpu": 2}, {}, (), {"gpu": 0}, 1) == (1.0, 0.0)

@@ -90,26 +90,26 @@ def place(
         inside = _members(nodes, within)
         room = [np.where(inside, each, 0) for each in room]
     levels = _levels(nodes, gang)
+    held = [_held(nodes, each) for each in room]
     if len(full) == 1 and full[0] == 1 and floor[0] == 1:
-        placement = _place_one(nodes, room[0], levels)
+        placement = _place_one(nodes, room[0], held[0], levels)
         return placement if placement is not None else _nearest_miss(nodes, gang, room, floor, levels)
     for want in (full, floor) if full != floor else (full,):
         for domains in levels:
-            for domain in _by_tightness(nodes, domains, room, want):
+            for domain in _by_tightness(nodes, domains, room, held, want):
                 placement = _try(nodes, gang, room, want, full, int(domain))
                 if placement is not None:
                     return placement
     return _nearest_miss(nodes, gang, room, floor, levels)
 
 
-def _place_one(nodes: Nodes, room: Ints, levels: Sequence[Ints]) -> Placement | None:
+def _place_one(nodes: Nodes, room: Ints, held: Ints, levels: Sequence[Ints]) -> Placement | None:
     """A single pod, by the same rules as any gang: most workloads are one, and all of it is two choices."""
     for domains in levels:
-        fitting = _by_tightness(nodes, domains, (room,), (1,))
+        fitting = _by_tightness(nodes, domains, (room,), (held,), (1,))
         if not fitting.size:
             continue
-        held = np.where(_members(nodes, int(fitting[0])) & (room > 0), room, UNBOUNDED)
-        node = int(held.argmin())
+        node = int(np.where(_members(nodes, int(fitting[0])) & (room > 0), room, UNBOUNDED).argmin())
         for level, tier in enumerate(nodes.tree.tiers):
             around = int(nodes.domain[level, node])
             if around != NO_DOMAIN:
@@ -167,28 +167,34 @@ def _sums(nodes: Nodes, domains: Ints, room: Ints) -> Ints:
     return sums
 
 
-def _by_tightness(nodes: Nodes, domains: Ints, room: Sequence[Ints], want: Sequence[int]) -> Ints:
+def _held(nodes: Nodes, room: Ints) -> Ints:
+    """int64[D + 1]: pods that each domain holds; the last entry, of no domain, is zero."""
+    held = np.zeros(len(nodes.tree.domains) + 1, np.int64)
+    for inside in nodes.domain:
+        np.add.at(held, inside, room)
+    held[NO_DOMAIN] = 0
+    return held
+
+
+def _by_tightness(nodes: Nodes, domains: Ints, room: Sequence[Ints], held: Sequence[Ints], want: Sequence[int]) -> Ints:
     """The domains that may hold the wanted pods (each task by itself does), the tightest first.
 
     Of equally tight ones first that with less room above it, so that what is broken up already is used up first; then
-    by name.
+    by name. `held` is what `_held` says of each room.
     """
-    fits = np.ones(len(domains), np.bool_)
-    for each, amount in zip(room, want, strict=True):
-        fits &= _sums(nodes, domains, each) >= amount
-    fitting = domains[fits]
+    if domains.size and domains[0] == ALL:
+        return domains if all(each.sum() >= amount for each, amount in zip(room, want, strict=True)) else domains[:0]
+    fitting = domains
+    for each, amount in zip(held, want, strict=True):
+        fitting = fitting[each.take(fitting) >= amount]
     if len(fitting) < 2:
         return fitting
-    total = room[0] if len(room) == 1 else np.sum(room, axis=0)
-    held = np.zeros(len(nodes.tree.domains) + 1, np.int64)
-    for level in range(len(nodes.tree.tiers)):
-        np.add.at(held, nodes.domain[level], total)
-    held[NO_DOMAIN] = 0
+    total = held[0] if len(held) == 1 else np.sum(held, axis=0)
     keys, above = [], fitting
     for _ in nodes.tree.tiers:
-        keys.append(held[above])
-        above = nodes.parent[above]
-    return fitting[np.lexsort((nodes.by_name[fitting], *reversed(keys)))]
+        keys.append(total.take(above))
+        above = nodes.parent.take(above)
+    return fitting.take(np.lexsort((nodes.by_name.take(fitting), *reversed(keys))))
 
 
 def _try(
@@ -218,7 +224,7 @@ def _try(
             if held < missing and target is want:
                 return None
             chosen = _fill(nodes, here, min(missing, held), domain)
-            placement.pods.extend((index, node, count) for node, count in chosen)
+            placement.pods += [(index, node, count) for node, count in chosen]
             placement.counts[index] += sum(count for _, count in chosen)
             if free is not nodes:
                 column = free.column(gang.tasks[index].requests)
@@ -248,14 +254,21 @@ def _fill(nodes: Nodes, room: Ints, count: int, domain: int) -> list[tuple[int, 
         np.add.at(sums, parts, room)
         sums[NO_DOMAIN] = 0
         whole, last, count = _greedy(sums, count)
-        taken = np.isin(parts, whole)
-        chosen.extend((int(node), int(room[node])) for node in np.flatnonzero(taken & (room > 0)))
+        used_up = np.zeros(len(sums), np.bool_)
+        used_up[whole] = True
+        taken = used_up.take(parts)
+        chosen += _all_of(room, np.flatnonzero(taken & (room > 0)))
         room = np.where(taken if last is None else parts != last, 0, room)
     whole, last, count = _greedy(room, count)
-    chosen.extend((int(node), int(room[node])) for node in whole)
+    chosen += _all_of(room, whole)
     if last is not None:
         chosen.append((last, count))
     return chosen
+
+
+def _all_of(room: Ints, nodes: Ints) -> list[tuple[int, int]]:
+    """(node, all pods that it holds)."""
+    return list(zip(nodes.tolist(), room.take(nodes).tolist(), strict=True))
 
 
 def _greedy(amounts: Ints, count: int) -> tuple[Ints, int | None, int]:

@@ -5,7 +5,7 @@ Over several members only where its policy allows that and no single one holds a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.world import World
 from atoll.dispatcher.split import Division, divide_natively
 from atoll.fit import Miss, Placement, place
+from atoll.fit.nodes import Ints
 from atoll.model.gang import Gang
 from atoll.model.verdict import Blocker, Reason, Verdict
 
@@ -118,10 +119,10 @@ def _choose(
     All replicas before only the minimum; then the nearest tier; then a member that keeps up; then the one with the
     least left over; then by name.
     """
-    if not matching.any():
-        return Verdict(Reason.NO_CLUSTER)
     ready = matching & world.ready
     if not ready.any():
+        if not matching.any():
+            return Verdict(Reason.NO_CLUSTER)
         return Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", world.order[int(matching.argmax())].name))
     if avoided:
         ready = ready & np.array([member.name not in avoided for member in world.order], np.bool_)
@@ -138,7 +139,7 @@ def _choose(
             if isinstance(placement, Miss):
                 continue
             choice = alone(shape, gang, member, placement)
-            if sum(placement.counts) < gang.replicas and shape.divided:
+            if shape.divided and sum(placement.counts) < gang.replicas:
                 # Perhaps all replicas fit over several members, which is better than the minimum in one.
                 small = small or choice
                 continue
@@ -147,13 +148,15 @@ def _choose(
             refused.append(choice)
     if shape.divided:
         rows = world.counts[list(shape.rows)]
-        able = [world.order[column] for column in np.flatnonzero(ready & (rows > 0).all(axis=0))]
+        columns = np.flatnonzero(ready & (rows > 0).all(axis=0))
+        able = [world.order[column] for column in columns]
         division = divide_natively(
             gang,
             {member.name: member.nodes for member in able},
             at_least=shape.least_clusters,
             at_most=shape.most_clusters,
-            room={member.name: world.room(member, shape) for member in able},
+            room=_Rooms(shape, world, able),
+            held=dict(zip((member.name for member in able), rows[:, columns].T.tolist(), strict=True)),
         )
         if isinstance(division, Division):
             choice = Choice(tuple(world.members[n] for n in division.clusters), division.gangs, division.placements)
@@ -174,6 +177,26 @@ def _choose(
     return _nearest(shape, gang, world, ready)
 
 
+class _Rooms(Mapping[str, Sequence[Ints]]):
+    """Member -> per task, how many pods each of its nodes holds; computed when it is asked for."""
+
+    def __init__(self, shape: Shape, world: World, members: Sequence[Member]) -> None:
+        self._shape, self._world = shape, world
+        self._members = {member.name: member for member in members}
+
+    def __getitem__(self, name: str) -> Sequence[Ints]:
+        return self._world.room(self._members[name], self._shape)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._members
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+
 def _candidates(shape: Shape, world: World, ready: NDArray[np.bool_]) -> Iterator[Member]:
     """Members whose every task's minimum has room, the most preferred first."""
     fits = ready
@@ -182,9 +205,9 @@ def _candidates(shape: Shape, world: World, ready: NDArray[np.bool_]) -> Iterato
     columns = fits.nonzero()[0]
     if columns.size > 1:
         # Stable, so that the name decides last.
-        keys = [world.counts[shape.rows[0], columns], world.unconfirmed[columns] // _BURST]
+        keys = [world.counts[shape.rows[0]].take(columns), world.unconfirmed.take(columns) // _BURST]
         if shape.near:
-            keys.append(world.nearest_tier(shape)[columns])
+            keys.append(world.nearest_tier(shape).take(columns))
         if shape.full != shape.floor:
             rows = world.counts[list(shape.rows)][:, columns]
             keys.append(~(rows >= np.array(shape.full)[:, None]).all(axis=0))

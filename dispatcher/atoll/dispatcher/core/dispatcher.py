@@ -287,8 +287,12 @@ class Dispatcher(Asking):
         return command
 
     def _settle_answers(self) -> Iterator[Command]:
-        """Commit what all members have reserved, take back what one refused or what its user holds."""
-        for uid in list(self._unsettled):
+        """Commit what all members have reserved, take back what one refused or what its user holds.
+
+        Whatever must still be answered is looked at again once its binding is seen again, not before.
+        """
+        unsettled, self._unsettled = self._unsettled, {}
+        for uid in unsettled:
             binding = self.bindings[uid]
             if binding.epoch != binding.view.epoch or binding.phase is Phase.EVICTING:
                 continue
@@ -324,7 +328,6 @@ class Dispatcher(Asking):
         decision = Decision(
             binding.epoch, Phase.BOUND, Reason.DISPATCHED, None, self._text(deadline), view.decision.told(line)
         )
-        del self._unsettled[view.uid]
         binding.phase, binding.deadline = Phase.BOUND, deadline
         heapq.heappush(self._deadlines, (deadline, view.uid))
         return Commit(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)

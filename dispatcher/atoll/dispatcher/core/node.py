@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from atoll.dispatcher.core.events import QueueView
-from atoll.dispatcher.core.shares import Claim, burden, dominant_share, water_fill
+from atoll.dispatcher.core.shares import Claim, share_and_burden, water_fill
 from atoll.model.vector import Vector
 
 Rank = tuple[int, int, float, float, str, str]
@@ -136,9 +136,7 @@ class Node:
             up = self.parent
             shared = (*up.claimed, *up.divided) if up else tuple(self.entitled)
             # Where capacity is unknown and nothing declared, its own limit is the only measure that there is.
-            alone = [name for name in self.limit if name not in shared]
-            share = max(dominant_share(self.used, self.entitled, shared), dominant_share(self.used, self.limit, alone))
-            load = burden(self.used, self.weight, (*(n for n in shared if self.entitled.get(n, 0) > 0), *alone))
+            share, load = share_and_burden(self.used, self.entitled, shared, self.limit, self.weight)
             first = 0 if self.guarantee and self.below_guarantee() else 1
             self.ranked = (-self.priority, first, share, load, self.created, self.name)
         return self.ranked
@@ -187,6 +185,9 @@ def _divide(parent: Node) -> None:
     """Give each child its part of what is divided by weight."""
     parent.stale = False
     names = parent.divided
+    if not names and parent.divided_from is not None:
+        # Nothing is divided, so nothing follows from what they use or want.
+        return
     pools = [parent.pool(name) or 0 for name in names]
     children = list(parent.children.values())
     # What is wanted beyond the limit changes nothing, which is most of what arrives while a queue is full.
@@ -195,12 +196,16 @@ def _divide(parent: Node) -> None:
     if basis == parent.divided_from:
         return
     parent.divided_from = basis
-    takers = [(child, wish) for child, wish in zip(children, wishes, strict=True) if wish is not None]
+    takers = [
+        (wish, child.weight, child.limit, child.guarantee, child.created, child.name)
+        for child, wish in zip(children, wishes, strict=True)
+        if wish is not None
+    ]
     columns: list[list[int]] = []
     for index, (name, pool) in enumerate(zip(names, pools, strict=True)):
         claims = [
-            Claim(c.weight, wish[index], c.limit.get(name), c.guarantee.get(name, 0), c.created, c.name)
-            for c, wish in takers
+            Claim(weight, wish[index], limit.get(name), guarantee.get(name, 0), created, child)
+            for wish, weight, limit, guarantee, created, child in takers
         ]
         columns.append(water_fill(pool, claims))
     rows = iter(zip(*columns, strict=True))

@@ -37,6 +37,8 @@ class Shape:
     """Pods per task that must start together."""
     full: list[int]
     """Pods per task."""
+    near: bool
+    """Whether some members are better than others because its pods are nearer each other there."""
     users: int = 0
     """Bindings that have it."""
     capped: Node | None = None
@@ -48,11 +50,6 @@ class Shape:
     allowed: list[NDArray[np.bool_]] = field(default_factory=list)
     """Per affinity, bool[members]: who may take it, whether ready or not; of world version `seen`."""
     seen: int = -1
-
-    @property
-    def near(self) -> bool:
-        """Whether some members are better than others because its pods are nearer each other there."""
-        return self.gang.replicas > 1
 
     @property
     def elastic(self) -> bool:
@@ -100,6 +97,7 @@ def shape_of(binding: BindingView, key: bytes) -> Shape:
         {},
         gang.floor(),
         [task.replicas for task in gang.tasks],
+        gang.replicas > 1,
     )
     shape.request = shape.least.total()
     return shape

@@ -99,13 +99,29 @@ def dominant_share(used: Mapping[str, int], deserved: Mapping[str, int], names: 
     return worst
 
 
-def burden(used: Mapping[str, int], weight: int, skip: Collection[str]) -> float:
-    """How much is used of what gives no share (`skip` does), per weight: the order where capacity is unknown.
+def share_and_burden(
+    used: Mapping[str, int],
+    deserved: Mapping[str, int],
+    shared: Collection[str],
+    limit: Mapping[str, int],
+    weight: int,
+) -> tuple[float, float]:
+    """(dominant share, burden) of what a queue uses, in one loop: it is computed whenever that changes.
 
-    Cores, GiB of memory and storage, and devices count alike; the largest decides.
+    The share is against what is deserved of the resources that siblings share, against the limit of others. The burden
+    is how much is used of what gives no share, per weight: the order where capacity is unknown. Cores, GiB of memory
+    and storage, and devices count alike; the largest decides.
     """
-    worst = max((amount / _per_unit(name) for name, amount in used.items() if name not in skip), default=0.0)
-    return max(worst, 0.0) / max(weight, 1)
+    share = load = 0.0
+    for name, amount in used.items():
+        if amount <= 0:
+            continue
+        measure = deserved.get(name, 0) if name in shared else limit.get(name)
+        if measure is not None:
+            share = max(share, amount / measure if measure > 0 else 1.0)
+        if measure is None or (measure <= 0 and name in shared):
+            load = max(load, amount / _per_unit(name))
+    return share, load / max(weight, 1)
 
 
 def _per_unit(resource: str) -> int:

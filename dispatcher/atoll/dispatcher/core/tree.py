@@ -197,10 +197,13 @@ class Tree:
 
         Only what is requested counts; of several resources the first by name.
         """
+        asked = sorted((name, amount) for name, amount in request.items() if amount > 0)
         for each in path(node):
-            short = vector.shortage(each.used, request, each.limit) if each.limit else None
-            if short is not None:
-                return Shortage(each, *short, each.view is not None and short[0] in each.view.capability)
+            used, limit = each.used, each.limit
+            for name, amount in asked:
+                if name in limit and amount > limit[name] - used.get(name, 0):
+                    declared = each.view is not None and name in each.view.capability
+                    return Shortage(each, name, amount, limit[name] - used.get(name, 0), declared)
         return None
 
     def shortage_in(self, node: Node, member: str, request: Vector) -> Shortage | None:

@@ -280,9 +280,15 @@ class Waiting:
         while True:
             lots += spot.lots
             if spot.classes:
-                here = [heads for lot in lots if (heads := lot.heads.get(node)) is not None]
-                if here:
-                    return min(heads.first() for heads in here)[1]
+                best: tuple[Key, ShapeClass] | None = None
+                for lot in lots:
+                    heads = lot.heads.get(node)
+                    if heads is not None:
+                        first = heads.first()
+                        if best is None or first[0] < best[0]:
+                            best = first
+                if best is not None:
+                    return best[1]
             children: dict[Node, None] = dict(spot.awake)
             for lot in lots:
                 if len(children) == len(node.children):

@@ -1,14 +1,14 @@
-"""All members side by side, and how many pods of every waiting shape each of their nodes still holds.
+"""All members side by side, and how many pods of every waiting shape each of them still holds.
 
-`rooms` is int64[shapes, nodes] over the nodes of all members, `counts` int64[shapes, members] its sums. Both are kept
-by difference: a decision touches a few nodes and costs O(shapes x touched nodes), so that choosing among a hundred
-members is one comparison of a row, however many nodes they have.
+`counts` is int64[shapes, members], and the same is kept of every domain. Both are kept by difference: nodes that were
+alike and are alike again are computed once, so a decision costs O(shapes x distinct changes), and choosing among a
+hundred members is one comparison of a row, however many nodes they have.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -16,26 +16,24 @@ from numpy.typing import NDArray
 
 from atoll.dispatcher.core.elastic import cut
 from atoll.dispatcher.core.events import CapacityView, ClusterView
+from atoll.dispatcher.core.layout import distinct, domains_of, higher, sums
 from atoll.dispatcher.core.members import Member
+from atoll.dispatcher.core.requests import MANY as MANY
+from atoll.dispatcher.core.requests import Requests
 from atoll.dispatcher.core.shapes import Shape
 from atoll.fit import Nodes, Placement, Profile, place
 from atoll.fit.nodes import UNBOUNDED, Ints
 from atoll.model.gang import Gang, Task
-from atoll.model.topology import NO_DOMAIN
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _FIRST_ROWS = 64
 _ASIDE_ROWS = 4
 _IDLE_ROWS = 64
 """Rows that are kept up to date though nobody waits for them now: most shapes come back."""
-_FEW = 32
-"""Nodes that are computed in one operation."""
-MANY = 1 << 40
-"""Pods that a node holds which are not limited by anything: large, and its sums still fit an int64."""
 
 
 class World:
-    """Members by name and the matrix of rooms; see the module."""
+    """Members by name and the sums of their rooms; see the module."""
 
     def __init__(self) -> None:
         self.members: dict[str, Member] = {}
@@ -52,13 +50,17 @@ class World:
         self._resources: tuple[str, ...] = ()
         #: first node of each member, and the end
         self._offsets: Ints = np.zeros(1, np.int64)
-        self._free: Ints = np.zeros((0, 0), np.int64)
+        #: int64[resources + 1, nodes]: what is free, and the profile; `_free` and `_profile` are views of it
+        self._states: Ints = np.zeros((1, 0), np.int64)
+        self._free: Ints = self._states[:-1]
+        self._profile: Ints = self._states[-1]
         self._profiles: list[Profile] = []
         self._profile_index: dict[bytes, int] = {}
-        #: per node
-        self._profile: Ints = np.zeros(0, np.int64)
-        #: per tier rank: domain of each node, numbered over all members; the last number is none
-        self._levels: list[tuple[Ints, Ints]] = []
+        #: int64[ranks, nodes]: domain of each node per rank of its tier, numbered over all members; the last is none
+        self._domains: Ints = np.zeros((0, 0), np.int64)
+        #: per domain: column of its member, rank of its tier
+        self._owner: Ints = np.zeros(0, np.int64)
+        self._rank: Ints = np.zeros(0, np.int64)
         #: pod key -> row; a row is free while nobody uses it
         self._rows: dict[bytes, int] = {}
         self._tasks: list[Task | None] = []
@@ -66,15 +68,16 @@ class World:
         self._vacant: list[int] = []
         #: rows without users that are kept, the longest idle first
         self._idle: dict[int, None] = {}
-        self.rooms: Ints = np.zeros((_FIRST_ROWS, 0), np.int64)
+        #: per row: (resource, positive amount) of all that its task asks for
+        self._wanted: list[list[tuple[int, int]]] = []
         self.counts: Ints = np.zeros((_FIRST_ROWS, 0), np.int64)
-        #: int64[rows, resources]: what a pod asks, 1 where it asks nothing; and 0 or UNBOUNDED to add to the quotient
-        self._divisor: Ints = np.ones((_FIRST_ROWS, 0), np.int64)
-        self._surplus: Ints = np.zeros((_FIRST_ROWS, 0), np.int64)
+        #: int64[domains + 1, rows]: pods that the domain's nodes hold; the last line means nothing
+        self._held: Ints = np.zeros((1, _FIRST_ROWS), np.int64)
+        self._requests = Requests((), _FIRST_ROWS)
         #: bool[rows, profiles]
         self._accepts: NDArray[np.bool_] = np.zeros((_FIRST_ROWS, 0), np.bool_)
-        #: rows for which some member has more room than before, per member; emptied by `take_grown`
-        self._grown: dict[str, set[int]] = {}
+        #: member -> bool[rows]: for which some node of it has more room than before; emptied by `take_grown`
+        self._grown: dict[str, NDArray[np.bool_]] = {}
         #: members whose published figures are not in the arrays yet
         self._stale: dict[str, None] = {}
         self._unfit = False
@@ -100,7 +103,8 @@ class World:
             return False
         member.view = view
         self.version += 1
-        self._grown.setdefault(name, set()).update(self._rows.values())
+        used = np.array([task is not None for task in _padded(self._tasks, len(self.counts))], np.bool_)
+        self._note(name, used)
         if name in self._column:
             self.ready[self._column[name]] = member.ready
         return True
@@ -141,6 +145,7 @@ class World:
             self._unfit = True
             return
         start, end = self._span(member)
+        before = self._states[:, start:end].copy()
         self._free[:, start:end] = fresh.free
         fresh.free = self._free[:, start:end]
         self._profile[start:end] = self._numbered(fresh)
@@ -149,7 +154,7 @@ class World:
             self._unfit = True
             return
         member.renew(fresh)
-        self._recount(member)
+        self._changed(member, slice(start, end), before)
 
     def _lay_out(self) -> None:
         """Everything anew: members, nodes or resources came or went."""
@@ -173,21 +178,24 @@ class World:
         )  # fmt: skip
         published = [member.published(self._resources) for member in self.order]
         self._offsets = np.cumsum([0, *(len(nodes) for nodes in published)])
-        self._free = np.concatenate(
-            [np.zeros((len(self._resources), 0), np.int64), *(nodes.free for nodes in published)], axis=1
-        )
         self._profiles, self._profile_index = [], {}
-        self._profile = np.concatenate([np.zeros(0, np.int64), *(self._numbered(nodes) for nodes in published)])
+        self._states = np.concatenate(
+            [
+                np.zeros((len(self._resources) + 1, 0), np.int64),
+                *(np.vstack([nodes.free, self._numbered(nodes)]) for nodes in published),
+            ],
+            axis=1,
+        )
+        self._free, self._profile = self._states[:-1], self._states[-1]
         for member, nodes in zip(self.order, published, strict=True):
             start, end = self._span(member)
             nodes.free = self._free[:, start:end]
             member.renew(nodes)
-        self._levels = _levels(published)
-        height = len(self.rooms)
-        self.rooms = np.zeros((height, int(self._offsets[-1])), np.int64)
+        self._domains, self._owner, self._rank = domains_of(published)
+        height = len(self.counts)
         self.counts = np.zeros((height, len(self.order)), np.int64)
-        self._divisor = np.ones((height, len(self._resources)), np.int64)
-        self._surplus = np.zeros((height, len(self._resources)), np.int64)
+        self._held = np.zeros((len(self._owner) + 1, height), np.int64)
+        self._requests = Requests(self._resources, height)
         self._accepts = np.zeros((height, len(self._profiles)), np.bool_)
         for row, task in enumerate(self._tasks):
             if task is not None:
@@ -195,7 +203,8 @@ class World:
         for column, member in enumerate(self.order):
             old = before.get(member.name)
             grown = self.counts[:, column] > (old if old is not None else 0)
-            self._note(member, np.flatnonzero(grown))
+            if grown.any():
+                self._note(member.name, grown)
 
     def _span(self, member: Member) -> tuple[int, int]:
         column = self._column[member.name]
@@ -211,11 +220,11 @@ class World:
                 number = self._profile_index[key] = len(self._profiles)
                 self._profiles.append(profile)
                 if number >= self._accepts.shape[1]:
-                    wider = np.zeros((len(self.rooms), max(2 * number, 8)), np.bool_)
+                    wider = np.zeros((len(self.counts), max(2 * number, 8)), np.bool_)
                     wider[:, : self._accepts.shape[1]] = self._accepts
                     self._accepts = wider
                 self._accepts[:, number] = [
-                    task is not None and profile.accepts(task, "") for task in _padded(self._tasks, len(self.rooms))
+                    task is not None and profile.accepts(task, "") for task in _padded(self._tasks, len(self.counts))
                 ]
             numbers.append(number)
         return np.array(numbers, np.int64)[nodes.profile] if numbers else np.zeros(len(nodes), np.int64)
@@ -247,9 +256,11 @@ class World:
             del self._rows[_pod_key(task)]
             self._tasks[row] = None
             self._vacant.append(row)
+            self._wanted[row] = []
+            self._requests.set(row, {})
             self._accepts[row] = False
-            self.rooms[row] = 0
             self.counts[row] = 0
+            self._held[:, row] = 0
 
     def _enroll(self, task: Task) -> int:
         key = _pod_key(task)
@@ -258,8 +269,9 @@ class World:
             row = self._rows[key] = self._vacant.pop() if self._vacant else len(self._tasks)
             if row == len(self._tasks):
                 self._tasks.append(None)
+                self._wanted.append([])
                 self._users.append(0)
-                if row == len(self.rooms):
+                if row == len(self.counts):
                     self._make_higher()
             self._tasks[row] = task
             self._fill_row(row, task)
@@ -268,66 +280,88 @@ class World:
         return row
 
     def _make_higher(self) -> None:
-        for name in ("rooms", "counts", "_divisor", "_surplus", "_accepts"):
-            old = getattr(self, name)
-            new = np.zeros((2 * len(old), old.shape[1]), old.dtype)
-            new[: len(old)] = old
-            setattr(self, name, new)
-        self._divisor[len(self._divisor) // 2 :] = 1
+        height = 2 * len(self.counts)
+        self.counts, self._accepts = higher(self.counts, height), higher(self._accepts, height)
+        self._held = np.ascontiguousarray(higher(self._held.T, height).T)
+        self._grown = {name: higher(rows, height) for name, rows in self._grown.items()}
+        self._requests.make_higher(height)
 
     def _fill_row(self, row: int, task: Task) -> None:
         wanted = {name: amount for name, amount in task.requests.items() if amount > 0}
         possible = wanted.keys() <= set(self._resources) and all(amount < UNBOUNDED for amount in wanted.values())
-        self._divisor[row] = [wanted.get(name, 1) if possible else 1 for name in self._resources]
-        self._surplus[row] = [0 if name in wanted and possible else MANY for name in self._resources]
+        if not possible:
+            wanted = {}
+        self._wanted[row] = [(index, wanted[name]) for index, name in enumerate(self._resources) if name in wanted]
+        self._requests.set(row, wanted)
         self._accepts[row] = False
         for number, profile in enumerate(self._profiles):
             self._accepts[row, number] = possible and profile.accepts(task, "")
-        room = np.full(self._free.shape[1], MANY)
-        if possible:
-            for index, name in enumerate(self._resources):
-                if name in wanted:
-                    np.minimum(room, self._free[index] // wanted[name], out=room)
-        np.maximum(room, 0, out=room)
-        self.rooms[row] = np.where(self._accepts[row][self._profile], room, 0) if len(self._profiles) else 0
-        self.counts[row] = _sums(self.rooms[row : row + 1], self._offsets)[0]
+        room = self._room(row, slice(None))
+        self.counts[row] = sums(room, self._offsets)
+        self._held[:, row] = 0
+        for domains in self._domains:
+            np.add.at(self._held[:, row], domains, room)
 
-    def _recount(self, member: Member) -> None:
-        """Rooms of all rows on all nodes of a member."""
-        start, end = self._span(member)
-        self._recompute(member, slice(start, end))
+    def _room(self, row: int, columns: slice) -> Ints:
+        """int64[K]: pods of the row's task that each of these nodes holds."""
+        profile = self._profile[columns]
+        room: Ints = self._accepts[row].take(profile) * MANY
+        for index, amount in self._wanted[row]:
+            np.minimum(room, self._free[index, columns] // amount, out=room)
+        return np.maximum(room, 0, out=room)
 
-    def _recompute(self, member: Member, columns: slice | Ints) -> None:
-        height = len(self._tasks)
-        old = self.rooms[:height, columns]
-        free = self._free[:, columns]
-        if free.shape[1] <= _FEW:
-            quotients = free[None] // self._divisor[:height, :, None]
-            quotients += self._surplus[:height, :, None]
-            new = quotients.min(axis=1, initial=MANY)
+    def _changed(self, member: Member, columns: slice | Ints, before: Ints, *, less: bool = False) -> None:
+        """Bring the sums up to what these nodes of a member hold now.
+
+        Args:
+            member: whose nodes they are.
+            columns: each node once.
+            before: int64[resources + 1, K], what their states were.
+            less: nothing but less is free now.
+        """
+        if not before.shape[1]:
+            return
+        after, kinds = self._states[:, columns], None
+        if before.shape[1] > 1:
+            states, kinds = distinct(np.concatenate((before, after)))
+            before, after = states[: len(before)], states[len(before) :]
+        states = np.concatenate((before, after), axis=1)
+        rooms = self._requests.rooms(states[:-1])
+        rooms *= self._accepts.take(states[-1], axis=1)
+        half = before.shape[1]
+        change = rooms[:, half:] - rooms[:, :half]
+        if not less:
+            grown: NDArray[np.bool_] = np.logical_or.reduce(change > 0, axis=1)
+            if grown.any():
+                self._note(member.name, grown)
+        column = self._column[member.name]
+        domains = self._domains[:, columns]
+        if kinds is None:
+            self.counts[:, column] += change[:, 0]
+            for domain in domains[:, 0].tolist():
+                self._held[domain] += change[:, 0]
         else:
-            # The same, without an array that is as many times larger as there are resources.
-            new = np.full(old.shape, MANY)
-            for index in range(len(self._resources)):
-                quotient = free[index] // self._divisor[:height, index, None]
-                quotient += self._surplus[:height, index, None]
-                np.minimum(new, quotient, out=new)
-        np.maximum(new, 0, out=new)
-        if len(self._profiles):
-            new *= self._accepts[:height][:, self._profile[columns]]
-        change = new - old
-        self._note(member, np.flatnonzero((change > 0).any(axis=1)))
-        self.counts[:height, self._column[member.name]] += change.sum(axis=1)
-        self.rooms[:height, columns] = new
+            self.counts[:, column] += change @ np.bincount(kinds)
+            if domains.size:
+                # How many nodes of each domain changed in each of the ways.
+                first, last = int(domains.min()), int(domains.max())
+                nodes = np.bincount(((domains - first) * half + kinds).ravel(), minlength=(last - first + 1) * half)
+                nodes = nodes.reshape(-1, half)
+                found = np.flatnonzero(nodes.any(axis=1))
+                self._held[first + found] += nodes[found] @ change.T
 
-    def _note(self, member: Member, rows: Ints) -> None:
-        if rows.size:
-            self._grown.setdefault(member.name, set()).update(rows.tolist())
+    def _note(self, name: str, grown: NDArray[np.bool_]) -> None:
+        """Some node of this member has more room for these rows."""
+        known = self._grown.get(name)
+        if known is None:
+            self._grown[name] = grown.copy()
+        else:
+            known |= grown
 
     def take_grown(self) -> list[tuple[str, set[int]]]:
         """(member, rows) for which there is more room than at the last call."""
         grown, self._grown = self._grown, {}
-        return sorted(grown.items())
+        return [(name, set(rows.nonzero()[0].tolist())) for name, rows in sorted(grown.items())]
 
     def aside(self) -> World:
         """The same members and nodes, as they are in the arrays now, with rows of its own: what is enrolled there
@@ -335,30 +369,28 @@ class World:
         """
         twin = copy.copy(self)
         twin._stale, twin._unfit, twin._grown = {}, False, {}
-        twin._rows, twin._tasks, twin._users, twin._vacant, twin._idle = {}, [], [], [], {}
-        for name in ("rooms", "counts", "_divisor", "_surplus", "_accepts"):
-            old = getattr(self, name)
-            setattr(twin, name, np.zeros((_ASIDE_ROWS, old.shape[1]), old.dtype))
+        twin._rows, twin._tasks, twin._wanted, twin._users, twin._vacant, twin._idle = {}, [], [], [], [], {}
+        twin._requests = Requests(self._resources, _ASIDE_ROWS)
+        twin.counts, twin._accepts = higher(self.counts[:0], _ASIDE_ROWS), higher(self._accepts[:0], _ASIDE_ROWS)
+        twin._held = np.zeros((len(self._held), _ASIDE_ROWS), np.int64)
         return twin
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 
     def room(self, member: Member, shape: Shape) -> list[Ints]:
         """Per task int64[nodes of the member]; the shape is enrolled."""
-        start, end = self._span(member)
-        return [self.rooms[row, start:end] for row in shape.rows]
+        columns = slice(*self._span(member))
+        return [self._room(row, columns) for row in shape.rows]
 
     def assume(self, member: Member, uid: str, gang: Gang, placement: Placement) -> None:
         """Count a decision until the member's own figures contain it; `placement` is of the nodes as they are now."""
-        member.nodes.take([task.requests for task in gang.tasks], placement)
-        member.changes += 1
         member.inflight[uid] = (gang, placement)
         self.expect(member, uid)
-        self._touched(member, (node for _, node, _ in placement.pods))
+        self._take(member, gang, placement)
 
     def assume_more(self, member: Member, uid: str, gang: Gang, placement: Placement) -> None:
         """Count further pods of a gang that runs there, or is about to."""
-        member.nodes.take([task.requests for task in gang.tasks], placement)
+        self._take(member, gang, placement)
         pods, counts = list(placement.pods), list(placement.counts)
         if uid in member.inflight:
             _, before = member.inflight[uid]
@@ -366,7 +398,6 @@ class World:
             counts = [a + b for a, b in zip(before.counts, counts, strict=True)]
         member.inflight[uid] = (gang.sized(counts), Placement(pods, counts))
         self.expect(member, uid)
-        self._touched(member, (node for _, node, _ in placement.pods))
 
     def assume_no_more(self, member: Member, uid: str, part: Gang) -> None:
         """Of what is assumed of a binding, count no more pods than its part has by now."""
@@ -404,10 +435,7 @@ class World:
         if self._unfit or member.name in self._stale:
             # The figures that come next do not subtract it.
             return True
-        gang, placement = entry
-        member.nodes.give([task.requests for task in gang.tasks], placement)
-        member.changes += 1
-        self._touched(member, (node for _, node, _ in placement.pods))
+        self._take(member, *entry, -1)
         return True
 
     def assume_late(self, member: Member, uid: str, gang: Gang) -> None:
@@ -417,13 +445,16 @@ class World:
         if isinstance(placement, Placement):
             self.assume(member, uid, gang, placement)
 
-    def _touched(self, member: Member, nodes: Iterable[int]) -> None:
+    def _take(self, member: Member, gang: Gang, placement: Placement, times: int = 1) -> None:
+        """Subtract a placement's pods from what is free; -1 times gives them back."""
         start, _ = self._span(member)
-        touched = sorted({start + node for node in nodes})
-        if len(touched) == 1:
-            self._recompute(member, slice(touched[0], touched[0] + 1))
-        elif touched:
-            self._recompute(member, np.array(touched, np.int64))
+        nodes = sorted({start + node for _, node, _ in placement.pods})
+        columns = slice(nodes[0], nodes[0] + 1) if len(nodes) == 1 else np.array(nodes, np.int64)
+        before = self._states[:, columns].copy()
+        member.nodes.take([task.requests for task in gang.tasks], placement, times)
+        member.changes += 1
+        if nodes:
+            self._changed(member, columns, before, less=times > 0)
 
     def allowed(self, shape: Shape) -> list[NDArray[np.bool_]]:
         """Per affinity of the shape, bool[members]: who accepts it, ready or not."""
@@ -456,14 +487,12 @@ class World:
 
         The number of tiers where no domain does. A bound from below: each task by itself.
         """
-        none = len(self._levels)
+        none = len(self._domains)
+        fits = np.ones(len(self._owner), np.bool_)
+        for row, wanted in zip(shape.rows, shape.full, strict=True):
+            fits &= self._held[:-1, row] >= wanted
         best = np.full(len(self.order), none, np.int64)
-        for rank in reversed(range(none)):
-            code, owner = self._levels[rank]
-            fits = np.ones(len(owner), np.bool_)
-            for row, wanted in zip(shape.rows, shape.full, strict=True):
-                fits &= np.bincount(code, weights=self.rooms[row], minlength=len(owner) + 1)[: len(owner)] >= wanted
-            best[owner[fits]] = rank
+        np.minimum.at(best, self._owner[fits], self._rank[fits])
         return best
 
     def check(self) -> None:
@@ -477,31 +506,14 @@ class World:
             for row, task in _used(self._tasks):
                 exact = np.where(member.nodes.accepting(task), member.nodes.room(task.requests), 0)
                 exact = np.minimum(exact, MANY)
-                assert (self.rooms[row, start:end] == exact).all(), f"{member.name}: rooms differ from its nodes"
+                assert (self._room(row, slice(start, end)) == exact).all(), (
+                    f"{member.name}: rooms differ from its nodes"
+                )
                 assert self.counts[row, column] == exact.sum(), f"{member.name}: counts differ from its rooms"
-
-
-def _levels(published: Sequence[Nodes]) -> list[tuple[Ints, Ints]]:
-    """Per tier rank (0 = the nearest of each member): (domain number of every node, member of every domain)."""
-    depth = max((len(nodes.tree.tiers) for nodes in published), default=0)
-    levels = []
-    for rank in range(depth):
-        codes: list[Ints] = [np.zeros(0, np.int64)]
-        owners: list[int] = []
-        for column, nodes in enumerate(published):
-            inside = nodes.domain[rank] if rank < len(nodes.tree.tiers) else np.full(len(nodes), NO_DOMAIN)
-            codes.append(np.where(inside == NO_DOMAIN, -1, inside + len(owners)))
-            owners.extend([column] * len(nodes.tree.domains))
-        code = np.concatenate(codes)
-        levels.append((np.where(code < 0, len(owners), code), np.array(owners, np.int64)))
-    return levels
-
-
-def _sums(rooms: Ints, offsets: Ints) -> Ints:
-    """int64[rows, members] of int64[rows, nodes]."""
-    totals = np.concatenate([np.zeros((len(rooms), 1), np.int64), np.cumsum(rooms, axis=1)], axis=1)
-    sums: Ints = totals[:, offsets[1:]] - totals[:, offsets[:-1]]
-    return sums
+                for domains in self._domains[:, start:end]:
+                    for domain in set(domains.tolist()) - {len(self._owner)}:
+                        held = exact[domains == domain].sum()
+                        assert self._held[domain, row] == held, f"{member.name}: a domain's sum differs from its rooms"
 
 
 def _pod_key(task: Task) -> bytes:

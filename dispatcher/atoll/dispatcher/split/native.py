@@ -51,6 +51,7 @@ def divide_natively(
     at_least: int = 1,
     at_most: int | None = None,
     room: Mapping[str, Sequence[Ints]] | None = None,
+    held: Mapping[str, Sequence[int]] | None = None,
     ceilings: Mapping[str, int] | None = None,
 ) -> Division | Short:
     """Divide all replicas over at most `at_most` and at least `at_least` clusters.
@@ -61,6 +62,7 @@ def divide_natively(
         at_least: clusters that must take one.
         at_most: clusters that may; None for any number.
         room: cluster -> per task int64[N], how many pods each node holds, where the caller knows that already.
+        held: cluster -> the sums of these, where the caller knows them: then `room` is asked for few clusters only.
         ceilings: cluster -> sets that it may take at most; no entry for any number.
     """
     sets = sets_of(gang)
@@ -71,15 +73,17 @@ def divide_natively(
             gang,
             unit,
             nodes[name],
-            (room or {}).get(name),
-            min(ceiling, (ceilings or {}).get(name, ceiling)),
+            name,
+            room or {},
+            held.get(name) if held else None,
+            min(ceiling, ceilings.get(name, ceiling)) if ceilings else ceiling,
         )
         for name in sorted(nodes)
     }
     chosen = _largest(estimates, sets, at_least, at_most)
-    held = sum(estimates[name].exact() for name in chosen)
-    if held < sets or len(chosen) < at_least:
-        return Short(gang.replicas, min(held, sets) * sum(unit))
+    whole = sum(estimates[name].exact() for name in chosen)
+    if whole < sets or len(chosen) < at_least:
+        return Short(gang.replicas, min(whole, sets) * sum(unit))
     _tighten(chosen, estimates, sets)
     taken = _deal(sets, chosen, estimates, at_least)
     clusters = tuple(sorted(taken))
@@ -103,22 +107,36 @@ class _Estimate:
     __slots__ = ("_args", "known", "upper")
 
     def __init__(
-        self, gang: Gang, unit: Sequence[int], nodes: Nodes, room: Sequence[Ints] | None, ceiling: int
+        self,
+        gang: Gang,
+        unit: Sequence[int],
+        nodes: Nodes,
+        name: str,
+        rooms: Mapping[str, Sequence[Ints]],
+        held: Sequence[int] | None,
+        ceiling: int,
     ) -> None:
-        if room is None:
-            room = [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
-        per_task = (int(each.sum()) // count for each, count in zip(room, unit, strict=True) if count)
+        self._args = (gang, unit, nodes, name, rooms)
+        if held is None:
+            held = [int(each.sum()) for each in self._room()]
+        per_task = [pods // count for pods, count in zip(held, unit, strict=True) if count]
         self.upper = min(ceiling, *per_task) if unit else 0
         wish = gang.network_topology
         #: the upper bound is the truth where one task may be anywhere
         self.known = self.upper == 0 or (len(unit) == 1 and (wish is None or not wish.hard))
-        self._args = (gang, unit, nodes, room)
 
     def exact(self) -> int:
         if not self.known:
-            gang, unit, nodes, room = self._args
-            self.upper, self.known = _most_sets(gang, unit, nodes, room, self.upper), True
+            gang, unit, nodes, _, _ = self._args
+            self.upper, self.known = _most_sets(gang, unit, nodes, self._room(), self.upper), True
         return self.upper
+
+    def _room(self) -> Sequence[Ints]:
+        """Per task, how many pods each node of the cluster holds."""
+        gang, _, nodes, name, known = self._args
+        if name in known:
+            return known[name]
+        return [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
 
 
 def _largest(estimates: Mapping[str, _Estimate], sets: int, at_least: int, at_most: int | None) -> list[str]:

@@ -1,0 +1,56 @@
+"""How the nodes and domains of all members lie side by side in arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atoll.fit import Nodes
+from atoll.fit.nodes import Ints
+from atoll.model.topology import NO_DOMAIN
+
+
+def domains_of(published: Sequence[Nodes]) -> tuple[Ints, Ints, Ints]:
+    """(per rank of tiers, 0 = the nearest of each member, the domain number of every node; per domain the column of its
+    member, and the rank of its tier).
+    """
+    depth = max((len(nodes.tree.tiers) for nodes in published), default=0)
+    none = sum(len(nodes.tree.domains) for nodes in published)
+    inside: list[Ints] = [np.zeros((depth, 0), np.int64)]
+    owner: list[int] = []
+    rank: list[int] = []
+    for column, nodes in enumerate(published):
+        padded = np.full((depth, len(nodes)), none)
+        padded[: len(nodes.domain)] = np.where(nodes.domain == NO_DOMAIN, none, nodes.domain + len(owner))
+        inside.append(padded)
+        owner.extend([column] * len(nodes.tree.domains))
+        rank.extend(nodes.tree.tiers.index(domain.tier) for domain in nodes.tree.domains)
+    return np.concatenate(inside, axis=1), np.array(owner, np.int64), np.array(rank, np.int64)
+
+
+def distinct(states: Ints) -> tuple[Ints, Ints]:
+    """(int64[S, U], int64[K]): the distinct ones of int64[S, K] columns, and which of them each column is."""
+    packed, width = states.T.tobytes(), states.itemsize * len(states)
+    numbers: dict[bytes, int] = {}
+    kinds = [
+        numbers.setdefault(packed[at : at + width], len(numbers)) for at in range(0, len(packed), width)
+    ]  # fmt: skip
+    found = np.frombuffer(b"".join(numbers), np.int64).reshape(len(numbers), len(states)).T
+    return found, np.array(kinds, np.int64)
+
+
+def sums(room: Ints, offsets: Ints) -> Ints:
+    """int64[members] of int64[nodes]."""
+    totals = np.concatenate([[0], np.cumsum(room)])
+    found: Ints = totals[offsets[1:]] - totals[offsets[:-1]]
+    return found
+
+
+def higher(array: NDArray[Any], height: int) -> NDArray[Any]:
+    """With so many rows, or elements; the new ones are zero."""
+    taller = np.zeros((height, *array.shape[1:]), array.dtype)
+    taller[: len(array)] = array
+    return taller
