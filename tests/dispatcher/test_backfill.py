@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from atoll.dispatcher.core import Strategy
-from atoll.dispatcher.core.promises import SETTLE
+from atoll.dispatcher.core.promise import SETTLE
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     EARLY,

@@ -29,7 +29,7 @@ from atoll.dispatcher.core import (
     Resize,
 )
 from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
-from atoll.dispatcher.core.promises import Promise
+from atoll.dispatcher.core.promise import Promise
 from atoll.dispatcher.recording import Recorder
 from atoll.model import timestamps
 from atoll.model.decision import Decision, Phase

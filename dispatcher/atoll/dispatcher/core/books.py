@@ -46,7 +46,8 @@ from atoll.dispatcher.core.events import (
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.namespaces import Namespaces
 from atoll.dispatcher.core.node import Node, path, subtree
-from atoll.dispatcher.core.promises import Pods, Promises, Stay, where_seen
+from atoll.dispatcher.core.promise import Pods, Stay, where_seen
+from atoll.dispatcher.core.promises import Promises
 from atoll.dispatcher.core.shapes import Shape, Shapes
 from atoll.dispatcher.core.sizes import Sizes, keep_size, still_grows
 from atoll.dispatcher.core.tree import Tree

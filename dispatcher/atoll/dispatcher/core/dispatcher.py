@@ -24,7 +24,7 @@ from atoll.dispatcher.core.events import (
 )
 from atoll.dispatcher.core.making import EXPLAIN_BURST, HELPLESS, PLAN_BURST, PLANS_PER_SECOND
 from atoll.dispatcher.core.node import Node, Standing
-from atoll.dispatcher.core.promises import SETTLE, Pods, Stay
+from atoll.dispatcher.core.promise import SETTLE, Pods, Stay
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.tree import Shortage
 from atoll.dispatcher.core.waiting import ShapeClass, differs

@@ -14,7 +14,7 @@ from atoll.dispatcher.core.choice import Choice, always
 from atoll.dispatcher.core.events import Strategy
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, Standing, path
-from atoll.dispatcher.core.promises import SETTLE, Promise
+from atoll.dispatcher.core.promise import SETTLE, Promise
 from atoll.dispatcher.core.resizing import Resizing
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.waiting import ShapeClass

@@ -9,7 +9,7 @@ from atoll.dispatcher.core.commands import Command, Evict, Explain
 from atoll.dispatcher.core.elastic import full, spares
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.keeping import Keeping
-from atoll.dispatcher.core.promises import Stay
+from atoll.dispatcher.core.promise import Stay
 from atoll.dispatcher.core.reclaim import PROTECTION, Victim
 from atoll.dispatcher.core.waiting import ShapeClass
 from atoll.model.decision import Decision, Line, Phase

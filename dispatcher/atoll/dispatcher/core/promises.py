@@ -16,13 +16,13 @@ import itertools
 import math
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from atoll.dispatcher.core.choice import Choice
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, path
+from atoll.dispatcher.core.promise import SETTLE, Promise, Stay, give_back, left_beside
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.world import World
 from atoll.fit import Nodes, Placement, fits, place
@@ -31,10 +31,6 @@ from atoll.model import vector
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
-SETTLE = 2.0
-"""Seconds after an end within which its member has told of the room, and a decision is written."""
-_OVERRUN = 0.1
-"""What runs longer than expected is expected to run on for this part of its estimate, and for a second at least."""
 _SOON = 1.0
 """Seconds in which a member learns of a decision: what ends by then may change where it puts the pods."""
 _ENDS = 16
@@ -42,60 +38,10 @@ _ENDS = 16
 _LOOKS = 16
 """Members that are considered for a promise: those with the most room now."""
 
-Pods = Sequence[tuple[int, int, int]]
-"""(task index, node index, pods)."""
 Held = tuple[Ints, Ints]
 """(int64[K] nodes of a member, int64[K, R] what is held on each)."""
 Ladder = tuple[Ints, Ints, list[int]]
 """(int64[K] nodes, int64[R, K] what is freed on each, for how many of these after so many ends)."""
-
-
-@dataclass(slots=True)
-class Stay:
-    """Something that runs, or is about to."""
-
-    leaf: Node
-    amount: Vector
-    """What its queue is charged."""
-    start: float
-    end: float
-    """Seconds since the epoch; infinite where nobody knows."""
-    parts: dict[str, tuple[Gang, Pods]]
-    """Member -> (gang of the part, where its pods are or are expected)."""
-
-
-@dataclass(slots=True, eq=False)
-class Promise:
-    """Room that is kept for one waiting workload."""
-
-    uid: str
-    leaf: Node
-    shape: Shape
-    gang: Gang
-    member: Member
-    at: float
-    """When it can start as far as is known; infinite where some of what must end has no estimate."""
-    first: float
-    """What `at` was when the promise was made."""
-    made: float
-    overtaken: bool = False
-    """Somebody with a better right took from it: the first time no longer binds."""
-    spare: dict[tuple[Node, str], int] = field(default_factory=dict)
-    """(queue on its path, resource) -> what may be charged there beyond `at` without delaying it."""
-    beside: dict[str, None] = field(default_factory=dict)
-    """UIDs of those who were promised earlier and will have started by then: their share is not in `spare`."""
-    future: Nodes | None = None
-    """The member's nodes at that time without the workload; None = compute again."""
-    looked: float = 0.0
-    """When `at` was computed."""
-    also: tuple[Member, ...] = ()
-    """Further members that are kept for it."""
-    victims: bool = False
-    """Others make room for it: no time is to be computed until they have gone."""
-    leaving: dict[str, bool] = field(default_factory=dict)
-    """UID of one that is taken back for it, or for one who was promised earlier -> whether it has not gone yet."""
-    refused: dict[str, tuple[int, float]] = field(default_factory=dict)
-    """UID of a workload that would delay it in its member -> (the member's changes at that time, its end)."""
 
 
 class Promises:
@@ -188,7 +134,7 @@ class Promises:
             if promise.leaving.get(uid):
                 # Counted as gone from the beginning; if it starts again, that is something else.
                 promise.leaving[uid] = False
-            elif promise.victims or not self._over_at(stay, promise.at, promise.looked):
+            elif promise.victims or not stay.over_at(promise.at, promise.looked):
                 for node in path(stay.leaf):
                     for name, amount in stay.amount.items():
                         if (node, name) in promise.spare:
@@ -223,7 +169,7 @@ class Promises:
         made = old.made if old is not None else now
         promise = Promise(uid, leaf, shape, gang, found, at, first, made, old.overtaken if old is not None else False)
         promise.looked = now
-        promise.spare = _left_beside(leaf, shape.request)
+        promise.spare = left_beside(leaf, shape.request)
         if quota < math.inf:
             self._spare(promise, now, old)
         else:
@@ -264,9 +210,9 @@ class Promises:
         promise = Promise(uid, leaf, shape, gang, first, math.inf, math.inf, now, looked=now, also=tuple(rest))
         promise.victims = True
         promise.leaving = {each: True for each in leaving if each in self._stays}
-        promise.spare = _left_beside(leaf, shape.request)
+        promise.spare = left_beside(leaf, shape.request)
         for each in promise.leaving:
-            _give_back(promise.spare, self._stays[each].leaf, self._stays[each].amount)
+            give_back(promise.spare, self._stays[each].leaf, self._stays[each].amount)
         self.made[uid] = promise
         self._outdate(first.name)
 
@@ -278,7 +224,7 @@ class Promises:
             for other in self.made.values():
                 if uid in other.beside:
                     del other.beside[uid]
-                    _give_back(other.spare, promise.leaf, promise.shape.request)
+                    give_back(other.spare, promise.leaf, promise.shape.request)
         return promise
 
     def refuses(self, uid: str, leaf: Node, amount: Vector, choice: Choice, now: float, end: float) -> list[Promise]:
@@ -288,7 +234,7 @@ class Promises:
             if end + SETTLE <= promise.at < math.inf:
                 continue
             charged = promise.victims and self._settled
-            if earlier and not charged and _exceeds(promise, leaf, amount):
+            if earlier and not charged and promise.exceeds(leaf, amount):
                 broken.append(promise)
             elif self._breaks(promise, choice, now):
                 broken.append(promise)
@@ -403,30 +349,20 @@ class Promises:
 
     # -- the future --------------------------------------------------------------------------------------------------
 
-    def _end(self, stay: Stay, now: float) -> float:
-        """When it is expected to end, seen from now."""
-        if stay.end > now or stay.end == math.inf:
-            return stay.end
-        return now + max(1.0, _OVERRUN * (stay.end - stay.start))
-
-    def _over_at(self, stay: Stay, when: float, now: float) -> bool:
-        """Whether it is expected, seen from now, to be over by then."""
-        return stay.end < math.inf and self._end(stay, now) + SETTLE <= when
-
     def _admitted_from(self, leaf: Node, request: Vector, now: float, before: Promise | None, lasts: float) -> float:
         """From when on the limits on the path admit the request for so long beside those who were promised earlier;
         infinite where that is not known.
         """
-        left = _left_beside(leaf, request)
+        left = left_beside(leaf, request)
         beside = dict(left)
         for promise in self._before(before):
-            _give_back(beside, promise.leaf, promise.shape.request, -1)
+            give_back(beside, promise.leaf, promise.shape.request, -1)
         if min(beside.values(), default=0) >= 0:
             return now
         leaving = {uid for p in self.made.values() for uid, stays in p.leaving.items() if stays}
         changes: list[tuple[float, Node, Vector, int]] = [(now, leaf, {}, 1)]
         changes += [
-            (now if uid in leaving else self._end(stay, now) + SETTLE, stay.leaf, stay.amount, 1)
+            (now if uid in leaving else stay.expected_end(now) + SETTLE, stay.leaf, stay.amount, 1)
             for uid, stay in self._stays.items()
         ]
         changes += [(now if p.victims else max(p.at, now), p.leaf, p.shape.request, -1) for p in self._before(before)]
@@ -436,7 +372,7 @@ class Promises:
             if when == math.inf:
                 break
             for _, other, amount, times in here:
-                _give_back(left, other, amount, times)
+                give_back(left, other, amount, times)
             if min(left.values()) >= 0:
                 since = when if since is None else since
             elif since is not None and when >= since + lasts + SETTLE:
@@ -452,18 +388,18 @@ class Promises:
             return
         over: dict[Node, Vector] = {}
         for stay in self._stays.values():
-            if self._over_at(stay, promise.at, now):
+            if stay.over_at(promise.at, now):
                 vector.add(over.setdefault(stay.leaf, {}), stay.amount)
         for leaf, amount in over.items():
-            _give_back(spare, leaf, amount)
+            give_back(spare, leaf, amount)
         for other in self._before(before):
             if other.victims or other.at <= promise.at:
                 promise.beside[other.uid] = None
-                _give_back(spare, other.leaf, other.shape.request, -1)
+                give_back(spare, other.leaf, other.shape.request, -1)
             for uid in (uid for uid, counts in other.leaving.items() if counts and uid not in promise.leaving):
-                if not self._over_at(stay := self._stays[uid], promise.at, now):
+                if not (stay := self._stays[uid]).over_at(promise.at, now):
                     promise.leaving[uid] = True
-                    _give_back(spare, stay.leaf, stay.amount)
+                    give_back(spare, stay.leaf, stay.amount)
 
     def _ends(self, member: Member, now: float) -> list[tuple[float, str]]:
         """(expected end, UID) of what runs there, in order; don't change it."""
@@ -471,7 +407,7 @@ class Promises:
         late = bisect.bisect_right(here, now, key=_first)
         if not late:
             return here
-        return sorted([*((self._end(self._stays[uid], now), uid) for _, uid in here[:late]), *here[late:]])
+        return sorted([*((self._stays[uid].expected_end(now), uid) for _, uid in here[:late]), *here[late:]])
 
     def _over_by(self, member: Member, when: float, margin: float = 0.0) -> list[str]:
         """What is expected there to end so many seconds before then."""
@@ -580,51 +516,9 @@ class Promises:
         return promise.future
 
 
-def _exceeds(promise: Promise, leaf: Node, amount: Vector) -> bool:
-    """Whether a workload that stays for ever takes from the limits what the promise needs."""
-    for node in path(leaf):
-        for name, value in amount.items():
-            spare = promise.spare.get((node, name))
-            if spare is not None and value > max(spare, 0):
-                return True
-    return False
-
-
-def _left_beside(leaf: Node, request: Vector) -> dict[tuple[Node, str], int]:
-    """(queue on the path, requested resource that it limits) -> what is left there beside the request."""
-    return {
-        (node, name): node.limit[name] - node.used.get(name, 0) - amount
-        for node in path(leaf)
-        for name, amount in request.items()
-        if amount > 0 and name in node.limit
-    }
-
-
-def _give_back(left: dict[tuple[Node, str], int], leaf: Node, amount: Vector, times: int = 1) -> None:
-    for node in path(leaf):
-        for name, value in amount.items():
-            if (node, name) in left:
-                left[node, name] += value * times
-
-
 def _when(each: tuple[float, Node, Vector, int]) -> float:
     return each[0]
 
 
 def _first(each: tuple[float, str]) -> float:
     return each[0]
-
-
-def where_seen(gang: Gang, nodes: Mapping[str, int], index: Mapping[str, int]) -> list[tuple[int, int, int]]:
-    """Pods by task and node from a report that only counts pods per node: tasks in order, nodes by name."""
-    pods: list[tuple[int, int, int]] = []
-    wanted = [task.replicas for task in gang.tasks]
-    for name in sorted(nodes):
-        left = nodes[name]
-        for task in range(len(wanted)):
-            count = min(left, wanted[task])
-            if count and name in index:
-                pods.append((task, index[name], count))
-            wanted[task] -= count
-            left -= count
-    return pods

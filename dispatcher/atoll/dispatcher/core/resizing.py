@@ -21,7 +21,7 @@ from atoll.dispatcher.core.choice import Choice
 from atoll.dispatcher.core.commands import Command, Dispatch, Part, Resize
 from atoll.dispatcher.core.elastic import Counts, cut, difference, first_pods, full, joined, larger
 from atoll.dispatcher.core.node import Node, Rank, Standing, path
-from atoll.dispatcher.core.promises import Pods, Promise, Stay
+from atoll.dispatcher.core.promise import Pods, Promise, Stay
 from atoll.dispatcher.core.shapes import shape_key
 from atoll.dispatcher.core.waiting import Key
 from atoll.fit import Miss, Nodes, Placement, place

@@ -24,7 +24,7 @@ from atoll.dispatcher.core.elastic import joined
 from atoll.dispatcher.core.events import BindingView, Strategy
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, Standing, path
-from atoll.dispatcher.core.promises import SETTLE
+from atoll.dispatcher.core.promise import SETTLE
 from atoll.dispatcher.core.reclaim import Claimant, Plan, Victim, departures, plan
 from atoll.dispatcher.core.resizing import Stop
 from atoll.dispatcher.core.shapes import Shape, shape_key, shape_of
@@ -361,16 +361,18 @@ class _Look:
         )  # fmt: skip
         running = list(core.running())
         serving, avoided = core.serves(self._leaf), core.avoided(self.shape.key)
-        evicting = plan(
-            claimant,
-            running,
-            core.tree,
-            self.world,
-            now=now,
-            serving=serving,
-            avoided=avoided,
-            permits=self._permits,
-        )
+        # As the dispatcher plans: others for whom room is being made are counted as having it.
+        with core.promises.settled(but=self.binding.view.uid):
+            evicting = plan(
+                claimant,
+                running,
+                core.tree,
+                self.world,
+                now=now,
+                serving=serving,
+                avoided=avoided,
+                permits=self._permits,
+            )
         if isinstance(evicting, Plan) and evicting.losses:
             found.append(self._going(ChangeKind.EVICT, "{} taken back by the dispatcher", evicting))
         ends = {each.uid: self._end(each) for each in running}

@@ -1,0 +1,122 @@
+"""What runs until when, and one promise: the figures from which `Promises` judges, and what they mean for limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from atoll.dispatcher.core.members import Member
+from atoll.dispatcher.core.node import Node, path
+from atoll.dispatcher.core.shapes import Shape
+from atoll.fit import Nodes
+from atoll.model.gang import Gang
+from atoll.model.vector import Vector
+
+SETTLE = 2.0
+"""Seconds after an end within which its member has told of the room, and a decision is written."""
+_OVERRUN = 0.1
+"""What runs longer than expected is expected to run on for this part of its estimate, and for a second at least."""
+
+Pods = Sequence[tuple[int, int, int]]
+"""(task index, node index, pods)."""
+
+
+@dataclass(slots=True)
+class Stay:
+    """Something that runs, or is about to."""
+
+    leaf: Node
+    amount: Vector
+    """What its queue is charged."""
+    start: float
+    end: float
+    """Seconds since the epoch; infinite where nobody knows."""
+    parts: dict[str, tuple[Gang, Pods]]
+    """Member -> (gang of the part, where its pods are or are expected)."""
+
+    def expected_end(self, now: float) -> float:
+        """When it is expected to end, seen from now."""
+        if self.end > now or self.end == math.inf:
+            return self.end
+        return now + max(1.0, _OVERRUN * (self.end - self.start))
+
+    def over_at(self, when: float, now: float) -> bool:
+        """Whether it is expected, seen from now, to be over by then."""
+        return self.end < math.inf and self.expected_end(now) + SETTLE <= when
+
+
+@dataclass(slots=True, eq=False)
+class Promise:
+    """Room that is kept for one waiting workload."""
+
+    uid: str
+    leaf: Node
+    shape: Shape
+    gang: Gang
+    member: Member
+    at: float
+    """When it can start as far as is known; infinite where some of what must end has no estimate."""
+    first: float
+    """What `at` was when the promise was made."""
+    made: float
+    overtaken: bool = False
+    """Somebody with a better right took from it: the first time no longer binds."""
+    spare: dict[tuple[Node, str], int] = field(default_factory=dict)
+    """(queue on its path, resource) -> what may be charged there beyond `at` without delaying it."""
+    beside: dict[str, None] = field(default_factory=dict)
+    """UIDs of those who were promised earlier and will have started by then: their share is not in `spare`."""
+    future: Nodes | None = None
+    """The member's nodes at that time without the workload; None = compute again."""
+    looked: float = 0.0
+    """When `at` was computed."""
+    also: tuple[Member, ...] = ()
+    """Further members that are kept for it."""
+    victims: bool = False
+    """Others make room for it: no time is to be computed until they have gone."""
+    leaving: dict[str, bool] = field(default_factory=dict)
+    """UID of one that is taken back for it, or for one who was promised earlier -> whether it has not gone yet."""
+    refused: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """UID of a workload that would delay it in its member -> (the member's changes at that time, its end)."""
+
+    def exceeds(self, leaf: Node, amount: Vector) -> bool:
+        """Whether a workload that stays for ever takes from the limits what the promise needs."""
+        for node in path(leaf):
+            for name, value in amount.items():
+                spare = self.spare.get((node, name))
+                if spare is not None and value > max(spare, 0):
+                    return True
+        return False
+
+
+def left_beside(leaf: Node, request: Vector) -> dict[tuple[Node, str], int]:
+    """(queue on the path, requested resource that it limits) -> what is left there beside the request."""
+    return {
+        (node, name): node.limit[name] - node.used.get(name, 0) - amount
+        for node in path(leaf)
+        for name, amount in request.items()
+        if amount > 0 and name in node.limit
+    }
+
+
+def give_back(left: dict[tuple[Node, str], int], leaf: Node, amount: Vector, times: int = 1) -> None:
+    """Add what a queue no longer uses where it counts; -1 times takes it."""
+    for node in path(leaf):
+        for name, value in amount.items():
+            if (node, name) in left:
+                left[node, name] += value * times
+
+
+def where_seen(gang: Gang, nodes: Mapping[str, int], index: Mapping[str, int]) -> list[tuple[int, int, int]]:
+    """Pods by task and node from a report that only counts pods per node: tasks in order, nodes by name."""
+    pods: list[tuple[int, int, int]] = []
+    wanted = [task.replicas for task in gang.tasks]
+    for name in sorted(nodes):
+        left = nodes[name]
+        for task in range(len(wanted)):
+            count = min(left, wanted[task])
+            if count and name in index:
+                pods.append((task, index[name], count))
+            wanted[task] -= count
+            left -= count
+    return pods
