@@ -25,7 +25,7 @@ demo: setup ## a federation on this machine, real workloads in, a result table o
 	@$(BIN)/python -m demo $(DEMO)
 
 test: setup ## all tests, the integration tests against real API servers; TESTS="-m long" or a path runs others
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(TESTS)
+	@$(BIN)/python -m pytest -n 2 $(TESTS)
 
 chaos: setup ## real work while processes, leases, connections and API servers fail; CHAOS_SECONDS, CHAOS_SEED
 	@$(BIN)/python -m tests.chaos --seconds $(or $(CHAOS_SECONDS),90) --seed $(or $(CHAOS_SEED),7) $(CHAOS)

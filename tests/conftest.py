@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from atoll.kube.transport import ApiServer
 from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
@@ -22,11 +25,23 @@ settings.load_profile("atoll")
 LAYOUT = FederationConfig(members=[member("alpha", 8), member("beta", 4), member("topo", 4, tree=False)])
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """A file's tests in one process, and all that use the session's federation in the same one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "federation" if _uses_federation(file) else file
+
+
+@cache
+def _uses_federation(file: str) -> bool:
+    text = (Path(__file__).parent.parent / file).read_text()
+    return "site: Site" in text or "federation: AtollFederation" in text
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
     """Where tests run in several processes (-n 2): one of them has the federation, the others never start another."""
-    for item in items:
-        shared = "federation" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("federation" if shared else item.path.as_posix()))
+    return _ByFile(config, log)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

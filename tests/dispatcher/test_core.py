@@ -441,3 +441,13 @@ def test_the_head_of_a_strict_queue_goes_once_what_stopped_the_queue_is_over() -
     assert names(s.run()) == []
     s.tell(make_queue("q", view=strict))
     assert names(s.run()) == ["a", "b"]
+
+
+def test_room_for_both_tasks_of_a_gang_that_waits_wakes_it_once() -> None:
+    s = scene(make_queue("q"), room=(make_cluster("m"), make_capacity("m", [8])))
+    s.submit(make_binding("all").tasks(8))
+    assert names(s.run()) == ["all"]
+    s.submit(make_binding("two-tasks").tasks(1, gpu=1).tasks(1, gpu=2))
+    assert names(s.run()) == []
+    s.tell(make_capacity("m", [8, 8], generation=2))
+    assert names(s.run()) == ["two-tasks"]

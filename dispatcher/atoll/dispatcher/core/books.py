@@ -115,7 +115,8 @@ class Books:
         self._nominated: dict[str, None] = {}
         #: UID -> those that were evicted so that it could start
         self._cleared: dict[str, tuple[str, ...]] = {}
-        #: UIDs of bindings in phase Reserving, and of those that run against the user's wish; looked at in every pass
+        #: UIDs of bindings in phase Reserving, and of those that run against the user's wish; looked at once
+        #: whenever their binding is seen
         self._unsettled: dict[str, None] = {}
         #: (deadline, UID); stale entries are skipped when popped
         self._deadlines: list[tuple[float, str]] = []
@@ -228,6 +229,8 @@ class Books:
         if self._serving_version != self.world.version:
             self._serving.clear()
             self._serving_version = self.world.version
+        if leaf.serving is None:
+            return None
         if leaf not in self._serving:
             mask = np.array([self.tree.serves(leaf, member.name) for member in self.world.order], np.bool_)
             self._serving[leaf] = None if mask.all() else mask
@@ -481,11 +484,12 @@ class Books:
         """Look again at the shapes for which members have more room, where that may be enough."""
         for name, rows in self.world.take_grown():
             self._hungry.wake(name)
-            column = self.world.column(name)
+            held = self.world.counts[:, self.world.column(name)].tolist()
             for row in sorted(rows & self._blocked.keys()):
-                for shape in list(self._blocked[row]):
-                    counts = self.world.counts[list(shape.rows), column]
-                    if shape.divided or (counts >= shape.floor).all():
+                # A shape of several rows leaves all of them when the first is looked at.
+                for shape in list(self._blocked.get(row, ())):
+                    enough = all(held[each] >= least for each, least in zip(shape.rows, shape.floor, strict=True))
+                    if shape.divided or enough:
                         self._unblock(shape)
                         self._woken[shape] = None
                         self._wake(shape.key)
