@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import msgspec
 import pytest
 
-from atoll.dispatcher.core import Strategy
+from atoll.dispatcher.core import Ceiling, Strategy
 from atoll.dispatcher.core.promise import SETTLE
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
@@ -255,3 +258,89 @@ def test_nobody_is_promised_a_share_that_one_who_was_promised_before_needs_later
     assert names(s.run()) == []
     at = {promise.uid: promise.at - START for promise in s.core.promises.made.values()}
     assert at == pytest.approx({"uid-first": 1000.0 + SETTLE, "uid-second": 2000.0 + SETTLE}, abs=1)
+
+
+@pytest.mark.parametrize("why", ["its policy", "its queue", "it is not ready"])
+def test_no_room_is_kept_where_the_head_may_not_go(why: str) -> None:
+    """n has more room than m, but not for the head, whatever the reason."""
+    ready = why != "it is not ready"
+    view = {**BACKFILL, "members": {"m": Ceiling()}} if why == "its queue" else BACKFILL
+    s = Scene(make_queue("q", view=view), make_queue("other"), make_cluster("m"), make_cluster("n", ready=ready))
+    s.tell(make_capacity("m", [8]), make_capacity("n", [9]))
+    s.submit(make_binding("runs").tasks(4).runs(HOUR).affinity(clusterNames=["m"]))
+    s.submit(make_binding("beside").queue("other").tasks(8).runs(60).affinity(clusterNames=["n"]))
+    s.run()
+    head = make_binding("head").tasks(8).submitted(EARLY)
+    s.submit(head.affinity(clusterNames=["m"]) if why == "its policy" else head)
+    assert names(s.run()) == []
+    assert [promise.member.name for promise in s.core.promises.made.values()] == ["m"]
+
+
+def test_what_was_kept_for_a_head_is_everybodys_in_the_pass_in_which_it_goes() -> None:
+    s = busy(Strategy.BACKFILL)
+    s.submit(make_binding("long").tasks(4).submitted(LATE))
+    assert names(s.run()) == []
+    # A third node comes; nothing has ended.
+    s.tell(make_capacity("m", [8, 8, 12], generation=2))
+    assert names(s.run()) == ["head", "long"]
+
+
+def test_its_own_patience_goes_before_that_of_its_queue() -> None:
+    s = Scene(make_queue("q", view={"patience": 600.0}), make_cluster("m"), make_capacity("m", [8, 8]))
+    s.submit(make_binding("runs").tasks(16).runs(HOUR))
+    s.run()
+    view = make_binding("hasty").tasks(8).created("2027-01-15T08:00:00Z").build()
+    assert view.gang is not None
+    s.see(dataclasses.replace(view, gang=msgspec.structs.replace(view.gang, patience=60.0)))
+    s.submit(make_binding("calm").tasks(8).created("2027-01-15T08:00:00Z"))
+    s.run()
+    assert s.core.promises.made == {}
+    s.run(after=61.0)
+    assert list(s.core.promises.made) == ["uid-hasty"]
+    s.run(after=541.0)
+    assert list(s.core.promises.made) == ["uid-hasty", "uid-calm"]
+
+
+def test_a_promise_whose_time_has_passed_is_computed_again() -> None:
+    s = busy(Strategy.BACKFILL, ends=60.0)
+    [before] = s.core.promises.made.values()
+    assert before.at == pytest.approx(START + 60.0 + SETTLE, abs=1)
+    s.run(after=120.0)
+    [promise] = s.core.promises.made.values()
+    # What runs longer than expected is expected to run on for a tenth of its time.
+    assert promise.at == pytest.approx(s.now + 6.0 + SETTLE, abs=1)
+    assert promise.first == before.first
+
+
+def test_what_would_still_run_when_a_head_is_due_does_not_take_its_quota() -> None:
+    """Of 8 both on the way up and in the queue, the head needs 6 after an hour."""
+    s = Scene(make_queue("top", gpu=8), make_queue("q", view={**BACKFILL, "parent": "top"}))
+    s.tell(make_queue("beside", view={"parent": "top"}), make_cluster("m"), make_capacity("m", [32]))
+    s.submit(make_binding("runs").tasks(4).runs(HOUR))
+    s.run()
+    s.submit(make_binding("head").tasks(6).submitted(EARLY))
+    s.run()
+    s.submit(make_binding("much").queue("beside").tasks(3).runs(2 * HOUR).submitted(LATE))
+    assert names(s.run()) == []
+    assert s.verdict("much") is Reason.WOULD_DELAY
+    s.submit(make_binding("little").queue("beside").tasks(2).runs(2 * HOUR).submitted(LATE))
+    assert names(s.run()) == ["little"]
+    s.submit(make_binding("brief").queue("beside").tasks(2).runs(60).submitted(LATE))
+    assert names(s.run()) == ["brief"]
+    for name in ("brief", "little"):
+        s.change(name, finished=True)
+        assert names(s.run()) == []
+
+
+def test_room_that_a_head_of_another_queue_gives_up_is_nobodys_promise_any_more() -> None:
+    """Of 12, 6 and 5 are promised once `runs` is over; what stays for ever may have the rest."""
+    s = Scene(*(make_queue(name, view=BACKFILL) for name in ("q", "r")), make_cluster("m"), make_capacity("m", [12]))
+    s.submit(make_binding("runs").tasks(8).runs(HOUR))
+    s.run()
+    for queue, gpu in (("q", 6), ("r", 5)):
+        s.submit(make_binding(f"head-{queue}").queue(queue).tasks(1, gpu=gpu).submitted(EARLY))
+        assert names(s.run()) == []
+    s.submit(make_binding("small").tasks(3).submitted(LATE))
+    assert names(s.run()) == []
+    s.gone("head-q")
+    assert names(s.run()) == ["small"]

@@ -16,8 +16,17 @@ from atoll.fit import Nodes, Profile
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang, Task, TopologyWish, divide
 from atoll.model.topology import NO_DOMAIN, Tree
-from atoll.model.verdict import Reason
-from tests.dispatcher.builders import Scene, dispatched, evicted, make_binding, make_capacity, make_cluster, make_queue
+from atoll.model.verdict import Blocker, Reason
+from tests.dispatcher.builders import (
+    Scene,
+    dispatched,
+    evicted,
+    explained,
+    make_binding,
+    make_capacity,
+    make_cluster,
+    make_queue,
+)
 
 
 def nodes(*free: int) -> Nodes:
@@ -188,7 +197,21 @@ def test_a_committed_gang_that_is_not_bound_everywhere_in_time_is_taken_back() -
     s.change("a", reserved=granted("m1", "m2", "m3"))
     s.run()
     s.change("a", placed={"m1": (2, 4), "m2": (2, 4)})
-    assert evicted(s.run(after=30.1)) == ["a"]
+    [command] = s.run(after=30.1)
+    assert evicted([command]) == ["a"]
+    assert command.decision.story[-1].text == "not all of its pods were bound in m3 within 30 s"
+    # Only where it failed it is not tried again.
+    s.change("a", released=s.view("a").generation)
+    told = explained(s.run())["a"].decision.blocker
+    assert told is not None
+    assert (told.kind, told.name) == ("Clusters", "m1, m2")
+
+
+def test_what_can_not_be_divided_names_all_members_that_were_tried_and_what_they_hold_together() -> None:
+    s = three(4, 4, 4).tell(make_cluster("m2", ready=False))
+    told = explained(s.submit(make_binding("a").tasks(20).divided()).run())["a"].decision
+    assert told.reason is Reason.INSUFFICIENT_RESOURCES
+    assert told.blocker == Blocker("Clusters", "m1, m3", "pods", "20", "8")
 
 
 def test_a_commit_that_was_refused_is_decided_again() -> None:

@@ -6,7 +6,9 @@ import pytest
 
 from atoll.dispatcher.core import Command, Dispatcher, Evict, QueueSet
 from atoll.dispatcher.core.keeping import PATIENCE
-from atoll.model.verdict import Reason
+from atoll.dispatcher.core.making import PLAN_BURST, PLANS_PER_SECOND
+from atoll.dispatcher.core.promises import SETTLE
+from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
     EARLY,
     LATE,
@@ -247,3 +249,71 @@ def test_one_whom_nobody_can_help_waits_as_long_as_it_takes() -> None:
     s = full(make_binding("low").tasks(8))
     s.submit(make_binding("huge").tasks(1, gpu=5).priority(1))
     assert not any(evicted(s.run(after=60.0)) for _ in range(1200))
+
+
+def test_searches_for_victims_are_rationed_by_time() -> None:
+    """Whoever waits finds somebody who can go, each in another member, but not all at once."""
+    members = [f"m{n}" for n in range(round(PLAN_BURST) + 2)]
+    s = Scene(make_queue("q"), *map(make_cluster, members), *(make_capacity(name, [1]) for name in members))
+    s.submit(*(make_binding(f"low-{name}").affinity(clusterNames=[name]) for name in members))
+    for name in names(s.run()):
+        s.bound(name, generation=NEVER)
+    s.run(after=OLD)
+    s.submit(*(make_binding(f"high-{name}").affinity(clusterNames=[name]).priority(1) for name in members))
+    assert len(evicted(s.run(after=0.0))) == PLAN_BURST
+    assert evicted(s.run(after=0.0)) == []
+    assert len(evicted(s.run(after=1 / PLANS_PER_SECOND))) == 1
+    assert len(evicted(s.run(after=10.0))) == 1
+
+
+@pytest.mark.parametrize("how", ["let go", "finished", "deleted"])
+def test_room_is_everybodys_a_moment_after_all_are_gone_who_made_it(how: str) -> None:
+    """Somebody else in the member took a part of it, so that it does not do."""
+    s = full(make_binding("low").tasks(8))
+    s.submit(make_binding("high").tasks(8).priority(1))
+    assert evicted(s.run()) == ["low"]
+    if how == "let go":
+        let_go(s, "low")
+    elif how == "finished":
+        s.change("low", finished=True)
+    else:
+        s.gone("low")
+    s.tell(make_capacity("m", [4, 0], generation=NEVER)).submit(make_binding("small"))
+    assert names(s.run()) == []
+    assert "small" in names(s.run(after=SETTLE + 0.5))
+
+
+def test_nothing_is_kept_of_a_claimant_that_is_gone() -> None:
+    s = full(make_binding("low").tasks(8))
+    s.submit(make_binding("high").tasks(8).priority(1))
+    s.run()
+    let_go(s, "low")
+    assert names(s.run()) == ["high"]
+    assert s.core._cleared.keys() == {"uid-high"}
+    for name in ("high", "low"):
+        s.gone(name)
+    s.run()
+    assert not any((s.core._cleared, s.core._awaiting, s.core._stuck, s.core._helpless))
+    assert s.core.next_deadline is None
+
+
+def test_the_claimant_says_where_room_is_made_and_the_victims_for_whom() -> None:
+    s = full(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
+    s.submit(make_binding("high").tasks(8).priority(1))
+    commands = s.run()
+    told = explained(commands)["high"].decision
+    assert (told.nominated, told.blocker) == (["m"], Blocker("Cluster", "m"))
+    for command in (each for each in commands if isinstance(each, Evict)):
+        assert command.decision.room_for == "uid-high"
+        assert command.decision.story[-1].text == "makes room for default/high of queue q"
+
+
+def test_whoever_is_next_of_the_same_shape_has_others_go_too() -> None:
+    s = full(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
+    s.submit(*(make_binding(f"high{n}").tasks(4).priority(1) for n in range(2)))
+    assert len(evicted(s.run())) == 1
+    for _ in range(4):
+        let_go(s, *(view.name for view in s.views.values() if view.decision.phase == "Evicting"))
+        s.run(after=5.0)
+    assert not s.view("high0").suspended
+    assert not s.view("high1").suspended

@@ -353,6 +353,22 @@ def test_the_room_that_fewer_replicas_need_is_free_at_once() -> None:
     assert names(s.submit(make_binding("b").tasks(6)).run()) == ["b"]
 
 
+@pytest.mark.parametrize(
+    ("free", "fits"),
+    [
+        pytest.param([8, 4], False, id="there, as long as there is room for it"),
+        pytest.param([0, 8], False, id="elsewhere, where there is none any more"),
+        pytest.param([4, 8], True, id="there, however tight it is"),
+    ],
+)
+def test_what_is_under_way_is_counted_on_the_node_where_it_was_expected(free: list[int], fits: bool) -> None:
+    """Four GPUs of m-0; the question is whether a node is left with eight."""
+    s = scene(room=(make_cluster("m"), named("m", [4, 8]))).submit(make_binding("a").tasks(4))
+    assert names(s.run()) == ["a"]
+    s.tell(named("m", free, generation=2)).submit(make_binding("b").tasks(1, gpu=8))
+    assert names(s.run()) == (["b"] if fits else [])
+
+
 # -- however much there is ---------------------------------------------------------------------------------------------
 
 
