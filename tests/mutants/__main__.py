@@ -41,6 +41,7 @@ TESTS = [
     "tests/dispatcher/test_elastic.py",
     "tests/dispatcher/test_growth.py",
     "tests/dispatcher/test_verdicts.py",
+    "tests/dispatcher/test_verdict_details.py",
     "tests/dispatcher/test_capacity.py",
     "tests/dispatcher/test_reporting.py",
     "tests/dispatcher/test_machine.py",
