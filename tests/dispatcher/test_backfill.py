@@ -344,3 +344,25 @@ def test_room_that_a_head_of_another_queue_gives_up_is_nobodys_promise_any_more(
     assert names(s.run()) == []
     s.gone("head-q")
     assert names(s.run()) == ["small"]
+
+
+def test_a_promise_that_moves_to_another_member_leaves_its_room_to_others() -> None:
+    """1. `first` is promised m, `later` as well. 2. What it waits for there runs on. 3. In n something ends sooner."""
+    members = [each for name in "mn" for each in (make_cluster(name), make_capacity(name, [12]))]
+    s = Scene(*(make_queue(name, view=BACKFILL) for name in ("q", "r")), make_queue("other"), *members)
+    for name, gpu, member, seconds in (
+        ("soon", 4, "m", HOUR),
+        ("long", 4, "m", 10 * HOUR),
+        ("there", 12, "n", HOUR + 200),
+    ):
+        s.submit(make_binding(name).queue("other").tasks(1, gpu=gpu).runs(seconds).affinity(clusterNames=[member]))
+    assert len(names(s.run())) == 3
+    s.submit(make_binding("first").tasks(1, gpu=6).submitted(EARLY))
+    s.run()
+    s.submit(make_binding("later").queue("r").tasks(1, gpu=5).affinity(clusterNames=["m"]).submitted(EARLY))
+    s.run()
+    s.submit(make_binding("filler").queue("other").tasks(1, gpu=3).affinity(clusterNames=["m"]).submitted(LATE))
+    assert names(s.run()) == []
+    assert [promise.member.name for promise in s.core.promises.made.values()] == ["m", "m"]
+    assert names(s.run(after=HOUR + 100)) == ["filler"]
+    assert [promise.member.name for promise in s.core.promises.made.values()] == ["n", "m"]

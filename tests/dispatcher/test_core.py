@@ -17,7 +17,7 @@ from atoll.dispatcher.core import (
 )
 from atoll.model.decision import STORY_LINES, Phase
 from atoll.model.timestamps import to_seconds
-from atoll.model.verdict import Reason
+from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
     EARLY,
     GPU,
@@ -85,6 +85,12 @@ def test_queues_take_turns_by_their_dominant_share() -> None:
     )
     # Shares after each: big 1/8, small 1/2, then big until it reaches small's share.
     assert names(s.run()) == ["big0", "small0", "big1", "big2", "big3", "small1"]
+
+
+def test_a_guarantee_of_what_it_does_not_ask_for_gives_a_queue_no_precedence() -> None:
+    s = scene(make_queue("sure", view={"guarantee": {"cpu": 8}}), room=(make_cluster("m"), make_capacity("m", [1])))
+    s.submit(make_binding("a").queue("sure").submitted(EARLY), make_binding("b").submitted(LATE))
+    assert names(s.run()) == ["b"], "the name of the queue decides"
 
 
 # -- queues --------------------------------------------------------------------------------------------------------------
@@ -272,6 +278,14 @@ def test_an_unfit_gang_names_the_cluster_that_came_nearest_with_numbers() -> Non
     assert told.blocker is not None
     assert (told.blocker.kind, told.blocker.name) == ("Cluster", "m2")
     assert (told.blocker.requested, told.blocker.available) == ("7", "6")
+
+
+def test_the_nearest_is_one_that_could_be_used_though_it_holds_nothing() -> None:
+    s = scene(
+        room=(make_cluster("m1", ready=False), make_cluster("m2"), make_capacity("m1", [4]), make_capacity("m2", [0]))
+    )
+    told = explained(s.submit(make_binding("a").tasks(5)).run())["a"].decision
+    assert told.blocker == Blocker("Cluster", "m2", "pods", "5", "0")
 
 
 def test_hard_topology_without_a_domain_that_holds_it_names_the_nearest_miss() -> None:

@@ -10,14 +10,16 @@ import pytest
 
 from atoll.dispatcher.core import Ceiling, Event, NamespaceSet, NamespaceView, Strategy
 from atoll.dispatcher.core.resizing import GROW_TIMEOUT
+from atoll.model.decision import Decision, Line, Phase
 from atoll.model.gang import TopologyWish
-from atoll.model.timestamps import to_seconds
+from atoll.model.timestamps import rfc3339, to_seconds
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
     EARLY,
     GPU,
     LATE,
     NEVER,
+    START,
     Scene,
     explained,
     make_binding,
@@ -228,3 +230,34 @@ def test_what_ends_while_it_wants_more_is_forgotten() -> None:
     assert names(s.run()) == ["b"]
     assert s.used("q") == 8
     runs(s, "b", generation=NEVER)
+
+
+def test_a_new_leader_counts_all_pods_of_what_grows_where_its_member_has_not_told_of_any() -> None:
+    s = scene()
+    line = Line(rfc3339(START), Phase.BOUND, Reason.GROWN)
+    decision = Decision(1, Phase.BOUND, Reason.GROWN, None, rfc3339(START + GROW_TIMEOUT), [line])
+    view = elastic("a", 2, 6).build()
+    s.see(
+        dataclasses.replace(
+            view, epoch=1, generation=3, suspended=False, parts=(("m", (6,)),), decision=decision, bound=True
+        )
+    )
+    s.submit(make_binding("three").tasks(3).submitted(EARLY), make_binding("two").tasks(2).submitted(LATE))
+    assert names(s.run()) == ["two"]
+
+
+def test_nothing_is_kept_of_the_size_of_what_is_gone() -> None:
+    s = crowded(priority=2)
+    runs(s, "other")
+    scale(s, "other", 2, 1)
+    s.run()
+    scale(s, "other", 4, 1)
+    s.run()
+    core = s.core
+    assert core._hungry._where
+    assert core._spare
+    for name in ("a", "other"):
+        s.gone(name)
+    s.run()
+    assert not any((core._hungry.awake, core._hungry._where, core._hungry._parked, core._stopped, core._oversized))
+    assert not any(core._spare.values())

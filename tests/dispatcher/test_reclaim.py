@@ -267,6 +267,12 @@ def test_a_gang_goes_whole_in_all_its_members():
     assert stage.claim("a", 4) == {"gang": "all"}
 
 
+@either_way
+def test_all_nodes_that_a_gang_leaves_are_counted():
+    stage = Stage(queue("a", 8), queue("b", 0), m=[4, 4]).run("gang", "b", {"m": {0: 4, 1: 4}})
+    assert stage.claim("a", 2, gpu=4) == {"gang": "all"}
+
+
 def test_the_surplus_of_an_elastic_workload_goes_before_any_other():
     stage = Stage(A, B, m=[8]).run("elastic", "b", {"m": {0: 4}}, surplus={"m": {0: 2}}, priority=9)
     stage.run("b", "b", {"m": {0: 4}}, started=9.0)
