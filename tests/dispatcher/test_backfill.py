@@ -98,6 +98,14 @@ def test_of_equal_work_the_one_that_is_short_enough_passes() -> None:
     assert names(s.run()) == ["short"]
 
 
+def test_one_that_is_short_enough_passes_though_equal_work_that_is_not_waits_already() -> None:
+    s = busy(Strategy.BACKFILL)
+    s.submit(make_binding("long").runs(2 * HOUR).submitted(EARLY))
+    assert names(s.run()) == []
+    s.submit(make_binding("short").runs(60).submitted(LATE))
+    assert names(s.run()) == ["short"]
+
+
 def test_unknown_ends_keep_the_member_for_the_head() -> None:
     s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8, 8]))
     s.submit(make_binding("runs").tasks(1, gpu=8))

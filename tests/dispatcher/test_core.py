@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from atoll.dispatcher.core import (
+    CapacitySet,
     ClusterGone,
     Dispatch,
     Part,
@@ -91,6 +92,14 @@ def test_a_guarantee_of_what_it_does_not_ask_for_gives_a_queue_no_precedence() -
     s = scene(make_queue("sure", view={"guarantee": {"cpu": 8}}), room=(make_cluster("m"), make_capacity("m", [1])))
     s.submit(make_binding("a").queue("sure").submitted(EARLY), make_binding("b").submitted(LATE))
     assert names(s.run()) == ["b"], "the name of the queue decides"
+
+
+def test_queues_share_by_weight_what_both_want() -> None:
+    """Of 8, `x` is due 2 and `y` 6: in turn whoever has the smaller part of what is due, then by name."""
+    total = CapacitySet(dataclasses.replace(make_capacity("m", [8]).capacity, total={GPU: 8}))
+    s = Scene(*(make_queue(name, view={"weight": n}) for name, n in (("x", 1), ("y", 3))), make_cluster("m"), total)
+    s.submit(*(make_binding(f"{queue}{n}").queue(queue) for queue in "xy" for n in range(8)))
+    assert names(s.run()) == ["x0", "y0", "y1", "y2", "x1", "y3", "y4", "y5"]
 
 
 # -- queues --------------------------------------------------------------------------------------------------------------

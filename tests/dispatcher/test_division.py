@@ -55,6 +55,20 @@ def shares(outcome: Division | Short) -> dict[str, list[int]]:
         ),
         pytest.param(gang(6), {"a": [4], "b": [6]}, {}, {"b": [6]}, id="one cluster when one holds it"),
         pytest.param(gang(6), {"a": [8], "b": [8]}, {"at_least": 2}, {"a": [5], "b": [1]}, id="at least two clusters"),
+        pytest.param(
+            gang(6),
+            {"a": [8], "b": [7], "c": [3], "d": [2]},
+            {"at_least": 2},
+            {"b": [5], "d": [1]},
+            id="the smallest others with which all still fits",
+        ),
+        pytest.param(
+            gang(7),
+            {"a": [8], "b": [7], "c": [4], "d": [3]},
+            {"at_least": 2},
+            {"c": [4], "d": [3]},
+            id="several may be exchanged for smaller ones",
+        ),
         pytest.param(gang(2, 8), {"a": [7], "b": [7]}, {}, {"a": [1, 4], "b": [1, 4]}, id="whole sets of 1 and 4"),
     ],
 )
@@ -137,6 +151,20 @@ def granted(*members: str, generation: int = 2) -> dict[str, Reservation]:
 def test_a_gang_that_fits_one_cluster_is_not_divided() -> None:
     s = three(4, 8, 4).submit(make_binding("a").tasks(6).divided())
     assert dispatched(s.run()) == [("a", "m2")]
+
+
+@pytest.mark.parametrize("most", range(4, 9))
+def test_each_part_gets_all_that_one_domain_of_its_member_holds(most: int) -> None:
+    """Of eight nodes in each member, one rack has so many and another one the rest."""
+    racks = {"r1": [1] * most, "r2": [1] * (8 - most)}
+    s = Scene(make_queue("q"), *(each for n in "mn" for each in (make_cluster(n), make_capacity(n, racks))))
+    s.submit(
+        make_binding("a").tasks(2 * most).hard(1).divided(), make_binding("b").tasks(2 * most + 1).hard(1).divided()
+    )
+    commands = s.run()
+    [command] = [each for each in commands if isinstance(each, Dispatch)]
+    assert [(part.cluster, part.pods) for part in command.parts] == [("m", most), ("n", most)]
+    assert command.name == "a"
 
 
 def test_a_gang_without_leave_is_not_divided() -> None:

@@ -26,6 +26,7 @@ from tests.dispatcher.builders import (
     make_capacity,
     make_cluster,
     make_queue,
+    named,
     names,
     scene,
 )
@@ -142,6 +143,20 @@ def test_it_does_not_grow_beyond_the_ceiling_of_its_queue_in_its_member() -> Non
     assert (told.reason, told.blocker) == (Reason.QUOTA_EXCEEDED, Blocker("Queue", "q", GPU, "1", "0"))
     s.tell(ceiling(5))
     assert resized(s.run()) == {"a": 5}
+
+
+def test_the_pods_by_which_it_grew_are_the_first_that_go_also_where_their_nodes_have_names() -> None:
+    """A report says how many pods each node has, not which; those of before are still where they were."""
+    s = scene(room=(make_cluster("m"), named("m", [0, 2])))
+    s.submit(elastic("a", 2, 4).submitted(EARLY))
+    assert started(s.run(), "a") == 2
+    s.change("a", placed={"m": (2, 2)}, nodes={"m": {"m-1": 2}})
+    s.tell(named("m", [4, 0], generation=2))
+    assert resized(s.run()) == {"a": 4}
+    s.change("a", placed={"m": (3, 4)}, nodes={"m": {"m-0": 2, "m-1": 2}})
+    s.tell(named("m", [2, 0], generation=3))
+    s.submit(make_binding("b").tasks(1, gpu=4).submitted(LATE))
+    assert resized(s.run()) == {"a": 2}
 
 
 # -- what it says ------------------------------------------------------------------------------------------------------
