@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import msgspec
 import pytest
@@ -186,6 +187,35 @@ def test_a_member_that_sees_more_room_may_put_work_elsewhere(after: float, passe
     # Beside `long` two GPUs are free; beside `most`, whose node the head gets, one will be, which is the tighter gap.
     s.submit(make_binding("small").runs(2 * HOUR).submitted(LATE))
     assert names(s.run(after=after)) == (["small"] if passes else [])
+
+
+def test_a_member_that_does_not_tell_yet_what_has_ended_may_put_work_there() -> None:
+    """As above, the last one being over already; the figures still contain it."""
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8, 8]))
+    for name, gpu, seconds in (("long", 6, 10 * HOUR), ("most", 7, HOUR), ("rest", 1, HOUR)):
+        s.submit(make_binding(name).tasks(1, gpu=gpu).runs(seconds).created(EARLY))
+        assert names(s.run()) == [name]
+        s.bound(name, generation=2)
+    s.tell(make_capacity("m", [2, 0], generation=2))
+    s.submit(make_binding("head").tasks(1, gpu=8).submitted(EARLY))
+    assert names(s.run()) == []
+    s.change("rest", finished=True)
+    s.submit(make_binding("small").runs(2 * HOUR).submitted(LATE))
+    assert names(s.run()) == []
+
+
+def test_the_first_time_that_is_known_is_the_one_that_was_promised() -> None:
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("known").tasks(4).runs(HOUR).created(EARLY), make_binding("unknown").tasks(4).created(EARLY))
+    assert len(names(s.run())) == 2
+    s.submit(make_binding("head").tasks(8).submitted(LATE))
+    s.run()
+    [promise] = s.core.promises.made.values()
+    assert promise.at == promise.first == math.inf
+    s.change("unknown", finished=True)
+    s.run(after=2.0)
+    [promise] = s.core.promises.made.values()
+    assert promise.at == promise.first == pytest.approx(START + HOUR + SETTLE, abs=1)
 
 
 def test_nobody_is_promised_room_that_one_who_was_promised_before_needs_later() -> None:

@@ -251,6 +251,22 @@ def test_a_commit_that_was_refused_is_decided_again() -> None:
     assert isinstance(again, Commit)
 
 
+def test_answers_to_an_earlier_hold_mean_nothing_to_the_next() -> None:
+    """1. m2 refuses. 2. All is taken back. 3. It is held again; until that is written the old answers are seen."""
+    s = reserving()
+    s.change("a", reserved={**granted("m1", "m3"), "m2": Reservation(False, 0, 4, 3)})
+    assert evicted(s.run()) == ["a"]
+    s.tell(make_capacity("m2", [4], generation=2))
+    s.change("a", released=s.view("a").generation)
+    assert [type(command) for command in s.decide()] == [Dispatch]
+    assert s.decide() == []
+
+
+def test_a_gang_that_may_be_divided_starts_in_one_member_where_its_minimum_fits_and_all_fits_nowhere() -> None:
+    s = three(4, 6, 5).submit(make_binding("a").tasks(20, minimum=4).divided())
+    assert dispatched(s.run()) == [("a", "m1")]
+
+
 def test_a_stale_event_does_not_undo_a_commit() -> None:
     s = reserving()
     s.change("a", reserved=granted("m1", "m2", "m3"))

@@ -6,7 +6,7 @@ import pytest
 
 from atoll.dispatcher.core import Command, Dispatcher, Evict, QueueSet
 from atoll.dispatcher.core.keeping import PATIENCE
-from atoll.dispatcher.core.making import PLAN_BURST, PLANS_PER_SECOND
+from atoll.dispatcher.core.making import HELPLESS, PLAN_BURST, PLANS_PER_SECOND
 from atoll.dispatcher.core.promises import SETTLE
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
@@ -262,6 +262,7 @@ def test_searches_for_victims_are_rationed_by_time() -> None:
     s.submit(*(make_binding(f"high-{name}").affinity(clusterNames=[name]).priority(1) for name in members))
     assert len(evicted(s.run(after=0.0))) == PLAN_BURST
     assert evicted(s.run(after=0.0)) == []
+    assert s.core.next_deadline == pytest.approx(s.now + HELPLESS)
     assert len(evicted(s.run(after=1 / PLANS_PER_SECOND))) == 1
     assert len(evicted(s.run(after=10.0))) == 1
 
