@@ -10,6 +10,7 @@ import pytest
 
 from atoll.dispatcher.core import Ceiling, Strategy
 from atoll.dispatcher.core.promise import SETTLE
+from atoll.dispatcher.core.promises import where_seen
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     EARLY,
@@ -404,3 +405,20 @@ def test_a_promise_that_moves_to_another_member_leaves_its_room_to_others() -> N
     assert [promise.member.name for promise in s.core.promises.made.values()] == ["m", "m"]
     assert names(s.run(after=HOUR + 100)) == ["filler"]
     assert [promise.member.name for promise in s.core.promises.made.values()] == ["n", "m"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        pytest.param({"a": 3, "b": 2}, [(0, 0, 2), (1, 0, 1), (1, 1, 2)], id="tasks in order, nodes by name"),
+        pytest.param({"b": 2, "a": 1}, [(0, 0, 1), (0, 1, 1), (1, 1, 1)], id="as many as there are"),
+        pytest.param({"a": 9}, [(0, 0, 2), (1, 0, 3)], id="not more than it has"),
+        pytest.param({"c": 2, "b": 3}, [(0, 1, 2), (1, 1, 1)], id="only on nodes that are known"),
+    ],
+)
+def test_where_pods_are_by_a_report_that_counts_them(
+    seen: dict[str, int], expected: list[tuple[int, int, int]]
+) -> None:
+    gang = make_binding("g").tasks(2).tasks(3).build().gang
+    assert gang is not None
+    assert where_seen(gang, seen, {"a": 0, "b": 1}) == expected

@@ -247,6 +247,14 @@ def test_what_ends_while_it_wants_more_is_forgotten() -> None:
     runs(s, "b", generation=NEVER)
 
 
+def test_what_somebody_else_placed_and_nobody_told_of_grows_too() -> None:
+    s = scene()
+    view = elastic("a", 2, 6).build()
+    s.see(dataclasses.replace(view, epoch=1, generation=2, suspended=False, parts=(("m", (2,)),), bound=True))
+    s.bound("a", generation=1, pods=2)
+    assert resized(s.run()) == {"a": 6}
+
+
 def test_a_new_leader_counts_all_pods_of_what_grows_where_its_member_has_not_told_of_any() -> None:
     s = scene()
     line = Line(rfc3339(START), Phase.BOUND, Reason.GROWN)

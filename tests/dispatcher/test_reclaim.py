@@ -298,6 +298,15 @@ def test_pods_that_need_a_whole_node_empty_the_node_that_needs_the_fewest_victim
 
 
 @either_way
+def test_of_several_sets_that_make_room_on_a_node_the_first_in_order_goes():
+    stage = Stage(queue("a", 8), queue("b", 0), m=[6])
+    for gpus, uid in enumerate("xyz", 1):
+        stage.run(uid, "b", {"m": {0: 1}}, gpu=gpus, started=-float(gpus))
+    # The youngest is the smallest: it goes, and of the other two the one beside which that is enough.
+    assert stage.claim("a", 1, gpu=4) == {"x": "all", "z": "all"}
+
+
+@either_way
 def test_a_hard_topology_empties_one_domain():
     racks = {"r1": [2, 2], "r2": [2, 2]}
     stage = Stage(queue("a", 4), queue("b", 0), m=racks)

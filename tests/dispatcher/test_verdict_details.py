@@ -164,6 +164,24 @@ def test_a_member_that_its_policy_leaves_out_says_so() -> None:
     ]
 
 
+def test_a_member_that_one_of_several_affinities_allows_is_allowed() -> None:
+    turns = tuple({"affinityName": name, "clusterNames": [name]} for name in ("m1", "m2"))
+    s = Scene(make_queue("q", gpu=0), *TWO)
+    s.see(dataclasses.replace(make_binding("a").build(), affinities=turns))
+    s.run()
+    assert [(room.cluster, room.reason) for room in account(s, "a").clusters] == [("m1", ""), ("m2", "")]
+
+
+def test_since_when_is_asked_of_the_last_time_that_it_was_so() -> None:
+    s = Scene(make_queue("q", gpu=0), *TWO).submit(make_binding("a"))
+    times = []
+    for is_open in (True, False, True):
+        s.tell(make_queue("q", is_open=is_open, gpu=0))
+        s.run(after=60.0)
+        times.append(s.view("a").decision.story[-1].at)
+    assert account(s, "a").since == times[-1]
+
+
 def test_a_member_that_failed_it_says_so() -> None:
     s = running(scene(), make_binding("a"))
     s.run(after=31.0)
@@ -175,12 +193,13 @@ def test_a_member_that_failed_it_says_so() -> None:
     assert [change.kind for change in found.changes] == [ChangeKind.WAIT]
 
 
-def test_a_ceiling_in_a_member_says_what_it_leaves() -> None:
+@pytest.mark.parametrize("left", [1, 0])
+def test_a_ceiling_in_a_member_says_what_it_leaves(left: int) -> None:
     s = Scene(make_queue("q", view={"members": {"m": Ceiling(capability={GPU: 4})}}), *ROOM)
-    running(running(s, make_binding("runs").tasks(3)), make_binding("a").tasks(2))
+    running(running(s, make_binding("runs").tasks(4 - left)), make_binding("a").tasks(2))
     [room] = account(s, "a").clusters
     assert (room.reason, room.fits) == ("QuotaExceeded", 2)
-    assert room.message == f"the ceiling of queue q there leaves 1 {GPU}"
+    assert room.message == f"the ceiling of queue q there leaves {left} {GPU}"
 
 
 def test_room_that_is_kept_for_another_says_so() -> None:
@@ -259,3 +278,11 @@ def test_nobody_is_asked_to_end_for_what_a_closed_queue_holds_up() -> None:
     s = Scene(make_queue("q", is_open=False), make_queue("other"), *TWO)
     running(s, make_binding("b").queue("other").tasks(8))
     assert [change.kind for change in ask(s, make_binding("x").tasks(9)).changes] == [ChangeKind.QUEUE]
+
+
+def test_a_question_marks_no_queue_as_changed() -> None:
+    s = running(scene(room=TWO), make_binding("b").tasks(8))
+    s.core.tree.take_changed()
+    s.core.waiting.take_changed()
+    ask(s, make_binding("x").tasks(9))
+    assert (s.core.tree.take_changed(), s.core.waiting.take_changed()) == ([], [])
