@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import Ceiling, Strategy
-from atoll.dispatcher.core.promise import SETTLE
-from atoll.dispatcher.core.promises import where_seen
+from atoll.dispatcher.core.keeping import RENEWAL
+from atoll.dispatcher.core.promises import SETTLE, where_seen
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     EARLY,
@@ -190,19 +190,22 @@ def test_a_member_that_sees_more_room_may_put_work_elsewhere(after: float, passe
     assert names(s.run(after=after)) == (["small"] if passes else [])
 
 
-def test_a_member_that_does_not_tell_yet_what_has_ended_may_put_work_there() -> None:
-    """As above, the last one being over already; the figures still contain it."""
+def test_a_member_may_put_work_where_it_has_not_told_yet_that_something_has_ended() -> None:
+    """As above, the last one being over already; the figures still contain it, until they are published again."""
     s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8, 8]))
     for name, gpu, seconds in (("long", 6, 10 * HOUR), ("most", 7, HOUR), ("rest", 1, HOUR)):
         s.submit(make_binding(name).tasks(1, gpu=gpu).runs(seconds).created(EARLY))
         assert names(s.run()) == [name]
         s.bound(name, generation=2)
     s.tell(make_capacity("m", [2, 0], generation=2))
-    s.submit(make_binding("head").tasks(1, gpu=8).submitted(EARLY))
+    s.submit(make_binding("head").tasks(1, gpu=7).submitted(EARLY))
     assert names(s.run()) == []
     s.change("rest", finished=True)
     s.submit(make_binding("small").runs(2 * HOUR).submitted(LATE))
     assert names(s.run()) == []
+    # Somebody else has taken it there, so that the member will put `small` on the first node.
+    s.tell(make_capacity("m", [2, 0], generation=3), make_queue("q", priority=1, view=BACKFILL))
+    assert names(s.run()) == ["small"]
 
 
 def test_the_first_time_that_is_known_is_the_one_that_was_promised() -> None:
@@ -422,3 +425,39 @@ def test_where_pods_are_by_a_report_that_counts_them(
     gang = make_binding("g").tasks(2).tasks(3).build().gang
     assert gang is not None
     assert where_seen(gang, seen, {"a": 0, "b": 1}) == expected
+
+
+def test_room_is_kept_for_two_heads_of_which_nobody_knows_when_they_can_start() -> None:
+    s = Scene(*(make_queue(name, view=BACKFILL) for name in ("q", "r")), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("runs").tasks(8))
+    s.run()
+    for queue in ("q", "r"):
+        s.submit(make_binding(f"head-{queue}").queue(queue).tasks(8))
+        s.run()
+    assert [(promise.uid, promise.at) for promise in s.core.promises.made.values()] == [
+        ("uid-head-q", math.inf),
+        ("uid-head-r", math.inf),
+    ]
+
+
+def test_of_several_promises_the_first_that_is_due_is_looked_at_first() -> None:
+    s = Scene(*(make_queue(name, view=BACKFILL) for name in ("q", "r")), make_cluster("m"), make_capacity("m", [8, 8]))
+    s.submit(*(make_binding(f"runs{n}").tasks(1, gpu=8).runs(n * HOUR) for n in (1, 2)))
+    for name in names(s.run()):
+        s.bound(name, generation=NEVER)
+    for queue in ("q", "r"):
+        s.submit(make_binding(f"head-{queue}").queue(queue).tasks(1, gpu=8))
+        s.run()
+    s.run()
+    assert [round((promise.at - START) / HOUR) for promise in s.core.promises.made.values()] == [1, 2]
+    assert s.core.next_deadline == pytest.approx(START + HOUR + SETTLE + RENEWAL, abs=1)
+
+
+def test_a_head_that_needs_all_of_a_queue_that_uses_nothing_is_promised_a_time() -> None:
+    s = Scene(make_queue("q", gpu=8, view=BACKFILL), make_queue("other"), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("runs").queue("other").tasks(4).runs(HOUR))
+    s.run()
+    s.submit(make_binding("head").tasks(8))
+    s.run()
+    [promise] = s.core.promises.made.values()
+    assert promise.at == pytest.approx(START + HOUR + SETTLE, abs=1)

@@ -88,6 +88,22 @@ def test_queues_take_turns_by_their_dominant_share() -> None:
     assert names(s.run()) == ["big0", "small0", "big1", "big2", "big3", "small1"]
 
 
+def test_a_queue_that_has_more_than_it_is_due_since_another_one_wants_more_goes_later() -> None:
+    """Of 8, `a` uses 3 and `z` 2. While `z` wants no more `a` is due 6, else 4."""
+
+    def room(free: int, generation: int) -> CapacitySet:
+        view = make_capacity("m", [free], generation=generation).capacity
+        return CapacitySet(dataclasses.replace(view, total={GPU: 8}))
+
+    s = Scene(make_queue("a"), make_queue("z"), make_cluster("m"), room(5, 1))
+    s.submit(*(make_binding(f"z{n}").queue("z") for n in range(2)))
+    s.run()
+    s.submit(*(make_binding(f"a{n}").queue("a") for n in range(8)))
+    assert names(s.run()) == ["a0", "a1", "a2"]
+    s.submit(*(make_binding(f"z{n}").queue("z") for n in range(2, 7))).tell(room(8, 2))
+    assert names(s.run()) == ["z2", "a3", "z3"]
+
+
 def test_a_guarantee_of_what_it_does_not_ask_for_gives_a_queue_no_precedence() -> None:
     s = scene(make_queue("sure", view={"guarantee": {"cpu": 8}}), room=(make_cluster("m"), make_capacity("m", [1])))
     s.submit(make_binding("a").queue("sure").submitted(EARLY), make_binding("b").submitted(LATE))
@@ -297,6 +313,12 @@ def test_the_nearest_is_one_that_could_be_used_though_it_holds_nothing() -> None
     assert told.blocker == Blocker("Cluster", "m2", "pods", "5", "0")
 
 
+def test_tasks_that_fit_one_by_one_and_not_together_are_not_said_to_fit() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", [4])))
+    told = explained(s.submit(make_binding("a").tasks(3).tasks(3)).run())["a"].decision
+    assert (told.reason, told.blocker) == (Reason.INSUFFICIENT_RESOURCES, Blocker("Cluster", "m", "pods", "6", "5"))
+
+
 def test_hard_topology_without_a_domain_that_holds_it_names_the_nearest_miss() -> None:
     s = scene(room=(make_cluster("m"), make_capacity("m", {"r1": [4, 2], "r2": [4, 1]})))
     told = explained(s.submit(make_binding("a").tasks(7).hard(1)).run())["a"].decision
@@ -387,7 +409,7 @@ def test_explanations_stay_within_their_budget_and_the_rest_follows() -> None:
     s = scene().submit(*(make_binding(f"b{i:03d}").tasks(99) for i in range(80)))
     first = s.run()
     assert len(explained(first)) == 50
-    assert s.core.next_deadline == pytest.approx(s.now + 0.2)
+    assert s.core.next_deadline == pytest.approx(s.now + 0.2, abs=0.001)
     second = s.run(after=1)
     assert len(explained(second)) == 10
     s.run(after=10)

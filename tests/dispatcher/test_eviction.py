@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from atoll.dispatcher.core import Command, Dispatcher, Evict, QueueSet
@@ -262,7 +264,7 @@ def test_searches_for_victims_are_rationed_by_time() -> None:
     s.submit(*(make_binding(f"high-{name}").affinity(clusterNames=[name]).priority(1) for name in members))
     assert len(evicted(s.run(after=0.0))) == PLAN_BURST
     assert evicted(s.run(after=0.0)) == []
-    assert s.core.next_deadline == pytest.approx(s.now + HELPLESS)
+    assert s.core.next_deadline == pytest.approx(s.now + HELPLESS, abs=0.001)
     assert len(evicted(s.run(after=1 / PLANS_PER_SECOND))) == 1
     assert len(evicted(s.run(after=10.0))) == 1
 
@@ -307,6 +309,30 @@ def test_the_claimant_says_where_room_is_made_and_the_victims_for_whom() -> None
     for command in (each for each in commands if isinstance(each, Evict)):
         assert command.decision.room_for == "uid-high"
         assert command.decision.story[-1].text == "makes room for default/high of queue q"
+
+
+def test_nobody_else_goes_for_a_claimant_that_waits_for_others_to_go() -> None:
+    s = full(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
+    s.submit(make_binding("high").tasks(4).priority(1))
+    assert len(evicted(s.run())) == 1
+    for number in range(3):
+        # It is looked at again.
+        s.tell(make_cluster("m", labels={"number": str(number)}))
+        assert evicted(s.run(after=5.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("firm", "victim"), [pytest.param(False, "low1", id="the first"), pytest.param(True, "low2", id="the second")]
+)
+def test_room_is_made_by_the_first_of_its_affinities_that_leads_anywhere(firm: bool, victim: str) -> None:
+    s = Scene(make_queue("q"), *map(make_cluster, ("m1", "m2")), make_capacity("m1", [4]), make_capacity("m2", [4]))
+    low1 = make_binding("low1").tasks(4).affinity(clusterNames=["m1"])
+    s.submit(low1.firm() if firm else low1, make_binding("low2").tasks(4).affinity(clusterNames=["m2"]))
+    for name in names(s.run()):
+        s.bound(name, generation=NEVER)
+    turns = tuple({"affinityName": name, "clusterNames": [name]} for name in ("m1", "m2"))
+    s.see(dataclasses.replace(make_binding("high").tasks(4).priority(1).build(), affinities=turns))
+    assert evicted(s.run(after=OLD)) == [victim]
 
 
 def test_whoever_is_next_of_the_same_shape_has_others_go_too() -> None:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import Ceiling, Event, NamespaceSet, NamespaceView, Strategy
+from atoll.dispatcher.core.elastic import larger, smaller
 from atoll.dispatcher.core.resizing import GROW_TIMEOUT
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.gang import TopologyWish
@@ -113,6 +114,35 @@ def test_it_grows_as_far_as_a_head_is_not_delayed_and_then_says_so() -> None:
     commands = s.run()
     assert resized(commands) == {}
     assert explained(commands)["a"].decision.reason is Reason.WOULD_DELAY
+    s.gone("head")
+    assert resized(s.run()) == {"a": 6}
+
+
+def test_it_grows_when_its_queue_gets_quota_back() -> None:
+    s = scene(make_queue("q", gpu=5))
+    s.submit(make_binding("other").tasks(2).priority(1), elastic("a", 2, 6))
+    assert started(s.run(), "a") == 3
+    for name in ("other", "a"):
+        runs(s, name)
+    assert resized(s.run()) == {}
+    s.change("other", finished=True)
+    assert resized(s.run()) == {"a": 5}
+
+
+@pytest.mark.parametrize(
+    ("counts", "above", "below"),
+    [
+        pytest.param((2, 6), [(3, 8)], [(1, 4)], id="one of them"),
+        pytest.param((2, 7), [(3, 8)], [(2, 6), (1, 4)], id="between two of them"),
+        pytest.param((1, 7), [(3, 8)], [(1, 4)], id="with more of one task alone"),
+    ],
+)
+def test_the_sizes_above_and_below_hold_no_fewer_and_no_more_of_any_task(
+    counts: tuple[int, int], above: list[tuple[int, int]], below: list[tuple[int, int]]
+) -> None:
+    wish = make_binding("a").tasks(3, minimum=1).tasks(8, minimum=4).build().gang
+    assert wish is not None
+    assert (larger(wish, counts), smaller(wish, counts)) == (above, below)
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,14 @@ def test_equal_workloads_of_two_limited_namespaces_wait_apart() -> None:
     assert names(s.run()) == ["b"]
 
 
+def test_work_of_a_namespace_that_becomes_limited_waits_apart_from_then_on() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", [0])))
+    s.submit(dataclasses.replace(make_binding("a").submitted(EARLY).build(), namespace="full"), make_binding("b"))
+    assert names(s.run()) == []
+    s.tell(NamespaceSet(NamespaceView("full", {GPU: 0})), make_capacity("m", [8], generation=2))
+    assert names(s.run()) == ["b"]
+
+
 def test_a_namespace_whose_limits_go_away_is_not_limited_any_more() -> None:
     s = scene().tell(NamespaceSet(NamespaceView("default", {GPU: 1}))).submit(make_binding("a").tasks(2))
     told = explained(s.run())["a"].decision
