@@ -100,6 +100,9 @@ def test_a_queue_that_has_more_than_it_is_due_since_another_one_wants_more_goes_
     s.run()
     s.submit(*(make_binding(f"a{n}").queue("a") for n in range(8)))
     assert names(s.run()) == ["a0", "a1", "a2"]
+    # Both are compared while that is so.
+    s.submit(*(make_binding(f"{queue}-no").queue(queue).tasks(1, gpu=0, requests={"cpu": 1}) for queue in "az"))
+    assert names(s.run()) == []
     s.submit(*(make_binding(f"z{n}").queue("z") for n in range(2, 7))).tell(room(8, 2))
     assert names(s.run()) == ["z2", "a3", "z3"]
 

@@ -69,6 +69,13 @@ def shares(outcome: Division | Short) -> dict[str, list[int]]:
             {"c": [4], "d": [3]},
             id="several may be exchanged for smaller ones",
         ),
+        pytest.param(
+            gang(6),
+            {"a": [8], "b": [8], "c": [8]},
+            {"at_least": 3},
+            {"a": [4], "b": [1], "c": [1]},
+            id="one for each that must take part",
+        ),
         pytest.param(gang(2, 8), {"a": [7], "b": [7]}, {}, {"a": [1, 4], "b": [1, 4]}, id="whole sets of 1 and 4"),
     ],
 )

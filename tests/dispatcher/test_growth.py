@@ -114,6 +114,7 @@ def test_it_grows_as_far_as_a_head_is_not_delayed_and_then_says_so() -> None:
     commands = s.run()
     assert resized(commands) == {}
     assert explained(commands)["a"].decision.reason is Reason.WOULD_DELAY
+    assert s.run() == []
     s.gone("head")
     assert resized(s.run()) == {"a": 6}
 
@@ -124,7 +125,8 @@ def test_it_grows_when_its_queue_gets_quota_back() -> None:
     assert started(s.run(), "a") == 3
     for name in ("other", "a"):
         runs(s, name)
-    assert resized(s.run()) == {}
+    assert list(explained(s.run())) == ["a"]
+    assert s.run() == []
     s.change("other", finished=True)
     assert resized(s.run()) == {"a": 5}
 

@@ -267,6 +267,13 @@ def test_a_gang_goes_whole_in_all_its_members():
     assert stage.claim("a", 4) == {"gang": "all"}
 
 
+def test_where_several_members_get_room_it_goes_where_all_of_it_fits():
+    stage = Stage(queue("a", 8), queue("b", 0), m=[2], n=[4]).run("gang", "b", {"m": {0: 2}, "n": {0: 4}})
+    outcome = stage.plan(stage.claimant("a", 4, minimum=2))
+    assert isinstance(outcome, Plan)
+    assert [member.name for member in outcome.choice.members] == ["n"]
+
+
 @either_way
 def test_all_nodes_that_a_gang_leaves_are_counted():
     stage = Stage(queue("a", 8), queue("b", 0), m=[4, 4]).run("gang", "b", {"m": {0: 4, 1: 4}})
