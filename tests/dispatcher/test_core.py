@@ -350,7 +350,11 @@ def test_selectors_that_no_node_meets_are_named_as_such() -> None:
     [
         pytest.param(make_binding("a").tasks(6).minimum(4), [5], [6], id="all replicas rather than the minimum alone"),
         pytest.param(make_binding("a").tasks(4), {"r1": [2], "r2": [2]}, {"s1": [4], "s2": [4]}, id="the nearest tier"),
+        pytest.param(
+            make_binding("a").tasks(4), {"r1": [2], "r2": [3]}, {"s1": [4]}, id="the nearest tier, however tight it is"
+        ),
         pytest.param(make_binding("a").tasks(2), [8], [3], id="least left over"),
+        pytest.param(make_binding("a"), {"r1": [8]}, [3], id="no tier for a single pod"),
         pytest.param(make_binding("a").tasks(6).minimum(4), [5, 4], [6], id="least left over also on a single node"),
     ],
 )
@@ -480,6 +484,16 @@ def test_replay_gives_the_same_commands() -> None:
     again = Scene()
     assert [again.handle(event) for event in s.log] == s.answers
     assert any(isinstance(event, Pass) for event in s.log)
+
+
+def test_in_a_strict_queue_the_next_one_is_the_head_whatever_it_asks_for() -> None:
+    s = Scene(make_queue("q", view={"strategy": Strategy.FIFO}), *ROOM)
+    for name, pods, day in (("a", 9, 1), ("b", 1, 2), ("c", 9, 3), ("d", 1, 4)):
+        s.submit(make_binding(name).tasks(pods).submitted(f"2026-01-0{day}T00:00:00Z"))
+    assert names(s.run()) == []
+    s.gone("a")
+    assert names(s.run()) == ["b"]
+    assert s.verdict("d") is Reason.BEHIND_HEAD
 
 
 def test_the_head_of_a_strict_queue_goes_once_what_stopped_the_queue_is_over() -> None:

@@ -225,6 +225,11 @@ def test_no_answer_in_time_releases_every_part() -> None:
     s = reserving()
     s.change("a", reserved=granted("m1", "m2"))
     assert evicted(s.run(after=10.1)) == ["a"]
+    # The one that was silent is avoided.
+    s.change("a", released=s.view("a").generation)
+    told = explained(s.run())["a"].decision.blocker
+    assert told is not None
+    assert (told.kind, told.name) == ("Clusters", "m1, m2")
 
 
 def test_a_committed_gang_that_is_not_bound_everywhere_in_time_is_taken_back() -> None:

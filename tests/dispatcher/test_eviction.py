@@ -75,6 +75,13 @@ def test_who_is_not_preempted(running: BindingBuilder, age: float) -> None:
     assert evicted(s.run()) == []
 
 
+def test_work_whose_user_lowers_its_priority_may_have_to_go() -> None:
+    s = full(make_binding("low").tasks(8).priority(1))
+    s.change("low", gang=make_binding("low").tasks(8).build().gang)
+    s.submit(make_binding("high").tasks(4).priority(1))
+    assert evicted(s.run()) == ["low"]
+
+
 def test_only_as_many_go_as_must() -> None:
     s = full(*(make_binding(f"r{n}").tasks(1, gpu=2) for n in range(4)))
     s.submit(make_binding("high").tasks(1, gpu=3).priority(1))
@@ -309,6 +316,20 @@ def test_the_claimant_says_where_room_is_made_and_the_victims_for_whom() -> None
     for command in (each for each in commands if isinstance(each, Evict)):
         assert command.decision.room_for == "uid-high"
         assert command.decision.story[-1].text == "makes room for default/high of queue q"
+
+
+def test_room_that_is_being_made_is_kept_until_the_last_one_is_gone() -> None:
+    s = full(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
+    s.submit(make_binding("high").tasks(8).priority(1).submitted(LATE))
+    assert sorted(evicted(s.run())) == ["low1", "low2"]
+    s.tell(make_capacity("m", [4, 0], generation=NEVER))
+    let_go(s, "low1")
+    s.submit(make_binding("small").submitted(EARLY))
+    for _ in range(3):
+        assert names(s.run(after=5.0)) == []
+    s.tell(make_capacity("m", [4, 4], generation=NEVER + 1))
+    let_go(s, "low2")
+    assert names(s.run(after=1.0)) == ["high"]
 
 
 def test_nobody_else_goes_for_a_claimant_that_waits_for_others_to_go() -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import Ceiling, Event, NamespaceSet, NamespaceView, Strategy
-from atoll.dispatcher.core.elastic import larger, smaller
+from atoll.dispatcher.core.elastic import larger, last_pods, smaller
 from atoll.dispatcher.core.resizing import GROW_TIMEOUT
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.gang import TopologyWish
@@ -129,6 +129,13 @@ def test_it_grows_when_its_queue_gets_quota_back() -> None:
     assert s.run() == []
     s.change("other", finished=True)
     assert resized(s.run()) == {"a": 5}
+
+
+@pytest.mark.parametrize(("pods", "last"), [(0, (0, 0)), (2, (0, 2)), (3, (0, 3)), (4, (1, 3)), (9, (2, 3))])
+def test_the_last_pods_are_those_of_the_last_tasks(pods: int, last: tuple[int, int]) -> None:
+    wish = make_binding("a").tasks(2).tasks(3).build().gang
+    assert wish is not None
+    assert last_pods(wish, pods) == last
 
 
 @pytest.mark.parametrize(

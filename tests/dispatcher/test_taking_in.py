@@ -241,6 +241,28 @@ def test_queues_that_get_another_parent_wait_under_its_limit() -> None:
     assert (s.used("small"), s.used("large")) == (0, 2)
 
 
+def test_what_members_have_more_of_wakes_who_waits_for_quota() -> None:
+    """Nobody set a limit: of what the members have, 4 are guaranteed to another queue."""
+
+    def room(gpus: int, generation: int) -> CapacitySet:
+        view = make_capacity("m", [12], generation=generation).capacity
+        return CapacitySet(dataclasses.replace(view, total={GPU: gpus}))
+
+    s = Scene(make_queue("q"), make_queue("sure", view={"guarantee": {GPU: 4}}), make_cluster("m"), room(8, 1))
+    s.submit(make_binding("a").tasks(6))
+    assert names(s.run()) == []
+    assert s.verdict("a") is Reason.QUOTA_EXCEEDED
+    s.tell(room(10, 2))
+    assert names(s.run()) == ["a"]
+
+
+def test_figures_of_a_member_nobody_knows_yet_do_not_change_which_ones_a_queue_may_use() -> None:
+    s = Scene(make_queue("q", view={"members": {"m": Ceiling()}}), *ROOM).submit(make_binding("a"))
+    assert dispatched(s.run()) == [("a", "m")]
+    s.tell(make_capacity("b", [8])).submit(make_binding("b"))
+    assert dispatched(s.run()) == [("b", "m")]
+
+
 def test_a_queue_whose_members_are_other_ones_sends_its_work_there() -> None:
     s = Scene(make_queue("q", view={"members": {"n": Ceiling()}}), *ROOM, make_cluster("n"), make_capacity("n", [0]))
     s.submit(make_binding("a"))
@@ -361,6 +383,22 @@ def test_the_room_that_fewer_replicas_need_is_free_at_once() -> None:
     assert names(s.submit(make_binding("b").tasks(6)).run()) == ["b"]
 
 
+def test_nodes_are_told_apart_by_their_names_in_whatever_order_they_come_and_though_some_have_none() -> None:
+    def figures(free: dict[str, int], generation: int) -> CapacitySet:
+        view = make_capacity("m", free.values(), generation=generation).capacity
+        classes = (
+            dataclasses.replace(each, names=(name,) if name else ())
+            for name, each in zip(free, view.classes, strict=True)
+        )
+        return CapacitySet(dataclasses.replace(view, classes=tuple(classes)))
+
+    s = scene(room=(make_cluster("m"), figures({"x": 4, "y": 8, "": 0}, 1))).submit(make_binding("a").tasks(4))
+    assert names(s.run()) == ["a"]
+    # It is expected on x.
+    s.tell(figures({"": 0, "y": 4, "x": 8}, 2)).submit(make_binding("b").tasks(1, gpu=8))
+    assert names(s.run()) == []
+
+
 @pytest.mark.parametrize(
     ("free", "fits"),
     [
@@ -375,6 +413,7 @@ def test_what_is_under_way_is_counted_on_the_node_where_it_was_expected(free: li
     assert names(s.run()) == ["a"]
     s.tell(named("m", free, generation=2)).submit(make_binding("b").tasks(1, gpu=8))
     assert names(s.run()) == (["b"] if fits else [])
+    assert (s.core.world.members["m"].nodes.free >= 0).all()
 
 
 # -- however much there is ---------------------------------------------------------------------------------------------
@@ -386,6 +425,8 @@ def test_a_long_pass_ends_early_and_the_next_one_goes_on_at_once() -> None:
     assert len(s.run()) == PASS_LIMIT
     assert s.core.next_deadline == s.now
     assert names(s.run(after=0.0)) == [f"b{number:03d}" for number in range(PASS_LIMIT, PASS_LIMIT + 2)]
+    assert s.core.next_deadline is not None
+    assert s.core.next_deadline > s.now
 
 
 def test_shapes_that_come_and_go_leave_no_more_behind_than_is_kept_for_those_that_come_again() -> None:

@@ -57,6 +57,23 @@ def test_a_limit_that_nobody_set_is_told_as_such() -> None:
     assert (limit.kind, limit.name, limit.available, limit.shortage, limit.declared) == ("Queue", "q", "0", "3", False)
 
 
+def test_the_numbers_are_those_of_now_though_the_binding_says_others() -> None:
+    s = running(running(Scene(make_queue("q", gpu=6), *TWO), make_binding("a").tasks(4)), make_binding("b").tasks(4))
+    running(s, make_binding("c").tasks(1))
+    told, found = s.view("b").decision.blocker, account(s, "b").blocker
+    assert told is not None
+    assert found is not None
+    assert (told.available, found.available) == ("2", "1")
+
+
+def test_a_promise_of_which_nobody_knows_the_time_has_none() -> None:
+    s = Scene(make_queue("q", view=BACKFILL), *ROOM)
+    running(running(s, make_binding("runs").tasks(6)), make_binding("head").tasks(8))
+    promised = account(s, "head").promised
+    assert promised is not None
+    assert (promised.cluster, promised.at) == ("m", "")
+
+
 def test_what_follows_from_a_limit_above_is_no_limit_of_its_own() -> None:
     s = Scene(make_queue("top", gpu=2), make_queue("q", view={"parent": "top"}), *TWO)
     running(s, make_binding("a").tasks(4))
