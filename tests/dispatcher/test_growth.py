@@ -179,7 +179,10 @@ def test_it_does_not_grow_beyond_the_ceiling_of_its_queue_in_its_member() -> Non
     assert started(s.run(), "a") == 3
     runs(s, "a")
     told = explained(s.run())["a"].decision
-    assert (told.reason, told.blocker) == (Reason.QUOTA_EXCEEDED, Blocker("Queue", "q", GPU, "1", "0"))
+    assert (told.reason, told.blocker) == (
+        Reason.QUOTA_EXCEEDED,
+        Blocker("Queue", "q", GPU, "1", "0", cluster="m"),
+    )
     s.tell(ceiling(5))
     assert resized(s.run()) == {"a": 5}
 
@@ -317,9 +320,11 @@ def test_nothing_is_kept_of_the_size_of_what_is_gone() -> None:
     s.run()
     core = s.core
     assert core._hungry._where
-    assert core._spare
+    assert core._sizes.spare
     for name in ("a", "other"):
         s.gone(name)
     s.run()
-    assert not any((core._hungry.awake, core._hungry._where, core._hungry._parked, core._stopped, core._oversized))
-    assert not any(core._spare.values())
+    assert not any(
+        (core._hungry.awake, core._hungry._where, core._hungry._parked, core._stopped, core._sizes.oversized)
+    )
+    assert not any(core._sizes.spare.values())

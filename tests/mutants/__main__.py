@@ -35,6 +35,7 @@ TESTS = [
     "tests/dispatcher/test_division.py",
     "tests/dispatcher/test_split_oracle.py",
     "tests/dispatcher/test_golden.py",
+    "tests/dispatcher/test_ceilings.py",
     "tests/dispatcher/test_defects.py",
     "tests/dispatcher/test_small_rules.py",
     "tests/dispatcher/test_taking_in.py",
