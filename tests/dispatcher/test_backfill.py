@@ -60,6 +60,28 @@ def test_what_passes_a_head_that_room_is_kept_for(small: BindingBuilder, passes:
         assert s.verdict("small") is Reason.WOULD_DELAY
 
 
+@pytest.mark.parametrize("behind", [False, True], ids=["by itself", "behind equal work that is too long"])
+@pytest.mark.parametrize(
+    ("spare", "passes"), [(0.0, True), (-0.5, False)], ids=["just in time", "a moment later than that"]
+)
+def test_what_passes_ends_so_early_that_its_member_can_tell_of_the_room(
+    spare: float, passes: bool, behind: bool
+) -> None:
+    """Times are whole seconds, so that they are exact."""
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8, 8]))
+    s.submit(make_binding("runs").tasks(1, gpu=8).runs(HOUR))
+    s.run(after=1.0)
+    s.submit(make_binding("head").tasks(2, gpu=8).submitted(EARLY))
+    s.run(after=1.0)
+    [promise] = s.core.promises.made.values()
+    assert promise.at == START + 1 + HOUR + SETTLE
+    if behind:
+        s.submit(make_binding("long").runs(2 * HOUR).submitted(EARLY))
+    left = promise.at - (s.now + 1)
+    s.submit(make_binding("small").runs(left - SETTLE - spare).submitted(LATE))
+    assert names(s.run(after=1.0)) == (["small"] if passes else [])
+
+
 @pytest.mark.parametrize(
     ("strategy", "passes"), [(Strategy.TRAVERSE, True), (Strategy.BACKFILL, False), (Strategy.FIFO, False)]
 )

@@ -355,6 +355,7 @@ def test_selectors_that_no_node_meets_are_named_as_such() -> None:
         ),
         pytest.param(make_binding("a").tasks(2), [8], [3], id="least left over"),
         pytest.param(make_binding("a"), {"r1": [8]}, [3], id="no tier for a single pod"),
+        pytest.param(make_binding("a").tasks(2), {"r1": [1], "r2": [1]}, {"s1": [8]}, id="the nearest tier for two"),
         pytest.param(make_binding("a").tasks(6).minimum(4), [5, 4], [6], id="least left over also on a single node"),
     ],
 )

@@ -293,6 +293,25 @@ def test_room_is_everybodys_a_moment_after_all_are_gone_who_made_it(how: str) ->
     assert "small" in names(s.run(after=SETTLE + 0.5))
 
 
+def test_room_that_a_shrunk_workload_made_is_everybodys_a_moment_after_its_pods_are_gone() -> None:
+    s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("wide").tasks(8, minimum=2).submitted(EARLY))
+    s.run()
+    s.bound("wide", generation=2)
+    s.tell(make_capacity("m", [0], generation=2))
+    s.submit(make_binding("claimant").tasks(3).submitted(LATE))
+    s.run(after=OLD)
+    s.run()
+    assert s.view("wide").parts == (("m", (5,)),)
+    # Somebody else in the member takes two of the three.
+    s.tell(make_capacity("m", [1], generation=3))
+    s.submit(make_binding("small").submitted(LATE))
+    assert names(s.run(after=SETTLE + 0.5)) == []
+    s.bound("wide", generation=3, pods=5)
+    assert names(s.run()) == []
+    assert names(s.run(after=SETTLE + 0.5)) == ["small"]
+
+
 def test_nothing_is_kept_of_a_claimant_that_is_gone() -> None:
     s = full(make_binding("low").tasks(8))
     s.submit(make_binding("high").tasks(8).priority(1))

@@ -223,6 +223,24 @@ def test_a_workload_is_no_victim_when(fields):
     assert stage.claim("a") == Reason.INSUFFICIENT_RESOURCES
 
 
+def test_a_workload_for_which_somebody_else_went_may_go():
+    stage = Stage(A, B, m=[8]).run("b", "b", {"m": {0: 8}}, cleared=("another",))
+    assert stage.claim("a") == {"b": "all"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"started": NOW - 1}, id="it has just started"),
+        pytest.param({"evictions": BUDGET}, id="it was evicted as often as it may be"),
+    ],
+)
+@pytest.mark.parametrize("own", [False, True], ids=["of another queue", "of the claimant's queue"])
+def test_the_surplus_of_a_workload_may_go_although(fields, own):
+    stage = Stage(A, queue("b", 0), m=[8]).run("e", "a" if own else "b", {"m": {0: 8}}, surplus={"m": {0: 2}}, **fields)
+    assert stage.claim("a", 2 if own else 1) == {"e": 2}
+
+
 @either_way
 def test_in_one_queue_only_a_lower_priority_makes_room():
     stage = Stage(B, m=[2]).run("low", "b", {"m": {0: 1}}).run("high", "b", {"m": {0: 1}}, priority=5)
