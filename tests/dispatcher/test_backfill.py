@@ -10,7 +10,7 @@ import pytest
 
 from atoll.dispatcher.core import Ceiling, Strategy
 from atoll.dispatcher.core.keeping import RENEWAL
-from atoll.dispatcher.core.promises import SETTLE, where_seen
+from atoll.dispatcher.core.promise import SETTLE, where_seen
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     EARLY,

@@ -9,7 +9,7 @@ import pytest
 from atoll.dispatcher.core import Command, Dispatcher, Evict, QueueSet
 from atoll.dispatcher.core.keeping import PATIENCE
 from atoll.dispatcher.core.making import HELPLESS, PLAN_BURST, PLANS_PER_SECOND
-from atoll.dispatcher.core.promises import SETTLE
+from atoll.dispatcher.core.promise import SETTLE
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
     EARLY,

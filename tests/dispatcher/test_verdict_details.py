@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from atoll.dispatcher.core import CapacitySet, Ceiling, Event, NamespaceSet, NamespaceView, Strategy
-from atoll.dispatcher.core.promises import SETTLE
+from atoll.dispatcher.core.promise import SETTLE
 from atoll.dispatcher.core.verdicts import EXACT, NAMED
 from atoll.model.query import ChangeKind
 from atoll.model.timestamps import to_seconds
