@@ -365,6 +365,20 @@ def test_its_own_patience_goes_before_that_of_its_queue() -> None:
     assert list(s.core.promises.made) == ["uid-hasty", "uid-calm"]
 
 
+@pytest.mark.parametrize(("when", "passes"), [("07:59:00Z", True), ("08:00:30Z", False)], ids=["an elder", "a younger"])
+def test_who_has_room_kept_by_its_own_patience_does_not_hold_up_its_elders(when: str, passes: bool) -> None:
+    s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("runs").tasks(4).runs(HOUR))
+    s.run()
+    view = make_binding("hasty").tasks(8).created("2027-01-15T08:00:00Z").build()
+    assert view.gang is not None
+    s.see(dataclasses.replace(view, gang=msgspec.structs.replace(view.gang, patience=60.0)))
+    s.run(after=61.0)
+    assert list(s.core.promises.made) == ["uid-hasty"]
+    s.submit(make_binding("small").created(f"2027-01-15T{when}"))
+    assert names(s.run()) == (["small"] if passes else [])
+
+
 def test_a_promise_whose_time_has_passed_is_computed_again() -> None:
     s = busy(Strategy.BACKFILL, ends=60.0)
     [before] = s.core.promises.made.values()

@@ -107,6 +107,14 @@ def test_a_queue_that_has_more_than_it_is_due_since_another_one_wants_more_goes_
     assert names(s.run()) == ["z2", "a3", "z3"]
 
 
+def test_a_queue_that_lacks_one_of_several_things_that_it_is_guaranteed_goes_first() -> None:
+    s = scene(
+        make_queue("sure", view={"guarantee": {GPU: 4, "cpu": 8}}), room=(make_cluster("m"), make_capacity("m", [1]))
+    )
+    s.submit(make_binding("a").queue("sure").submitted(LATE), make_binding("b").submitted(EARLY))
+    assert names(s.run()) == ["a"]
+
+
 def test_a_guarantee_of_what_it_does_not_ask_for_gives_a_queue_no_precedence() -> None:
     s = scene(make_queue("sure", view={"guarantee": {"cpu": 8}}), room=(make_cluster("m"), make_capacity("m", [1])))
     s.submit(make_binding("a").queue("sure").submitted(EARLY), make_binding("b").submitted(LATE))
@@ -155,6 +163,11 @@ def test_a_workload_waits_for_its_queue_and_goes_once_it_exists() -> None:
     assert told.blocker.name == "q"
     s.tell(make_queue("q"))
     assert names(s.run()) == ["a"]
+
+
+def test_nothing_runs_in_the_queue_above_all() -> None:
+    s = scene().submit(make_binding("a").queue("root"))
+    assert explained(s.run())["a"].decision.reason is Reason.QUEUE_NOT_LEAF
 
 
 def test_a_closed_queue_admits_nothing_until_it_is_opened() -> None:
@@ -423,6 +436,16 @@ def test_explanations_stay_within_their_budget_and_the_rest_follows() -> None:
     s.run(after=10)
     assert all(view.decision.reason is Reason.INSUFFICIENT_RESOURCES for view in s.views.values())
     assert s.core.next_deadline is None
+
+
+@pytest.mark.parametrize("left", [0, 55], ids=["one that was told", "one that was not"])
+def test_all_are_told_why_they_wait_though_one_leaves_meanwhile(left: int) -> None:
+    s = scene().submit(*(make_binding(f"b{i:03d}").tasks(99) for i in range(60)))
+    assert len(explained(s.run())) == 50
+    s.gone(f"b{left:03d}")
+    s.run(after=5.0)
+    assert {view.decision.reason for view in s.views.values()} == {Reason.INSUFFICIENT_RESOURCES}
+    assert all(len(view.decision.story) == 1 for view in s.views.values())
 
 
 def test_a_reason_is_not_repeated_for_another_amount() -> None:
