@@ -379,6 +379,17 @@ def test_who_has_room_kept_by_its_own_patience_does_not_hold_up_its_elders(when:
     assert names(s.run()) == (["small"] if passes else [])
 
 
+def test_the_minimum_of_a_gang_that_may_be_divided_does_not_take_what_is_kept() -> None:
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("runs").tasks(4))
+    s.run()
+    s.submit(make_binding("head").tasks(8).submitted(EARLY))
+    s.run()
+    s.submit(make_binding("wide").tasks(12, minimum=2).divided().submitted(LATE))
+    assert names(s.run()) == []
+    assert s.verdict("wide") is Reason.WOULD_DELAY
+
+
 def test_a_promise_whose_time_has_passed_is_computed_again() -> None:
     s = busy(Strategy.BACKFILL, ends=60.0)
     [before] = s.core.promises.made.values()

@@ -285,6 +285,11 @@ def test_a_gang_goes_whole_in_all_its_members():
     assert stage.claim("a", 4) == {"gang": "all"}
 
 
+def test_room_for_the_minimum_is_made_where_there_is_none_for_all_in_one_member():
+    stage = Stage(queue("a", 8), queue("b", 0), m=[4]).run("b", "b", {"m": {0: 4}})
+    assert stage.claim("a", 8, minimum=4) == {"b": "all"}
+
+
 def test_where_several_members_get_room_it_goes_where_all_of_it_fits():
     stage = Stage(queue("a", 8), queue("b", 0), m=[2], n=[4]).run("gang", "b", {"m": {0: 2}, "n": {0: 4}})
     outcome = stage.plan(stage.claimant("a", 4, minimum=2))
