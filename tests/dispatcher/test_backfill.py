@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+
+import msgspec
 import pytest
 
-from atoll.dispatcher.core import Strategy
-from atoll.dispatcher.core.promise import SETTLE
+from atoll.dispatcher.core import Ceiling, Strategy
+from atoll.dispatcher.core.keeping import RENEWAL
+from atoll.dispatcher.core.promise import SETTLE, where_seen
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     EARLY,
@@ -55,6 +60,28 @@ def test_what_passes_a_head_that_room_is_kept_for(small: BindingBuilder, passes:
         assert s.verdict("small") is Reason.WOULD_DELAY
 
 
+@pytest.mark.parametrize("behind", [False, True], ids=["by itself", "behind equal work that is too long"])
+@pytest.mark.parametrize(
+    ("spare", "passes"), [(0.0, True), (-0.5, False)], ids=["just in time", "a moment later than that"]
+)
+def test_what_passes_ends_so_early_that_its_member_can_tell_of_the_room(
+    spare: float, passes: bool, behind: bool
+) -> None:
+    """Times are whole seconds, so that they are exact."""
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8, 8]))
+    s.submit(make_binding("runs").tasks(1, gpu=8).runs(HOUR))
+    s.run(after=1.0)
+    s.submit(make_binding("head").tasks(2, gpu=8).submitted(EARLY))
+    s.run(after=1.0)
+    [promise] = s.core.promises.made.values()
+    assert promise.at == START + 1 + HOUR + SETTLE
+    if behind:
+        s.submit(make_binding("long").runs(2 * HOUR).submitted(EARLY))
+    left = promise.at - (s.now + 1)
+    s.submit(make_binding("small").runs(left - SETTLE - spare).submitted(LATE))
+    assert names(s.run(after=1.0)) == (["small"] if passes else [])
+
+
 @pytest.mark.parametrize(
     ("strategy", "passes"), [(Strategy.TRAVERSE, True), (Strategy.BACKFILL, False), (Strategy.FIFO, False)]
 )
@@ -92,6 +119,14 @@ def test_work_that_is_as_long_as_it_likes_uses_what_the_head_does_not_need() -> 
 def test_of_equal_work_the_one_that_is_short_enough_passes() -> None:
     s = busy(Strategy.BACKFILL)
     s.submit(make_binding("long").runs(2 * HOUR).submitted(EARLY), make_binding("short").runs(60).submitted(LATE))
+    assert names(s.run()) == ["short"]
+
+
+def test_one_that_is_short_enough_passes_though_equal_work_that_is_not_waits_already() -> None:
+    s = busy(Strategy.BACKFILL)
+    s.submit(make_binding("long").runs(2 * HOUR).submitted(EARLY))
+    assert names(s.run()) == []
+    s.submit(make_binding("short").runs(60).submitted(LATE))
     assert names(s.run()) == ["short"]
 
 
@@ -177,6 +212,38 @@ def test_a_member_that_sees_more_room_may_put_work_elsewhere(after: float, passe
     assert names(s.run(after=after)) == (["small"] if passes else [])
 
 
+def test_a_member_may_put_work_where_it_has_not_told_yet_that_something_has_ended() -> None:
+    """As above, the last one being over already; the figures still contain it, until they are published again."""
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8, 8]))
+    for name, gpu, seconds in (("long", 6, 10 * HOUR), ("most", 7, HOUR), ("rest", 1, HOUR)):
+        s.submit(make_binding(name).tasks(1, gpu=gpu).runs(seconds).created(EARLY))
+        assert names(s.run()) == [name]
+        s.bound(name, generation=2)
+    s.tell(make_capacity("m", [2, 0], generation=2))
+    s.submit(make_binding("head").tasks(1, gpu=7).submitted(EARLY))
+    assert names(s.run()) == []
+    s.change("rest", finished=True)
+    s.submit(make_binding("small").runs(2 * HOUR).submitted(LATE))
+    assert names(s.run()) == []
+    # Somebody else has taken it there, so that the member will put `small` on the first node.
+    s.tell(make_capacity("m", [2, 0], generation=3), make_queue("q", priority=1, view=BACKFILL))
+    assert names(s.run()) == ["small"]
+
+
+def test_the_first_time_that_is_known_is_the_one_that_was_promised() -> None:
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("known").tasks(4).runs(HOUR).created(EARLY), make_binding("unknown").tasks(4).created(EARLY))
+    assert len(names(s.run())) == 2
+    s.submit(make_binding("head").tasks(8).submitted(LATE))
+    s.run()
+    [promise] = s.core.promises.made.values()
+    assert promise.at == promise.first == math.inf
+    s.change("unknown", finished=True)
+    s.run(after=2.0)
+    [promise] = s.core.promises.made.values()
+    assert promise.at == promise.first == pytest.approx(START + HOUR + SETTLE, abs=1)
+
+
 def test_nobody_is_promised_room_that_one_who_was_promised_before_needs_later() -> None:
     queues = [make_queue(name, view=BACKFILL) for name in ("q", "r")]
     s = Scene(*queues, make_cluster("m"), make_capacity("m", [8, 8]))
@@ -255,3 +322,189 @@ def test_nobody_is_promised_a_share_that_one_who_was_promised_before_needs_later
     assert names(s.run()) == []
     at = {promise.uid: promise.at - START for promise in s.core.promises.made.values()}
     assert at == pytest.approx({"uid-first": 1000.0 + SETTLE, "uid-second": 2000.0 + SETTLE}, abs=1)
+
+
+@pytest.mark.parametrize("why", ["its policy", "its queue", "it is not ready"])
+def test_no_room_is_kept_where_the_head_may_not_go(why: str) -> None:
+    """n has more room than m, but not for the head, whatever the reason."""
+    ready = why != "it is not ready"
+    view = {**BACKFILL, "members": {"m": Ceiling()}} if why == "its queue" else BACKFILL
+    s = Scene(make_queue("q", view=view), make_queue("other"), make_cluster("m"), make_cluster("n", ready=ready))
+    s.tell(make_capacity("m", [8]), make_capacity("n", [9]))
+    s.submit(make_binding("runs").tasks(4).runs(HOUR).affinity(clusterNames=["m"]))
+    s.submit(make_binding("beside").queue("other").tasks(8).runs(60).affinity(clusterNames=["n"]))
+    s.run()
+    head = make_binding("head").tasks(8).submitted(EARLY)
+    s.submit(head.affinity(clusterNames=["m"]) if why == "its policy" else head)
+    assert names(s.run()) == []
+    assert [promise.member.name for promise in s.core.promises.made.values()] == ["m"]
+
+
+def test_what_was_kept_for_a_head_is_everybodys_in_the_pass_in_which_it_goes() -> None:
+    s = busy(Strategy.BACKFILL)
+    s.submit(make_binding("long").tasks(4).submitted(LATE))
+    assert names(s.run()) == []
+    # A third node comes; nothing has ended.
+    s.tell(make_capacity("m", [8, 8, 12], generation=2))
+    assert names(s.run()) == ["head", "long"]
+
+
+def test_its_own_patience_goes_before_that_of_its_queue() -> None:
+    s = Scene(make_queue("q", view={"patience": 600.0}), make_cluster("m"), make_capacity("m", [8, 8]))
+    s.submit(make_binding("runs").tasks(16).runs(HOUR))
+    s.run()
+    view = make_binding("hasty").tasks(8).created("2027-01-15T08:00:00Z").build()
+    assert view.gang is not None
+    s.see(dataclasses.replace(view, gang=msgspec.structs.replace(view.gang, patience=60.0)))
+    s.submit(make_binding("calm").tasks(8).created("2027-01-15T08:00:00Z"))
+    s.run()
+    assert s.core.promises.made == {}
+    s.run(after=61.0)
+    assert list(s.core.promises.made) == ["uid-hasty"]
+    s.run(after=541.0)
+    assert list(s.core.promises.made) == ["uid-hasty", "uid-calm"]
+
+
+@pytest.mark.parametrize(("when", "passes"), [("07:59:00Z", True), ("08:00:30Z", False)], ids=["an elder", "a younger"])
+def test_who_has_room_kept_by_its_own_patience_does_not_hold_up_its_elders(when: str, passes: bool) -> None:
+    s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("runs").tasks(4).runs(HOUR))
+    s.run()
+    view = make_binding("hasty").tasks(8).created("2027-01-15T08:00:00Z").build()
+    assert view.gang is not None
+    s.see(dataclasses.replace(view, gang=msgspec.structs.replace(view.gang, patience=60.0)))
+    s.run(after=61.0)
+    assert list(s.core.promises.made) == ["uid-hasty"]
+    s.submit(make_binding("small").created(f"2027-01-15T{when}"))
+    assert names(s.run()) == (["small"] if passes else [])
+
+
+def test_the_minimum_of_a_gang_that_may_be_divided_does_not_take_what_is_kept() -> None:
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("runs").tasks(4))
+    s.run()
+    s.submit(make_binding("head").tasks(8).submitted(EARLY))
+    s.run()
+    s.submit(make_binding("wide").tasks(12, minimum=2).divided().submitted(LATE))
+    assert names(s.run()) == []
+    assert s.verdict("wide") is Reason.WOULD_DELAY
+
+
+def test_a_promise_whose_time_has_passed_is_computed_again() -> None:
+    s = busy(Strategy.BACKFILL, ends=60.0)
+    [before] = s.core.promises.made.values()
+    assert before.at == pytest.approx(START + 60.0 + SETTLE, abs=1)
+    s.run(after=120.0)
+    [promise] = s.core.promises.made.values()
+    # What runs longer than expected is expected to run on for a tenth of its time.
+    assert promise.at == pytest.approx(s.now + 6.0 + SETTLE, abs=1)
+    assert promise.first == before.first
+
+
+def test_what_would_still_run_when_a_head_is_due_does_not_take_its_quota() -> None:
+    """Of 8 both on the way up and in the queue, the head needs 6 after an hour."""
+    s = Scene(make_queue("top", gpu=8), make_queue("q", view={**BACKFILL, "parent": "top"}))
+    s.tell(make_queue("beside", view={"parent": "top"}), make_cluster("m"), make_capacity("m", [32]))
+    s.submit(make_binding("runs").tasks(4).runs(HOUR))
+    s.run()
+    s.submit(make_binding("head").tasks(6).submitted(EARLY))
+    s.run()
+    s.submit(make_binding("much").queue("beside").tasks(3).runs(2 * HOUR).submitted(LATE))
+    assert names(s.run()) == []
+    assert s.verdict("much") is Reason.WOULD_DELAY
+    s.submit(make_binding("little").queue("beside").tasks(2).runs(2 * HOUR).submitted(LATE))
+    assert names(s.run()) == ["little"]
+    s.submit(make_binding("brief").queue("beside").tasks(2).runs(60).submitted(LATE))
+    assert names(s.run()) == ["brief"]
+    for name in ("brief", "little"):
+        s.change(name, finished=True)
+        assert names(s.run()) == []
+
+
+def test_room_that_a_head_of_another_queue_gives_up_is_nobodys_promise_any_more() -> None:
+    """Of 12, 6 and 5 are promised once `runs` is over; what stays for ever may have the rest."""
+    s = Scene(*(make_queue(name, view=BACKFILL) for name in ("q", "r")), make_cluster("m"), make_capacity("m", [12]))
+    s.submit(make_binding("runs").tasks(8).runs(HOUR))
+    s.run()
+    for queue, gpu in (("q", 6), ("r", 5)):
+        s.submit(make_binding(f"head-{queue}").queue(queue).tasks(1, gpu=gpu).submitted(EARLY))
+        assert names(s.run()) == []
+    s.submit(make_binding("small").tasks(3).submitted(LATE))
+    assert names(s.run()) == []
+    s.gone("head-q")
+    assert names(s.run()) == ["small"]
+
+
+def test_a_promise_that_moves_to_another_member_leaves_its_room_to_others() -> None:
+    """1. `first` is promised m, `later` as well. 2. What it waits for there runs on. 3. In n something ends sooner."""
+    members = [each for name in "mn" for each in (make_cluster(name), make_capacity(name, [12]))]
+    s = Scene(*(make_queue(name, view=BACKFILL) for name in ("q", "r")), make_queue("other"), *members)
+    for name, gpu, member, seconds in (
+        ("soon", 4, "m", HOUR),
+        ("long", 4, "m", 10 * HOUR),
+        ("there", 12, "n", HOUR + 200),
+    ):
+        s.submit(make_binding(name).queue("other").tasks(1, gpu=gpu).runs(seconds).affinity(clusterNames=[member]))
+    assert len(names(s.run())) == 3
+    s.submit(make_binding("first").tasks(1, gpu=6).submitted(EARLY))
+    s.run()
+    s.submit(make_binding("later").queue("r").tasks(1, gpu=5).affinity(clusterNames=["m"]).submitted(EARLY))
+    s.run()
+    s.submit(make_binding("filler").queue("other").tasks(1, gpu=3).affinity(clusterNames=["m"]).submitted(LATE))
+    assert names(s.run()) == []
+    assert [promise.member.name for promise in s.core.promises.made.values()] == ["m", "m"]
+    assert names(s.run(after=HOUR + 100)) == ["filler"]
+    assert [promise.member.name for promise in s.core.promises.made.values()] == ["n", "m"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        pytest.param({"a": 3, "b": 2}, [(0, 0, 2), (1, 0, 1), (1, 1, 2)], id="tasks in order, nodes by name"),
+        pytest.param({"b": 2, "a": 1}, [(0, 0, 1), (0, 1, 1), (1, 1, 1)], id="as many as there are"),
+        pytest.param({"a": 9}, [(0, 0, 2), (1, 0, 3)], id="not more than it has"),
+        pytest.param({"c": 2, "b": 3}, [(0, 1, 2), (1, 1, 1)], id="only on nodes that are known"),
+    ],
+)
+def test_where_pods_are_by_a_report_that_counts_them(
+    seen: dict[str, int], expected: list[tuple[int, int, int]]
+) -> None:
+    gang = make_binding("g").tasks(2).tasks(3).build().gang
+    assert gang is not None
+    assert where_seen(gang, seen, {"a": 0, "b": 1}) == expected
+
+
+def test_room_is_kept_for_two_heads_of_which_nobody_knows_when_they_can_start() -> None:
+    s = Scene(*(make_queue(name, view=BACKFILL) for name in ("q", "r")), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("runs").tasks(8))
+    s.run()
+    for queue in ("q", "r"):
+        s.submit(make_binding(f"head-{queue}").queue(queue).tasks(8))
+        s.run()
+    assert [(promise.uid, promise.at) for promise in s.core.promises.made.values()] == [
+        ("uid-head-q", math.inf),
+        ("uid-head-r", math.inf),
+    ]
+
+
+def test_of_several_promises_the_first_that_is_due_is_looked_at_first() -> None:
+    s = Scene(*(make_queue(name, view=BACKFILL) for name in ("q", "r")), make_cluster("m"), make_capacity("m", [8, 8]))
+    s.submit(*(make_binding(f"runs{n}").tasks(1, gpu=8).runs(n * HOUR) for n in (1, 2)))
+    for name in names(s.run()):
+        s.bound(name, generation=NEVER)
+    for queue in ("q", "r"):
+        s.submit(make_binding(f"head-{queue}").queue(queue).tasks(1, gpu=8))
+        s.run()
+    s.run()
+    assert [round((promise.at - START) / HOUR) for promise in s.core.promises.made.values()] == [1, 2]
+    assert s.core.next_deadline == pytest.approx(START + HOUR + SETTLE + RENEWAL, abs=1)
+
+
+def test_a_head_that_needs_all_of_a_queue_that_uses_nothing_is_promised_a_time() -> None:
+    s = Scene(make_queue("q", gpu=8, view=BACKFILL), make_queue("other"), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("runs").queue("other").tasks(4).runs(HOUR))
+    s.run()
+    s.submit(make_binding("head").tasks(8))
+    s.run()
+    [promise] = s.core.promises.made.values()
+    assert promise.at == pytest.approx(START + HOUR + SETTLE, abs=1)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from atoll.dispatcher.core import (
+    CapacitySet,
     ClusterGone,
     Dispatch,
     Part,
@@ -17,7 +18,7 @@ from atoll.dispatcher.core import (
 )
 from atoll.model.decision import STORY_LINES, Phase
 from atoll.model.timestamps import to_seconds
-from atoll.model.verdict import Reason
+from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
     EARLY,
     GPU,
@@ -87,6 +88,47 @@ def test_queues_take_turns_by_their_dominant_share() -> None:
     assert names(s.run()) == ["big0", "small0", "big1", "big2", "big3", "small1"]
 
 
+def test_a_queue_that_has_more_than_it_is_due_since_another_one_wants_more_goes_later() -> None:
+    """Of 8, `a` uses 3 and `z` 2. While `z` wants no more `a` is due 6, else 4."""
+
+    def room(free: int, generation: int) -> CapacitySet:
+        view = make_capacity("m", [free], generation=generation).capacity
+        return CapacitySet(dataclasses.replace(view, total={GPU: 8}))
+
+    s = Scene(make_queue("a"), make_queue("z"), make_cluster("m"), room(5, 1))
+    s.submit(*(make_binding(f"z{n}").queue("z") for n in range(2)))
+    s.run()
+    s.submit(*(make_binding(f"a{n}").queue("a") for n in range(8)))
+    assert names(s.run()) == ["a0", "a1", "a2"]
+    # Both are compared while that is so.
+    s.submit(*(make_binding(f"{queue}-no").queue(queue).tasks(1, gpu=0, requests={"cpu": 1}) for queue in "az"))
+    assert names(s.run()) == []
+    s.submit(*(make_binding(f"z{n}").queue("z") for n in range(2, 7))).tell(room(8, 2))
+    assert names(s.run()) == ["z2", "a3", "z3"]
+
+
+def test_a_queue_that_lacks_one_of_several_things_that_it_is_guaranteed_goes_first() -> None:
+    s = scene(
+        make_queue("sure", view={"guarantee": {GPU: 4, "cpu": 8}}), room=(make_cluster("m"), make_capacity("m", [1]))
+    )
+    s.submit(make_binding("a").queue("sure").submitted(LATE), make_binding("b").submitted(EARLY))
+    assert names(s.run()) == ["a"]
+
+
+def test_a_guarantee_of_what_it_does_not_ask_for_gives_a_queue_no_precedence() -> None:
+    s = scene(make_queue("sure", view={"guarantee": {"cpu": 8}}), room=(make_cluster("m"), make_capacity("m", [1])))
+    s.submit(make_binding("a").queue("sure").submitted(EARLY), make_binding("b").submitted(LATE))
+    assert names(s.run()) == ["b"], "the name of the queue decides"
+
+
+def test_queues_share_by_weight_what_both_want() -> None:
+    """Of 8, `x` is due 2 and `y` 6: in turn whoever has the smaller part of what is due, then by name."""
+    total = CapacitySet(dataclasses.replace(make_capacity("m", [8]).capacity, total={GPU: 8}))
+    s = Scene(*(make_queue(name, view={"weight": n}) for name, n in (("x", 1), ("y", 3))), make_cluster("m"), total)
+    s.submit(*(make_binding(f"{queue}{n}").queue(queue) for queue in "xy" for n in range(8)))
+    assert names(s.run()) == ["x0", "y0", "y1", "y2", "x1", "y3", "y4", "y5"]
+
+
 # -- queues --------------------------------------------------------------------------------------------------------------
 
 
@@ -121,6 +163,11 @@ def test_a_workload_waits_for_its_queue_and_goes_once_it_exists() -> None:
     assert told.blocker.name == "q"
     s.tell(make_queue("q"))
     assert names(s.run()) == ["a"]
+
+
+def test_nothing_runs_in_the_queue_above_all() -> None:
+    s = scene().submit(make_binding("a").queue("root"))
+    assert explained(s.run())["a"].decision.reason is Reason.QUEUE_NOT_LEAF
 
 
 def test_a_closed_queue_admits_nothing_until_it_is_opened() -> None:
@@ -274,6 +321,20 @@ def test_an_unfit_gang_names_the_cluster_that_came_nearest_with_numbers() -> Non
     assert (told.blocker.requested, told.blocker.available) == ("7", "6")
 
 
+def test_the_nearest_is_one_that_could_be_used_though_it_holds_nothing() -> None:
+    s = scene(
+        room=(make_cluster("m1", ready=False), make_cluster("m2"), make_capacity("m1", [4]), make_capacity("m2", [0]))
+    )
+    told = explained(s.submit(make_binding("a").tasks(5)).run())["a"].decision
+    assert told.blocker == Blocker("Cluster", "m2", "pods", "5", "0")
+
+
+def test_tasks_that_fit_one_by_one_and_not_together_are_not_said_to_fit() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", [4])))
+    told = explained(s.submit(make_binding("a").tasks(3).tasks(3)).run())["a"].decision
+    assert (told.reason, told.blocker) == (Reason.INSUFFICIENT_RESOURCES, Blocker("Cluster", "m", "pods", "6", "5"))
+
+
 def test_hard_topology_without_a_domain_that_holds_it_names_the_nearest_miss() -> None:
     s = scene(room=(make_cluster("m"), make_capacity("m", {"r1": [4, 2], "r2": [4, 1]})))
     told = explained(s.submit(make_binding("a").tasks(7).hard(1)).run())["a"].decision
@@ -302,7 +363,12 @@ def test_selectors_that_no_node_meets_are_named_as_such() -> None:
     [
         pytest.param(make_binding("a").tasks(6).minimum(4), [5], [6], id="all replicas rather than the minimum alone"),
         pytest.param(make_binding("a").tasks(4), {"r1": [2], "r2": [2]}, {"s1": [4], "s2": [4]}, id="the nearest tier"),
+        pytest.param(
+            make_binding("a").tasks(4), {"r1": [2], "r2": [3]}, {"s1": [4]}, id="the nearest tier, however tight it is"
+        ),
         pytest.param(make_binding("a").tasks(2), [8], [3], id="least left over"),
+        pytest.param(make_binding("a"), {"r1": [8]}, [3], id="no tier for a single pod"),
+        pytest.param(make_binding("a").tasks(2), {"r1": [1], "r2": [1]}, {"s1": [8]}, id="the nearest tier for two"),
         pytest.param(make_binding("a").tasks(6).minimum(4), [5, 4], [6], id="least left over also on a single node"),
     ],
 )
@@ -364,12 +430,22 @@ def test_explanations_stay_within_their_budget_and_the_rest_follows() -> None:
     s = scene().submit(*(make_binding(f"b{i:03d}").tasks(99) for i in range(80)))
     first = s.run()
     assert len(explained(first)) == 50
-    assert s.core.next_deadline == pytest.approx(s.now + 0.2)
+    assert s.core.next_deadline == pytest.approx(s.now + 0.2, abs=0.001)
     second = s.run(after=1)
     assert len(explained(second)) == 10
     s.run(after=10)
     assert all(view.decision.reason is Reason.INSUFFICIENT_RESOURCES for view in s.views.values())
     assert s.core.next_deadline is None
+
+
+@pytest.mark.parametrize("left", [0, 55], ids=["one that was told", "one that was not"])
+def test_all_are_told_why_they_wait_though_one_leaves_meanwhile(left: int) -> None:
+    s = scene().submit(*(make_binding(f"b{i:03d}").tasks(99) for i in range(60)))
+    assert len(explained(s.run())) == 50
+    s.gone(f"b{left:03d}")
+    s.run(after=5.0)
+    assert {view.decision.reason for view in s.views.values()} == {Reason.INSUFFICIENT_RESOURCES}
+    assert all(len(view.decision.story) == 1 for view in s.views.values())
 
 
 def test_a_reason_is_not_repeated_for_another_amount() -> None:
@@ -432,6 +508,16 @@ def test_replay_gives_the_same_commands() -> None:
     again = Scene()
     assert [again.handle(event) for event in s.log] == s.answers
     assert any(isinstance(event, Pass) for event in s.log)
+
+
+def test_in_a_strict_queue_the_next_one_is_the_head_whatever_it_asks_for() -> None:
+    s = Scene(make_queue("q", view={"strategy": Strategy.FIFO}), *ROOM)
+    for name, pods, day in (("a", 9, 1), ("b", 1, 2), ("c", 9, 3), ("d", 1, 4)):
+        s.submit(make_binding(name).tasks(pods).submitted(f"2026-01-0{day}T00:00:00Z"))
+    assert names(s.run()) == []
+    s.gone("a")
+    assert names(s.run()) == ["b"]
+    assert s.verdict("d") is Reason.BEHIND_HEAD
 
 
 def test_the_head_of_a_strict_queue_goes_once_what_stopped_the_queue_is_over() -> None:

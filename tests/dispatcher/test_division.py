@@ -16,8 +16,17 @@ from atoll.fit import Nodes, Profile
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang, Task, TopologyWish, divide
 from atoll.model.topology import NO_DOMAIN, Tree
-from atoll.model.verdict import Reason
-from tests.dispatcher.builders import Scene, dispatched, evicted, make_binding, make_capacity, make_cluster, make_queue
+from atoll.model.verdict import Blocker, Reason
+from tests.dispatcher.builders import (
+    Scene,
+    dispatched,
+    evicted,
+    explained,
+    make_binding,
+    make_capacity,
+    make_cluster,
+    make_queue,
+)
 
 
 def nodes(*free: int) -> Nodes:
@@ -46,6 +55,27 @@ def shares(outcome: Division | Short) -> dict[str, list[int]]:
         ),
         pytest.param(gang(6), {"a": [4], "b": [6]}, {}, {"b": [6]}, id="one cluster when one holds it"),
         pytest.param(gang(6), {"a": [8], "b": [8]}, {"at_least": 2}, {"a": [5], "b": [1]}, id="at least two clusters"),
+        pytest.param(
+            gang(6),
+            {"a": [8], "b": [7], "c": [3], "d": [2]},
+            {"at_least": 2},
+            {"b": [5], "d": [1]},
+            id="the smallest others with which all still fits",
+        ),
+        pytest.param(
+            gang(7),
+            {"a": [8], "b": [7], "c": [4], "d": [3]},
+            {"at_least": 2},
+            {"c": [4], "d": [3]},
+            id="several may be exchanged for smaller ones",
+        ),
+        pytest.param(
+            gang(6),
+            {"a": [8], "b": [8], "c": [8]},
+            {"at_least": 3},
+            {"a": [4], "b": [1], "c": [1]},
+            id="one for each that must take part",
+        ),
         pytest.param(gang(2, 8), {"a": [7], "b": [7]}, {}, {"a": [1, 4], "b": [1, 4]}, id="whole sets of 1 and 4"),
     ],
 )
@@ -130,6 +160,20 @@ def test_a_gang_that_fits_one_cluster_is_not_divided() -> None:
     assert dispatched(s.run()) == [("a", "m2")]
 
 
+@pytest.mark.parametrize("most", range(4, 9))
+def test_each_part_gets_all_that_one_domain_of_its_member_holds(most: int) -> None:
+    """Of eight nodes in each member, one rack has so many and another one the rest."""
+    racks = {"r1": [1] * most, "r2": [1] * (8 - most)}
+    s = Scene(make_queue("q"), *(each for n in "mn" for each in (make_cluster(n), make_capacity(n, racks))))
+    s.submit(
+        make_binding("a").tasks(2 * most).hard(1).divided(), make_binding("b").tasks(2 * most + 1).hard(1).divided()
+    )
+    commands = s.run()
+    [command] = [each for each in commands if isinstance(each, Dispatch)]
+    assert [(part.cluster, part.pods) for part in command.parts] == [("m", most), ("n", most)]
+    assert command.name == "a"
+
+
 def test_a_gang_without_leave_is_not_divided() -> None:
     s = three(4, 4, 4).submit(make_binding("a").tasks(12))
     assert [type(c).__name__ for c in s.run()] == ["Explain"]
@@ -181,6 +225,11 @@ def test_no_answer_in_time_releases_every_part() -> None:
     s = reserving()
     s.change("a", reserved=granted("m1", "m2"))
     assert evicted(s.run(after=10.1)) == ["a"]
+    # The one that was silent is avoided.
+    s.change("a", released=s.view("a").generation)
+    told = explained(s.run())["a"].decision.blocker
+    assert told is not None
+    assert (told.kind, told.name) == ("Clusters", "m1, m2")
 
 
 def test_a_committed_gang_that_is_not_bound_everywhere_in_time_is_taken_back() -> None:
@@ -188,7 +237,21 @@ def test_a_committed_gang_that_is_not_bound_everywhere_in_time_is_taken_back() -
     s.change("a", reserved=granted("m1", "m2", "m3"))
     s.run()
     s.change("a", placed={"m1": (2, 4), "m2": (2, 4)})
-    assert evicted(s.run(after=30.1)) == ["a"]
+    [command] = s.run(after=30.1)
+    assert evicted([command]) == ["a"]
+    assert command.decision.story[-1].text == "not all of its pods were bound in m3 within 30 s"
+    # Only where it failed it is not tried again.
+    s.change("a", released=s.view("a").generation)
+    told = explained(s.run())["a"].decision.blocker
+    assert told is not None
+    assert (told.kind, told.name) == ("Clusters", "m1, m2")
+
+
+def test_what_can_not_be_divided_names_all_members_that_were_tried_and_what_they_hold_together() -> None:
+    s = three(4, 4, 4).tell(make_cluster("m2", ready=False))
+    told = explained(s.submit(make_binding("a").tasks(20).divided()).run())["a"].decision
+    assert told.reason is Reason.INSUFFICIENT_RESOURCES
+    assert told.blocker == Blocker("Clusters", "m1, m3", "pods", "20", "8")
 
 
 def test_a_commit_that_was_refused_is_decided_again() -> None:
@@ -198,6 +261,22 @@ def test_a_commit_that_was_refused_is_decided_again() -> None:
     s.refuse(command)
     [again] = s.decide()
     assert isinstance(again, Commit)
+
+
+def test_answers_to_an_earlier_hold_mean_nothing_to_the_next() -> None:
+    """1. m2 refuses. 2. All is taken back. 3. It is held again; until that is written the old answers are seen."""
+    s = reserving()
+    s.change("a", reserved={**granted("m1", "m3"), "m2": Reservation(False, 0, 4, 3)})
+    assert evicted(s.run()) == ["a"]
+    s.tell(make_capacity("m2", [4], generation=2))
+    s.change("a", released=s.view("a").generation)
+    assert [type(command) for command in s.decide()] == [Dispatch]
+    assert s.decide() == []
+
+
+def test_a_gang_that_may_be_divided_starts_in_one_member_where_its_minimum_fits_and_all_fits_nowhere() -> None:
+    s = three(4, 6, 5).submit(make_binding("a").tasks(20, minimum=4).divided())
+    assert dispatched(s.run()) == [("a", "m1")]
 
 
 def test_a_stale_event_does_not_undo_a_commit() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from atoll.dispatcher.core import Command, Dispatcher, Evict, QueueSet
 from atoll.dispatcher.core.keeping import PATIENCE
-from atoll.model.verdict import Reason
+from atoll.dispatcher.core.making import HELPLESS, PLAN_BURST, PLANS_PER_SECOND
+from atoll.dispatcher.core.promise import SETTLE
+from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
     EARLY,
     LATE,
@@ -69,6 +73,13 @@ def test_who_is_not_preempted(running: BindingBuilder, age: float) -> None:
     s = full(running, age=age)
     s.submit(make_binding("claimant").tasks(4).priority(1).submitted(LATE))
     assert evicted(s.run()) == []
+
+
+def test_work_whose_user_lowers_its_priority_may_have_to_go() -> None:
+    s = full(make_binding("low").tasks(8).priority(1))
+    s.change("low", gang=make_binding("low").tasks(8).build().gang)
+    s.submit(make_binding("high").tasks(4).priority(1))
+    assert evicted(s.run()) == ["low"]
 
 
 def test_only_as_many_go_as_must() -> None:
@@ -247,3 +258,129 @@ def test_one_whom_nobody_can_help_waits_as_long_as_it_takes() -> None:
     s = full(make_binding("low").tasks(8))
     s.submit(make_binding("huge").tasks(1, gpu=5).priority(1))
     assert not any(evicted(s.run(after=60.0)) for _ in range(1200))
+
+
+def test_searches_for_victims_are_rationed_by_time() -> None:
+    """Whoever waits finds somebody who can go, each in another member, but not all at once."""
+    members = [f"m{n}" for n in range(round(PLAN_BURST) + 2)]
+    s = Scene(make_queue("q"), *map(make_cluster, members), *(make_capacity(name, [1]) for name in members))
+    s.submit(*(make_binding(f"low-{name}").affinity(clusterNames=[name]) for name in members))
+    for name in names(s.run()):
+        s.bound(name, generation=NEVER)
+    s.run(after=OLD)
+    s.submit(*(make_binding(f"high-{name}").affinity(clusterNames=[name]).priority(1) for name in members))
+    assert len(evicted(s.run(after=0.0))) == PLAN_BURST
+    assert evicted(s.run(after=0.0)) == []
+    assert s.core.next_deadline == pytest.approx(s.now + HELPLESS, abs=0.001)
+    assert len(evicted(s.run(after=1 / PLANS_PER_SECOND))) == 1
+    assert len(evicted(s.run(after=10.0))) == 1
+
+
+@pytest.mark.parametrize("how", ["let go", "finished", "deleted"])
+def test_room_is_everybodys_a_moment_after_all_are_gone_who_made_it(how: str) -> None:
+    """Somebody else in the member took a part of it, so that it does not do."""
+    s = full(make_binding("low").tasks(8))
+    s.submit(make_binding("high").tasks(8).priority(1))
+    assert evicted(s.run()) == ["low"]
+    if how == "let go":
+        let_go(s, "low")
+    elif how == "finished":
+        s.change("low", finished=True)
+    else:
+        s.gone("low")
+    s.tell(make_capacity("m", [4, 0], generation=NEVER)).submit(make_binding("small"))
+    assert names(s.run()) == []
+    assert "small" in names(s.run(after=SETTLE + 0.5))
+
+
+def test_room_that_a_shrunk_workload_made_is_everybodys_a_moment_after_its_pods_are_gone() -> None:
+    s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("wide").tasks(8, minimum=2).submitted(EARLY))
+    s.run()
+    s.bound("wide", generation=2)
+    s.tell(make_capacity("m", [0], generation=2))
+    s.submit(make_binding("claimant").tasks(3).submitted(LATE))
+    s.run(after=OLD)
+    s.run()
+    assert s.view("wide").parts == (("m", (5,)),)
+    # Somebody else in the member takes two of the three.
+    s.tell(make_capacity("m", [1], generation=3))
+    s.submit(make_binding("small").submitted(LATE))
+    assert names(s.run(after=SETTLE + 0.5)) == []
+    s.bound("wide", generation=3, pods=5)
+    assert names(s.run()) == []
+    assert names(s.run(after=SETTLE + 0.5)) == ["small"]
+
+
+def test_nothing_is_kept_of_a_claimant_that_is_gone() -> None:
+    s = full(make_binding("low").tasks(8))
+    s.submit(make_binding("high").tasks(8).priority(1))
+    s.run()
+    let_go(s, "low")
+    assert names(s.run()) == ["high"]
+    assert s.core._cleared.keys() == {"uid-high"}
+    for name in ("high", "low"):
+        s.gone(name)
+    s.run()
+    assert not any((s.core._cleared, s.core._awaiting, s.core._stuck, s.core._helpless))
+    assert s.core.next_deadline is None
+
+
+def test_the_claimant_says_where_room_is_made_and_the_victims_for_whom() -> None:
+    s = full(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
+    s.submit(make_binding("high").tasks(8).priority(1))
+    commands = s.run()
+    told = explained(commands)["high"].decision
+    assert (told.nominated, told.blocker) == (["m"], Blocker("Cluster", "m"))
+    for command in (each for each in commands if isinstance(each, Evict)):
+        assert command.decision.room_for == "uid-high"
+        assert command.decision.story[-1].text == "makes room for default/high of queue q"
+
+
+def test_room_that_is_being_made_is_kept_until_the_last_one_is_gone() -> None:
+    s = full(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
+    s.submit(make_binding("high").tasks(8).priority(1).submitted(LATE))
+    assert sorted(evicted(s.run())) == ["low1", "low2"]
+    s.tell(make_capacity("m", [4, 0], generation=NEVER))
+    let_go(s, "low1")
+    s.submit(make_binding("small").submitted(EARLY))
+    for _ in range(3):
+        assert names(s.run(after=5.0)) == []
+    s.tell(make_capacity("m", [4, 4], generation=NEVER + 1))
+    let_go(s, "low2")
+    assert names(s.run(after=1.0)) == ["high"]
+
+
+def test_nobody_else_goes_for_a_claimant_that_waits_for_others_to_go() -> None:
+    s = full(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
+    s.submit(make_binding("high").tasks(4).priority(1))
+    assert len(evicted(s.run())) == 1
+    for number in range(3):
+        # It is looked at again.
+        s.tell(make_cluster("m", labels={"number": str(number)}))
+        assert evicted(s.run(after=5.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("firm", "victim"), [pytest.param(False, "low1", id="the first"), pytest.param(True, "low2", id="the second")]
+)
+def test_room_is_made_by_the_first_of_its_affinities_that_leads_anywhere(firm: bool, victim: str) -> None:
+    s = Scene(make_queue("q"), *map(make_cluster, ("m1", "m2")), make_capacity("m1", [4]), make_capacity("m2", [4]))
+    low1 = make_binding("low1").tasks(4).affinity(clusterNames=["m1"])
+    s.submit(low1.firm() if firm else low1, make_binding("low2").tasks(4).affinity(clusterNames=["m2"]))
+    for name in names(s.run()):
+        s.bound(name, generation=NEVER)
+    turns = tuple({"affinityName": name, "clusterNames": [name]} for name in ("m1", "m2"))
+    s.see(dataclasses.replace(make_binding("high").tasks(4).priority(1).build(), affinities=turns))
+    assert evicted(s.run(after=OLD)) == [victim]
+
+
+def test_whoever_is_next_of_the_same_shape_has_others_go_too() -> None:
+    s = full(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
+    s.submit(*(make_binding(f"high{n}").tasks(4).priority(1) for n in range(2)))
+    assert len(evicted(s.run())) == 1
+    for _ in range(4):
+        let_go(s, *(view.name for view in s.views.values() if view.decision.phase == "Evicting"))
+        s.run(after=5.0)
+    assert not s.view("high0").suspended
+    assert not s.view("high1").suspended

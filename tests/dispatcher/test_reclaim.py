@@ -223,6 +223,24 @@ def test_a_workload_is_no_victim_when(fields):
     assert stage.claim("a") == Reason.INSUFFICIENT_RESOURCES
 
 
+def test_a_workload_for_which_somebody_else_went_may_go():
+    stage = Stage(A, B, m=[8]).run("b", "b", {"m": {0: 8}}, cleared=("another",))
+    assert stage.claim("a") == {"b": "all"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"started": NOW - 1}, id="it has just started"),
+        pytest.param({"evictions": BUDGET}, id="it was evicted as often as it may be"),
+    ],
+)
+@pytest.mark.parametrize("own", [False, True], ids=["of another queue", "of the claimant's queue"])
+def test_the_surplus_of_a_workload_may_go_although(fields, own):
+    stage = Stage(A, queue("b", 0), m=[8]).run("e", "a" if own else "b", {"m": {0: 8}}, surplus={"m": {0: 2}}, **fields)
+    assert stage.claim("a", 2 if own else 1) == {"e": 2}
+
+
 @either_way
 def test_in_one_queue_only_a_lower_priority_makes_room():
     stage = Stage(B, m=[2]).run("low", "b", {"m": {0: 1}}).run("high", "b", {"m": {0: 1}}, priority=5)
@@ -267,6 +285,24 @@ def test_a_gang_goes_whole_in_all_its_members():
     assert stage.claim("a", 4) == {"gang": "all"}
 
 
+def test_room_for_the_minimum_is_made_where_there_is_none_for_all_in_one_member():
+    stage = Stage(queue("a", 8), queue("b", 0), m=[4]).run("b", "b", {"m": {0: 4}})
+    assert stage.claim("a", 8, minimum=4) == {"b": "all"}
+
+
+def test_where_several_members_get_room_it_goes_where_all_of_it_fits():
+    stage = Stage(queue("a", 8), queue("b", 0), m=[2], n=[4]).run("gang", "b", {"m": {0: 2}, "n": {0: 4}})
+    outcome = stage.plan(stage.claimant("a", 4, minimum=2))
+    assert isinstance(outcome, Plan)
+    assert [member.name for member in outcome.choice.members] == ["n"]
+
+
+@either_way
+def test_all_nodes_that_a_gang_leaves_are_counted():
+    stage = Stage(queue("a", 8), queue("b", 0), m=[4, 4]).run("gang", "b", {"m": {0: 4, 1: 4}})
+    assert stage.claim("a", 2, gpu=4) == {"gang": "all"}
+
+
 def test_the_surplus_of_an_elastic_workload_goes_before_any_other():
     stage = Stage(A, B, m=[8]).run("elastic", "b", {"m": {0: 4}}, surplus={"m": {0: 2}}, priority=9)
     stage.run("b", "b", {"m": {0: 4}}, started=9.0)
@@ -289,6 +325,15 @@ def test_pods_that_need_a_whole_node_empty_the_node_that_needs_the_fewest_victim
     stage.run("y0", "b", {"m": {1: 3}}).run("y1", "b", {"m": {1: 1}})
     assert stage.claim("a", 1, gpu=4) == {"y0": "all", "y1": "all"}
     assert stage.claim("a", 1, gpu=5, uid="z") == {f"z{n}": "all" for n in range(4)}
+
+
+@either_way
+def test_of_several_sets_that_make_room_on_a_node_the_first_in_order_goes():
+    stage = Stage(queue("a", 8), queue("b", 0), m=[6])
+    for gpus, uid in enumerate("xyz", 1):
+        stage.run(uid, "b", {"m": {0: 1}}, gpu=gpus, started=-float(gpus))
+    # The youngest is the smallest: it goes, and of the other two the one beside which that is enough.
+    assert stage.claim("a", 1, gpu=4) == {"x": "all", "z": "all"}
 
 
 @either_way

@@ -1,0 +1,330 @@
+"""More pods for what runs: whose turn it is, how much may be given, and what its binding says of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+
+from atoll.dispatcher.core import Ceiling, Event, NamespaceSet, NamespaceView, Strategy
+from atoll.dispatcher.core.elastic import larger, last_pods, smaller
+from atoll.dispatcher.core.resizing import GROW_TIMEOUT
+from atoll.model.decision import Decision, Line, Phase
+from atoll.model.gang import TopologyWish
+from atoll.model.timestamps import rfc3339, to_seconds
+from atoll.model.verdict import Blocker, Reason
+from tests.dispatcher.builders import (
+    EARLY,
+    GPU,
+    LATE,
+    NEVER,
+    START,
+    Scene,
+    explained,
+    make_binding,
+    make_capacity,
+    make_cluster,
+    make_queue,
+    named,
+    names,
+    scene,
+)
+from tests.dispatcher.test_elastic import crowded, elastic, resized, runs, scale, started
+
+HOUR = 3600.0
+
+
+def two(*queues: Event, room: Iterable[int] = (8,), first: str = "q", second: str = "q", pods: int = 3) -> Scene:
+    """`a`, the older, and `b` of two queues run with `pods` together, all that there is for them."""
+    s = Scene(*queues, make_cluster("m"), make_capacity("m", room))
+    s.submit(elastic("a", 1, 4).queue(first).submitted(EARLY), elastic("b", 1, 4).queue(second).submitted(LATE))
+    s.run()
+    for name in "ab":
+        runs(s, name)
+    assert sum(s.used(name) for name in {first, second}) == pods
+    assert resized(s.run()) == {}
+    return s
+
+
+# -- whose turn it is --------------------------------------------------------------------------------------------------
+
+
+def test_the_older_grows_first_though_the_younger_runs_with_its_minimum_only() -> None:
+    s = two(make_queue("q", gpu=3))
+    s.tell(make_queue("q", gpu=4))
+    assert resized(s.run()) == {"a": 3}
+
+
+def test_the_queue_of_higher_priority_grows_first() -> None:
+    s = two(make_queue("x"), make_queue("y", priority=1), room=[2], first="x", second="y", pods=2)
+    s.tell(make_capacity("m", [1], generation=NEVER))
+    assert resized(s.run()) == {"b": 2}
+
+
+def test_so_does_that_of_higher_priority_below_another_one() -> None:
+    below = [make_queue(name, priority=n, view={"parent": "p"}) for n, name in enumerate("xy")]
+    s = two(make_queue("p", gpu=2), *below, first="x", second="y", pods=2)
+    s.tell(make_queue("p", gpu=3))
+    assert resized(s.run()) == {"b": 2}
+
+
+def test_equal_ones_that_find_no_room_both_wait_for_it() -> None:
+    s = scene()
+    s.submit(make_binding("other").tasks(4).priority(1), elastic("a", 2, 4), elastic("b", 2, 4))
+    assert started(s.run(), "b") == 2
+    for name in ("other", "a", "b"):
+        runs(s, name, generation=2)
+    s.tell(make_capacity("m", [0], generation=2))
+    told = explained(s.run())
+    assert {name: told[name].decision.reason for name in "ab"} == dict.fromkeys("ab", Reason.INSUFFICIENT_RESOURCES)
+    s.change("other", finished=True)
+    s.tell(make_capacity("m", [4], generation=3))
+    assert resized(s.run()) == {"a": 4, "b": 4}
+
+
+def test_room_that_is_given_to_one_is_not_given_to_the_next() -> None:
+    s = scene(make_cluster("n"), make_capacity("n", [4]))
+    s.submit(make_binding("other").tasks(4).priority(1).affinity(clusterNames=["m"]))
+    s.submit(*(elastic(name, 2, 4).affinity(clusterNames=["m"]) for name in "ab"))
+    s.run()
+    for name in ("other", "a", "b"):
+        runs(s, name, generation=2)
+    s.change("other", finished=True)
+    s.tell(make_capacity("m", [3], generation=2))
+    assert resized(s.run()) == {"a": 4, "b": 3}
+
+
+# -- how much ----------------------------------------------------------------------------------------------------------
+
+
+def test_it_grows_as_far_as_a_head_is_not_delayed_and_then_says_so() -> None:
+    """Of 12, the head needs 9 once `runs` is over: beside it there are 3."""
+    s = scene(make_queue("q", view={"strategy": Strategy.BACKFILL}), room=(make_cluster("m"), make_capacity("m", [12])))
+    s.submit(make_binding("runs").tasks(4).runs(HOUR))
+    s.run()
+    s.submit(make_binding("head").tasks(1, gpu=9).submitted(EARLY))
+    assert names(s.run()) == []
+    s.submit(elastic("a", 1, 6).submitted(LATE))
+    assert started(s.run(), "a") == 2
+    runs(s, "a")
+    assert resized(s.run()) == {"a": 3}
+    runs(s, "a")
+    commands = s.run()
+    assert resized(commands) == {}
+    assert explained(commands)["a"].decision.reason is Reason.WOULD_DELAY
+    assert s.run() == []
+    s.gone("head")
+    assert resized(s.run()) == {"a": 6}
+
+
+def test_it_grows_when_its_queue_gets_quota_back() -> None:
+    s = scene(make_queue("q", gpu=5))
+    s.submit(make_binding("other").tasks(2).priority(1), elastic("a", 2, 6))
+    assert started(s.run(), "a") == 3
+    for name in ("other", "a"):
+        runs(s, name)
+    assert list(explained(s.run())) == ["a"]
+    assert s.run() == []
+    s.change("other", finished=True)
+    assert resized(s.run()) == {"a": 5}
+
+
+@pytest.mark.parametrize(("pods", "last"), [(0, (0, 0)), (2, (0, 2)), (3, (0, 3)), (4, (1, 3)), (9, (2, 3))])
+def test_the_last_pods_are_those_of_the_last_tasks(pods: int, last: tuple[int, int]) -> None:
+    wish = make_binding("a").tasks(2).tasks(3).build().gang
+    assert wish is not None
+    assert last_pods(wish, pods) == last
+
+
+@pytest.mark.parametrize(
+    ("counts", "above", "below"),
+    [
+        pytest.param((2, 6), [(3, 8)], [(1, 4)], id="one of them"),
+        pytest.param((2, 7), [(3, 8)], [(2, 6), (1, 4)], id="between two of them"),
+        pytest.param((1, 7), [(3, 8)], [(1, 4)], id="with more of one task alone"),
+    ],
+)
+def test_the_sizes_above_and_below_hold_no_fewer_and_no_more_of_any_task(
+    counts: tuple[int, int], above: list[tuple[int, int]], below: list[tuple[int, int]]
+) -> None:
+    wish = make_binding("a").tasks(3, minimum=1).tasks(8, minimum=4).build().gang
+    assert wish is not None
+    assert (larger(wish, counts), smaller(wish, counts)) == (above, below)
+
+
+@pytest.mark.parametrize(
+    "wish", [TopologyWish("hard", 1), TopologyWish("hard", None, "rack")], ids=["by its number", "by its name"]
+)
+def test_it_grows_in_the_domain_where_it_runs(wish: TopologyWish) -> None:
+    racks = {"r1": [6], "r2": [4]}
+    s = scene(room=(make_cluster("m"), make_capacity("m", racks)))
+    view = elastic("a", 2, 3).build()
+    assert view.gang is not None
+    s.see(dataclasses.replace(view, gang=msgspec.structs.replace(view.gang, network_topology=wish)))
+    assert started(s.run(), "a") == 3
+    runs(s, "a")
+    scale(s, "a", 8, 2)
+    # The other rack has room for more.
+    assert resized(s.run()) == {"a": 4}
+
+
+def test_it_does_not_grow_beyond_the_ceiling_of_its_queue_in_its_member() -> None:
+    def ceiling(gpus: int) -> Event:
+        return make_queue("q", view={"members": {"m": Ceiling(capability={GPU: gpus})}})
+
+    s = scene(ceiling(3))
+    s.submit(elastic("a", 2, 6))
+    assert started(s.run(), "a") == 3
+    runs(s, "a")
+    told = explained(s.run())["a"].decision
+    assert (told.reason, told.blocker) == (
+        Reason.QUOTA_EXCEEDED,
+        Blocker("Queue", "q", GPU, "1", "0", cluster="m"),
+    )
+    s.tell(ceiling(5))
+    assert resized(s.run()) == {"a": 5}
+
+
+def test_the_pods_by_which_it_grew_are_the_first_that_go_also_where_their_nodes_have_names() -> None:
+    """A report says how many pods each node has, not which; those of before are still where they were."""
+    s = scene(room=(make_cluster("m"), named("m", [0, 2])))
+    s.submit(elastic("a", 2, 4).submitted(EARLY))
+    assert started(s.run(), "a") == 2
+    s.change("a", placed={"m": (2, 2)}, nodes={"m": {"m-1": 2}})
+    s.tell(named("m", [4, 0], generation=2))
+    assert resized(s.run()) == {"a": 4}
+    s.change("a", placed={"m": (3, 4)}, nodes={"m": {"m-0": 2, "m-1": 2}})
+    s.tell(named("m", [2, 0], generation=3))
+    s.submit(make_binding("b").tasks(1, gpu=4).submitted(LATE))
+    assert resized(s.run()) == {"a": 2}
+
+
+# -- what it says ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stop", "reason", "block"),
+    [
+        pytest.param(
+            make_queue("q", is_open=False), Reason.QUEUE_CLOSED, Blocker("Queue", "q"), id="its queue is closed"
+        ),
+        pytest.param(
+            make_queue("q", gpu=8), Reason.QUOTA_EXCEEDED, Blocker("Queue", "q", GPU, "1", "0"), id="its queue is full"
+        ),
+        pytest.param(
+            NamespaceSet(NamespaceView("default", {GPU: 8})),
+            Reason.QUOTA_EXCEEDED,
+            Blocker("Namespace", "default", GPU, "1", "0"),
+            id="its namespace is full",
+        ),
+        pytest.param(
+            make_cluster("m", ready=False), Reason.CLUSTERS_NOT_READY, Blocker("Cluster", "m"), id="its member is away"
+        ),
+        pytest.param(
+            None,
+            Reason.INSUFFICIENT_RESOURCES,
+            Blocker("Cluster", "m", "pods", "1", "0"),
+            id="its member is full",
+        ),
+    ],
+)
+def test_what_runs_with_fewer_pods_than_it_asks_for_says_why(
+    stop: Event | None, reason: Reason, block: Blocker
+) -> None:
+    s = crowded()
+    if stop is not None:
+        s.tell(stop)
+    s.run()
+    told = s.view("a").decision
+    assert (told.reason, told.blocker) == (reason, block)
+
+
+def test_growth_again_and_again_is_one_line_of_its_story() -> None:
+    s = scene(make_queue("q", gpu=2))
+    s.submit(elastic("a", 2, 6))
+    s.run()
+    for gpus in (3, 4, 5):
+        runs(s, "a")
+        s.tell(make_queue("q", gpu=gpus))
+        assert resized(s.run()) == {"a": gpus}
+    lines = s.view("a").decision.story
+    assert [line.reason for line in lines] == [Reason.DISPATCHED, Reason.GROWN]
+    assert lines[-1].text == "5 pods, not 4: there is room"
+
+
+def test_the_pods_by_which_it_grew_are_expected_for_a_while() -> None:
+    s = crowded()
+    s.change("other", finished=True)
+    s.tell(make_capacity("m", [5], generation=3))
+    s.run()
+    assert to_seconds(s.view("a").decision.deadline) == pytest.approx(s.now + GROW_TIMEOUT, abs=0.01)
+    # They are waited for, not demanded: it goes on with those that it has.
+    assert s.run(after=GROW_TIMEOUT + 1) == []
+    assert s.used("q") == 6
+
+
+def test_a_new_leader_subtracts_only_the_pods_that_the_figures_lack() -> None:
+    """The figures are as new as the report of its first three pods; three more are to come."""
+    s = crowded(priority=1)
+    s.change("other", finished=True)
+    s.tell(make_capacity("m", [5], generation=3))
+    runs(s, "a", generation=3)
+    assert resized(s.run()) == {"a": 6}
+    s.restart()
+    s.submit(make_binding("three").tasks(3).submitted(EARLY), make_binding("two").tasks(2).submitted(LATE))
+    assert names(s.run()) == ["two"]
+
+
+def test_what_ends_while_it_wants_more_is_forgotten() -> None:
+    s = crowded()
+    s.gone("a")
+    s.change("other", finished=True)
+    s.tell(make_capacity("m", [8], generation=3))
+    assert s.run() == []
+    s.submit(make_binding("b").tasks(8))
+    assert names(s.run()) == ["b"]
+    assert s.used("q") == 8
+    runs(s, "b", generation=NEVER)
+
+
+def test_what_somebody_else_placed_and_nobody_told_of_grows_too() -> None:
+    s = scene()
+    view = elastic("a", 2, 6).build()
+    s.see(dataclasses.replace(view, epoch=1, generation=2, suspended=False, parts=(("m", (2,)),), bound=True))
+    s.bound("a", generation=1, pods=2)
+    assert resized(s.run()) == {"a": 6}
+
+
+def test_a_new_leader_counts_all_pods_of_what_grows_where_its_member_has_not_told_of_any() -> None:
+    s = scene()
+    line = Line(rfc3339(START), Phase.BOUND, Reason.GROWN)
+    decision = Decision(1, Phase.BOUND, Reason.GROWN, None, rfc3339(START + GROW_TIMEOUT), [line])
+    view = elastic("a", 2, 6).build()
+    s.see(
+        dataclasses.replace(
+            view, epoch=1, generation=3, suspended=False, parts=(("m", (6,)),), decision=decision, bound=True
+        )
+    )
+    s.submit(make_binding("three").tasks(3).submitted(EARLY), make_binding("two").tasks(2).submitted(LATE))
+    assert names(s.run()) == ["two"]
+
+
+def test_nothing_is_kept_of_the_size_of_what_is_gone() -> None:
+    s = crowded(priority=2)
+    runs(s, "other")
+    scale(s, "other", 2, 1)
+    s.run()
+    scale(s, "other", 4, 1)
+    s.run()
+    core = s.core
+    assert core._hungry._where
+    assert core._sizes.spare
+    for name in ("a", "other"):
+        s.gone(name)
+    s.run()
+    assert not any(
+        (core._hungry.awake, core._hungry._where, core._hungry._parked, core._stopped, core._sizes.oversized)
+    )
+    assert not any(core._sizes.spare.values())

@@ -1,0 +1,437 @@
+"""What the core makes of what it is told: watches that jump, edits of what waits or runs, figures that come again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+
+from atoll.dispatcher.core import (
+    BindingSet,
+    BindingView,
+    CapacityGone,
+    CapacitySet,
+    Ceiling,
+    Dispatcher,
+    NamespaceGone,
+    NamespaceSet,
+    NamespaceView,
+    Pass,
+    Strategy,
+)
+from atoll.dispatcher.core.dispatcher import PASS_LIMIT
+from atoll.model.decision import Decision
+from atoll.model.verdict import Reason
+from tests.dispatcher.builders import (
+    EARLY,
+    GPU,
+    LATE,
+    NEVER,
+    OLD,
+    ROOM,
+    START,
+    BindingBuilder,
+    Scene,
+    dispatched,
+    evicted,
+    explained,
+    make_binding,
+    make_capacity,
+    make_cluster,
+    make_queue,
+    named,
+    names,
+    scene,
+    two_members,
+)
+
+
+def placed_by_others(builder: BindingBuilder, parts: dict[str, int], *, epoch: int) -> BindingView:
+    """As another leader left it: so many pods of its one task in each member."""
+    shares = tuple((name, (pods,)) for name, pods in parts.items())
+    return dataclasses.replace(
+        builder.build(), epoch=epoch, generation=epoch + 1, suspended=False, parts=shares, bound=True
+    )
+
+
+def with_amounts(event: CapacitySet, **amounts: int) -> CapacitySet:
+    """The same nodes, which have more resources."""
+    classes = [dataclasses.replace(each, free={**each.free, **amounts}) for each in event.capacity.classes]
+    return CapacitySet(dataclasses.replace(event.capacity, classes=tuple(classes)))
+
+
+# -- watches that jump -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("builder", "before", "after"),
+    [
+        pytest.param(make_binding("a").tasks(4), {"m": 4}, {"n": 4}, id="of a gang in one member"),
+        pytest.param(make_binding("a").tasks(6).divided(), {"m": 4, "n": 2}, {"m": 2, "n": 4}, id="of a divided one"),
+    ],
+)
+def test_a_charge_moves_to_the_other_member_though_the_watch_skips_what_was_between(
+    builder: BindingBuilder, before: dict[str, int], after: dict[str, int]
+) -> None:
+    """1. It runs. 2. It is taken back and dispatched elsewhere. 3. The watch shows the last state alone."""
+    ceilings = {"members": {name: Ceiling(capability={GPU: 4}) for name in "mn"}}
+    s = Scene(make_queue("q", view=ceilings), *ROOM, make_cluster("n"), make_capacity("n", [8]))
+    s.see(placed_by_others(builder, before, epoch=1))
+    s.see(placed_by_others(builder, after, epoch=3))
+    assert s.used("q") == sum(after.values())
+    assert dispatched(s.submit(make_binding("b").tasks(2)).run()) == [("b", "m")]
+
+
+def test_a_new_leader_charges_what_is_still_being_taken_back() -> None:
+    s = two_members()
+    assert evicted(s.run(after=31.0)) == ["a"]
+    s.restart()
+    assert s.used("q") == 4
+    s.change("a", released=s.view("a").generation)
+    assert s.used("q") == 0
+
+
+def test_a_new_leader_takes_back_what_is_not_bound_in_time() -> None:
+    s = two_members()
+    s.restart()
+    assert s.run(after=29.0) == []
+    assert evicted(s.run(after=2.0)) == ["a"]
+
+
+def test_a_new_leader_measures_how_long_something_runs_from_its_dispatch() -> None:
+    """Protection counts from then, not from the change of leaders."""
+    s = scene(room=(make_cluster("m"), named("m", [8]))).submit(make_binding("low").tasks(8))
+    s.run()
+    s.bound("low", generation=NEVER)
+    s.now += OLD
+    s.restart()
+    s.change("low", nodes={"m": {"m-0": 8}})
+    assert evicted(s.submit(make_binding("high").tasks(8).priority(1)).run()) == ["low"]
+
+
+def test_what_is_finished_when_it_is_first_seen_costs_nothing() -> None:
+    s = scene()
+    s.see(dataclasses.replace(placed_by_others(make_binding("a").tasks(8), {"m": 8}, epoch=1), finished=True))
+    assert s.used("q") == 0
+    assert names(s.submit(make_binding("b").tasks(8)).run()) == ["b"]
+
+
+def test_a_decision_sees_the_figures_that_came_right_before_it() -> None:
+    """Without the checks of a scene, which look at the figures as well."""
+    core = Dispatcher()
+    for event in (make_queue("q"), make_cluster("m"), make_capacity("m", [2])):
+        assert core.handle(event) == []
+    core.handle(BindingSet(make_binding("a").tasks(4).build()))
+    assert names(core.handle(Pass(START))) == []
+    core.handle(make_capacity("m", [4], generation=2))
+    assert names(core.handle(Pass(START + 1))) == ["a"]
+
+
+# -- what users edit ---------------------------------------------------------------------------------------------------
+
+
+def test_held_work_that_says_so_already_is_not_told_again() -> None:
+    """An earlier leader's write arrives after the leader has changed."""
+    s = scene().submit(make_binding("a").held())
+    s.change("a", decision=Decision(reason=Reason.HELD))
+    assert s.run() == []
+
+
+def test_held_work_that_is_over_before_it_was_told_is_told_nothing() -> None:
+    s = scene().submit(make_binding("a").held())
+    s.change("a", finished=True)
+    assert s.run() == []
+    assert s.core.next_deadline is None
+
+
+def test_work_that_is_held_while_its_dispatch_is_under_way_is_taken_back() -> None:
+    s = scene().submit(make_binding("a"))
+    [command] = s.decide()
+    gang = make_binding("a").held().build().gang
+    s.change("a", gang=gang)
+    assert s.decide() == []
+    s.write(command)
+    assert evicted(s.run()) == ["a"]
+    s.change("a", released=s.view("a").generation)
+    assert explained(s.run())["a"].decision.reason is Reason.HELD
+
+
+def test_a_waiting_workload_whose_policy_changes_is_looked_at_again() -> None:
+    s = scene(make_cluster("n"), make_capacity("n", [8])).submit(make_binding("a").tasks(12))
+    assert names(s.run()) == []
+    s.change("a", divided=True)
+    assert names(s.run()) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param({"affinities": ({"clusterNames": ["n"]},)}, {"affinities": ({},)}, id="its affinity"),
+        pytest.param({}, {"tolerations": ({"key": "maint", "operator": "Exists"},)}, id="its tolerations"),
+    ],
+)
+def test_a_waiting_workload_goes_once_it_may_use_the_member(
+    before: dict[str, object], after: dict[str, object]
+) -> None:
+    taints = [] if before else [{"key": "maint", "effect": "NoSchedule"}]
+    s = scene(room=(make_cluster("m", taints=taints), make_capacity("m", [8])))
+    s.see(dataclasses.replace(make_binding("a").build(), **before))  # type: ignore[arg-type]
+    assert names(s.run()) == []
+    s.change("a", **after)
+    assert names(s.run()) == ["a"]
+
+
+def test_a_waiting_workload_that_moves_to_another_queue_waits_and_goes_there() -> None:
+    s = Scene(make_queue("q", gpu=0), make_queue("other"), *ROOM).submit(make_binding("a"))
+    assert names(s.run()) == []
+    s.change("a", gang=make_binding("a").queue("other").build().gang)
+    assert names(s.run()) == ["a"]
+    assert (s.used("q"), s.used("other")) == (0, 1)
+
+
+def test_a_waiting_workload_whose_priority_is_raised_goes_first() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", [1])))
+    s.submit(make_binding("a").submitted(EARLY), make_binding("b").submitted(LATE))
+    s.change("b", gang=make_binding("b").submitted(LATE).priority(1).build().gang)
+    assert names(s.run()) == ["b"]
+
+
+# -- queues and namespaces ---------------------------------------------------------------------------------------------
+
+
+def test_equal_workloads_of_two_limited_namespaces_wait_apart() -> None:
+    s = scene().tell(*(NamespaceSet(NamespaceView(name, {GPU: gpus})) for name, gpus in (("full", 0), ("default", 8))))
+    s.submit(dataclasses.replace(make_binding("a").submitted(EARLY).build(), namespace="full"), make_binding("b"))
+    assert names(s.run()) == ["b"]
+
+
+def test_work_of_a_namespace_that_becomes_limited_waits_apart_from_then_on() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", [0])))
+    s.submit(dataclasses.replace(make_binding("a").submitted(EARLY).build(), namespace="full"), make_binding("b"))
+    assert names(s.run()) == []
+    s.tell(NamespaceSet(NamespaceView("full", {GPU: 0})), make_capacity("m", [8], generation=2))
+    assert names(s.run()) == ["b"]
+
+
+def test_a_namespace_whose_limits_go_away_is_not_limited_any_more() -> None:
+    s = scene().tell(NamespaceSet(NamespaceView("default", {GPU: 1}))).submit(make_binding("a").tasks(2))
+    told = explained(s.run())["a"].decision
+    assert told.blocker is not None
+    assert (told.blocker.kind, told.blocker.name, told.blocker.available) == ("Namespace", "default", "1")
+    s.tell(NamespaceGone("default"))
+    assert names(s.run()) == ["a"]
+
+
+def test_a_namespace_gets_its_quota_back_when_its_work_is_over() -> None:
+    s = scene().tell(NamespaceSet(NamespaceView("default", {GPU: 2})))
+    s.submit(make_binding("a").tasks(2).submitted(EARLY), make_binding("b").tasks(2).submitted(LATE))
+    assert names(s.run()) == ["a"]
+    s.change("a", finished=True)
+    assert names(s.run()) == ["b"]
+
+
+def test_queues_that_get_another_parent_wait_under_its_limit() -> None:
+    s = Scene(make_queue("small", gpu=1), make_queue("large", gpu=8), make_queue("q", view={"parent": "small"}), *ROOM)
+    s.submit(make_binding("a").tasks(2))
+    assert names(s.run()) == []
+    s.tell(make_queue("q", view={"parent": "large"}))
+    assert names(s.run()) == ["a"]
+    assert (s.used("small"), s.used("large")) == (0, 2)
+
+
+def test_what_members_have_more_of_wakes_who_waits_for_quota() -> None:
+    """Nobody set a limit: of what the members have, 4 are guaranteed to another queue."""
+
+    def room(gpus: int, generation: int) -> CapacitySet:
+        view = make_capacity("m", [12], generation=generation).capacity
+        return CapacitySet(dataclasses.replace(view, total={GPU: gpus}))
+
+    s = Scene(make_queue("q"), make_queue("sure", view={"guarantee": {GPU: 4}}), make_cluster("m"), room(8, 1))
+    s.submit(make_binding("a").tasks(6))
+    assert names(s.run()) == []
+    assert s.verdict("a") is Reason.QUOTA_EXCEEDED
+    s.tell(room(10, 2))
+    assert names(s.run()) == ["a"]
+
+
+def test_figures_of_a_member_nobody_knows_yet_do_not_change_which_ones_a_queue_may_use() -> None:
+    s = Scene(make_queue("q", view={"members": {"m": Ceiling()}}), *ROOM).submit(make_binding("a"))
+    assert dispatched(s.run()) == [("a", "m")]
+    s.tell(make_capacity("b", [8])).submit(make_binding("b"))
+    assert dispatched(s.run()) == [("b", "m")]
+
+
+def test_a_queue_whose_members_are_other_ones_sends_its_work_there() -> None:
+    s = Scene(make_queue("q", view={"members": {"n": Ceiling()}}), *ROOM, make_cluster("n"), make_capacity("n", [0]))
+    s.submit(make_binding("a"))
+    assert names(s.run()) == []
+    s.tell(make_queue("q", view={"members": {"m": Ceiling()}}))
+    assert dispatched(s.run()) == [("a", "m")]
+
+
+def test_a_queue_that_becomes_strict_lets_nobody_pass_any_more() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", [0])))
+    s.submit(make_binding("head").tasks(9).submitted(EARLY), make_binding("small").submitted(LATE))
+    assert names(s.run()) == []
+    s.tell(make_queue("q", view={"strategy": Strategy.FIFO}), make_capacity("m", [8], generation=2))
+    assert names(s.run()) == []
+    assert (s.verdict("head"), s.verdict("small")) == (Reason.INSUFFICIENT_RESOURCES, Reason.BEHIND_HEAD)
+
+
+# -- figures that come again -------------------------------------------------------------------------------------------
+
+
+def test_new_figures_of_another_member_forgive_nothing() -> None:
+    s = two_members()
+    assert evicted(s.run(after=30.1)) == ["a"]
+    s.tell(make_cluster("m2", ready=False))
+    s.change("a", released=s.view("a").generation)
+    assert names(s.run()) == []
+    s.tell(make_capacity("m2", [8], generation=2))
+    assert names(s.run()) == []
+    assert s.verdict("a") is Reason.AVOIDED
+
+
+def test_the_same_figures_again_forgive_nothing() -> None:
+    s = scene().submit(make_binding("a"))
+    s.run()
+    assert evicted(s.run(after=30.1)) == ["a"]
+    s.change("a", released=s.view("a").generation)
+    assert names(s.run()) == []
+    s.tell(make_capacity("m", [8]))
+    assert names(s.run()) == []
+
+
+@pytest.mark.parametrize("nodes", [1, 40])
+def test_a_resource_that_nobody_asks_for_may_be_used_up(nodes: int) -> None:
+    s = scene(room=(make_cluster("m"), with_amounts(make_capacity("m", [0] * nodes), cpu=0)))
+    s.submit(make_binding("a").tasks(nodes))
+    assert names(s.run()) == []
+    s.tell(with_amounts(make_capacity("m", [1] * nodes, generation=2), cpu=0))
+    assert names(s.run()) == ["a"]
+
+
+@pytest.mark.parametrize("nodes", [1, 40])
+def test_of_several_resources_the_scarcest_decides(nodes: int) -> None:
+    s = scene(room=(make_cluster("m"), with_amounts(make_capacity("m", [4] * nodes), cpu=1)))
+    s.submit(
+        make_binding("a").tasks(2 * nodes, requests={"cpu": 1}), make_binding("b").tasks(nodes, requests={"cpu": 1})
+    )
+    assert names(s.run()) == ["b"]
+    s.tell(with_amounts(make_capacity("m", [4] * nodes, generation=2), cpu=3))
+    assert names(s.run()) == ["a"]
+
+
+def test_who_asks_for_nothing_of_a_resource_does_not_need_a_member_that_has_it() -> None:
+    s = scene().submit(make_binding("a").tasks(1, requests={"example.com/none": 0}))
+    assert names(s.run()) == ["a"]
+
+
+def test_a_resource_that_a_member_gets_later_is_seen() -> None:
+    s = scene().submit(make_binding("a").tasks(1, requests={"cpu": 2}))
+    assert names(s.run()) == []
+    s.tell(with_amounts(make_capacity("m", [8], generation=2), cpu=2))
+    assert names(s.run()) == ["a"]
+
+
+def test_a_domain_that_a_member_loses_takes_its_nodes_away() -> None:
+    rows = [make_capacity("m", {f"rack-{name}": [4]}, root=name) for name in "ab"]
+    s = scene(room=(make_cluster("m"), *rows)).tell(CapacityGone("m", "b"))
+    s.submit(make_binding("a").tasks(8), make_binding("b").tasks(4))
+    assert names(s.run()) == ["b"]
+
+
+def labelled(numbers: Iterable[int], *, generation: int, gpus: int = 1) -> CapacitySet:
+    """One node for each number, with that number as its label."""
+    classes = [
+        dataclasses.replace(
+            make_capacity("m", [gpus]).capacity.classes[0], labels={"number": str(number)}
+        )
+        for number in numbers
+    ]  # fmt: skip
+    return CapacitySet(
+        dataclasses.replace(make_capacity("m", [], generation=generation).capacity, classes=tuple(classes))
+    )
+
+
+def test_any_number_of_kinds_of_nodes_is_told_apart_however_often_their_labels_change() -> None:
+    s = scene(room=(make_cluster("m"), labelled(range(20), generation=1)))
+    for generation in range(2, 6):
+        numbers = range(20 * generation, 20 * generation + 20)
+        wanted, gone = str(numbers[-1]), str(20 * generation - 1)
+        s.submit(
+            make_binding(f"here{generation}").tasks(1, node_selector={"number": wanted}),
+            make_binding(f"gone{generation}").tasks(1, node_selector={"number": gone}),
+        )
+        s.tell(labelled(numbers, generation=generation))
+        assert names(s.run()) == [f"here{generation}"]
+        s.gone(f"gone{generation}")
+
+
+def test_the_room_that_fewer_replicas_need_is_free_at_once() -> None:
+    """Nothing of it is bound, so that what is counted is what was decided."""
+    s = scene().submit(make_binding("a").tasks(6))
+    s.run()
+    gang = s.view("a").gang
+    assert gang is not None
+    smaller = msgspec.structs.replace(
+        gang, tasks=[msgspec.structs.replace(gang.tasks[0], replicas=2, min_available=2)], min_available=2
+    )
+    s.change("a", gang=smaller, generation=s.view("a").generation + 1)
+    assert names(s.submit(make_binding("b").tasks(6)).run()) == ["b"]
+
+
+def test_nodes_are_told_apart_by_their_names_in_whatever_order_they_come_and_though_some_have_none() -> None:
+    def figures(free: dict[str, int], generation: int) -> CapacitySet:
+        view = make_capacity("m", free.values(), generation=generation).capacity
+        classes = (
+            dataclasses.replace(each, names=(name,) if name else ())
+            for name, each in zip(free, view.classes, strict=True)
+        )
+        return CapacitySet(dataclasses.replace(view, classes=tuple(classes)))
+
+    s = scene(room=(make_cluster("m"), figures({"x": 4, "y": 8, "": 0}, 1))).submit(make_binding("a").tasks(4))
+    assert names(s.run()) == ["a"]
+    # It is expected on x.
+    s.tell(figures({"": 0, "y": 4, "x": 8}, 2)).submit(make_binding("b").tasks(1, gpu=8))
+    assert names(s.run()) == []
+
+
+@pytest.mark.parametrize(
+    ("free", "fits"),
+    [
+        pytest.param([8, 4], False, id="there, as long as there is room for it"),
+        pytest.param([0, 8], False, id="elsewhere, where there is none any more"),
+        pytest.param([4, 8], True, id="there, however tight it is"),
+    ],
+)
+def test_what_is_under_way_is_counted_on_the_node_where_it_was_expected(free: list[int], fits: bool) -> None:
+    """Four GPUs of m-0; the question is whether a node is left with eight."""
+    s = scene(room=(make_cluster("m"), named("m", [4, 8]))).submit(make_binding("a").tasks(4))
+    assert names(s.run()) == ["a"]
+    s.tell(named("m", free, generation=2)).submit(make_binding("b").tasks(1, gpu=8))
+    assert names(s.run()) == (["b"] if fits else [])
+    assert (s.core.world.members["m"].nodes.free >= 0).all()
+
+
+# -- however much there is ---------------------------------------------------------------------------------------------
+
+
+def test_a_long_pass_ends_early_and_the_next_one_goes_on_at_once() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", [100, 100])))
+    s.submit(*(make_binding(f"b{number:03d}") for number in range(PASS_LIMIT + 2)))
+    assert len(s.run()) == PASS_LIMIT
+    assert s.core.next_deadline == s.now
+    assert names(s.run(after=0.0)) == [f"b{number:03d}" for number in range(PASS_LIMIT, PASS_LIMIT + 2)]
+    assert s.core.next_deadline is not None
+    assert s.core.next_deadline > s.now
+
+
+def test_shapes_that_come_and_go_leave_no_more_behind_than_is_kept_for_those_that_come_again() -> None:
+    s = scene()
+    for gpus in range(9, 209):
+        s.submit(make_binding("a").tasks(1, gpu=gpus))
+        s.gone("a")
+    assert len(s.core.world.counts) <= 128

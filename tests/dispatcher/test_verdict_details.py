@@ -1,0 +1,305 @@
+"""What a verdict says in each case: of every member, of every limit, and what would help."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from atoll.dispatcher.core import CapacitySet, Ceiling, Event, NamespaceSet, NamespaceView, Strategy
+from atoll.dispatcher.core.promise import SETTLE
+from atoll.dispatcher.core.verdicts import EXACT, NAMED
+from atoll.model.query import ChangeKind
+from atoll.model.timestamps import to_seconds
+from atoll.model.verdict import Blocker
+from tests.dispatcher.builders import (
+    EARLY,
+    GPU,
+    LATE,
+    NEVER,
+    OLD,
+    ROOM,
+    START,
+    BindingBuilder,
+    Scene,
+    make_binding,
+    make_capacity,
+    make_cluster,
+    make_queue,
+    names,
+    scene,
+)
+from tests.dispatcher.test_verdicts import TWO, account, ask, running
+
+BACKFILL = {"strategy": Strategy.BACKFILL}
+STRICT = {"strategy": Strategy.FIFO}
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_namespace_is_what_blocks() -> None:
+    s = scene(NamespaceSet(NamespaceView("default", {GPU: 3})))
+    running(s, make_binding("a").tasks(2))
+    found = ask(s, make_binding("x").tasks(2))
+    assert (found.starts, found.reason) == (False, "QuotaExceeded")
+    assert found.blocker == Blocker("Namespace", "default", GPU, "2", "1")
+    assert [(each.kind, each.name, each.shortage) for each in found.limits] == [("Namespace", "default", "1")]
+    assert ask(s, make_binding("x").tasks(1)).starts
+
+
+def test_a_limit_that_nobody_set_is_told_as_such() -> None:
+    """Of 8, 4 are guaranteed to another queue and 4 are used."""
+    total = CapacitySet(dataclasses.replace(make_capacity("m", [8]).capacity, total={GPU: 8}))
+    s = Scene(make_queue("q"), make_queue("sure", view={"guarantee": {GPU: 4}}), make_cluster("m"), total)
+    running(running(s, make_binding("runs").tasks(4)), make_binding("a").tasks(3))
+    [limit] = account(s, "a").limits
+    assert (limit.kind, limit.name, limit.available, limit.shortage, limit.declared) == ("Queue", "q", "0", "3", False)
+
+
+def test_the_numbers_are_those_of_now_though_the_binding_says_others() -> None:
+    s = running(running(Scene(make_queue("q", gpu=6), *TWO), make_binding("a").tasks(4)), make_binding("b").tasks(4))
+    running(s, make_binding("c").tasks(1))
+    told, found = s.view("b").decision.blocker, account(s, "b").blocker
+    assert told is not None
+    assert found is not None
+    assert (told.available, found.available) == ("2", "1")
+
+
+def test_a_promise_of_which_nobody_knows_the_time_has_none() -> None:
+    s = Scene(make_queue("q", view=BACKFILL), *ROOM)
+    running(running(s, make_binding("runs").tasks(6)), make_binding("head").tasks(8))
+    promised = account(s, "head").promised
+    assert promised is not None
+    assert (promised.cluster, promised.at) == ("m", "")
+
+
+def test_what_follows_from_a_limit_above_is_no_limit_of_its_own() -> None:
+    s = Scene(make_queue("top", gpu=2), make_queue("q", view={"parent": "top"}), *TWO)
+    running(s, make_binding("a").tasks(4))
+    assert [(each.name, each.declared) for each in account(s, "a").limits] == [("top", True)]
+
+
+@pytest.mark.parametrize(
+    ("pods", "enough", "kinds"),
+    [
+        pytest.param(8, True, [ChangeKind.LIMITS], id="where there is room"),
+        pytest.param(20, False, [ChangeKind.LIMITS, ChangeKind.ROOM], id="where there is none either"),
+    ],
+)
+def test_whether_higher_limits_alone_would_do(pods: int, enough: bool, kinds: list[ChangeKind]) -> None:
+    s = running(Scene(make_queue("q", gpu=2), *TWO), make_binding("a").tasks(pods))
+    changes = account(s, "a").changes
+    assert [change.kind for change in changes] == kinds
+    assert changes[0].enough is enough
+    assert f"queue q: {pods - 2} {GPU}" in changes[0].message
+    assert ("there must be room as well" in changes[0].message) is not enough
+
+
+# -- order -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("waiting", "asked", "starts"),
+    [
+        pytest.param([make_binding("head").tasks(20)], make_binding("x").created(LATE), False, id="behind the head"),
+        pytest.param([make_binding("head").tasks(20)], make_binding("x").priority(1), True, id="before the head"),
+        pytest.param([], make_binding("x"), True, id="where nobody waits"),
+    ],
+)
+def test_in_a_strict_queue_only_the_first_may_start(
+    waiting: list[BindingBuilder], asked: BindingBuilder, starts: bool
+) -> None:
+    s = running(Scene(make_queue("q", view=STRICT), *TWO), *waiting)
+    found = ask(s, asked)
+    assert found.starts is starts
+    assert found.reason == ("" if starts else "BehindHead")
+    if not starts:
+        assert found.blocker == Blocker("Queue", "q")
+        assert [change.kind for change in found.changes] == [ChangeKind.QUEUE]
+
+
+def test_in_any_other_queue_who_comes_later_may_pass() -> None:
+    s = running(scene(room=TWO), make_binding("head").tasks(20).submitted(EARLY))
+    assert ask(s, make_binding("x").submitted(LATE)).starts
+
+
+def test_what_was_not_looked_at_yet_waits_for_the_next_pass() -> None:
+    s = scene(room=TWO).submit(make_binding("a"))
+    found = account(s, "a")
+    assert (found.reason, found.since) == ("Submitted", "")
+    assert [(change.kind, change.message) for change in found.changes] == [
+        (ChangeKind.WAIT, "the next pass of the dispatcher looks at it")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("queues", "reason", "words"),
+    [
+        pytest.param([make_queue("q", is_open=False)], "QueueClosed", "is opened", id="closed"),
+        pytest.param([make_queue("q", view={"problem": "odd"})], "QueueInvalid", "is mended", id="not readable"),
+        pytest.param(
+            [make_queue("q"), make_queue("below", view={"parent": "q"})], "QueueNotLeaf", "below q", id="not a leaf"
+        ),
+    ],
+)
+def test_a_queue_that_admits_nothing_says_what_to_do(queues: list[Event], reason: str, words: str) -> None:
+    s = running(Scene(*queues, *TWO), make_binding("a"))
+    for found in (account(s, "a"), ask(s, make_binding("x"))):
+        assert found.reason == reason
+        assert [change.kind for change in found.changes] == [ChangeKind.QUEUE]
+        assert words in found.changes[0].message
+
+
+# -- members -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_nearest_members_are_tried_and_the_others_are_counted() -> None:
+    sizes = range(1, EXACT + 3)
+    s = scene(room=[each for n in sizes for each in (make_cluster(f"m{n:02}"), make_capacity(f"m{n:02}", [n]))])
+    rooms = ask(s, make_binding("x").tasks(20)).clusters
+    assert [(room.cluster, room.fits) for room in rooms] == [(f"m{n:02}", n) for n in reversed(sizes)]
+    # Which resource is short is known where it was tried.
+    assert [room.cluster for room in rooms if not room.resource] == ["m02", "m01"]
+    assert rooms[-1].message == "there is room for 1 of the 20 pods that must start together"
+    assert {room.reason for room in rooms} == {"InsufficientResources"}
+
+
+def test_a_member_where_it_fits_comes_first_and_says_so() -> None:
+    s = running(Scene(make_queue("q", gpu=0), *TWO), make_binding("a").tasks(4))
+    assert [(room.cluster, room.reason, room.message) for room in account(s, "a").clusters] == [
+        ("m1", "", "it has room"),
+        ("m2", "", "it has room"),
+    ]
+
+
+def test_a_member_that_its_policy_leaves_out_says_so() -> None:
+    s = running(Scene(make_queue("q", gpu=0), *TWO), make_binding("a").affinity(clusterNames=["m2"]))
+    assert [(room.cluster, room.reason) for room in account(s, "a").clusters] == [
+        ("m2", ""),
+        ("m1", "NoClusterMatches"),
+    ]
+
+
+def test_a_member_that_one_of_several_affinities_allows_is_allowed() -> None:
+    turns = tuple({"affinityName": name, "clusterNames": [name]} for name in ("m1", "m2"))
+    s = Scene(make_queue("q", gpu=0), *TWO)
+    s.see(dataclasses.replace(make_binding("a").build(), affinities=turns))
+    s.run()
+    assert [(room.cluster, room.reason) for room in account(s, "a").clusters] == [("m1", ""), ("m2", "")]
+
+
+def test_since_when_is_asked_of_the_last_time_that_it_was_so() -> None:
+    s = Scene(make_queue("q", gpu=0), *TWO).submit(make_binding("a"))
+    times = []
+    for is_open in (True, False, True):
+        s.tell(make_queue("q", is_open=is_open, gpu=0))
+        s.run(after=60.0)
+        times.append(s.view("a").decision.story[-1].at)
+    assert account(s, "a").since == times[-1]
+
+
+def test_a_member_that_failed_it_says_so() -> None:
+    s = running(scene(), make_binding("a"))
+    s.run(after=31.0)
+    s.change("a", released=s.view("a").generation)
+    s.run()
+    found = account(s, "a")
+    [room] = found.clusters
+    assert (found.reason, room.reason) == ("ClustersAvoided", "ClustersAvoided")
+    assert [change.kind for change in found.changes] == [ChangeKind.WAIT]
+
+
+@pytest.mark.parametrize("left", [1, 0])
+def test_a_ceiling_in_a_member_says_what_it_leaves(left: int) -> None:
+    s = Scene(make_queue("q", view={"members": {"m": Ceiling(capability={GPU: 4})}}), *ROOM)
+    running(running(s, make_binding("runs").tasks(4 - left)), make_binding("a").tasks(2))
+    [room] = account(s, "a").clusters
+    assert (room.reason, room.fits) == ("QuotaExceeded", 2)
+    assert room.message == f"the ceiling of queue q there leaves {left} {GPU}"
+
+
+def test_room_that_is_kept_for_another_says_so() -> None:
+    s = Scene(make_queue("q", view=BACKFILL), *ROOM)
+    running(s, make_binding("runs").tasks(6).runs(100))
+    running(s, make_binding("head").tasks(8).runs(10).submitted(EARLY), make_binding("a").runs(1000).submitted(LATE))
+    found = account(s, "a")
+    assert found.clusters[0].message == "the room there is kept for a workload that goes before it"
+    assert [change.kind for change in found.changes] == [ChangeKind.WISH, ChangeKind.WAIT]
+
+
+def test_a_domain_where_it_would_go_is_named() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", {"r1": [4], "r2": [8]})))
+    [place] = ask(s, make_binding("x").tasks(6)).places
+    assert (place.cluster, place.pods, place.domain) == ("m", 6, "r2")
+
+
+@pytest.mark.parametrize(
+    ("builder", "reason", "kind"),
+    [
+        pytest.param(
+            make_binding("x").affinity(clusterNames=["none"]), "NoClusterMatches", ChangeKind.POLICY, id="a policy"
+        ),
+        pytest.param(
+            make_binding("x").tasks(1, node_selector={"disk": "ssd"}), "NoNodeMatches", ChangeKind.WISH, id="its wish"
+        ),
+    ],
+)
+def test_what_must_be_changed_of_it(builder: BindingBuilder, reason: str, kind: ChangeKind) -> None:
+    found = ask(scene(), builder)
+    assert (found.reason, [change.kind for change in found.changes]) == (reason, [kind])
+
+
+# -- others ------------------------------------------------------------------------------------------------------------
+
+
+def test_not_more_than_a_few_of_many_that_must_end_are_named() -> None:
+    more = 3
+    s = scene(room=(make_cluster("m"), make_capacity("m", [NAMED + more])))
+    running(s, *(make_binding(f"b{n:02}").runs(100.0 + n) for n in range(NAMED + more)))
+    changes = ask(s, make_binding("x").tasks(NAMED + more)).changes
+    ends = changes[0]
+    assert (ends.kind, len(ends.workloads), ends.more) == (ChangeKind.FINISH, NAMED, more)
+    assert ends.message == f"the end of {NAMED + more} workloads"
+    assert to_seconds(ends.at) == pytest.approx(START + 100 + NAMED + more - 1 + SETTLE, abs=1)
+
+
+def test_an_end_that_nobody_knows_has_no_time() -> None:
+    s = running(scene(), make_binding("a").tasks(8))
+    [ends, _] = ask(s, make_binding("x").tasks(8)).changes
+    assert (ends.kind, ends.message, ends.at) == (ChangeKind.FINISH, "the end of 1 workload", "")
+
+
+@pytest.mark.parametrize("age", [1.0, OLD], ids=["what has just started", "what runs for long"])
+def test_whom_the_dispatcher_would_take_back_depends_on_its_age(age: float) -> None:
+    s = running(scene(), make_binding("low").tasks(8))
+    s.bound("low", generation=NEVER)
+    found = ask_later(s, make_binding("x").tasks(8).priority(1), age)
+    assert (ChangeKind.EVICT in found) is (age == OLD)
+    assert ChangeKind.FINISH in found
+
+
+def ask_later(s: Scene, builder: BindingBuilder, seconds: float) -> list[ChangeKind]:
+    s.now += seconds
+    return [change.kind for change in ask(s, builder).changes]
+
+
+def test_the_end_of_work_where_its_queue_may_not_go_does_not_help() -> None:
+    s = Scene(make_queue("q", view={"members": {"m1": Ceiling()}}), make_queue("other"), *TWO)
+    running(s, make_binding("b").queue("other").tasks(4).affinity(clusterNames=["m2"]))
+    assert names(s.run()) == []
+    assert [change.kind for change in ask(s, make_binding("x").tasks(9)).changes] == [ChangeKind.ROOM]
+
+
+def test_nobody_is_asked_to_end_for_what_a_closed_queue_holds_up() -> None:
+    s = Scene(make_queue("q", is_open=False), make_queue("other"), *TWO)
+    running(s, make_binding("b").queue("other").tasks(8))
+    assert [change.kind for change in ask(s, make_binding("x").tasks(9)).changes] == [ChangeKind.QUEUE]
+
+
+def test_a_question_marks_no_queue_as_changed() -> None:
+    s = running(scene(room=TWO), make_binding("b").tasks(8))
+    s.core.tree.take_changed()
+    s.core.waiting.take_changed()
+    ask(s, make_binding("x").tasks(9))
+    assert (s.core.tree.take_changed(), s.core.waiting.take_changed()) == ([], [])
