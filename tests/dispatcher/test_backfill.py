@@ -270,6 +270,17 @@ def test_one_that_was_parked_behind_others_is_promised_room_once_it_is_the_head(
     assert [promise.uid for promise in s.core.promises.made.values()] == ["uid-head1"]
 
 
+def test_what_would_delay_a_head_goes_as_soon_as_another_member_has_room() -> None:
+    s = busy(Strategy.BACKFILL, more=(make_cluster("n"), make_capacity("n", [0])))
+    s.submit(make_binding("small").tasks(2).submitted(LATE))
+    assert names(s.run()) == []
+    assert s.verdict("small") is Reason.WOULD_DELAY
+    s.tell(make_capacity("n", [1], generation=2))
+    assert names(s.run()) == []
+    s.tell(make_capacity("n", [2], generation=3))
+    assert dispatched(s.run()) == [("small", "n")]
+
+
 def three_members(limit: int) -> Scene:
     """Of four GPUs each; queues q and r, that keep room for their heads, share a limit."""
     queues = [make_queue(name, view={**BACKFILL, "parent": "p"}) for name in ("q", "r")]

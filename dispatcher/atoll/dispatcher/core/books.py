@@ -485,14 +485,24 @@ class Books:
         for name, rows in self.world.take_grown():
             self._hungry.wake(name)
             held = self.world.counts[:, self.world.column(name)].tolist()
+
+            def enough(shape: Shape, held: list[int] = held) -> bool:
+                return shape.divided or all(
+                    held[row] >= least for row, least in zip(shape.rows, shape.floor, strict=True)
+                )
+
             for row in sorted(rows & self._blocked.keys()):
                 # A shape of several rows leaves all of them when the first is looked at.
-                for shape in list(self._blocked.get(row, ())):
-                    enough = all(held[each] >= least for each, least in zip(shape.rows, shape.floor, strict=True))
-                    if shape.divided or enough:
-                        self._unblock(shape)
-                        self._woken[shape] = None
-                        self._wake(shape.key)
+                for shape in [shape for shape in self._blocked.get(row, ()) if enough(shape)]:
+                    self._unblock(shape)
+                    self._woken[shape] = None
+                    self._wake(shape.key)
+            # What would delay others elsewhere may not delay them there.
+            for group in [group for group in self._idle if not rows.isdisjoint(group.shape.rows)]:
+                if group.parked is not None and group.parked.reason is Reason.WOULD_DELAY and enough(group.shape):
+                    del self._idle[group]
+                    if group.members and group.lot is None:
+                        self.waiting.refresh(group)
 
     def _sleep_again(self, touched: Iterable[str]) -> None:
         """Of what was woken, that for which a dispatch to these members took the room sleeps again without being looked
