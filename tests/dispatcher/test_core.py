@@ -470,6 +470,14 @@ def test_a_later_arrival_of_a_blocked_shape_is_told_why_it_waits() -> None:
     assert list(explained(s.run())) == ["b"]
 
 
+def test_an_elder_that_arrives_later_is_told_why_it_waits_as_well() -> None:
+    s = scene().submit(make_binding("b").tasks(9).submitted(LATE))
+    s.run()
+    s.decide()
+    s.submit(make_binding("a").tasks(9).submitted(EARLY))
+    assert list(explained(s.run())) == ["a"]
+
+
 def test_an_explanation_keeps_epoch_and_phase() -> None:
     s = scene().submit(make_binding("a").tasks(9))
     [command] = s.run()

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from atoll.dispatcher.core import Command, Dispatcher, Evict, QueueSet
+from atoll.dispatcher.core import Command, Dispatcher, Evict, Explain, QueueSet
 from atoll.dispatcher.core.keeping import PATIENCE
 from atoll.dispatcher.core.making import HELPLESS, PLAN_BURST, PLANS_PER_SECOND
 from atoll.dispatcher.core.promise import SETTLE
@@ -80,6 +80,17 @@ def test_work_whose_user_lowers_its_priority_may_have_to_go() -> None:
     s.change("low", gang=make_binding("low").tasks(8).build().gang)
     s.submit(make_binding("high").tasks(4).priority(1))
     assert evicted(s.run()) == ["low"]
+
+
+def test_what_is_not_written_yet_is_nobodys_victim() -> None:
+    """Its queue protects nothing; a patch of a state that nobody has seen would be refused."""
+    s = Scene(make_queue("q", view={"protection": 0.0}), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("low").tasks(8))
+    [command] = s.decide()
+    s.submit(make_binding("high").tasks(8).priority(1))
+    assert [type(each) for each in s.decide(after=1.0)] == [Explain]
+    assert s.verdict("high") is Reason.INSUFFICIENT_RESOURCES
+    s.write(command)
 
 
 def test_only_as_many_go_as_must() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from atoll.dispatcher.core import Ceiling, Event, NamespaceSet, NamespaceView, Strategy
+from atoll.dispatcher.core import CapacitySet, Ceiling, Event, NamespaceSet, NamespaceView, Strategy
 from atoll.dispatcher.core.elastic import larger, last_pods, smaller
 from atoll.dispatcher.core.resizing import GROW_TIMEOUT
 from atoll.model.decision import Decision, Line, Phase
@@ -117,6 +117,29 @@ def test_it_grows_as_far_as_a_head_is_not_delayed_and_then_says_so() -> None:
     assert s.run() == []
     s.gone("head")
     assert resized(s.run()) == {"a": 6}
+
+
+def test_several_tasks_grow_by_no_set_of_which_only_a_part_has_room() -> None:
+    classes = make_capacity("m", [8]).capacity.classes
+    room = dataclasses.replace(
+        make_capacity("m", [8]).capacity,
+        classes=tuple(dataclasses.replace(each, free={**each.free, "cpu": 2}) for each in classes),
+    )
+    s = scene(room=(make_cluster("m"), CapacitySet(room)))
+    s.submit(make_binding("a").tasks(3, minimum=1).tasks(3, minimum=1, requests={"cpu": 1}))
+    s.run()
+    assert s.view("a").parts == (("m", (2, 2)),)
+
+
+def test_quota_that_a_shrunk_workload_gives_back_is_for_who_waits_for_it() -> None:
+    s = scene(make_queue("q", gpu=8), room=(make_cluster("m"), make_capacity("m", [16])))
+    s.submit(elastic("a", 2, 8).submitted(EARLY))
+    assert started(s.run(), "a") == 8
+    runs(s, "a", generation=1)
+    s.submit(make_binding("b").tasks(3).submitted(LATE))
+    commands = [command for _ in range(3) for command in s.run()]
+    assert resized(commands) == {"a": 5}
+    assert names(commands) == ["b"]
 
 
 def test_it_grows_when_its_queue_gets_quota_back() -> None:
@@ -239,6 +262,13 @@ def test_what_runs_with_fewer_pods_than_it_asks_for_says_why(
     s.run()
     told = s.view("a").decision
     assert (told.reason, told.blocker) == (reason, block)
+
+
+def test_to_say_why_it_does_not_grow_moves_no_deadline() -> None:
+    s = crowded()
+    told = s.view("a").decision
+    assert told.reason is Reason.INSUFFICIENT_RESOURCES
+    assert told.deadline == s.view("other").decision.deadline != ""
 
 
 def test_growth_again_and_again_is_one_line_of_its_story() -> None:

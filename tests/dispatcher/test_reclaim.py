@@ -290,6 +290,12 @@ def test_room_for_the_minimum_is_made_where_there_is_none_for_all_in_one_member(
     assert stage.claim("a", 8, minimum=4) == {"b": "all"}
 
 
+@either_way
+def test_nodes_in_no_domain_make_no_room_for_a_hard_topology():
+    stage = Stage(queue("a", 8), queue("b", 0), m={"": [4], "r1": [1], "r2": [1]}).run("b", "b", {"m": {0: 4}})
+    assert stage.claim("a", 4, hard=1) == Reason.NO_DOMAIN_FITS
+
+
 def test_where_several_members_get_room_it_goes_where_all_of_it_fits():
     stage = Stage(queue("a", 8), queue("b", 0), m=[2], n=[4]).run("gang", "b", {"m": {0: 2}, "n": {0: 4}})
     outcome = stage.plan(stage.claimant("a", 4, minimum=2))

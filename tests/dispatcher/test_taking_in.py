@@ -263,6 +263,14 @@ def test_figures_of_a_member_nobody_knows_yet_do_not_change_which_ones_a_queue_m
     assert dispatched(s.run()) == [("b", "m")]
 
 
+def test_a_queue_uses_no_member_that_the_one_above_it_may_not_use() -> None:
+    s = Scene(make_queue("p", view={"members": {"n": Ceiling()}}), make_queue("q", view={"parent": "p"}), *ROOM)
+    s.submit(make_binding("a"))
+    assert names(s.run()) == []
+    s.tell(make_cluster("n"), make_capacity("n", [1]))
+    assert dispatched(s.run()) == [("a", "n")]
+
+
 def test_a_queue_whose_members_are_other_ones_sends_its_work_there() -> None:
     s = Scene(make_queue("q", view={"members": {"n": Ceiling()}}), *ROOM, make_cluster("n"), make_capacity("n", [0]))
     s.submit(make_binding("a"))
