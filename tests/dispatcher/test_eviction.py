@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from atoll.dispatcher.core import Command, Dispatcher, Evict, Explain, QueueSet
+from atoll.dispatcher.core import Ask, CapacitySet, Command, Dispatcher, Evict, Explain, QueueSet
 from atoll.dispatcher.core.keeping import PATIENCE
 from atoll.dispatcher.core.making import HELPLESS, PLAN_BURST, PLANS_PER_SECOND
 from atoll.dispatcher.core.promise import SETTLE
@@ -40,6 +40,13 @@ def full(*running: BindingBuilder, queues: tuple[QueueSet, ...] = (make_queue("q
         s.bound(binding.build().name, generation=NEVER)
     s.now += age
     return s
+
+
+def nodes(cluster: str, free: dict[str, int], *, generation: int = 1) -> CapacitySet:
+    """Of one GPU count each, by their names."""
+    capacity = make_capacity(cluster, free.values(), generation=generation).capacity
+    classes = [dataclasses.replace(each, names=(name,)) for name, each in zip(free, capacity.classes, strict=True)]
+    return CapacitySet(dataclasses.replace(capacity, classes=tuple(classes)))
 
 
 def reasons(commands: list[Command]) -> dict[str, Reason]:
@@ -395,3 +402,16 @@ def test_whoever_is_next_of_the_same_shape_has_others_go_too() -> None:
         s.run(after=5.0)
     assert not s.view("high0").suspended
     assert not s.view("high1").suspended
+
+
+def test_a_node_that_joins_is_not_taken_for_the_one_where_work_runs() -> None:
+    low = make_binding("low").tasks(1, gpu=8)
+    s = Scene(make_queue("q"), make_cluster("m"), nodes("m", {"m-1": 8})).submit(low)
+    assert names(s.run()) == ["low"]
+    s.change("low", placed={"m": (2, 1)}, nodes={"m": {"m-1": 1}})
+    # In the order of names it comes first.
+    s.tell(nodes("m", {"m-0": 4, "m-1": 0}, generation=2))
+    s.submit(make_binding("high").tasks(1, gpu=10).priority(1))
+    assert not any(isinstance(each, Ask) for each in s.run(after=OLD))
+    s.submit(make_binding("helped").tasks(1, gpu=8).priority(1))
+    assert any(isinstance(each, Ask) for each in s.run(after=OLD))

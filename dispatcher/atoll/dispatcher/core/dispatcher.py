@@ -106,6 +106,8 @@ class Dispatcher(Asking):
         self._now = now
         self._texts.clear()
         self.world.refresh()
+        for member, moved in self.world.take_moved():
+            self.promises.renumber(member, moved)
         if self._avoid:
             self._try_again()
         if self._nominated:

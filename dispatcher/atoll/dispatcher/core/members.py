@@ -36,6 +36,8 @@ class Member:
     nodes: Nodes = field(default_factory=_no_nodes)
     #: node name -> index, where names are published
     index: dict[str, int] = field(default_factory=dict)
+    #: index of a node when somebody last asked -> its index now, None where it is no more; only if some are others
+    moved: dict[int, int | None] = field(default_factory=dict)
     #: binding UID -> (gang, where it is assumed) of decisions that `roots` may not contain yet, subtracted in `nodes`
     inflight: dict[str, tuple[Gang, Placement]] = field(default_factory=dict)
     #: UIDs of bindings with a part here that the published figures may not contain yet; `inflight` has no others
@@ -124,7 +126,11 @@ class Member:
         self.nodes = nodes
         self.changes += 1
         if not same:
-            self.index = {name: node for node, name in enumerate(nodes.names) if name}
+            index = {name: node for node, name in enumerate(nodes.names) if name}
+            again = {node: index.get(name) for name, node in self.index.items()}
+            if self.moved:
+                again = {node: None if now is None else again.get(now) for node, now in self.moved.items()}
+            self.index, self.moved = index, again
         for uid, (gang, before) in list(self.inflight.items()):
             requests = [task.requests for task in gang.tasks]
             if same:

@@ -16,6 +16,7 @@ import itertools
 import math
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 
@@ -118,6 +119,14 @@ class Promises:
         """The member's figures are other ones."""
         self._left.pop(member, None)
         self._outdate(member)
+
+    def renumber(self, member: Member, moved: Mapping[int, int | None]) -> None:
+        """Nodes of a member have other indices (`Member.moved`): what runs is where it was."""
+        for _, uid in list(self._here.get(member.name, ())):
+            stay = self._stays[uid]
+            gang, pods = stay.parts[member.name]
+            there = [(task, now, count) for task, node, count in pods if (now := moved.get(node, node)) is not None]
+            self.enter(uid, replace(stay, parts={**stay.parts, member.name: (gang, there)}))
 
     def _outdate(self, name: str) -> None:
         """What is known of a member's future is so no more."""

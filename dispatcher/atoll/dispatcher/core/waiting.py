@@ -219,18 +219,6 @@ class Waiting:
         """Look at the class again."""
         self._refile(group)
 
-    def refresh_queue(self, leaf: Node) -> None:
-        """Look at all classes of a queue again, from what the tree says now."""
-        for group in list(self.classes(leaf).values()):
-            self._refile(group)
-
-    def withdraw(self, leaf: Node) -> None:
-        """Take the queue's classes out of all lots, before the queue moves in the tree; `refresh_queue` brings them
-        back.
-        """
-        for group in self.classes(leaf).values():
-            self._unfile(group)
-
     def wake_shape(self, shape: bytes) -> bool:
         """Some member has more room for this shape; True when classes waited for that."""
         lot = self._by_shape.get(shape)

@@ -56,6 +56,8 @@ class World:
         self._profile: Ints = self._states[-1]
         self._profiles: list[Profile] = []
         self._profile_index: dict[bytes, int] = {}
+        #: members of which nodes have other indices by now
+        self._moved: dict[Member, None] = {}
         #: int64[ranks, nodes]: domain of each node per rank of its tier, numbered over all members; the last is none
         self._domains: Ints = np.zeros((0, 0), np.int64)
         #: per domain: column of its member, rank of its tier
@@ -134,6 +136,14 @@ class World:
         if self._unfit:
             self.refresh()
 
+    def take_moved(self) -> list[tuple[Member, dict[int, int | None]]]:
+        """Members whose nodes have other indices than at the last call, and which (`Member.moved`)."""
+        moved, self._moved = self._moved, {}
+        found = [(member, member.moved) for member in moved]
+        for member in moved:
+            member.moved = {}
+        return found
+
     def _republished(self, member: Member) -> None:
         named = {name for root in member.roots.values() for each in root.classes for name in each.free}
         if not named <= set(self._resources):
@@ -153,8 +163,13 @@ class World:
             # Labels changed again and again: forget those that no node has any more.
             self._unfit = True
             return
-        member.renew(fresh)
+        self._renew(member, fresh)
         self._changed(member, slice(start, end), before)
+
+    def _renew(self, member: Member, nodes: Nodes) -> None:
+        member.renew(nodes)
+        if member.moved:
+            self._moved[member] = None
 
     def _lay_out(self) -> None:
         """Everything anew: members, nodes or resources came or went."""
@@ -190,7 +205,7 @@ class World:
         for member, nodes in zip(self.order, published, strict=True):
             start, end = self._span(member)
             nodes.free = self._free[:, start:end]
-            member.renew(nodes)
+            self._renew(member, nodes)
         self._domains, self._owner, self._rank = domains_of(published)
         height = len(self.counts)
         self.counts = np.zeros((height, len(self.order)), np.int64)
