@@ -45,6 +45,7 @@ from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
 from atoll.dispatcher.recording import Recorder
 from atoll.dispatcher.reporting import QueueMetrics, Reporter
 from atoll.kube import errors
+from atoll.kube.garbage import short_collections
 from atoll.kube.logs import working_on
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
@@ -145,6 +146,10 @@ class Shell:
 
     async def run(self) -> None:
         """Watch, decide and write until cancelled."""
+        with short_collections():
+            await self._run()
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             for reflector in self._all:
                 group.create_task(reflector.run())

@@ -19,7 +19,6 @@ from typing import Any, Final, Self
 import aiohttp
 import msgspec
 import orjson
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_none, wait_random_exponential
 from yarl import URL
 
 from atoll.kube import config, errors, metrics
@@ -410,20 +409,21 @@ class ApiServer:
         loop = asyncio.get_running_loop()
         end = loop.time() + deadline
 
-        def over(state: RetryCallState) -> bool:
-            return loop.time() + (state.upcoming_sleep or 0) >= end
-
-        async for attempt in AsyncRetrying(
-            retry=retry_if_exception(lambda error: _repeatable(method, error)), wait=_wait, stop=over, reraise=True
-        ):
-            with attempt:
+        failures = 0
+        while True:
+            try:
                 rate = None if keeps_leadership(path) else self._rate
                 if rate is not None and not await rate.take(end - loop.time()):
                     raise errors.Busy(f"{method} {path}: our own limit, {rate.qps:g} a second, leaves no time")
                 async with self.writes.passing(method, path):
                     left = max(end - loop.time(), 0.05)
                     return await self._once(method, path, body, content_type, params, accept, left)
-        raise AssertionError("the retry loop returns or raises")
+            except errors.ApiError as error:
+                pause = _pause(error, failures)
+                if not _repeatable(method, error) or loop.time() + pause >= end:
+                    raise
+            failures += 1
+            await asyncio.sleep(pause)
 
     async def _once(
         self,
@@ -500,12 +500,9 @@ class ApiServer:
 
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT)
 _NOTHING_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-_BACKOFF: Final = {
-    errors.Busy: wait_random_exponential(multiplier=0.1, max=5.0),
-    errors.Unreachable: wait_random_exponential(multiplier=0.05, max=2.0),
-    errors.Unauthorized: wait_none(),
-}
-"""How long to wait before a request is sent again, where the server does not say; other errors are final."""
+_BACKOFF: Final = {errors.Busy: (0.1, 5.0), errors.Unreachable: (0.05, 2.0)}
+"""Most seconds before a request is sent again, where the server does not say: at first, and ever; the rest is random.
+"""
 
 
 def _repeatable(method: str, error: BaseException) -> bool:
@@ -519,13 +516,13 @@ def _repeatable(method: str, error: BaseException) -> bool:
     return False
 
 
-def _wait(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome is not None else None
-    assert isinstance(error, errors.ApiError), "nothing else is repeated"
+def _pause(error: errors.ApiError, failures: int) -> float:
+    """Seconds before it is sent again, after so many failures and this one."""
     if error.retry_after is not None:
         # Not all clients that were sent away at one moment come back at one moment.
         return error.retry_after * random.uniform(1.0, 1.1)
-    return _BACKOFF[type(error)](state)
+    first, most = _BACKOFF.get(type(error), (0.0, 0.0))
+    return random.uniform(0.0, min(first * 2 ** min(failures, 10), most))
 
 
 def _loads(body: bytes) -> Json:

@@ -1,0 +1,80 @@
+"""The collector looks once at what is kept, and is given little to do."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+from aiohttp import web
+
+from atoll.kube.garbage import short_collections
+from atoll.model.apiresource import PODS
+from tests.kube.servers import serving
+
+OBJECTS = 200_000
+
+
+@pytest.fixture
+def ordinary():
+    """The collector as an interpreter starts with it."""
+    before = gc.get_threshold()
+    gc.unfreeze()
+    gc.set_threshold(700, 10, 10)
+    gc.collect()
+    yield
+    gc.set_threshold(*before)
+
+
+def examined(generation: int) -> int:
+    return len(gc.get_objects(generation=generation))
+
+
+def test_a_full_collection_looks_at_what_is_new_alone(ordinary) -> None:
+    most = 0
+    before: list[list[int]] = [[] for _ in range(2 * OBJECTS)]
+    with short_collections():
+        kept: list[list[int]] = []
+        for _ in range(OBJECTS):
+            kept.append([])
+            if not len(kept) % 1000:
+                most = max(most, examined(2))
+    assert most < OBJECTS / 5, "objects that the next full collection goes through"
+    assert len(kept) == OBJECTS
+    assert len(before) == 2 * OBJECTS
+
+
+def test_afterwards_all_is_looked_at_again_and_what_ended_in_cycles_is_freed(ordinary) -> None:
+    class Node:
+        def __init__(self) -> None:
+            self.me = self
+
+    with short_collections():
+        node = Node()
+        gc.collect()
+        assert gc.get_freeze_count()
+        del node
+    assert gc.get_freeze_count() == 0
+    assert (gc.get_threshold(), [each for each in gc.callbacks if each.__module__ == "atoll.kube.garbage"]) == (
+        (700, 10, 10),
+        [],
+    )
+    assert gc.collect() >= 1
+    assert not [each for each in gc.get_objects() if isinstance(each, Node)]
+
+
+async def test_a_request_that_is_answered_leaves_nothing_for_the_collector(ordinary) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({})
+
+    requests = 50
+    async with serving(answer) as api:
+        await api.get(PODS, "p", "ns")
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(requests):
+                await api.get(PODS, "p", "ns")
+            # The server of this test leaves some of its own.
+            assert gc.collect() < requests
+        finally:
+            gc.enable()
