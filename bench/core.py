@@ -35,6 +35,7 @@ from atoll.dispatcher.core import (
     QueueView,
 )
 from atoll.dispatcher.core.events import NodeClass
+from atoll.kube.garbage import THRESHOLDS
 from atoll.model.decision import Decision
 from atoll.model.gang import Gang, Task
 from atoll.model.timestamps import rfc3339
@@ -99,8 +100,9 @@ class Scenery:
         self.shapes = [_shape(self.rng, gang=number % 5 == 0, blocked=number % 4 == 1) for number in range(_SHAPES)]
         for _ in range(pending):
             self.arrive()
-        # As the process does while it reads its first list (`atoll.kube.reflector`).
+        # As the process does once it has read its first list (`atoll.dispatcher.shell`).
         gc.freeze()
+        gc.set_threshold(*THRESHOLDS)
 
     def _queues(self, params: dict[str, Any]) -> None:
         total = {name: amount * params["members"] * params["nodes"] for name, amount in _NODE.items()}

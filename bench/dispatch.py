@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from atoll.kube.transport import JSON_PATCH, MERGE_PATCH
+from atoll.kube.transport import MERGE_PATCH
 from atoll.local import audit
 from atoll.local.atoll_federation import AtollFederation
 from atoll.model import keys
@@ -27,17 +28,20 @@ from bench.host import DISPATCHER_ACCOUNT, RESUMED, Host, installed
 from bench.load import Request, clear, creation, namespace, open_loop, read_log, send, watching, workspace
 from bench.objects import GPU, NODE_GPUS, capacity_object, numbered_binding
 from bench.report import Progress, Report, median, progress, rate, run, sizes
+from bench.resumer import Example, Orders, resuming, resumption
 
 NAME = "dispatch"
 DESCRIPTION = "Bindings resumed per second by the production dispatcher through a real API server."
 BOUND = (
     "the dispatcher's own JSON patch, repeated on as many other bindings of the same API server by a bare aiohttp "
-    "client with 32 connections, an open watch beside it, in alternating order in the same run; medians"
+    "client with 32 connections, an open watch beside it, in alternating order in the same run; medians. Latencies: a "
+    "client that patches at once what its own watches tell it of (bench.resumer), at the same pace, in turns"
 )
 FULL: dict[str, Any] = {"members": [3, 20], "bindings": 5000, "repeats": 3, "half_load_s": 5.0, "whole": 500}
 QUICK: dict[str, Any] = {"members": [2], "bindings": 100, "repeats": 1, "half_load_s": 0.5, "whole": 20}
-_MANAGER = "?fieldManager=atoll-dispatcher"
-_GANG_PATH = "/metadata/annotations/" + keys.GANG.replace("/", "~1")
+_ADMINISTRATOR = "admin"
+_LATE_S = 0.1
+"""More than this between the time at which the client should have sent and did send is no even pace."""
 _STALL_S = 20.0
 _QUEUE = "bench"
 
@@ -70,15 +74,6 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
-    """A decision that the dispatcher wrote, as the audit log has it: the bound repeats it on other bindings."""
-
-    uid: str
-    """Of the binding that it was written to."""
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Effort:
     """What one round cost."""
 
@@ -88,12 +83,12 @@ class Effort:
     """Share of the machine that others used meanwhile."""
 
 
-def account(events: Iterable[audit.Event], namespace: str) -> Turn:
-    """What the dispatcher wrote to the bindings of a namespace."""
+def account(events: Iterable[audit.Event], namespace: str, user: str = DISPATCHER_ACCOUNT) -> Turn:
+    """What the dispatcher, or whoever resumes in its place, wrote to the bindings of a namespace."""
     turn = Turn()
     for event in events:
         ref = event.object_ref
-        if (ref.namespace, ref.resource, event.user.username) != (namespace, BINDINGS.plural, DISPATCHER_ACCOUNT):
+        if (ref.namespace, ref.resource, event.user.username) != (namespace, BINDINGS.plural, user):
             continue
         if event.verb not in audit.WRITES or event.stage != "ResponseComplete":
             continue
@@ -176,9 +171,7 @@ class _Rounds:
         _add_writes(self._report, case, [turn for _, turn in turns], count * len(turns))
         self._add_efforts(count)
         if self._params["half_load_s"] > 0 and reached > 0:
-            self._told(f"{case}: latency at half load")
-            await self._arriving(reached / 2, self._params["half_load_s"])
-            await self._opening(reached / 2, self._params["half_load_s"])
+            await self._latencies(reached / 2, example)
         return bound
 
     def _name(self, what: str) -> str:
@@ -210,7 +203,7 @@ class _Rounds:
         _, turn = await self._dispatch(where, 1, made=True)
         self._efforts["dispatch"].clear()
         (body,) = turn.bodies
-        return Example(made["metadata"]["uid"], body)
+        return Example(made["metadata"]["uid"], body.decode())
 
     async def _bound(self, where: str, example: Example) -> float:
         """Patches per second by the bare client."""
@@ -251,46 +244,83 @@ class _Rounds:
         await self._withdraw(where)
         return rate(len(turn.resumed), max(turn.resumed.values(), default=began) - began), turn
 
-    async def _arriving(self, per_second: float, seconds: float) -> None:
-        """Latency of bindings that arrive at an even pace while there is room: from creation to resumption."""
-        where, count = self._name("arriving"), max(int(per_second * seconds), 1)
+    async def _latencies(self, per_second: float, example: Example) -> None:
+        """Latency of the dispatcher and of a bare client, at this pace."""
+        arriving = max(int(per_second * self._params["half_load_s"]), 1)
+        opening = max(arriving // NODE_GPUS, 1) * NODE_GPUS
+        cases: dict[str, tuple[Callable[[str, float, int, Example | None], Awaitable[list[float]]], str, int]] = {
+            "arriving": (self._arriving, f"{arriving} created at {per_second:.0f}/s while there is room", arriving),
+            "opening": (
+                self._opening,
+                f"{opening} waiting, room for {NODE_GPUS} at {per_second / NODE_GPUS:.0f}/s",
+                opening,
+            ),
+        }
+        for name, (latency, words, count) in cases.items():
+            found: dict[str, list[float]] = {"bound": [], "dispatch": []}
+            for number in range(self._params["repeats"]):
+                for kind in ("bound", "dispatch") if number % 2 == 0 else ("dispatch", "bound"):
+                    self._told(f"{self._case}: latency, {name}, {kind}")
+                    where = self._name(f"{name}-{kind}-{number}")
+                    found[kind] += await latency(where, per_second, count, example if kind == "bound" else None)
+            case = f"{self._case}, half load: {words}"
+            self._report.add_latency(case, found["dispatch"], found["bound"])
+
+    @contextlib.asynccontextmanager
+    async def _resuming(self, where: str, waiting: int, example: Example | None, room: int) -> AsyncIterator[str]:
+        """A dispatcher that knows what waits; with an example the bare client in its place, which begins with this
+        much room. Gives the account that it writes with.
+        """
+        if example is None:
+            async with self._host.dispatcher() as dispatcher:
+                await dispatcher.pending(waiting)
+                yield DISPATCHER_ACCOUNT
+        else:
+            handle = self._host.handle
+            async with resuming(Orders(handle.url, handle.ca, handle.token, where, example, room, NODE_GPUS)):
+                yield _ADMINISTRATOR
+
+    async def _arriving(self, where: str, per_second: float, count: int, example: Example | None) -> list[float]:
+        """Of bindings that arrive at an even pace while there is room: from creation to resumption.
+
+        A creation costs the server as much as a decision: this is more than half of what it can take.
+        """
         await namespace(self._api, where)
         timed = [(n / per_second, creation(BINDINGS, numbered_binding(where, n))) for n in range(count)]
-        async with self._host.dispatcher() as dispatcher:
-            await dispatcher.pending(0)
+        async with self._resuming(where, 0, example, count) as user:
             await self._offer(count)
             async with watching(self._api, BINDINGS, where, RESUMED) as seen:
-                await open_loop(self._api, timed)
+                await self._paced(where, timed)
                 await seen.reach(count, _STALL_S)
-        events = await self._log(where, seen.count)
-        created, resumed = audit.creation_times(events, BINDINGS.plural), account(events, where).resumed
-        self._report.add_latency(
-            f"{self._case}, half load: {count} created at {per_second:.0f}/s while there is room",
-            [resumed[key] - created[key] for key in resumed if key in created],
-        )
+        events = await self._log(where, seen.count, user)
+        created, resumed = audit.creation_times(events, BINDINGS.plural), account(events, where, user).resumed
         await self._withdraw(where)
+        return [resumed[key] - created[key] for key in resumed if key in created]
 
-    async def _opening(self, per_second: float, seconds: float) -> None:
-        """Latency of bindings that wait for room, which comes at an even pace: node after node, member after member."""
-        where, count = self._name("opening"), max(int(per_second * seconds) // NODE_GPUS, 1) * NODE_GPUS
+    async def _opening(self, where: str, per_second: float, count: int, example: Example | None) -> list[float]:
+        """Of bindings that wait for room, which comes at an even pace, node after node, member after member: from
+        when there is room for one more to one more resumption.
+        """
         await self._make_bindings(where, count)
         grown = [(n * NODE_GPUS / per_second, request) for n, request in enumerate(self._growth(count // NODE_GPUS))]
-        async with self._host.dispatcher() as dispatcher:
-            await dispatcher.pending(count)
+        async with self._resuming(where, count, example, 0) as user:
             # Nothing fits at first: a member without nodes says so.
             await self._host.give_room(self._members, 0)
             async with watching(self._api, BINDINGS, where, RESUMED) as seen:
                 began = time.time()
-                await open_loop(self._api, grown)
+                await self._paced(where, grown)
                 await seen.reach(count, _STALL_S)
-        resumed = account(await self._log(where, seen.count), where).resumed
+        resumed = account(await self._log(where, seen.count, user), where, user).resumed
         log = await read_log(self._host.handle.audit_log, lambda _: True)
         opened = [(each.at, NODE_GPUS) for each in log if each.wrote(CAPACITIES.plural, "patch") and each.at >= began]
-        self._report.add_latency(
-            f"{self._case}, half load: {count} waiting, room for {NODE_GPUS} at {per_second / NODE_GPUS:.0f}/s",
-            waits(sorted(opened), resumed.values()),
-        )
         await self._withdraw(where)
+        return waits(sorted(opened), resumed.values())
+
+    async def _paced(self, where: str, timed: list[tuple[float, Request]]) -> None:
+        """Send at these times, and say so where that was not possible."""
+        late = await open_loop(self._api, timed)
+        if late > _LATE_S:
+            self._report.remarks.append(f"{where}: a request left {late * 1000:.0f} ms late; the pace was not even")
 
     def _growth(self, nodes: int) -> Iterator[Request]:
         """One node more with each request, in one member after the other."""
@@ -299,10 +329,10 @@ class _Rounds:
             path = CAPACITIES.path(obj["metadata"]["namespace"], obj["metadata"]["name"])
             yield Request("PATCH", path, orjson.dumps({"spec": obj["spec"]}), MERGE_PATCH)
 
-    async def _log(self, where: str, resumed: int) -> list[audit.Event]:
+    async def _log(self, where: str, resumed: int, user: str = DISPATCHER_ACCOUNT) -> list[audit.Event]:
         """All of a namespace, once that many resumptions are in it."""
         log = self._host.handle.audit_log
-        return await read_log(log, lambda all_: len(account(all_, where).resumed) >= resumed, where)
+        return await read_log(log, lambda all_: len(account(all_, where, user).resumed) >= resumed, where)
 
     async def _make_bindings(self, where: str, count: int) -> list[dict[str, Any]]:
         await namespace(self._api, where)
@@ -357,17 +387,6 @@ async def _whole(report: Report, count: int, bound: float, directory: Path, told
     case = f"{count} waiting jobs, control and agents at work"
     report.add(case, "decisions_per_s", rate(len(turn.resumed), max(turn.resumed.values()) - began), "1/s", bound)
     _add_writes(report, case, [turn], count)
-
-
-def resumption(binding: dict[str, Any], example: Example) -> Request:
-    """The patch that the dispatcher would write to this binding."""
-    meta = binding["metadata"]
-    operations = orjson.loads(example.body.replace(example.uid.encode(), meta["uid"].encode()))
-    for each in operations:
-        if each["path"] == _GANG_PATH:
-            each["value"] = meta["annotations"][keys.GANG]
-    path = BINDINGS.path(meta["namespace"], meta["name"]) + _MANAGER
-    return Request("PATCH", path, orjson.dumps(operations), JSON_PATCH)
 
 
 if __name__ == "__main__":

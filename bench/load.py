@@ -63,6 +63,13 @@ def creation(resource: ApiResource, obj: dict[str, Any]) -> Request:
     return Request("POST", resource.path(obj["metadata"].get("namespace")), orjson.dumps(obj))
 
 
+def administrator(ca: str, token: str, connections: int) -> aiohttp.ClientSession:
+    """A bare client over at most so many connections, to be used as a context manager."""
+    headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "User-Agent": "bench"}
+    connector = aiohttp.TCPConnector(limit=connections, ssl=ssl.create_default_context(cadata=ca))
+    return aiohttp.ClientSession(connector=connector, headers=headers)
+
+
 async def send(cluster: ClusterHandle, requests: Sequence[Request], connections: int = CONNECTIONS) -> list[bytes]:
     """Send all, over so many connections; the answers in the order of the requests.
 
@@ -71,9 +78,7 @@ async def send(cluster: ClusterHandle, requests: Sequence[Request], connections:
     """
     answers = [b""] * len(requests)
     todo = iter(enumerate(requests))
-    headers = {"Authorization": f"Bearer {cluster.token}", "Accept": "application/json", "User-Agent": "bench"}
-    connector = aiohttp.TCPConnector(limit=connections, ssl=ssl.create_default_context(cadata=cluster.ca))
-    async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
+    async with administrator(cluster.ca, cluster.token, connections) as session:
 
         async def worker() -> None:
             for number, request in todo:

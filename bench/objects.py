@@ -83,7 +83,14 @@ def capacity_object(cluster: str, nodes: int) -> dict[str, Any]:
             "domains": domains,
             "profiles": [{"labels": {}, "taints": [], "allocatable": allocatable}],
             "classes": [
-                {"domain": f"rack-{n}", "profile": 0, "nodes": size, "free": _NODE} for n, size in enumerate(racks)
+                {
+                    "domain": f"rack-{n}",
+                    "profile": 0,
+                    "nodes": size,
+                    "free": _NODE,
+                    "names": [f"node-{16 * n + at:05}" for at in range(size)],
+                }
+                for n, size in enumerate(racks)
             ],
         },
     }

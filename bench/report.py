@@ -47,11 +47,11 @@ class Report:
         """Add a figure; its ratio follows from the bound."""
         self.results.append(Result(case, metric, value, unit, bound, ratio(value, bound)))
 
-    def add_latency(self, case: str, seconds: Sequence[float]) -> None:
-        """Add P50 and P99 in milliseconds; nothing where there is no sample."""
-        if seconds:
-            self.add(case, "latency_p50", percentile(seconds, 50) * 1000, "ms")
-            self.add(case, "latency_p99", percentile(seconds, 99) * 1000, "ms")
+    def add_latency(self, case: str, seconds: Sequence[float], bound: Sequence[float] = ()) -> None:
+        """Add P50 and P99 in milliseconds, beside those of the bound's samples; nothing where there is no sample."""
+        for percent in (50, 99) if seconds else ():
+            least = percentile(bound, percent) * 1000 if bound else None
+            self.add(case, f"latency_p{percent}", percentile(seconds, percent) * 1000, "ms", least or None)
 
     def value(self, case: str, metric: str) -> float:
         """A figure that was added.
