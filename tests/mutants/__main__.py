@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.mutants.mutations import Mutation, mutations
-from tests.mutants.trials import SECONDS, Bench, Fork, HarnessError, Trace, with_bench
+from tests.mutants.trials import BUDGET, SECONDS, Bench, Fork, HarnessError, Trace, with_bench
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = [ROOT / "dispatcher/atoll/dispatcher" / name for name in ("core", "split")]
@@ -25,13 +25,17 @@ CHECKS = ("invariants.py",)
 TESTS = [
     "tests/dispatcher/test_tree_shares.py",
     "tests/dispatcher/test_tree.py",
+    "tests/dispatcher/test_tree_division.py",
     "tests/dispatcher/test_tree_machine.py",
     "tests/dispatcher/test_core.py",
     "tests/dispatcher/test_core_races.py",
     "tests/dispatcher/test_backfill.py",
+    "tests/dispatcher/test_promises.py",
     "tests/dispatcher/test_asking.py",
+    "tests/dispatcher/test_answers.py",
     "tests/dispatcher/test_eviction.py",
     "tests/dispatcher/test_reclaim.py",
+    "tests/dispatcher/test_plans.py",
     "tests/dispatcher/test_division.py",
     "tests/dispatcher/test_split_oracle.py",
     "tests/dispatcher/test_golden.py",
@@ -41,6 +45,7 @@ TESTS = [
     "tests/dispatcher/test_taking_in.py",
     "tests/dispatcher/test_elastic.py",
     "tests/dispatcher/test_growth.py",
+    "tests/dispatcher/test_kept.py",
     "tests/dispatcher/test_verdicts.py",
     "tests/dispatcher/test_verdict_details.py",
     "tests/dispatcher/test_capacity.py",
@@ -108,7 +113,9 @@ def try_all(bench: Bench, chosen: Sequence[Mutation], sources: dict[str, str], j
         mutation, fork = running.pop(pid)
         answer = fork.result()
         if os.WIFSIGNALED(status):
-            late += os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGALRM)
+            if os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGALRM):
+                late += 1
+                say(f"stopped: {place(mutation)} ({mutation.kind})")
         elif answer is None:
             raise HarnessError(f"the tests of {place(mutation)} did not come to an end")
         elif not answer["failed"]:
@@ -126,7 +133,7 @@ def subset(mutation: Mutation, traces: Sequence[Trace]) -> list[str]:
     seconds = 0.0
     for each in sorted(able, key=lambda trace: trace.seconds):
         seconds += each.seconds
-        if seconds > SECONDS:
+        if seconds > BUDGET:
             break
         tests.append(each.test)
     return tests

@@ -28,7 +28,9 @@ import hypothesis
 import pytest
 
 SECONDS = 10.0
-"""CPU time of the tests of one mutant."""
+"""CPU time of the tests of one mutant; what takes longer is stopped, and counts as noticed."""
+BUDGET = 5.0
+"""CPU time that these tests take without a mutant: where others use the machine too they are not stopped for that."""
 _WALL = 600
 """Seconds after which a fork is ended that waits for something."""
 _EXAMPLES = 30
@@ -49,7 +51,7 @@ class Trace:
 
     test: str
     seconds: float
-    """CPU time, with tracing."""
+    """CPU time, without tracing."""
     lines: Mapping[str, frozenset[int]]
     """File -> lines that it reached."""
 
@@ -108,20 +110,25 @@ class Bench:
         gc.freeze()
 
     def survey(self) -> list[Trace]:
-        """Run all tests on unchanged code, and see which lines each reaches.
+        """Run all tests on unchanged code, and see how long each takes and, in another run, which lines it reaches.
 
         Raises:
             HarnessError: a test fails.
         """
-        fork = Fork(lambda: self._survey(_Tracer(self._folders)))
+        seconds, reached = (self._of_all(each) for each in (self._timed, _Tracer(self._folders).run))
+        return [
+            Trace(test, seconds[test], {path: frozenset(lines) for path, lines in files.items()})
+            for test, files in reached.items()
+        ]
+
+    def _of_all(self, measure: Callable[[Callable[[], None]], Any]) -> dict[str, Any]:
+        fork = Fork(lambda: self._survey(measure))
         os.waitpid(fork.pid, 0)
         answer = fork.result()
         if answer is None or answer["failed"]:
             raise HarnessError(f"without any mutant a test fails: {answer and answer['failed']}")
-        return [
-            Trace(test, seconds, {path: frozenset(lines) for path, lines in reached.items()})
-            for test, seconds, reached in answer["traces"]
-        ]
+        found: dict[str, Any] = answer["found"]
+        return found
 
     def attempt(self, path: str, source: str, tests: Sequence[str]) -> Fork:
         """Start tests with the functions of a file as this source has them.
@@ -130,13 +137,14 @@ class Bench:
         """
         return Fork(lambda: self._attempt(path, source, tests), cpu=SECONDS)
 
-    def _survey(self, tracer: _Tracer) -> dict[str, Any]:
-        traces = []
-        for test in self._items:
-            before = time.process_time()
-            reached = tracer.run(functools.partial(self._run, [test]))
-            traces.append((test, time.process_time() - before, reached))
-        return {"failed": self._watch.failed, "traces": traces}
+    def _survey(self, measure: Callable[[Callable[[], None]], Any]) -> dict[str, Any]:
+        found = {test: measure(functools.partial(self._run, [test])) for test in self._items}
+        return {"failed": self._watch.failed, "found": found}
+
+    def _timed(self, work: Callable[[], None]) -> float:
+        before = time.process_time()
+        work()
+        return time.process_time() - before
 
     def _attempt(self, path: str, source: str, tests: Sequence[str]) -> dict[str, Any]:
         for code in _codes_of(compile(source, path, "exec")):
