@@ -17,7 +17,7 @@ import orjson
 
 from atoll.control.install.crds import is_foreign, member_crds
 from atoll.control.install.member import AGENT, agent_kubeconfigs, check_name, secret_rights
-from atoll.control.install.refusal import Refused
+from atoll.control.install.refusal import Refused, some
 from atoll.control.install.rights import remove_rights
 from atoll.control.install.roles import AGENT_IN_MEMBER
 from atoll.kube import errors
@@ -43,7 +43,6 @@ _FIELD_MANAGER: Final = "atoll-unjoin"
 _LEAVING: Final = {"key": "atoll.sh/leaving", "effect": "NoSchedule"}
 _POLL_S = 0.2
 _TRIES = 5
-_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ async def unjoin(
         if cluster is not None:
             await host.merge_patch(CLUSTERS, name, {"spec": {"taints": _taints(cluster)}}, field_manager=_FIELD_MANAGER)
         raise Refused(
-            f"{len(running)} workloads are dispatched to {name} ({_some(running)}): wait until they end, delete them,"
+            f"{len(running)} workloads are dispatched to {name} ({some(running)}): wait until they end, delete them,"
             " or use --force, which sends them back to their queues"
         )
     answers = await _agent_answers(host, execution)
@@ -189,7 +188,7 @@ async def _drain(
             waits = "its agent does not answer: start it, or use --force" if not answers else "look at its agent's log"
             raise Refused(
                 f"{len(works)} Works are still in {execution} after {timeout:.0f} s"
-                f" ({_some(_workloads(works))}); {waits}, and run the command again"
+                f" ({some(_workloads(works))}); {waits}, and run the command again"
             )
         await asyncio.sleep(_POLL_S)
 
@@ -267,11 +266,6 @@ def _workloads(works: list[Json]) -> list[str]:
         meta = (orjson.loads(manifest) if isinstance(manifest, str) else manifest)["metadata"]
         result.append(f"{meta['namespace']}/{meta['name']}")
     return sorted(result)
-
-
-def _some(names: Sequence[str] | dict[str, Json]) -> str:
-    shown = sorted(names)[:_NAMED]
-    return ", ".join(shown) + (", ..." if len(names) > _NAMED else "")
 
 
 async def _wait_gone(host: ApiServer, namespace: str, timeout: float) -> None:

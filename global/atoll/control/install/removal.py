@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,7 @@ from typing import Any, Final
 from atoll.control.install.credentials import FIELD_MANAGER, MANAGED_BY
 from atoll.control.install.host import PROCESSES, kubeconfig_of
 from atoll.control.install.leaving import unjoin
-from atoll.control.install.refusal import Refused
+from atoll.control.install.refusal import Refused, some
 from atoll.control.install.rights import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
@@ -52,7 +52,6 @@ _OTHERS: Final = (ENDPOINT_SLICES, SERVICES, SECRETS, SERVICE_ACCOUNTS)
 _WEBHOOK_CONFIGURATION: Final = "atoll"
 _LABEL: Final = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
 _POLL_S = 0.2
-_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +205,7 @@ def _path(item: Json) -> str:
 def _counted(names: Sequence[str], what: str, remedy: str) -> str:
     if not names:
         return ""
-    return f"{len(names)} {what}{'s' if len(names) > 1 else ''} ({_some(names)}): {remedy}"
-
-
-def _some(names: Iterable[str]) -> str:
-    shown = sorted(names)
-    return ", ".join(shown[:_NAMED]) + (", ..." if len(shown) > _NAMED else "")
+    return f"{len(names)} {what}{'s' if len(names) > 1 else ''} ({some(names)}): {remedy}"
 
 
 async def _list(host: ApiServer, remains: Remains, crds: bool, progress: Callable[[str], None]) -> None:
