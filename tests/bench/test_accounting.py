@@ -211,6 +211,11 @@ def test_decisions_are_told_from_reasons_and_from_what_others_write(log):
     assert len(turn.bodies) == 1
 
 
+def test_who_resumes_in_place_of_the_dispatcher_is_counted_alone(log):
+    events = log(resumed(1, "a", user=DISPATCHER_ACCOUNT), resumed(2, "b", user="admin"))
+    assert dispatch.account(events, "ns", "admin").resumed == {"ns/b-job": 2}
+
+
 def test_reads_of_our_accounts_in_the_window_are_counted_by_kind(log):
     events = log(
         event(1, "get", LEASES, "atoll-system/atoll-control"),

@@ -101,6 +101,15 @@ def test_a_report_has_the_schema_and_its_ratios():
         report.value("case", "reads")
 
 
+def test_latencies_stand_next_to_those_of_the_bound():
+    report = Report("dispatch", {})
+    report.add_latency("opening", [0.004, 0.006], [0.002, 0.001])
+    assert [(each.metric, each.bound, each.ratio) for each in report.results] == [
+        ("latency_p50", 1.0, 4.0),
+        ("latency_p99", 2.0, 3.0),
+    ]
+
+
 def test_a_table_shows_case_value_ratio_and_remarks():
     report = Report("sample", {"jobs": 3}, remarks=["target MISSED"])
     report.add("case", "jobs_per_s", 5.0, "1/s", 20.0)

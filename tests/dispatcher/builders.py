@@ -171,10 +171,15 @@ def make_capacity(
     return CapacitySet(CapacityView(cluster, root or (spine if names else ""), generation, domains, classes))
 
 
-def named(cluster: str, free: Iterable[int], *, generation: int = 1) -> CapacitySet:
-    """As `make_capacity`, of nodes with names: m-0, m-1 and so on."""
-    capacity = make_capacity(cluster, free, generation=generation).capacity
-    classes = [dataclasses.replace(each, names=(f"{cluster}-{n}",)) for n, each in enumerate(capacity.classes)]
+def named(cluster: str, free: Iterable[int] | Mapping[str, int], *, generation: int = 1) -> CapacitySet:
+    """As `make_capacity`, of nodes with names: m-0, m-1 and so on, or those that are given; an empty one is none."""
+    if not isinstance(free, Mapping):
+        free = {f"{cluster}-{number}": gpus for number, gpus in enumerate(free)}
+    capacity = make_capacity(cluster, free.values(), generation=generation).capacity
+    classes = (
+        dataclasses.replace(each, names=(name,) if name else ())
+        for name, each in zip(free, capacity.classes, strict=True)
+    )
     return CapacitySet(dataclasses.replace(capacity, classes=tuple(classes)))
 
 

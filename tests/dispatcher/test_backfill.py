@@ -20,6 +20,7 @@ from tests.dispatcher.builders import (
     BindingBuilder,
     Scene,
     dispatched,
+    explained,
     make_binding,
     make_capacity,
     make_cluster,
@@ -193,41 +194,15 @@ def test_of_two_heads_the_one_that_was_promised_first_is_not_held_up_by_the_othe
     assert names(s.run()) == ["first"]
 
 
-@pytest.mark.parametrize(
-    ("after", "passes"),
-    [
-        pytest.param(10.0, True, id="while nothing ends it goes where it is expected"),
-        pytest.param(19.5, False, id="when work ends before it arrives it may go to the node that is promised"),
-    ],
-)
-def test_a_member_that_sees_more_room_may_put_work_elsewhere(after: float, passes: bool) -> None:
-    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8, 8]))
-    for name, gpu, seconds in (("long", 6, 10 * HOUR), ("most", 7, HOUR), ("rest", 1, 20.0)):
-        s.submit(make_binding(name).tasks(1, gpu=gpu).runs(seconds).created(EARLY))
-        assert names(s.run()) == [name]
-    s.submit(make_binding("head").tasks(1, gpu=8).submitted(EARLY))
-    assert names(s.run()) == []
-    # Beside `long` two GPUs are free; beside `most`, whose node the head gets, one will be, which is the tighter gap.
-    s.submit(make_binding("small").runs(2 * HOUR).submitted(LATE))
-    assert names(s.run(after=after)) == (["small"] if passes else [])
-
-
-def test_a_member_may_put_work_where_it_has_not_told_yet_that_something_has_ended() -> None:
-    """As above, the last one being over already; the figures still contain it, until they are published again."""
-    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8, 8]))
-    for name, gpu, seconds in (("long", 6, 10 * HOUR), ("most", 7, HOUR), ("rest", 1, HOUR)):
-        s.submit(make_binding(name).tasks(1, gpu=gpu).runs(seconds).created(EARLY))
-        assert names(s.run()) == [name]
-        s.bound(name, generation=2)
-    s.tell(make_capacity("m", [2, 0], generation=2))
-    s.submit(make_binding("head").tasks(1, gpu=7).submitted(EARLY))
-    assert names(s.run()) == []
-    s.change("rest", finished=True)
-    s.submit(make_binding("small").runs(2 * HOUR).submitted(LATE))
-    assert names(s.run()) == []
-    # Somebody else has taken it there, so that the member will put `small` on the first node.
-    s.tell(make_capacity("m", [2, 0], generation=3), make_queue("q", priority=1, view=BACKFILL))
-    assert names(s.run()) == ["small"]
+def test_of_equal_workloads_the_first_tells_whether_room_is_kept_or_there_is_none() -> None:
+    s = busy(Strategy.BACKFILL)
+    s.submit(*(make_binding(f"small{n}").runs(2 * HOUR).submitted(LATE) for n in range(3)))
+    assert {told.decision.reason for told in explained(s.run()).values()} == {Reason.WOULD_DELAY}
+    # Somebody takes what is free; with the other queue's new limit all is looked at again.
+    s.tell(make_capacity("m", [8, 0], generation=2), make_queue("other", gpu=4))
+    assert {name: told.decision.reason for name, told in explained(s.run()).items()} == {
+        "small0": Reason.INSUFFICIENT_RESOURCES
+    }
 
 
 def test_the_first_time_that_is_known_is_the_one_that_was_promised() -> None:
@@ -465,7 +440,10 @@ def test_a_promise_that_moves_to_another_member_leaves_its_room_to_others() -> N
     assert names(s.run()) == []
     assert [promise.member.name for promise in s.core.promises.made.values()] == ["m", "m"]
     assert names(s.run(after=HOUR + 100)) == ["filler"]
-    assert [promise.member.name for promise in s.core.promises.made.values()] == ["n", "m"]
+    assert {uid: promise.member.name for uid, promise in s.core.promises.made.items()} == {
+        "uid-first": "n",
+        "uid-later": "m",
+    }
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from atoll.dispatcher.core import ClusterGone, Resize, Strategy, verdicts
-from atoll.dispatcher.core.events import Ceiling
+from atoll.dispatcher.core import ClusterGone, Command, Dispatch, Resize, Strategy, verdicts
+from atoll.dispatcher.core.events import Ceiling, Event
 from atoll.model.query import ChangeKind
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
@@ -33,14 +33,14 @@ def ceilings(**gpus: int | None) -> dict[str, object]:
     return {"members": {name: Ceiling(capability={} if n is None else {GPU: n}) for name, n in gpus.items()}}
 
 
-def members(**free: int) -> list[object]:
+def members(**free: int) -> list[Event]:
     return [event for name, n in free.items() for event in (make_cluster(name), make_capacity(name, [n]))]
 
 
-def capped(*more: object, **gpus: int | None) -> Scene:
+def capped(*more: Event, **gpus: int | None) -> Scene:
     """Queue q with these ceilings, in members of 8 GPUs, and queue other without."""
     queues = [make_queue("q", view=ceilings(**gpus)), make_queue("other")]
-    return Scene(*queues, *members(**dict.fromkeys(gpus, 8)), *more)  # type: ignore[arg-type]
+    return Scene(*queues, *members(**dict.fromkeys(gpus, 8)), *more)
 
 
 def started(s: Scene, *builders: BindingBuilder) -> Scene:
@@ -66,7 +66,7 @@ def test_it_is_told_as_what_it_is() -> None:
 
 def test_the_ceiling_of_a_queue_above_is_named_with_that_queue() -> None:
     top, low = make_queue("top", view=ceilings(m=1)), make_queue("q", view={"parent": "top"})
-    s = Scene(top, low, *members(m=8)).submit(make_binding("a").tasks(2))  # type: ignore[arg-type]
+    s = Scene(top, low, *members(m=8)).submit(make_binding("a").tasks(2))
     assert explained(s.run())["a"].decision.blocker == Blocker("Queue", "top", GPU, "2", "1", "m")
 
 
@@ -79,13 +79,36 @@ def test_where_room_is_kept_as_well_that_is_told() -> None:
     s = Scene(
         make_queue("head", priority=1, view={"strategy": Strategy.BACKFILL}),
         make_queue("q", view=ceilings(m=1, n=None)),
-        *members(m=8, n=8),  # type: ignore[arg-type]
+        *members(m=8, n=8),
     )
     started(s, make_binding("runs").queue("head").tasks(6).runs(100).affinity(clusterNames=["n"]))
     s.submit(make_binding("large").queue("head").tasks(8).runs(10).affinity(clusterNames=["n"]))
     s.run()
     s.submit(make_binding("a").tasks(2)).run()
     assert s.verdict("a") is Reason.WOULD_DELAY
+
+
+def parts(commands: list[Command]) -> list[dict[str, int]]:
+    return [{part.cluster: part.pods for part in each.parts} for each in commands if isinstance(each, Dispatch)]
+
+
+def test_a_divided_gang_takes_no_more_in_each_member_than_its_ceiling_there() -> None:
+    s = capped(m=2, n=4).submit(make_binding("a").tasks(6).divided())
+    assert parts(s.run()) == [{"m": 2, "n": 4}]
+
+
+def test_a_divided_gang_of_several_tasks_takes_whole_sets_below_the_ceilings() -> None:
+    s = capped(m=5, n=4).submit(make_binding("a").tasks(3, gpu=1).tasks(3, gpu=2).divided())
+    assert parts(s.run()) == []
+    s.submit(make_binding("b").tasks(2, gpu=1).tasks(2, gpu=2).divided(least=2))
+    assert parts(s.run()) == [{"m": 2, "n": 2}]
+
+
+def test_a_divided_gang_that_only_ceilings_stop_says_so() -> None:
+    s = capped(m=2, n=3).submit(make_binding("a").tasks(6).divided())
+    assert explained(s.run())["a"].decision.reason is Reason.QUOTA_EXCEEDED
+    s.tell(make_queue("q", view=ceilings(m=2, n=4)))
+    assert parts(s.run()) == [{"m": 2, "n": 4}]
 
 
 def test_the_whole_verdict_names_the_ceiling_among_the_limits() -> None:
@@ -125,6 +148,16 @@ def test_it_goes_once_its_queue_uses_less_there() -> None:
     assert names(s.run()) == ["a"]
 
 
+def test_it_goes_once_its_queue_uses_less_there_though_the_member_has_not_told_of_more_room() -> None:
+    s = capped(m=4).submit(make_binding("runs").tasks(3))
+    s.run()
+    s.bound("runs", generation=2)
+    s.tell(make_capacity("m", [5], generation=2)).submit(make_binding("a").tasks(2))
+    assert names(s.run()) == []
+    s.gone("runs")
+    assert names(s.run()) == ["a"]
+
+
 def test_what_an_elastic_one_gives_back_there_lets_it_go() -> None:
     s = started(capped(m=4), make_binding("runs").tasks(4, minimum=2))
     assert s.used("q") == 4
@@ -151,7 +184,7 @@ def test_it_goes_once_there_is_room_where_no_ceiling_stops_it() -> None:
 def test_use_below_another_queue_of_the_same_parent_counts_there() -> None:
     top = make_queue("top", view=ceilings(m=4))
     leaves = [make_queue(name, view={"parent": "top"}) for name in ("q", "r")]
-    s = started(Scene(top, *leaves, *members(m=8)), make_binding("runs").queue("r").tasks(4))  # type: ignore[arg-type]
+    s = started(Scene(top, *leaves, *members(m=8)), make_binding("runs").queue("r").tasks(4))
     s.submit(make_binding("a").tasks(2))
     assert names(s.run()) == []
     s.gone("runs")
@@ -201,7 +234,7 @@ def test_only_what_runs_in_that_member_makes_room() -> None:
 
 def test_as_many_go_as_the_ceiling_asks_for_however_many_could() -> None:
     """More sets of them than are tried one by one."""
-    s = Scene(make_queue("q", view=ceilings(m=40)), *members(m=99))  # type: ignore[arg-type]
+    s = Scene(make_queue("q", view=ceilings(m=40)), *members(m=99))
     started(s, *(make_binding(f"low{n:02}") for n in range(40)))
     s.submit(make_binding("high").tasks(12).priority(1))
     assert len(evicted(s.run(after=OLD))) == 12
@@ -209,7 +242,7 @@ def test_as_many_go_as_the_ceiling_asks_for_however_many_could() -> None:
 
 def test_nobody_goes_where_the_ceiling_is_too_low_for_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[object] = []
-    s = Scene(make_queue("q", view=ceilings(m=4)), *members(m=99))  # type: ignore[arg-type]
+    s = Scene(make_queue("q", view=ceilings(m=4)), *members(m=99))
     started(s, *(make_binding(f"low{n}") for n in range(4)))
     s.submit(make_binding("high").tasks(5).priority(1))
     monkeypatch.setattr("atoll.dispatcher.core.reclaim._search", lambda *_: tried.append(1))
@@ -221,7 +254,7 @@ def test_nobody_goes_where_the_ceiling_is_too_low_for_it_alone(monkeypatch: pyte
 def test_a_queue_that_lends_makes_room_under_the_ceiling_above_both() -> None:
     top = make_queue("top", view=ceilings(m=4))
     leaves = [make_queue(name, view={"parent": "top", "deserved": {GPU: 2}}) for name in ("q", "r")]
-    s = Scene(top, *leaves, *members(m=8))  # type: ignore[arg-type]
+    s = Scene(top, *leaves, *members(m=8))
     started(s, *(make_binding(f"r{n}").queue("r").submitted(LATE if n else EARLY) for n in range(4)))
     s.submit(make_binding("a").tasks(2))
     assert len(evicted(s.run(after=OLD))) == 2
@@ -238,6 +271,16 @@ def test_what_becomes_free_under_a_ceiling_is_kept_for_whom_others_went() -> Non
     assert s.verdict("small") is Reason.WOULD_DELAY
     let_go(s, "low1")
     assert names(s.run()) == ["high"]
+
+
+def test_under_another_ceiling_there_is_as_much_as_before() -> None:
+    queues = [make_queue("q", view=ceilings(m=4)), make_queue("r", view=ceilings(m=2))]
+    s = started(Scene(*queues, *members(m=16)), make_binding("low").tasks(4))
+    started(s, make_binding("e").queue("r").tasks(4, minimum=2))
+    s.submit(make_binding("high").tasks(4).priority(1))
+    assert evicted(s.run(after=OLD)) == ["low"]
+    s.tell(make_queue("r", view=ceilings(m=4)))
+    assert [(each.name, each.parts[0].pods) for each in s.run() if isinstance(each, Resize)] == [("e", 4)]
 
 
 def test_nor_does_anybody_grow_into_it() -> None:

@@ -27,6 +27,7 @@ from tests.dispatcher.builders import (
     make_cluster,
     make_queue,
 )
+from tests.fit.builders import make_nodes
 
 
 def nodes(*free: int) -> Nodes:
@@ -76,11 +77,36 @@ def shares(outcome: Division | Short) -> dict[str, list[int]]:
             {"a": [4], "b": [1], "c": [1]},
             id="one for each that must take part",
         ),
+        pytest.param(
+            gang(6), {"a": [4], "b": [4], "c": [4]}, {}, {"a": [4], "b": [2]}, id="none for another that is no smaller"
+        ),
         pytest.param(gang(2, 8), {"a": [7], "b": [7]}, {}, {"a": [1, 4], "b": [1, 4]}, id="whole sets of 1 and 4"),
     ],
 )
 def test_how_a_gang_is_divided(wish: Gang, free: dict, limits: dict, expected: dict) -> None:
     assert shares(divide_natively(wish, {name: nodes(*n) for name, n in free.items()}, **limits)) == expected
+
+
+@pytest.mark.parametrize(
+    ("pods", "racks", "expected"),
+    [
+        pytest.param(
+            7,
+            {"a": [3, 3], "b": [4], "c": [2]},
+            {"a": [3], "b": [4]},
+            id="one that holds less than it seemed to is next",
+        ),
+        pytest.param(
+            7,
+            {"a": [6], "b": [4], "c": [2, 2]},
+            {"a": [6], "c": [1]},
+            id="none is exchanged for one that only seems to do",
+        ),
+    ],
+)
+def test_how_a_gang_is_divided_over_racks(pods: int, racks: dict, expected: dict) -> None:
+    members = {name: make_nodes([[gpus] for gpus in each]) for name, each in racks.items()}
+    assert shares(divide_natively(gang(pods, hard=1), members, at_most=2)) == expected
 
 
 @pytest.mark.parametrize(
@@ -267,9 +293,10 @@ def test_answers_to_an_earlier_hold_mean_nothing_to_the_next() -> None:
     """1. m2 refuses. 2. All is taken back. 3. It is held again; until that is written the old answers are seen."""
     s = reserving()
     s.change("a", reserved={**granted("m1", "m3"), "m2": Reservation(False, 0, 4, 3)})
+    answers = s.view("a").reserved
     assert evicted(s.run()) == ["a"]
     s.tell(make_capacity("m2", [4], generation=2))
-    s.change("a", released=s.view("a").generation)
+    s.change("a", released=s.view("a").generation, reserved=answers)
     assert [type(command) for command in s.decide()] == [Dispatch]
     assert s.decide() == []
 

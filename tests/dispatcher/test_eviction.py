@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from atoll.dispatcher.core import Ask, CapacitySet, Command, Dispatcher, Evict, Explain, QueueSet
+from atoll.dispatcher.core import Ask, Command, Dispatcher, Evict, Explain, QueueSet
 from atoll.dispatcher.core.keeping import PATIENCE
 from atoll.dispatcher.core.making import HELPLESS, PLAN_BURST, PLANS_PER_SECOND
 from atoll.dispatcher.core.promise import SETTLE
@@ -26,6 +26,7 @@ from tests.dispatcher.builders import (
     make_capacity,
     make_cluster,
     make_queue,
+    named,
     names,
     share,
 )
@@ -40,13 +41,6 @@ def full(*running: BindingBuilder, queues: tuple[QueueSet, ...] = (make_queue("q
         s.bound(binding.build().name, generation=NEVER)
     s.now += age
     return s
-
-
-def nodes(cluster: str, free: dict[str, int], *, generation: int = 1) -> CapacitySet:
-    """Of one GPU count each, by their names."""
-    capacity = make_capacity(cluster, free.values(), generation=generation).capacity
-    classes = [dataclasses.replace(each, names=(name,)) for name, each in zip(free, capacity.classes, strict=True)]
-    return CapacitySet(dataclasses.replace(capacity, classes=tuple(classes)))
 
 
 def reasons(commands: list[Command]) -> dict[str, Reason]:
@@ -355,6 +349,18 @@ def test_the_claimant_says_where_room_is_made_and_the_victims_for_whom() -> None
         assert command.decision.story[-1].text == "makes room for default/high of queue q"
 
 
+def test_the_pods_of_one_that_goes_are_counted_once_while_they_end() -> None:
+    s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [8, 4]))
+    s.submit(make_binding("low").tasks(1, gpu=4))
+    assert names(s.run()) == ["low"]
+    s.bound("low", generation=2)
+    s.tell(make_capacity("m", [4, 4], generation=2))
+    s.submit(make_binding("high").tasks(3, gpu=4).priority(1))
+    assert evicted(s.run(after=OLD)) == ["low"]
+    s.run()
+    assert s.core.world.members["m"].nodes.free.tolist()[0] == [4, 4]
+
+
 def test_room_that_is_being_made_is_kept_until_the_last_one_is_gone() -> None:
     s = full(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
     s.submit(make_binding("high").tasks(8).priority(1).submitted(LATE))
@@ -406,11 +412,25 @@ def test_whoever_is_next_of_the_same_shape_has_others_go_too() -> None:
 
 def test_a_node_that_joins_is_not_taken_for_the_one_where_work_runs() -> None:
     low = make_binding("low").tasks(1, gpu=8)
-    s = Scene(make_queue("q"), make_cluster("m"), nodes("m", {"m-1": 8})).submit(low)
+    s = Scene(make_queue("q"), make_cluster("m"), named("m", {"m-1": 8})).submit(low)
     assert names(s.run()) == ["low"]
     s.change("low", placed={"m": (2, 1)}, nodes={"m": {"m-1": 1}})
     # In the order of names it comes first.
-    s.tell(nodes("m", {"m-0": 4, "m-1": 0}, generation=2))
+    s.tell(named("m", {"m-0": 4, "m-1": 0}, generation=2))
+    s.submit(make_binding("high").tasks(1, gpu=10).priority(1))
+    assert not any(isinstance(each, Ask) for each in s.run(after=OLD))
+    s.submit(make_binding("helped").tasks(1, gpu=8).priority(1))
+    assert any(isinstance(each, Ask) for each in s.run(after=OLD))
+
+
+def test_nor_are_two_that_join_before_the_next_pass() -> None:
+    """What runs was looked at as a victim before they did."""
+    s = Scene(make_queue("q"), make_cluster("m"), named("m", {"m-2": 8})).submit(make_binding("low").tasks(1, gpu=8))
+    assert names(s.run()) == ["low"]
+    s.change("low", placed={"m": (2, 1)}, nodes={"m": {"m-2": 1}})
+    s.submit(make_binding("huge").tasks(1, gpu=99).priority(1))
+    assert not any(isinstance(each, Ask) for each in s.run(after=OLD))
+    s.tell(named("m", {"m-1": 4, "m-2": 0}, generation=2), named("m", {"m-0": 4, "m-1": 4, "m-2": 0}, generation=3))
     s.submit(make_binding("high").tasks(1, gpu=10).priority(1))
     assert not any(isinstance(each, Ask) for each in s.run(after=OLD))
     s.submit(make_binding("helped").tasks(1, gpu=8).priority(1))

@@ -71,6 +71,8 @@ class Federation(RuleBasedStateMachine):
         self.taken_back: dict[str, int] = {}
         #: UID -> pods that it may have: those of the last decision, or fewer if its user asked for fewer since
         self.size: dict[str, int] = {}
+        #: UIDs of those whose users asked for fewer pods than the member has by now: that room is free at once
+        self.lowered: set[str] = set()
 
     # -- telling -----------------------------------------------------------------------------------------------------
 
@@ -129,6 +131,7 @@ class Federation(RuleBasedStateMachine):
         """GPUs of the member that decisions have promised or pods hold."""
         promised = {uid: pods * _gpus(self.views[uid]) for uid, (name, pods) in self.sizes().items() if name == member}
         held = {uid: nodes.total() for uid, nodes in self.pods[member].items() if uid in self.views}
+        held = {uid: gpus for uid, gpus in held.items() if uid not in self.lowered or uid not in promised}
         promised = {uid: gpus for uid, gpus in promised.items() if uid not in held or not self.gave_up(uid)}
         return sum(max(promised.get(uid, 0), held.get(uid, 0)) for uid in promised.keys() | held.keys())
 
@@ -213,7 +216,6 @@ class Federation(RuleBasedStateMachine):
         else:
             if isinstance(command, Evict):
                 self.taken_back[view.uid] = self.size[view.uid]
-                self.avoided.add((command.uid, view.parts[0][0]))
             if isinstance(command, Dispatch | Resize):
                 self.size[view.uid] = min(command.parts[0].pods, _gang(view).replicas)
             self.see(written(view, command))
@@ -226,7 +228,9 @@ class Federation(RuleBasedStateMachine):
         gang = _gang(view)
         task = msgspec.structs.replace(gang.tasks[0], replicas=most, min_available=min(least, most))
         gang = msgspec.structs.replace(gang, tasks=[task], min_available=min(least, most))
-        self.size[view.uid] = min(self.size[view.uid], most)
+        if most < self.size[view.uid]:
+            self.size[view.uid] = most
+            self.lowered.add(view.uid)
         self.see(dataclasses.replace(view, gang=gang, generation=view.generation + 1))
 
     @precondition(lambda self: self.live())
@@ -241,6 +245,7 @@ class Federation(RuleBasedStateMachine):
         while present > wanted:
             nodes[max(node for node in nodes if nodes[node])] -= each
             present -= 1
+        self.lowered.discard(view.uid)
         free = self.free(member)
         while present < wanted:
             node = max(range(len(free)), key=lambda n: (free[n] >= each, -free[n]))
@@ -336,6 +341,9 @@ class Federation(RuleBasedStateMachine):
         commands = self.tell(Pass(self.now))
         self.pending.extend(commands)
         for command in commands:
+            if isinstance(command, Evict):
+                # From now on, not once that is written.
+                self.avoided.add((command.uid, self.views[command.uid].parts[0][0]))
             if isinstance(command, Dispatch | Resize):
                 self.judge(command)
             elif isinstance(command, Evict) and command.decision.room_for:

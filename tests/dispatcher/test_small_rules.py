@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from atoll.dispatcher.core import (
+    CapacityGone,
     CapacitySet,
     Ceiling,
     ClusterGone,
@@ -75,7 +76,9 @@ def busy_history() -> Scene:
         make_binding("held").held(), make_binding("odd").unreadable(), make_binding("huge").tasks(99).queue("other")
     )
     s.submit(make_binding("lost").queue("nowhere"))
+    s.tell(make_queue("full", gpu=0, view={"patience": 1.0})).submit(make_binding("tired").queue("full").created(BORN))
     s.run(after=31)
+    assert "uid-tired" in s.core._impatient
     s.change("late", released=s.view("late").generation)
     s.submit(make_binding("wide").queue("other").tasks(4).divided(least=2))
     s.run(after=OLD)
@@ -132,7 +135,9 @@ def test_what_members_have_limits_queues_while_their_cluster_is_known() -> None:
     assert s.core.tree.node("q").limit == {GPU: 8}
     s.tell(with_total("m", [8], 6))
     assert s.core.tree.node("q").limit == {GPU: 6}
-    s.tell(ClusterGone("m"))
+    s.tell(CapacityGone("m", ""))
+    assert s.core.tree.node("q").limit == {}
+    s.tell(with_total("m", [8], 6), ClusterGone("m"))
     assert s.core.tree.node("q").limit == {}
 
 

@@ -263,6 +263,14 @@ def test_figures_of_a_member_nobody_knows_yet_do_not_change_which_ones_a_queue_m
     assert dispatched(s.run()) == [("b", "m")]
 
 
+def test_a_member_that_comes_first_by_name_is_not_taken_for_the_one_that_was_there() -> None:
+    s = Scene(make_queue("q", view={"members": {"m": Ceiling()}}), *ROOM, make_cluster("n"), make_capacity("n", [8]))
+    s.submit(make_binding("a").tasks(9), make_binding("b"))
+    assert dispatched(s.run()) == [("b", "m")]
+    s.tell(make_capacity("b", [8])).submit(make_binding("c").tasks(2))
+    assert dispatched(s.run()) == [("c", "m")]
+
+
 def test_a_queue_uses_no_member_that_the_one_above_it_may_not_use() -> None:
     s = Scene(make_queue("p", view={"members": {"n": Ceiling()}}), make_queue("q", view={"parent": "p"}), *ROOM)
     s.submit(make_binding("a"))
@@ -344,6 +352,22 @@ def test_a_resource_that_a_member_gets_later_is_seen() -> None:
     assert names(s.run()) == ["a"]
 
 
+def test_any_number_of_nodes_may_change_at_once_each_in_its_own_way() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", range(200)))).submit(make_binding("a").tasks(1, gpu=300))
+    assert names(s.run()) == []
+    s.tell(make_capacity("m", [2 * gpus for gpus in range(151)] + [0] * 49, generation=2))
+    assert names(s.run()) == ["a"]
+
+
+def test_what_no_member_has_room_for_says_so_when_its_member_is_not_ready_any_more() -> None:
+    s = scene().submit(make_binding("a").tasks(9))
+    s.run()
+    assert s.verdict("a") is Reason.INSUFFICIENT_RESOURCES
+    s.tell(make_cluster("m", ready=False))
+    s.run()
+    assert s.verdict("a") is Reason.CLUSTERS_NOT_READY
+
+
 def test_a_domain_that_a_member_loses_takes_its_nodes_away() -> None:
     rows = [make_capacity("m", {f"rack-{name}": [4]}, root=name) for name in "ab"]
     s = scene(room=(make_cluster("m"), *rows)).tell(CapacityGone("m", "b"))
@@ -392,18 +416,10 @@ def test_the_room_that_fewer_replicas_need_is_free_at_once() -> None:
 
 
 def test_nodes_are_told_apart_by_their_names_in_whatever_order_they_come_and_though_some_have_none() -> None:
-    def figures(free: dict[str, int], generation: int) -> CapacitySet:
-        view = make_capacity("m", free.values(), generation=generation).capacity
-        classes = (
-            dataclasses.replace(each, names=(name,) if name else ())
-            for name, each in zip(free, view.classes, strict=True)
-        )
-        return CapacitySet(dataclasses.replace(view, classes=tuple(classes)))
-
-    s = scene(room=(make_cluster("m"), figures({"x": 4, "y": 8, "": 0}, 1))).submit(make_binding("a").tasks(4))
+    s = scene(room=(make_cluster("m"), named("m", {"x": 4, "y": 8, "": 0}))).submit(make_binding("a").tasks(4))
     assert names(s.run()) == ["a"]
     # It is expected on x.
-    s.tell(figures({"": 0, "y": 4, "x": 8}, 2)).submit(make_binding("b").tasks(1, gpu=8))
+    s.tell(named("m", {"": 0, "y": 4, "x": 8}, generation=2)).submit(make_binding("b").tasks(1, gpu=8))
     assert names(s.run()) == []
 
 
@@ -425,6 +441,29 @@ def test_what_is_under_way_is_counted_on_the_node_where_it_was_expected(free: li
 
 
 # -- however much there is ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_under_way_stays_on_its_node_when_another_one_joins() -> None:
+    """Where it would go now is the new node: the tighter gap, and the first by name."""
+    s = scene(room=(make_cluster("m"), named("m", {"b": 8}))).submit(make_binding("a").tasks(1, gpu=2))
+    assert names(s.run()) == ["a"]
+    s.tell(named("m", {"a": 2, "b": 8}, generation=2))
+    s.run()
+    assert s.core.world.members["m"].nodes.free[0].tolist() == [2, 6]
+
+
+def test_what_is_under_way_is_counted_whole_once_nothing_is_counted_twice_any_more() -> None:
+    """1. a and b are under way. 2. The figures contain a, and nobody says so: for b there seems to be too little room.
+    3. The report on a comes.
+    """
+    s = scene()
+    for work in (make_binding("a").tasks(3), make_binding("b").tasks(2, gpu=2)):
+        s.submit(work)
+        s.run()
+    s.tell(make_capacity("m", [5], generation=2))
+    s.bound("a", generation=2)
+    s.submit(make_binding("c").tasks(2))
+    assert names(s.run()) == []
 
 
 def test_a_long_pass_ends_early_and_the_next_one_goes_on_at_once() -> None:

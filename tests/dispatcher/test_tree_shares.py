@@ -171,6 +171,7 @@ def test_dominant_share(used, deserved, expected) -> None:
 def test_a_burden_counts_cores_gibibytes_and_devices_alike_per_weight() -> None:
     assert share_and_burden({"cpu": 3000, "memory": 2 * 2**30, "gpu": 1}, {}, (), {}, 2) == (0.0, 1.5)
     assert share_and_burden({"cpu": 3000, "gpu": 1}, {"cpu": 6000}, ("cpu",), {}, 2) == (0.5, 0.5)
+    assert share_and_burden({"gpu": 0}, {"gpu": 0}, ("gpu",), {}, 1) == (0.0, 0.0), "nothing of nothing is used"
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,31 @@ def test_a_ceiling_in_a_member_says_what_it_leaves(left: int) -> None:
     assert room.message == f"the ceiling of queue q there leaves {left} {GPU}"
 
 
+def test_a_ceiling_that_lacks_a_single_one_is_a_limit() -> None:
+    s = Scene(make_queue("q", view={"members": {"m": Ceiling(capability={GPU: 4})}}), *ROOM)
+    running(running(s, make_binding("runs").tasks(4)), make_binding("a"))
+    assert [(limit.cluster, limit.shortage) for limit in account(s, "a").limits] == [("m", "1")]
+
+
+def test_a_ceiling_that_is_just_high_enough_is_none() -> None:
+    ceiling = Ceiling(capability={GPU: 1, "pods": 2})
+    s = running(Scene(make_queue("q", view={"members": {"m": ceiling}}), *ROOM), make_binding("a").tasks(2))
+    assert [(limit.resource, limit.shortage) for limit in account(s, "a").limits] == [(GPU, "1")]
+
+
+def test_the_first_of_a_strict_queue_is_behind_nobody() -> None:
+    s = Scene(make_queue("q", view={"strategy": Strategy.FIFO}), *ROOM).submit(make_binding("a").tasks(9))
+    assert account(s, "a").reason == "InsufficientResources"
+
+
+def test_where_room_is_missing_is_told_with_the_domain_and_what_there_is_too_little_of() -> None:
+    s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", {"r1": [1], "r2": [2]}))
+    found = account(running(s, make_binding("a").tasks(3).hard(1)), "a")
+    assert "room for 1 more pods in cluster m, domain r2" in found.changes[-1].message
+    found = account(running(s, make_binding("b").tasks(5)), "b")
+    assert f"room for 2 more pods in cluster m, such as 2 {GPU}" in found.changes[-1].message
+
+
 def test_room_that_is_kept_for_another_says_so() -> None:
     s = Scene(make_queue("q", view=BACKFILL), *ROOM)
     running(s, make_binding("runs").tasks(6).runs(100))

@@ -27,7 +27,7 @@ from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, WORKS
-from atoll.model.decision import Question, encode_gone
+from atoll.model.decision import Question, encode_gone, encode_spots
 from atoll.model.gang import Gang, counts_in, divide
 from atoll.model.objects import Full
 
@@ -191,6 +191,7 @@ class Works:
                 "annotations": {
                     **part.identity,
                     **_carrying(part.carried),
+                    **_expecting(binding, part.cluster),
                     keys.BINDING_NAME: binding.metadata.name,
                     keys.BINDING_NAMESPACE: binding.metadata.namespace,
                 },
@@ -297,6 +298,11 @@ def _asking(work: Json, question: Question) -> Json:
         "metadata": {**metadata, "annotations": annotations, "finalizers": []},
         "spec": {**work["spec"], "suspendDispatching": True},
     }
+
+
+def _expecting(binding: BindingObject, cluster: str) -> dict[str, str]:
+    spots = binding.decision.expected.get(cluster)
+    return {keys.EXPECTED: encode_spots(spots)} if spots else {}
 
 
 def _carrying(counts: Mapping[str, int]) -> dict[str, str]:

@@ -122,6 +122,8 @@ class Delivery:
         if new is not None:
             uid = new.binding_uid
             self._newest[uid] = max(new.epoch, self._newest.get(uid, 0))
+            if self._reservations is not None and (spots := new.expected):
+                self._reservations.expect(uid, new.epoch, spots)
             self._queue.add(new.metadata.key)
         elif old is not None:
             self._changed_at.pop(old.metadata.key, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from atoll.model.decision import Gone
+from atoll.model.decision import Gone, Spots
 from atoll.model.gang import Gang
 
 
@@ -26,6 +26,9 @@ class Reservations(Protocol):
             namespace: of the workload in the member.
             gone: makes it a question, which keeps no nodes: would the part fit if these pods were gone?
         """
+
+    def expect(self, uid: str, epoch: int, spots: Spots) -> None:
+        """Place the pods of this dispatch on these nodes, if they have room; nothing is kept there."""
 
     def state(self, uid: str) -> dict[str, Any] | None:
         """The answer as it stands; None when there is no hold, or no answer yet.

@@ -13,7 +13,7 @@ import msgspec
 
 from atoll.kinds import Kind
 from atoll.model import keys
-from atoll.model.decision import Gone, decode_gone
+from atoll.model.decision import Gone, Spots, decode_gone, decode_spots
 from atoll.model.objects import Slim
 
 Json = dict[str, Any]
@@ -66,6 +66,14 @@ class WorkObject(Slim, frozen=True, rename="camel"):
         """
         text = self.metadata.annotations.get(keys.QUESTION)
         return decode_gone(text) if text is not None else None
+
+    @property
+    def expected(self) -> Spots:
+        """Nodes on which the part is in nobody's way; none where any will do."""
+        try:
+            return decode_spots(self.metadata.annotations.get(keys.EXPECTED, "[]"))
+        except msgspec.MsgspecError:
+            return []
 
     @property
     def manifest(self) -> Json:

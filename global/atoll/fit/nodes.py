@@ -129,6 +129,16 @@ class Nodes:
         twin.free = self.free.copy()
         return twin
 
+    def at_most(self, amounts: Mapping[str, Vector]) -> Nodes:
+        """A copy in which no more is free on each node than this, by name; nothing where it is not named."""
+        twin = self.copy()
+        most: Ints = np.zeros_like(twin.free)
+        for column, name in enumerate(self.names):
+            if name in amounts:
+                most[:, column] = self.column(amounts[name])
+        np.minimum(twin.free, most, out=twin.free)
+        return twin
+
     def set_free(self, column: int, vector: Vector) -> bool:
         """Set what is free on one node; False when it names a resource that has no row, and the arrays must be
         rebuilt.
@@ -166,6 +176,12 @@ class Nodes:
 
     def take(self, requests: Sequence[Mapping[str, int]], placement: Placement, times: int = 1) -> None:
         """Subtract a placement's pods; `requests` per task index."""
+        if len(placement.pods) == 1:
+            [(task, node, count)] = placement.pods
+            for name, amount in requests[task].items():
+                if name in self._row:
+                    self.free[self._row[name], node] -= min(amount, _MOST) * count * times
+            return
         columns = [self.column(request) for request in requests]
         if len(placement.pods) <= _FEW:
             for task, node, count in placement.pods:

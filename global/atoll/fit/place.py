@@ -12,7 +12,7 @@ A gang of several tasks is tried task by task, the greediest first, on what the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,6 +26,7 @@ from atoll.model.verdict import Reason
 
 ALL = NO_DOMAIN
 """The "domain" that is every node."""
+_EVERYWHERE: Ints = np.array([ALL], np.int64)
 
 
 @dataclass(slots=True)
@@ -83,27 +84,41 @@ def place(
     Returns:
         A placement of all replicas where they fit, of at least the floor otherwise; or the nearest miss.
     """
-    floor, full = gang.floor(), [task.replicas for task in gang.tasks]
+    floor = gang.floor()
     if room is None:
         room = [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
     if within is not None:
         inside = _members(nodes, within)
         room = [np.where(inside, each, 0) for each in room]
-    levels = _levels(nodes, gang)
-    held = [_held(nodes, each) for each in room]
+    placement = find(nodes, gang, floor, room, [_held(nodes, each) for each in room])
+    return placement if placement is not None else _nearest_miss(nodes, gang, room, floor, _levels(nodes, gang))
+
+
+def find(
+    nodes: Nodes, gang: Gang, floor: Sequence[int], room: Sequence[Ints], held: Sequence[Ints]
+) -> Placement | None:
+    """As `place`, for a caller that knows the figures and does not ask what is missing.
+
+    Args:
+        nodes: not changed.
+        gang: its tasks, minimum and topology wish.
+        floor: pods per task in the smallest set that may start.
+        room: per task int64[N], how many of its pods each node holds.
+        held: per task int64[D + 1], the sums of these over each domain; the last entry, of no domain, is zero.
+    """
+    full, levels = gang.full(), _levels(nodes, gang)
     if len(full) == 1 and full[0] == 1 and floor[0] == 1:
-        placement = _place_one(nodes, room[0], held[0], levels)
-        return placement if placement is not None else _nearest_miss(nodes, gang, room, floor, levels)
+        return _find_one(nodes, room[0], held[0], levels)
     for want in (full, floor) if full != floor else (full,):
         for domains in levels:
             for domain in _by_tightness(nodes, domains, room, held, want):
                 placement = _try(nodes, gang, room, want, full, int(domain))
                 if placement is not None:
                     return placement
-    return _nearest_miss(nodes, gang, room, floor, levels)
+    return None
 
 
-def _place_one(nodes: Nodes, room: Ints, held: Ints, levels: Sequence[Ints]) -> Placement | None:
+def _find_one(nodes: Nodes, room: Ints, held: Ints, levels: Sequence[Ints]) -> Placement | None:
     """A single pod, by the same rules as any gang: most workloads are one, and all of it is two choices."""
     for domains in levels:
         fitting = _by_tightness(nodes, domains, (room,), (held,), (1,))
@@ -129,7 +144,7 @@ def fits(nodes: Nodes, gang: Gang) -> bool:
 
 def fill(nodes: Nodes, gang: Gang) -> Placement:
     """As many pods of a gang as there is room for, wherever it is: what it would take at most."""
-    full = [task.replicas for task in gang.tasks]
+    full = gang.full()
     room = [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
     placement = _try(nodes, gang, room, [0] * len(full), full, ALL)
     assert placement is not None, "nothing is wanted at least, so something is always placed"
@@ -140,7 +155,7 @@ def _levels(nodes: Nodes, gang: Gang) -> list[Ints]:
     """Domains to try, tier by tier from the nearest; [ALL] last where the gang may be anywhere."""
     wish, tiers = gang.network_topology, nodes.tree.tiers
     if wish is None or not wish.hard:
-        return [*nodes.at_tier, np.array([ALL])]
+        return [*nodes.at_tier, _EVERYWHERE]
     allowed = wish.highest_tier_allowed
     if allowed is None:
         allowed = nodes.tree.tier_named(wish.highest_tier_name or "")
@@ -190,10 +205,10 @@ def _by_tightness(nodes: Nodes, domains: Ints, room: Sequence[Ints], held: Seque
     if len(fitting) < 2:
         return fitting
     total = held[0] if len(held) == 1 else np.sum(held, axis=0)
-    keys, above = [], fitting
-    for _ in nodes.tree.tiers:
-        keys.append(total.take(above))
+    keys, above = [total.take(fitting)], fitting
+    for _ in nodes.tree.tiers[1:]:
         above = nodes.parent.take(above)
+        keys.append(total.take(above))
     return fitting.take(np.lexsort((nodes.by_name.take(fitting), *reversed(keys))))
 
 
@@ -218,19 +233,20 @@ def _try(
             else:
                 if free is nodes:
                     free = nodes.copy()
-                    free.take([task.requests for task in gang.tasks], placement)
+                    free.take(gang.requests(), placement)
                 here = np.where(inside & (room[index] > 0), free.room(gang.tasks[index].requests), 0)
             held = int(here.sum())
             if held < missing and target is want:
                 return None
-            chosen = _fill(nodes, here, min(missing, held), domain)
+            taken = min(missing, held)
+            chosen = _fill(nodes, here, taken, domain)
             placement.pods += [(index, node, count) for node, count in chosen]
-            placement.counts[index] += sum(count for _, count in chosen)
+            placement.counts[index] += taken
             if free is not nodes:
                 column = free.column(gang.tasks[index].requests)
                 for node, count in chosen:
                     free.free[:, node] -= column * count
-    placement.domain, placement.tier = covering(nodes, {node for _, node, _ in placement.pods})
+    placement.domain, placement.tier = covering(nodes, [node for _, node, _ in placement.pods])
     return placement
 
 
@@ -291,9 +307,9 @@ def _greedy(amounts: Ints, count: int) -> tuple[Ints, int | None, int]:
     return order[:cut], int(holding[np.lexsort((holding, amounts[holding]))[0]]), rest
 
 
-def covering(nodes: Nodes, chosen: set[int]) -> tuple[int | None, int | None]:
+def covering(nodes: Nodes, chosen: Collection[int]) -> tuple[int | None, int | None]:
     """The smallest domain that holds all of these nodes, and its tier; (None, None) when none does."""
-    columns = nodes.domain[:, sorted(chosen)]
+    columns = nodes.domain[:, list(chosen)]
     for level, tier in enumerate(nodes.tree.tiers):
         row = columns[level]
         if row.size and row[0] != NO_DOMAIN and (row == row[0]).all():

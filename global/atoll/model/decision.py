@@ -5,7 +5,7 @@ Annotation `atoll.sh/decision` holds it as JSON; the states and arrows are those
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -47,6 +47,10 @@ Gone = Mapping[str, Mapping[str, int] | None]
 """UID of a binding -> task -> pods that stay of it; None where none does."""
 
 
+Spots = Sequence[tuple[str, str, int]]
+"""(task, node, pods): where the pods of a part are expected."""
+
+
 class Question(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What members are asked before anybody goes for a workload: whether its parts would fit if these pods were gone.
 
@@ -82,6 +86,10 @@ class Decision(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """UID of the workload that it was evicted for."""
     question: Question | None = None
     """Asked of members on its behalf, while it waits; with it, `nominated` names the members that are asked."""
+    expected: dict[str, Spots] = {}
+    """Member -> nodes on which the workload is in nobody's way for whom room is kept there; the member puts it there if
+    it can.
+    """
 
     def told(self, line: Line) -> list[Line]:
         """The story with one more line, bounded."""
@@ -94,6 +102,7 @@ def encode(decision: Decision) -> str:
 
 
 _decoder = msgspec.json.Decoder(Decision)
+_spots = msgspec.json.Decoder(list[tuple[str, str, int]])
 _gone = msgspec.json.Decoder(dict[str, dict[str, int] | None])
 
 
@@ -104,6 +113,20 @@ def decode(text: str | bytes | None) -> Decision:
         msgspec.MsgspecError: not JSON, or not a decision.
     """
     return _decoder.decode(text) if text else Decision()
+
+
+def encode_spots(spots: Spots) -> str:
+    """The text by which a Work says where its pods are expected."""
+    return msgspec.json.encode(spots).decode()
+
+
+def decode_spots(text: str | bytes) -> Spots:
+    """Read it back.
+
+    Raises:
+        msgspec.MsgspecError: not JSON, or not of that form.
+    """
+    return _spots.decode(text)
 
 
 def encode_gone(gone: Gone) -> str:

@@ -72,6 +72,14 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         """What all replicas request together: what a queue is charged."""
         return vector.total(vector.scaled(task.requests, task.replicas) for task in self.tasks)
 
+    def requests(self) -> list[Vector]:
+        """Of one pod, per task."""
+        return [task.requests for task in self.tasks]
+
+    def full(self) -> list[int]:
+        """Pods per task in all."""
+        return [task.replicas for task in self.tasks]
+
     def floor(self) -> list[int]:
         """Pods per task in the smallest set that may start.
 
@@ -126,7 +134,7 @@ def counts_in(gang: Gang, pods: int, components: Mapping[str, int]) -> list[int]
         return [components.get(component_name(task.name), 0) for task in gang.tasks]
     if pods and len(gang.tasks) == 1:
         return [pods]
-    return [task.replicas for task in gang.tasks]
+    return gang.full()
 
 
 def divide(gang: Gang, parts: Sequence[Sequence[int]]) -> list[Gang]:

@@ -23,6 +23,8 @@ QUESTION: Final = "atoll.sh/question"
 """Work annotation: the member is only asked whether the part would fit if the pods named here were gone (JSON, binding
 UID to task to pods that stay, or to null).
 """
+EXPECTED: Final = "atoll.sh/expected"
+"""Work annotation: nodes on which the part is in nobody's way (JSON, a list of task, node and pods)."""
 PLAN: Final = "atoll.sh/plan"
 """PodGroup annotation in a member: nodes that are reserved for a part as JSON."""
 RUN_TIME: Final = "atoll.sh/run-time"

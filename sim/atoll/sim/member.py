@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from atoll.agent.objects import Pod, PodGroup, PodGroupSpec
+from atoll.agent.scheduler.expected import Expected
 from atoll.agent.scheduler.gangs import standing
 from atoll.agent.scheduler.holds import Holds
 from atoll.agent.scheduler.planner import Parked, Plan, plan
@@ -23,7 +24,7 @@ from atoll.dispatcher.capacity import capacity_view
 from atoll.dispatcher.core import CapacityView, Reservation
 from atoll.dispatcher.objects import CapacityObject, CapacitySpec
 from atoll.model import keys, vector
-from atoll.model.decision import Gone
+from atoll.model.decision import Gone, Spots
 from atoll.model.gang import Gang
 from atoll.model.objects import Meta
 from atoll.model.topology import NO_DOMAIN
@@ -106,6 +107,7 @@ class SimMember:
         self._summary = RoomSummary(spec.name, self.room)
         self._timeline, self._delays, self._observer = timeline, delays, observer
         self._holds = Holds(self.room)
+        self._expected = Expected()
         self._lost = False
         self._parked = Parked()
         #: binding UID -> its part
@@ -127,10 +129,13 @@ class SimMember:
 
     # -- asked by the host -------------------------------------------------------------------------------------------
 
-    def start(self, uid: str, epoch: int, gang: Gang, namespace: str, name: str, created: str) -> None:
-        """Make the pods of a part and place them."""
+    def start(
+        self, uid: str, epoch: int, gang: Gang, namespace: str, name: str, created: str, expected: Spots = ()
+    ) -> None:
+        """Make the pods of a part and place them, where they are expected if that is possible."""
         if epoch < self._newest.get(uid, 0) or uid in self._parts:
             return
+        self._expected.expect(uid, epoch, expected)
         self._newest[uid] = epoch
         self._parts[uid] = _part(uid, epoch, gang, namespace, name, created)
         self._dirty[uid] = None
@@ -178,6 +183,7 @@ class SimMember:
         if epoch < self._newest.get(uid, 0):
             return
         self._newest[uid] = epoch
+        self._expected.forget(uid)
         self._holds.release(uid)
         self._tell_holds()
         part = self._parts.get(uid)
@@ -193,6 +199,7 @@ class SimMember:
         if (part := self._parts.pop(uid, None)) is not None:
             self._empty(part)
         self._newest.pop(uid, None)
+        self._expected.forget(uid)
 
     def lose_all(self) -> None:
         """All pods and holds are gone at once, as when the nodes lose power; nobody is told."""
@@ -240,7 +247,7 @@ class SimMember:
             else:
                 self._waiting.pop(uid, None)
         # 3. Decide, and bind after a while.
-        for outcome in plan(self.room, views, self._parked, self._holds):
+        for outcome in plan(self.room, views, self._parked, self._holds, self._expected):
             if isinstance(outcome, Plan):
                 self._bind_later(outcome)
         # 4. Tell who wants to know.

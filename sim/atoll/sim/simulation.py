@@ -312,7 +312,8 @@ class Simulation:
         view, now = self.host.views[uid], timestamps.rfc3339(self.timeline.now)
         for name, part in self._parts(view):
             member, epoch = self.members[name], view.epoch
-            self._send(name, partial(member.start, uid, epoch, part, view.namespace, view.name, now))
+            spots = view.decision.expected.get(name, ())
+            self._send(name, partial(member.start, uid, epoch, part, view.namespace, view.name, now, spots))
 
     def _resize(self, uid: str) -> None:
         view, now = self.host.views[uid], timestamps.rfc3339(self.timeline.now)

@@ -56,6 +56,14 @@ class Standing:
             return uid
         return self.waiting[0].binding_uid if self.waiting else ""
 
+    @property
+    def epoch(self) -> int:
+        """Which dispatch of its binding it came by; -1 where it came by none."""
+        text = self.group.metadata.annotations.get(keys.EPOCH, "") if self.group is not None else ""
+        if not text and self.waiting:
+            text = self.waiting[0].metadata.annotations.get(keys.EPOCH, "")
+        return int(text) if text.isdigit() else -1
+
 
 def key_of(pod: Pod) -> str:
     """The gang that a pod belongs to."""

@@ -20,7 +20,6 @@ from atoll.agent.scheduler.gangs import Standing
 from atoll.agent.scheduler.room import Room
 from atoll.fit import Miss, Profile, place
 from atoll.fit.place import covering
-from atoll.model import keys
 from atoll.model.decision import Gone
 from atoll.model.gang import Gang, Task
 
@@ -179,7 +178,7 @@ class Holds:
         Returns:
             At least as many pods as the gang still needs, or none. With none nothing is kept for these pods any more.
         """
-        uid, epoch = view.binding_uid, _epoch(view)
+        uid, epoch = view.binding_uid, view.epoch
         hold = self._holds.get(uid) if uid else None
         if hold is None or epoch < hold.epoch:
             return []
@@ -327,15 +326,6 @@ class Holds:
         wanted = {node for _, node in hold.slots}
         _, tier = covering(nodes, {column for column, name in enumerate(nodes.names) if name in wanted})
         return tier is not None and allowed is not None and tier <= allowed
-
-
-def _epoch(view: Standing) -> int:
-    text = ""
-    if view.group is not None:
-        text = view.group.metadata.annotations.get(keys.EPOCH, "")
-    if not text and view.waiting:
-        text = view.waiting[0].metadata.annotations.get(keys.EPOCH, "")
-    return int(text) if text.isdigit() else -1
 
 
 def _match(hold: Hold, pods: Iterable[Pod]) -> list[tuple[Pod, Slot]] | None:

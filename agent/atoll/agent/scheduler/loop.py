@@ -160,7 +160,9 @@ class Scheduler:
         # 3. Decide, and start to bind at once.
         changed: set[str] = set()
         began = time.monotonic()
-        for outcome in planner.plan(self.room, candidates, self._parked, self.reservations.holds):
+        for outcome in planner.plan(
+            self.room, candidates, self._parked, self.reservations.holds, self.reservations.expected
+        ):
             key = outcome.gang.key
             before = self.waits.get(key)
             if isinstance(outcome, Plan):

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 import msgspec
 
 from atoll.agent.objects import Pod
+from atoll.agent.scheduler.expected import Expected
 from atoll.agent.scheduler.gangs import Standing, gang_of, labels_selected, wish_of
 from atoll.agent.scheduler.holds import Holds
 from atoll.agent.scheduler.room import Room
-from atoll.fit import Miss, Nodes, place
+from atoll.fit import Miss, Nodes, Placement, place
 from atoll.model import gang as gangs
 from atoll.model.topology import Tree
 
@@ -49,7 +50,11 @@ class Parked:
 
 
 def plan(
-    room: Room, gangs: Iterable[Standing], parked: Parked | None = None, holds: Holds | None = None
+    room: Room,
+    gangs: Iterable[Standing],
+    parked: Parked | None = None,
+    holds: Holds | None = None,
+    expected: Expected | None = None,
 ) -> Iterator[Plan | Wait]:
     """Decide gang by gang, best rank first, and assume in `room` what each plan takes.
 
@@ -58,19 +63,21 @@ def plan(
         gangs: with pods that wait.
         parked: what earlier passes found not to fit; added to.
         holds: nodes that are reserved in `room`; handed over to the gangs that they were kept for.
+        expected: nodes that gangs get if they fit there.
     """
     holds = holds if holds is not None else Holds(room)
     parked = parked if parked is not None else Parked()
+    expected = expected if expected is not None else Expected()
     for view in sorted(gangs, key=lambda each: each.rank):
         room.select_by(labels_selected(view.waiting))
-        outcome = _decide(room, view, parked, holds)
+        outcome = _decide(room, view, parked, holds, expected)
         if isinstance(outcome, Plan):
             for pod, node in outcome.nodes:
                 room.assume(pod, node)
         yield outcome
 
 
-def _decide(room: Room, view: Standing, parked: Parked, holds: Holds) -> Plan | Wait:
+def _decide(room: Room, view: Standing, parked: Parked, holds: Holds, expected: Expected) -> Plan | Wait:
     existing = view.settled.total() + len(view.waiting)
     if existing < view.min_member:
         return Wait(view, NOT_ENOUGH_TASKS, f"{existing} of at least {view.min_member} pods exist")
@@ -82,6 +89,11 @@ def _decide(room: Room, view: Standing, parked: Parked, holds: Holds) -> Plan | 
     except msgspec.ValidationError as error:
         return Wait(view, NOT_ENOUGH_RESOURCES, f"spec.networkTopology can't be read: {error}")
     within = _allowed_ancestor(nodes, view)
+    narrowed = expected.narrowed(nodes, view)
+    if narrowed is not None:
+        outcome = place(narrowed, gang, within=within)
+        if isinstance(outcome, Placement) and sum(outcome.counts) == gang.replicas:
+            return _planned(view, pods, nodes, outcome)
     shape = (gangs.encode(gang), within)
     if (known := parked.misses.get(shape)) is not None:
         return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, known))
@@ -89,9 +101,13 @@ def _decide(room: Room, view: Standing, parked: Parked, holds: Holds) -> Plan | 
     if isinstance(outcome, Miss):
         parked.misses[shape] = outcome.sentence()
         return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, outcome.sentence()))
+    return _planned(view, pods, nodes, outcome)
+
+
+def _planned(view: Standing, pods: list[list[Pod]], nodes: Nodes, placement: Placement) -> Plan:
     # Neighbours in index order share nodes, which is what ring-shaped communication wants.
     order = [iter(task) for task in pods]
-    spots = sorted(outcome.pods, key=lambda spot: (spot[0], nodes.names[spot[1]]))
+    spots = sorted(placement.pods, key=lambda spot: (spot[0], nodes.names[spot[1]]))
     chosen = [(next(order[task]), nodes.names[node]) for task, node, count in spots for _ in range(count)]
     return Plan(view, chosen)
 

@@ -17,6 +17,7 @@ import structlog
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import PodGroup
 from atoll.agent.scheduler import holds
+from atoll.agent.scheduler.expected import Expected
 from atoll.agent.scheduler.holds import Hold, Holds
 from atoll.agent.scheduler.room import Room
 from atoll.kube import errors
@@ -24,7 +25,7 @@ from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import NAMESPACES, POD_GROUPS
-from atoll.model.decision import Gone
+from atoll.model.decision import Gone, Spots
 from atoll.model.gang import Gang
 from atoll.model.timestamps import rfc3339
 
@@ -51,6 +52,7 @@ class Reservations:
             wake: asks for a pass of the scheduler.
         """
         self.holds = Holds(room)
+        self.expected = Expected()
         self._api, self._cache, self._promise, self._wake = api, cache, promise, wake
         self._room = room
         #: whether the last pass refused a hold that had nodes
@@ -75,6 +77,10 @@ class Reservations:
         self.holds.hold(uid, epoch, gang, name, namespace, self._now(), gone=gone)
         self.tell()
 
+    def expect(self, uid: str, epoch: int, spots: Spots) -> None:
+        """See `atoll.delivery.reservations.Reservations.expect`."""
+        self.expected.expect(uid, epoch, spots)
+
     def state(self, uid: str) -> dict[str, Any] | None:
         """See `atoll.delivery.reservations.Reservations.state`."""
         hold = self.holds.get(uid)
@@ -84,6 +90,7 @@ class Reservations:
         """See `atoll.delivery.reservations.Reservations.release`."""
         if self._early is not None:
             self._early.pop(uid, None)
+        self.expected.forget(uid)
         self.holds.release(uid)
         self.tell()
 

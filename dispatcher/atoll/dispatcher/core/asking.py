@@ -37,7 +37,7 @@ from atoll.dispatcher.core.victims import Victim, candidates, ordered
 from atoll.dispatcher.core.waiting import ShapeClass
 from atoll.fit import Placement, place
 from atoll.model.decision import Decision, Line, Phase, Question
-from atoll.model.verdict import Reason, Verdict, blocker
+from atoll.model.verdict import Blocker, Reason, Verdict, blocker
 
 RESERVE_TIMEOUT = 10.0
 """Seconds within which all members must have reserved their parts, or said whether they would fit."""
@@ -116,8 +116,10 @@ class Asking(Making):
                 continue
             del self._stuck[group]
             self._plan_tokens -= 1
-            named = self._named()
-            victims = victims if victims is not None else [each for each in self.running() if each.uid not in named]
+            if victims is None:
+                victims = list(self.running())
+                if named := self._named():
+                    victims = [each for each in victims if each.uid not in named]
             claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least)
             with self.promises.settled():
                 outcome = plan(
@@ -129,6 +131,7 @@ class Asking(Making):
                     serving=self.serves(group.leaf),
                     avoided=self.avoided(group.shape.key),
                     permits=self._permits(binding),
+                    why=False,
                 )
             if isinstance(outcome, Verdict) or not 0 < len(outcome.losses) <= MOST_VICTIMS:
                 # Time alone may help it: what has just started is protected for a while.
@@ -139,6 +142,10 @@ class Asking(Making):
             self._helpless.pop(group, None)
             yield self._ask(group, binding, outcome)
             victims = None
+
+    def _all_gone(self, uid: str) -> bool:
+        # While members are asked nobody was told to go: that nobody is to shrink any more means nothing yet.
+        return uid not in self._asking and super()._all_gone(uid)
 
     def _named(self) -> set[str]:
         """UIDs of those who may have to go already: nobody else may count on them."""
@@ -153,13 +160,14 @@ class Asking(Making):
                 [part] = victim.parts.values()
                 stays = smaller(victim.gang, full(part))[len(loss.surplus) - 1]
             departures.append(Departure(loss.uid, victim.epoch, loss.reason, stays))
+        self._overtake()
         self._keep_for(group, binding, outcome.choice, departures)
         deadline = self._now + RESERVE_TIMEOUT
         self._asking[uid] = OpenQuestion(
             binding, group.shape.key, binding.epoch + 1, outcome.choice, tuple(departures), deadline
         )
         members = [member.name for member in outcome.choice.members]
-        verdict = Verdict(Reason.ASKING_MEMBERS, blocker("Cluster", ", ".join(members), "", 0, 0))
+        verdict = Verdict(Reason.ASKING_MEMBERS, Blocker("Cluster", ", ".join(members)))
         line = Line(self._text(self._now), Phase.SUSPENDED, verdict.reason, verdict.sentence())
         # Questions that came to nothing must not push out what happened before.
         story = [each for each in view.decision.story if (each.phase, each.reason) not in _ABOUT_QUESTIONS]
@@ -196,7 +204,16 @@ class Asking(Making):
         self._awaiting[uid] = tuple(each.uid for each in departures)
         whole = [each.uid for each in departures if each.stays is None]
         self.promises.drop(uid)
-        self.promises.keep(uid, group.leaf, group.shape, group.shape.least, choice.members, self._now, whole)
+        self.promises.keep(
+            uid,
+            group.leaf,
+            group.shape,
+            group.shape.least,
+            choice.members,
+            self._now,
+            whole,
+            None if choice.divided else choice.placements[0],
+        )
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
@@ -223,7 +240,7 @@ class Asking(Making):
                     self._drop_question(question)
             elif question.deadline <= self._now:
                 silent = [name for name in names if name not in answers]
-                verdict = Verdict(Reason.PART_REFUSED, blocker("Cluster", ", ".join(silent), "", 0, 0))
+                verdict = Verdict(Reason.PART_REFUSED, Blocker("Cluster", ", ".join(silent)))
                 text = f"no answer from {', '.join(silent)} within {RESERVE_TIMEOUT:g} s"
                 yield self._give_up(question, silent, verdict, text)
 
@@ -306,8 +323,6 @@ class Asking(Making):
         usable = self.world.ready
         if (serving := self.serves(group.leaf)) is not None:
             usable = usable & serving
-        if any(self.world.members.get(member.name) is not member for member in members):
-            return False
         if not self.avoided(group.shape.key).isdisjoint(member.name for member in members):
             return False
         columns = [self.world.column(member.name) for member in members]
@@ -329,7 +344,7 @@ class Asking(Making):
                 self._unfinished = True
                 yield self._shrink(victim, each.stays, text)
         nominated = [member.name for member in members]
-        awaits = Verdict(Reason.AWAITING_VICTIMS, blocker("Cluster", ", ".join(nominated), "", 0, 0))
+        awaits = Verdict(Reason.AWAITING_VICTIMS, Blocker("Cluster", ", ".join(nominated)))
         yield self._explain(binding, awaits, nominated)
 
     def _give_up(self, question: OpenQuestion, failed: list[str], verdict: Verdict, text: str) -> Command:
@@ -375,17 +390,17 @@ class Asking(Making):
 
     def _avoid_member(self, binding: Binding, name: str) -> None:
         """Don't choose this member for the shape again until its capacity changes, or a while has passed."""
-        member = self.world.members.get(name)
-        if member is None:
+        if name not in self.world.members:
             return
         key = (shape_key(binding.view, self.restricted(binding)), name)
         before = self._avoid.get(key)
         # What was under way when others failed fails with them: that is one failure.
-        anew = before is None or before.over
-        failures = (before.failures if before is not None else 0) + anew
+        failures = 1 if before is None else before.failures + before.over
         # So many doublings are more than any pause; more would not be a number.
         pause = min(AVOID_FIRST * 2.0 ** min(failures - 1, 30), AVOID_MAX)
         # Jitter that a replay repeats: what failed together is not tried together.
         pause *= 1 + zlib.crc32(b"%s/%s" % (binding.view.uid.encode(), name.encode())) % 100 / 200
-        until = self._now + pause if before is None or anew else max(before.until, self._now + pause)
-        self._avoid[key] = Avoided(member.generation, until, failures)
+        until = self._now + pause
+        if before is not None and not before.over:
+            until = max(before.until, until)
+        self._avoid[key] = Avoided(until, failures)

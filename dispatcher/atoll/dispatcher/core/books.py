@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +25,7 @@ from atoll.dispatcher.core.binding import (
     parts_of,
     phase_of,
 )
-from atoll.dispatcher.core.elastic import Hungry, as_before, last_pods
+from atoll.dispatcher.core.elastic import as_before, last_pods
 from atoll.dispatcher.core.events import (
     BindingGone,
     BindingSet,
@@ -45,14 +44,13 @@ from atoll.dispatcher.core.events import (
 )
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.namespaces import Namespaces
-from atoll.dispatcher.core.node import Node, path, subtree
+from atoll.dispatcher.core.node import Node, subtree
 from atoll.dispatcher.core.promise import Pods, Stay, where_seen
 from atoll.dispatcher.core.promises import Promises
 from atoll.dispatcher.core.shapes import Shape, Shapes
 from atoll.dispatcher.core.sizes import Sizes, keep_size, still_grows
-from atoll.dispatcher.core.tree import Tree
-from atoll.dispatcher.core.waiting import ShapeClass, Waiting, differs
-from atoll.dispatcher.core.world import World
+from atoll.dispatcher.core.waiting import ShapeClass, differs
+from atoll.dispatcher.core.waking import Waking, capping
 from atoll.model import vector
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang
@@ -66,23 +64,19 @@ HELD = Verdict(Reason.HELD)
 class Avoided:
     """A member that failed a shape."""
 
-    generation: int
-    """Of its capacity at that time: with another one it may be tried again."""
     until: float
-    """When it may be tried again although nothing changed."""
+    """When it may be tried again although its capacity is the same."""
     failures: int = 1
     """One after the other; the next time is twice as long."""
     over: bool = False
     """It may be tried again; the failures are remembered for a while."""
 
 
-class Books:
+class Books(Waking):
     """Queues, members, bindings, and who waits for what; `tell` is the only way in."""
 
     def __init__(self) -> None:
-        self.tree = Tree()
-        self.waiting = Waiting(self.tree)
-        self.world = World()
+        super().__init__()
         self.namespaces = Namespaces()
         self.promises = Promises(self.world)
         self._shapes = Shapes()
@@ -90,16 +84,12 @@ class Books:
         self.bindings: dict[str, Binding] = {}
         #: (shape, member) -> where a gang of that shape was not bound in time
         self._avoid: dict[tuple[bytes, str], Avoided] = {}
-        #: row of the world -> shapes that wait for room and use it; outermost queue with ceilings in members -> those
-        #: that such ceilings stop
-        self._blocked: dict[int | Node, dict[Shape, None]] = {}
-        #: shapes that were woken in this pass and not looked at yet -> column of a member that holds them, None where
-        #: that is not known or takes several
-        self._woken: dict[Shape, int | None] = {}
-        #: queues in which somebody waits no longer, so that another one may be the head; until the end of the pass
-        self._left_by: dict[Node, None] = {}
-        #: classes that wait for a change of a Queue or of a namespace, or for room that is kept for others
-        self._idle: dict[ShapeClass, None] = {}
+        #: queues in which somebody came first or waits no longer, so that another one may be the head; until the end of
+        #: the pass
+        self._reordered: dict[Node, None] = {}
+        #: classes whose first workload is of a higher priority than the one before was, or follows one for which others
+        #: were to go; until the end of the pass
+        self._headed: dict[ShapeClass, None] = {}
         #: leaf -> bool[members] that it may use, None for all; of `_serving_version`
         self._serving: dict[Node, NDArray[np.bool_] | None] = {}
         self._serving_version = -1
@@ -122,8 +112,6 @@ class Books:
         self._deadlines: list[tuple[float, str]] = []
         #: UIDs of held and unreadable bindings that may not yet say so, oldest first
         self._untold: dict[str, None] = {}
-        #: what runs with fewer pods than it asks for
-        self._hungry = Hungry()
         self._sizes = Sizes(self._hungry)
         #: of the last pass
         self._now = 0.0
@@ -271,7 +259,10 @@ class Books:
         )
         if old is not None and phase is old.phase is Phase.BOUND and view.epoch == old.epoch:
             keep_size(binding, old)
-        binding.amount = vector.total(part.total() for part in binding.parts.values())
+        if old is not None and old.phase.charged and binding.parts and binding.parts == old.parts:
+            binding.amount = old.amount
+        else:
+            binding.amount = vector.total(part.total() for part in binding.parts.values())
         binding.bound = all_bound(binding) or (old is not None and old.bound and old.epoch == view.epoch)
         if phase is Phase.EVICTING and old is not None:
             # What the member has still to let go of.
@@ -323,12 +314,15 @@ class Books:
             if differs(binding.told, HELD):
                 self._untold[uid] = None
         elif binding.phase is Phase.SUSPENDED:
-            binding.leaf = self.tree.node(binding.gang.queue)
             binding.shape = self._shapes.take(binding.view, self.restricted(binding))
             binding.amount = binding.shape.request
             self.world.enroll(binding.shape)
             self.tree.wait(binding.leaf, binding.shape.request)
             group = self.waiting.add(binding.leaf, binding.shape, binding.key)
+            if group.members[0] == binding.key:
+                self._reordered[binding.leaf] = None
+                if any(key[0] > binding.key[0] for key in group.members[1:2]):
+                    self._headed[group] = None
             patience = binding.gang.patience
             if patience is None and binding.leaf.view is not None:
                 patience = binding.leaf.view.patience
@@ -374,7 +368,11 @@ class Books:
     def _stop_waiting(self, binding: Binding, shape: Shape) -> None:
         binding.shape = None
         self.waiting.remove(binding.leaf, shape, binding.key)
-        self._left_by[binding.leaf] = None
+        self._reordered[binding.leaf] = None
+        if binding.view.uid in self._awaiting:
+            group = self.waiting.classes(binding.leaf).get(shape.key)
+            if group is not None:
+                self._headed[group] = None
         if shape.enrolled == 1:
             self._unblock(shape)
         self.world.release(shape)
@@ -443,6 +441,9 @@ class Books:
                 self.world.forget(member, uid)
         for name in binding.parts:
             member = self.world.member(name)
+            if binding.phase is Phase.EVICTING and uid not in member.expected:
+                # The figures contain what is leaving.
+                continue
             if not contained(binding, member):
                 self.world.expect(member, uid)
                 self.world.assume_no_more(member, uid, binding.parts[name])
@@ -471,93 +472,9 @@ class Books:
     def _forgive(self, member: Member) -> None:
         """The member's figures moved on: shapes that were not bound in time there may try it again."""
         for key, avoided in self._avoid.items():
-            if key[1] == member.name and avoided.generation != member.generation and not avoided.over:
+            if key[1] == member.name and not avoided.over:
                 avoided.over = True
                 self._wake(key[0])
-
-    # -- waking ------------------------------------------------------------------------------------------------------
-
-    def _wake(self, shape: bytes) -> None:
-        self.waiting.wake_shape(shape)
-
-    def _wake_grown(self) -> None:
-        """Look again at the shapes for which members have more room, where that may be enough."""
-        for name, rows in self.world.take_grown():
-            self._hungry.wake(name)
-            held = self.world.counts[:, self.world.column(name)].tolist()
-
-            def enough(shape: Shape, held: list[int] = held) -> bool:
-                return shape.divided or all(
-                    held[row] >= least for row, least in zip(shape.rows, shape.floor, strict=True)
-                )
-
-            for row in sorted(rows & self._blocked.keys()):
-                # A shape of several rows leaves all of them when the first is looked at.
-                for shape in [shape for shape in self._blocked.get(row, ()) if enough(shape)]:
-                    self._unblock(shape)
-                    self._woken[shape] = None
-                    self._wake(shape.key)
-            # What would delay others elsewhere may not delay them there.
-            for group in [group for group in self._idle if not rows.isdisjoint(group.shape.rows)]:
-                if group.parked is not None and group.parked.reason is Reason.WOULD_DELAY and enough(group.shape):
-                    del self._idle[group]
-                    if group.members and group.lot is None:
-                        self.waiting.refresh(group)
-
-    def _sleep_again(self, touched: Iterable[str]) -> None:
-        """Of what was woken, that for which a dispatch to these members took the room sleeps again without being looked
-        at.
-        """
-        gone = {None, *(self.world.column(name) for name in touched)}
-        shapes = [shape for shape, column in self._woken.items() if column in gone]
-        if not shapes:
-            return
-        for shape, fits, column in zip(shapes, *self.world.may_fit(shapes), strict=True):
-            if fits:
-                self._woken[shape] = column if column >= 0 else None
-            else:
-                self.waiting.sleep_shape(shape.key)
-                self._block(shape)
-
-    def _wake_all(self) -> None:
-        """Look at everything again that was blocked by members."""
-        for shape in {shape: None for shapes in self._blocked.values() for shape in shapes}:
-            self._wake(shape.key)
-        self._blocked.clear()
-        self._refresh_idle()
-
-    def _ceilings_eased(self, leaf: Node) -> None:
-        """The queue uses less: look again at what ceilings of the queues above it stopped, itself included."""
-        above = capping(leaf)
-        if above is not None:
-            for shape in list(self._blocked.get(above, ())):
-                self._unblock(shape)
-                self._wake(shape.key)
-
-    def _block(self, shape: Shape, capped: Node | None = None) -> None:
-        """It waits for more room in members, and with a queue for less use below that one."""
-        if shape.capped is not capped:
-            self._unblock(shape)
-            shape.capped = capped
-        self._woken.pop(shape, None)
-        for place in _lacking(shape):
-            self._blocked.setdefault(place, {})[shape] = None
-
-    def _unblock(self, shape: Shape) -> None:
-        self._woken.pop(shape, None)
-        for place in _lacking(shape):
-            shapes = self._blocked.get(place)
-            if shapes is not None:
-                shapes.pop(shape, None)
-                if not shapes:
-                    del self._blocked[place]
-
-    def _refresh_idle(self) -> None:
-        self._hungry.wake(None)
-        idle, self._idle = self._idle, {}
-        for group in idle:
-            if group.members and group.lot is None:
-                self.waiting.refresh(group)
 
 
 _MOVES = (Reason.SUBMITTED, Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
@@ -577,22 +494,6 @@ def _charged_alike(binding: Binding, old: Binding) -> bool:
         and binding.parts.keys() == old.parts.keys()
         and (len(binding.parts) == 1 or binding.parts == old.parts)
     )
-
-
-def capping(leaf: Node) -> Node | None:
-    """The outermost queue on the path that has ceilings in members; None without one."""
-    above = None
-    if leaf.serving is None:
-        # Ceilings name the members that serve the queue, and with it those below.
-        return None
-    for node in path(leaf):
-        if node.tracks:
-            above = node
-    return above
-
-
-def _lacking(shape: Shape) -> tuple[int | Node, ...]:
-    return shape.rows if shape.capped is None else (*shape.rows, shape.capped)
 
 
 def estimate(binding: Binding) -> float:

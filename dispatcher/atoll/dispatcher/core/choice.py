@@ -15,10 +15,11 @@ from atoll.dispatcher.core.elastic import cut
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.world import World
-from atoll.dispatcher.split import Division, divide_natively
-from atoll.fit import Miss, Placement, place
+from atoll.dispatcher.split import Division, Short, divide_natively, sets_of
+from atoll.fit import Placement, find, place
 from atoll.fit.nodes import Ints
 from atoll.model.gang import Gang
+from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict
 
 _BURST = 32
@@ -62,8 +63,18 @@ def always(_: Choice) -> bool:
     return True
 
 
+def as_it_is(choice: Choice) -> Choice | None:
+    """Permits every choice, and changes none."""
+    return choice
+
+
 def uncapped(_: Choice) -> None:
     """Knows of no ceilings."""
+
+
+def unlimited(_: Member, __: Vector, most: int) -> int:
+    """Knows of no ceilings either."""
+    return most
 
 
 def nowhere(_: Member) -> bool:
@@ -78,9 +89,10 @@ def choose(
     *,
     serving: NDArray[np.bool_] | None = None,
     avoided: Collection[str] = (),
-    permits: Callable[[Choice], bool] = always,
+    permits: Callable[[Choice], Choice | None] = as_it_is,
     barred: Callable[[Member], bool] = nowhere,
     capped: Callable[[Choice], Verdict | None] = uncapped,
+    times: Callable[[Member, Vector, int], int] = unlimited,
 ) -> Choice | Verdict:
     """Where the gang goes by the first of its cluster affinities that leads anywhere, or the verdict on the last.
 
@@ -90,15 +102,16 @@ def choose(
         world: up to date; not changed.
         serving: bool[members] that its queue may use; None for all.
         avoided: members that failed this shape lately.
-        permits: asked for each choice, the best first; when it refuses all, the verdict is WouldDelay unless each
-            exceeds a ceiling.
+        permits: asked for each choice, the best first; gives it, the same with other nodes, or None. When it refuses
+            all, the verdict is WouldDelay unless each exceeds a ceiling.
         barred: whether `permits` is known to refuse the member alone; cheaper than to place the gang there.
         capped: of a choice that `permits` refused, the ceiling that it exceeds, if any.
+        times: how often the ceilings in a member have room for a request, at most as often as is asked.
     """
     outcome: Choice | Verdict = Verdict(Reason.NO_CLUSTER)
     for allowed in world.allowed(shape):
         matching = allowed if serving is None else allowed & serving
-        outcome = _choose(shape, gang, world, matching, avoided, permits, barred, capped)
+        outcome = _choose(shape, gang, world, matching, avoided, permits, barred, capped, times)
         if isinstance(outcome, Choice):
             return outcome
     return outcome
@@ -110,9 +123,10 @@ def _choose(
     world: World,
     matching: NDArray[np.bool_],
     avoided: Collection[str],
-    permits: Callable[[Choice], bool],
+    permits: Callable[[Choice], Choice | None],
     barred: Callable[[Member], bool],
     capped: Callable[[Choice], Verdict | None],
+    times: Callable[[Member, Vector, int], int],
 ) -> Choice | Verdict:
     """The best of these members, or the nearest miss.
 
@@ -135,41 +149,52 @@ def _choose(
             if not shape.divided and barred(member):
                 kept = True
                 continue
-            placement = place(member.nodes, gang, room=world.room(member, shape))
-            if isinstance(placement, Miss):
+            placement = find(member.nodes, gang, shape.floor, world.room(member, shape), world.held(member, shape))
+            if placement is None:
                 continue
             choice = alone(shape, gang, member, placement)
             if shape.divided and sum(placement.counts) < gang.replicas:
                 # Perhaps all replicas fit over several members, which is better than the minimum in one.
                 small = small or choice
                 continue
-            if permits(choice):
-                return choice
+            if (permitted := permits(choice)) is not None:
+                return permitted
             refused.append(choice)
     if shape.divided:
         rows = world.counts[list(shape.rows)]
         columns = np.flatnonzero(ready & (rows > 0).all(axis=0))
         able = [world.order[column] for column in columns]
-        division = divide_natively(
-            gang,
-            {member.name: member.nodes for member in able},
-            at_least=shape.least_clusters,
-            at_most=shape.most_clusters,
-            room=_Rooms(shape, world, able),
-            held=dict(zip((member.name for member in able), rows[:, columns].T.tolist(), strict=True)),
-        )
+        sets, total = sets_of(gang), gang.total()
+        unit = {name: amount // sets for name, amount in total.items()}
+        ceilings = {member.name: most for member in able if (most := times(member, unit, sets)) < sets}
+
+        def divided(ceilings: Mapping[str, int]) -> Division | Short:
+            return divide_natively(
+                gang,
+                {member.name: member.nodes for member in able},
+                at_least=shape.least_clusters,
+                at_most=shape.most_clusters,
+                room=_Rooms(shape, world, able),
+                held=dict(zip((member.name for member in able), rows[:, columns].T.tolist(), strict=True)),
+                ceilings=ceilings,
+            )
+
+        division = divided(ceilings)
+        if isinstance(division, Short) and ceilings:
+            # What stops it are the ceilings, if it would fit without.
+            division = divided({})
         if isinstance(division, Division):
             choice = Choice(tuple(world.members[n] for n in division.clusters), division.gangs, division.placements)
-            if permits(choice):
-                return choice
+            if (permitted := permits(choice)) is not None:
+                return permitted
             refused.append(choice)
         elif small is None and not refused:
             names = ", ".join(world.order[column].name for column in np.flatnonzero(ready))
             pods = Blocker("Clusters", names, "pods", str(division.requested), str(division.available))
             return Verdict(Reason.INSUFFICIENT_RESOURCES, pods)
     if small is not None:
-        if permits(small):
-            return small
+        if (permitted := permits(small)) is not None:
+            return permitted
         refused.append(small)
     if kept or refused:
         first, *others = [None] if kept else [capped(choice) for choice in refused]
@@ -211,7 +236,7 @@ def _candidates(shape: Shape, world: World, ready: NDArray[np.bool_]) -> Iterato
         if shape.full != shape.floor:
             rows = world.counts[list(shape.rows)][:, columns]
             keys.append(~(rows >= np.array(shape.full)[:, None]).all(axis=0))
-        columns = columns[np.lexsort(keys)]
+        columns = columns.take(np.lexsort(keys))
     for column in columns:
         yield world.order[column]
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from atoll.dispatcher.core import invariants
 from atoll.dispatcher.core.asking import AVOID_MAX, RESERVE_TIMEOUT, Asking
 from atoll.dispatcher.core.binding import Binding, bound_in
-from atoll.dispatcher.core.books import HELD, capping, estimate
+from atoll.dispatcher.core.books import HELD, estimate
 from atoll.dispatcher.core.choice import Choice, choose, nowhere
 from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Part
 from atoll.dispatcher.core.events import (
@@ -27,10 +27,11 @@ from atoll.dispatcher.core.node import Node, Standing
 from atoll.dispatcher.core.promise import SETTLE, Pods, Stay
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.tree import Shortage
-from atoll.dispatcher.core.waiting import ShapeClass, differs
-from atoll.model.decision import Decision, Line, Phase
+from atoll.dispatcher.core.waiting import ROOM, ShapeClass, differs, lacks_room
+from atoll.dispatcher.core.waking import capping
+from atoll.model.decision import Decision, Line, Phase, Spots
 from atoll.model.gang import Gang
-from atoll.model.verdict import Reason, Verdict, blocker
+from atoll.model.verdict import Blocker, Reason, Verdict, blocker
 
 COMMIT_TIMEOUT = 30.0
 """Seconds within which all pods of a dispatched gang must be bound, else it is taken back."""
@@ -40,10 +41,6 @@ EXPLAIN_PER_DISPATCH = 0.1
 EXPLAIN_PER_SECOND = 10.0
 EXPLAIN_LOOKS = 1000
 """Bindings that a pass looks at for one that does not know its reason."""
-
-
-_ROOM = (Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS, Reason.PART_REFUSED)
-"""Verdicts that the departure of others can change."""
 
 
 class Obstacle(NamedTuple):
@@ -105,6 +102,7 @@ class Dispatcher(Asking):
         self._plan_tokens = min(PLAN_BURST, self._plan_tokens + max(now - self._now, 0.0) * PLANS_PER_SECOND)
         self._now = now
         self._texts.clear()
+        self.promises.pass_begins(now)
         self.world.refresh()
         for member, moved in self.world.take_moved():
             self.promises.renumber(member, moved)
@@ -131,12 +129,16 @@ class Dispatcher(Asking):
         self._woken.clear()
         self._keep_room_for_new_heads()
         commands.extend(self._settle_questions())
+        for group in self._headed:
+            # It may sleep on without being looked at, and others may have to go for this one who had not to before.
+            if _helpable(group):
+                self._helpless.pop(group, None)
+                self._stuck[group] = None
+        self._headed.clear()
         commands.extend(self._ask_for_room())
         for leaf in self._grow_all(commands):
             # Whoever waits there may be helped by what these can spare now.
-            for group in self.waiting.classes(leaf).values():
-                if group.parked is not None and group.parked.reason in (*_ROOM, Reason.QUOTA_EXCEEDED):
-                    self._stuck[group] = None
+            self._stuck.update(dict.fromkeys(filter(_helpable, self.waiting.classes(leaf).values())))
         commands.extend(self._explanations())
         return commands
 
@@ -166,6 +168,7 @@ class Dispatcher(Asking):
                 return command
             self._idle[group] = None
             self.waiting.park_until_told(group, verdict)
+            self._keep_room(group, certain=True)
         elif verdict.reason is Reason.QUOTA_EXCEEDED:
             # A ceiling in a member. No room is kept there: it could not be used before its queue uses less.
             self._block(shape, capping(leaf))
@@ -174,7 +177,7 @@ class Dispatcher(Asking):
         else:
             self._block(shape)
             self.waiting.park_on_shape(group, verdict)
-            if verdict.reason in _ROOM:
+            if verdict.reason in ROOM:
                 self._consider(group)
             self._keep_room(group)
         return None
@@ -228,9 +231,10 @@ class Dispatcher(Asking):
             self.world,
             serving=self.serves(group.leaf),
             avoided=self.avoided(group.shape.key),
-            permits=self._permits(binding),
+            permits=self._settles(binding),
             barred=self._barred(binding) if self.promises.made else nowhere,
             capped=partial(self.capped, group.leaf),
+            times=partial(self.times, group.leaf),
         )
 
     def _dispatch(self, binding: Binding, choice: Choice) -> Dispatch:
@@ -240,46 +244,42 @@ class Dispatcher(Asking):
             phase, reason, patience = Phase.RESERVING, Reason.RESERVING, RESERVE_TIMEOUT
         deadline = self._now + patience
         line = Line(self._text(self._now), phase, reason, choice.sentence())
-        decision = Decision(binding.epoch + 1, phase, reason, None, self._text(deadline), view.decision.told(line))
+        expected = self._expected(choice)
+        decision = Decision(
+            binding.epoch + 1, phase, reason, None, self._text(deadline), view.decision.told(line), expected=expected
+        )
+        placed = list(zip(choice.members, choice.gangs, choice.placements, strict=True))
         parts = tuple(
-            Part(member.name, tuple((task.name, task.replicas) for task in part.tasks))
-            for member, part in zip(choice.members, choice.gangs, strict=True)
+            [
+                Part(member.name, tuple([(task.name, task.replicas) for task in part.tasks]))
+                for member, part, _ in placed
+            ]
         )
         command = Dispatch(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision, parts=parts)
         assert binding.shape is not None, f"{view.uid} does not wait"
-        for promise in self._overtaking:
-            promise.overtaken = True
+        self._overtake()
         kept = self.promises.drop(view.uid)
-        group = self.waiting.classes(binding.leaf)[binding.shape.key]
         self._impatient.pop(view.uid, None)
         self._stop_waiting(binding, binding.shape)
         if self._asking.pop(view.uid, None) is not None:
             # It starts without anybody having to go; the question is withdrawn by this.
             self._awaiting.pop(view.uid, None)
-            if group.members:
-                self._consider(group)
         elif view.uid in self._awaiting:
             self._cleared[view.uid] = self._awaiting.pop(view.uid)
-            if group.members:
-                # Others may have to go for the next of the class too, which sleeps on without being looked at.
-                self._consider(group)
         binding.epoch, binding.phase = decision.epoch, phase
         binding.told, binding.deadline, binding.bound = None, deadline, False
         heapq.heappush(self._deadlines, (deadline, view.uid))
         self._untold.pop(view.uid, None)
         if phase is Phase.RESERVING:
             self._unsettled[view.uid] = None
-        binding.parts = {member.name: part for member, part in zip(choice.members, choice.gangs, strict=True)}
+        binding.parts = {member.name: part for member, part, _ in placed}
         self.tree.start(binding.leaf, binding.amount, binding.where())
         self.waiting.limits_changed(binding.leaf)
         self.namespaces.charge(view.namespace, binding.amount)
         self._count_priority(binding)
-        for member, part, placement in zip(choice.members, choice.gangs, choice.placements, strict=True):
+        for member, part, placement in placed:
             self.world.assume(member, view.uid, part, placement)
-        pods: dict[str, tuple[Gang, Pods]] = {
-            member.name: (part, placement.pods)
-            for member, part, placement in zip(choice.members, choice.gangs, choice.placements, strict=True)
-        }
+        pods: dict[str, tuple[Gang, Pods]] = {member.name: (part, placement.pods) for member, part, placement in placed}
         self.promises.enter(
             view.uid, Stay(binding.leaf, binding.amount, self._now, self._now + estimate(binding), pods)
         )
@@ -287,6 +287,15 @@ class Dispatcher(Asking):
         if kept is not None:
             self._refresh_idle()
         return command
+
+    def _expected(self, choice: Choice) -> dict[str, Spots]:
+        """Where it is to be in its member, lest it is where others are promised room."""
+        if choice.divided or not self.promises.made:
+            return {}
+        [member], [gang], [placement] = choice.members, choice.gangs, choice.placements
+        names = member.nodes.names
+        spots = [(gang.tasks[task].name, names[node], count) for task, node, count in placement.pods]
+        return {member.name: spots} if all(node for _, node, _ in spots) else {}
 
     def _settle_answers(self) -> Iterator[Command]:
         """Commit what all members have reserved, take back what one refused or what its user holds.
@@ -315,7 +324,7 @@ class Dispatcher(Asking):
                 away = [name for name in binding.parts if not self._is_ready(name)]
                 if away:
                     text = f"{away[0]} reserved its part and is not ready any more"
-                    yield self._evict(binding, Reason.CLUSTERS_NOT_READY, text, blocker("Cluster", away[0], "", 0, 0))
+                    yield self._evict(binding, Reason.CLUSTERS_NOT_READY, text, Blocker("Cluster", away[0]))
                 else:
                     yield self._commit(binding)
 
@@ -388,10 +397,18 @@ class Dispatcher(Asking):
             group = next(iter(unsaid))
             del unsaid[group]
             verdict = group.parked
-            while verdict is not None and group.told < len(group.members) and looks:
+            if verdict is not None and not group.first_told:
+                group.first_told = True
+                binding = self.bindings[group.members[0][2]]
+                if differs(binding.told, verdict) and binding.view.uid not in self._awaiting:
+                    yield self._explain(binding, verdict)
+            while verdict is not None and group.told < len(group.members) and looks and self._explain_tokens >= 1:
                 looks -= 1
                 binding = self.bindings[group.members[group.told][2]]
-                group.told += 1
+                first, group.told = group.told == 0, group.told + 1
+                if not first and lacks_room(binding.told) and lacks_room(verdict):
+                    # Which of these it is changes with every start and every end.
+                    continue
                 if differs(binding.told, verdict) and binding.view.uid not in self._awaiting:
                     yield self._explain(binding, verdict)
                     break
@@ -425,6 +442,11 @@ class Dispatcher(Asking):
         invariants.verify(self)
 
 
+def _helpable(group: ShapeClass) -> bool:
+    """Whether the departure of others could change what blocks it."""
+    return group.parked is not None and group.parked.reason in (*ROOM, Reason.QUOTA_EXCEEDED)
+
+
 def standing_verdict(queue: str, standing: Standing) -> Verdict:
     """Why a queue that is not open admits nothing."""
     reason = {
@@ -433,4 +455,4 @@ def standing_verdict(queue: str, standing: Standing) -> Verdict:
         Standing.INVALID: Reason.QUEUE_INVALID,
         Standing.PARENT: Reason.QUEUE_NOT_LEAF,
     }[standing]
-    return Verdict(reason, blocker("Queue", queue, "", 0, 0))
+    return Verdict(reason, Blocker("Queue", queue))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from atoll.dispatcher.core.binding import Binding
 from atoll.dispatcher.core.books import estimate
-from atoll.dispatcher.core.choice import Choice, always
+from atoll.dispatcher.core.choice import Choice, always, as_it_is
 from atoll.dispatcher.core.events import Strategy
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, Standing, path
@@ -18,10 +19,13 @@ from atoll.dispatcher.core.promise import SETTLE, Promise
 from atoll.dispatcher.core.resizing import Resizing
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.waiting import ShapeClass
-from atoll.model.verdict import Verdict
+from atoll.model.vector import Vector
+from atoll.model.verdict import Reason, Verdict
 
 RENEWAL = 1.0
 """Seconds after which a promise without a known time, or whose time has passed, is computed again."""
+DOUBT = 60.0
+"""Seconds after which a promise that can't be kept, nobody knows why, gets another time."""
 PATIENCE = 60.0
 """Seconds that room is kept for a workload while those that were evicted for it end."""
 
@@ -56,6 +60,31 @@ class Keeping(Resizing):
 
         return permits
 
+    def _settles(self, binding: Binding) -> Callable[[Choice], Choice | None]:
+        """The choice, or the same with other nodes, as `_permits` allows it."""
+        permits = self._permits(binding)
+        if permits is always:
+            return as_it_is
+
+        return lambda choice: self.settle(binding, choice, permits)
+
+    def settle(self, binding: Binding, choice: Choice, permits: Callable[[Choice], bool]) -> Choice | None:
+        """The choice if it is permitted, or the same on nodes on which it is."""
+        if permits(choice):
+            return choice
+        other = self._aside(binding, choice)
+        return other if other is not None and permits(other) else None
+
+    def _aside(self, binding: Binding, choice: Choice) -> Choice | None:
+        """The choice on other nodes, on which it may be in nobody's way."""
+        if choice.divided or not self.promises.made:
+            return None
+        [member], [gang] = choice.members, choice.gangs
+        placement = self.promises.aside(binding.view.uid, member, gang, self._now + estimate(binding))
+        if placement is None or sum(placement.counts) < gang.replicas or placement.pods == choice.placements[0].pods:
+            return None
+        return replace(choice, placements=(placement,))
+
     def judge(self, binding: Binding, choice: Choice) -> tuple[bool, list[Promise]]:
         """What `_permits` says of a choice, and the promises to others that it takes from with a better right."""
         leaf, end = binding.leaf, self._now + estimate(binding)
@@ -63,12 +92,17 @@ class Keeping(Resizing):
             return False, []
         if not self.promises.made:
             return True, []
-        broken = self.promises.refuses(binding.view.uid, leaf, binding.amount, choice, self._now, end)
+        broken = self.promises.refuses(binding.view.uid, leaf, binding.amount, choice, end)
         for member, gang in zip(choice.members, choice.gangs, strict=True):
             kept = self._ceilings_kept(binding.view.uid, leaf, member.name, gang.total())
             broken += [promise for promise in kept if promise not in broken]
         better = [promise for promise in broken if self._goes_before(binding, self.bindings[promise.uid])]
         return len(better) == len(broken), better
+
+    def _overtake(self) -> None:
+        """The choice permitted last is carried out: those whom it takes from are not bound by their first times."""
+        for promise in self._overtaking:
+            promise.overtaken = True
 
     def capped(self, leaf: Node, choice: Choice) -> Verdict | None:
         """The ceiling that a choice for a workload of the queue exceeds in one of its members; None without one."""
@@ -77,6 +111,10 @@ class Keeping(Resizing):
             if short is not None:
                 return short.verdict()
         return None
+
+    def times(self, leaf: Node, member: Member, request: Vector, most: int) -> int:
+        """How often the ceilings of the queue in a member have room for a request, `most` at most."""
+        return self.tree.times_in(leaf, member.name, request, most)
 
     def _goes_before(self, binding: Binding, other: Binding) -> bool:
         """Whether room that is kept for another workload does not bind this one: a higher class, its queue's elder, or
@@ -93,8 +131,10 @@ class Keeping(Resizing):
         levels = (node for node in path(leaf) if node is not self.tree.root and node.guarantee)
         return any(node.below_guarantee() for node in levels)
 
-    def _keep_room(self, group: ShapeClass) -> None:
-        """The first of the class does not go now: keep room for it if it is a head that must not be delayed."""
+    def _keep_room(self, group: ShapeClass, *, certain: bool = False) -> None:
+        """The first of the class does not go now: keep room for it if it is a head that must not be delayed, and if
+        asked for only where there is a time at which it can start.
+        """
         leaf, uid = group.leaf, group.members[0][2]
         if uid not in self._impatient:
             if leaf.view is None or leaf.view.strategy is not Strategy.BACKFILL or self.waiting.head(leaf) is not group:
@@ -107,24 +147,28 @@ class Keeping(Resizing):
                     self._refresh_idle()
         known = self.promises.made.get(uid)
         if known is None:
-            self._promise(group.shape, self.bindings[uid])
+            made = self._promise(group.shape, self.bindings[uid])
+            if certain and made is not None and made.at == math.inf:
+                self.promises.drop(uid)
 
     def _keep_room_for_new_heads(self) -> None:
         """One that was parked behind others may be the head now, and nothing wakes it."""
-        for leaf in self._left_by:
+        for leaf in self._reordered:
             if leaf.view is not None and leaf.view.strategy is Strategy.BACKFILL:
                 head = self.waiting.head(leaf)
                 if head is not None and head.parked is not None and self.tree.standing(leaf) is Standing.OPEN:
-                    self._keep_room(head)
-        self._left_by.clear()
+                    self._keep_room(head, certain=head.parked.reason is Reason.WOULD_DELAY)
+        self._reordered.clear()
 
-    def _promise(self, shape: Shape, binding: Binding) -> None:
+    def _promise(self, shape: Shape, binding: Binding) -> Promise | None:
         serving = self.serves(binding.leaf)
         mask = self.world.allowed(shape)[0] & self.world.ready
         if serving is not None:
             mask = mask & serving
         members = [self.world.order[column] for column in np.flatnonzero(mask)]
-        self.promises.promise(binding.view.uid, binding.leaf, shape, shape.least, members, self._now, estimate(binding))
+        return self.promises.promise(
+            binding.view.uid, binding.leaf, shape, shape.least, members, self._now, estimate(binding)
+        )
 
     def _renew_promises(self) -> None:
         """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
@@ -137,7 +181,9 @@ class Keeping(Resizing):
                 self._refresh_idle()
             elif promise.victims:
                 self._await_victims(promise)
-            elif (promise.at < self._now or promise.at == math.inf) and promise.looked + RENEWAL <= self._now:
+            elif self.promises.is_mended(promise, self._now):
+                self._refresh_idle()
+            elif self._is_to_be_renewed(promise) and promise.looked + RENEWAL <= self._now:
                 self._promise(binding.shape, binding)
                 self._refresh_idle()
         while self._patience and self._patience[0][0] <= self._now:
@@ -148,9 +194,18 @@ class Keeping(Resizing):
                 if uid not in self.promises.made:
                     self._promise(waiting.shape, waiting)
 
+    def _is_to_be_renewed(self, promise: Promise) -> bool:
+        return promise.at < self._now or promise.at == math.inf or self._given_up(promise) <= self._now
+
+    def _given_up(self, promise: Promise) -> float:
+        """When one that its member would not hold gets another time: soon if somebody with a better right took from it.
+        Else figures contradict each other, as they do for a moment when a member tells of pods before their binding.
+        """
+        return promise.doubted + (0.0 if promise.overtaken else DOUBT)
+
     def _await_victims(self, promise: Promise) -> None:
         """Once all that were evicted are gone, or after too long, the claimant is one that waits as others do."""
-        gone = all(self._let_go(uid) for uid in self._awaiting.get(promise.uid, ()))
+        gone = self._all_gone(promise.uid)
         # A while longer than that: members tell of the room a moment after the pods are gone.
         if gone and promise.looked + PATIENCE > self._now:
             promise.looked = min(promise.looked, self._now - PATIENCE + SETTLE)
@@ -162,10 +217,16 @@ class Keeping(Resizing):
             assert claimant.shape is not None, f"{promise.uid} is kept room for and does not wait"
             self.waiting.refresh(self.waiting.classes(claimant.leaf)[claimant.shape.key])
 
+    def _all_gone(self, uid: str) -> bool:
+        """Whether nobody has anything left of what was to go for this claimant."""
+        return all(self._let_go(each) for each in self._awaiting.get(uid, ()))
+
     def _next_renewal(self) -> float | None:
         times = [
             promise.looked + (PATIENCE if promise.victims else RENEWAL)
             if promise.at == math.inf
+            else max(self._given_up(promise), promise.looked + RENEWAL)
+            if promise.doubted < math.inf
             else max(promise.at, promise.looked) + RENEWAL
             for promise in self.promises.made.values()
         ]

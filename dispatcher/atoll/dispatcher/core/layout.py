@@ -42,10 +42,10 @@ def distinct(states: Ints) -> tuple[Ints, Ints]:
     return found, np.array(kinds, np.int64)
 
 
-def sums(room: Ints, offsets: Ints) -> Ints:
-    """int64[members] of int64[nodes]."""
+def sums(room: Ints, bounds: Sequence[int]) -> Ints:
+    """int64[members] of int64[nodes]; `bounds` says where each member begins, and where the last ends."""
     totals = np.concatenate([[0], np.cumsum(room)])
-    found: Ints = totals[offsets[1:]] - totals[offsets[:-1]]
+    found: Ints = np.diff(totals[bounds])
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,8 @@ class Member:
     expected: set[str] = field(default_factory=set)
     #: how often anything changed in it: what was computed at another count may be so no more
     changes: int = 0
+    #: of `inflight` something has found less room than it takes
+    short: bool = False
 
     @property
     def generation(self) -> int:
@@ -119,29 +121,38 @@ class Member:
         )
 
     def renew(self, nodes: Nodes) -> None:
-        """Take figures that were just published, and subtract the decisions in flight: where they were if these are
-        the same nodes and have room, else where they would go now.
+        """Take figures that were just published, and subtract the decisions in flight: on the nodes where they were, if
+        these are there and have room, else where they would go now.
         """
         same = nodes.names == self.nodes.names and bool(self.index)
-        self.nodes = nodes
+        #: index of each node before -> its index now, None where it is no more; of no use if they are the same
+        now: dict[int, int | None] = {}
+        self.short = False
         self.changes += 1
         if not same:
             index = {name: node for node, name in enumerate(nodes.names) if name}
-            again = {node: index.get(name) for name, node in self.index.items()}
+            now = {node: index.get(name) for name, node in self.index.items()}
+            again = now
             if self.moved:
-                again = {node: None if now is None else again.get(now) for node, now in self.moved.items()}
+                again = {node: None if last is None else now.get(last) for node, last in self.moved.items()}
             self.index, self.moved = index, again
+        self.nodes = nodes
         for uid, (gang, before) in list(self.inflight.items()):
-            requests = [task.requests for task in gang.tasks]
-            if same:
-                nodes.take(requests, before)
-                if (nodes.free[:, [node for _, node, _ in before.pods]] >= 0).all():
+            requests = gang.requests()
+            pods = before.pods
+            if not same:
+                pods = [(task, there, count) for task, node, count in pods if (there := now.get(node)) is not None]
+            if sum(count for _, _, count in pods) == gang.replicas:
+                there_still = replace(before, pods=pods)
+                nodes.take(requests, there_still)
+                if (nodes.free[:, [node for _, node, _ in pods]] >= 0).all():
+                    self.inflight[uid] = (gang, there_still)
                     continue
-                nodes.give(requests, before)
+                nodes.give(requests, there_still)
             placement = place(nodes, gang)
             if isinstance(placement, Miss):
                 # Some of its pods are in the new figures already; the room for the others is spoken for.
-                placement = fill(nodes, gang)
+                placement, self.short = fill(nodes, gang), True
             nodes.take(requests, placement)
             self.inflight[uid] = (gang, placement)
 

@@ -101,11 +101,6 @@ class Node:
         return self.entitled
 
     @property
-    def priority(self) -> int:
-        """The queue's priority; higher goes first."""
-        return self.view.priority if self.view else 0
-
-    @property
     def weight(self) -> int:
         """Its part where no sibling declares deserved."""
         return self.view.weight if self.view else 1
@@ -133,12 +128,13 @@ class Node:
     def current_rank(self) -> Rank:
         """As `rank`, where `bring_up_to_date` was called for it or a sibling since the last change."""
         if self.ranked is None:
-            up = self.parent
-            shared = (*up.claimed, *up.divided) if up else tuple(self.entitled)
+            up, view = self.parent, self.view
+            priority, weight, created = (view.priority, view.weight, view.created) if view else (0, 1, "")
+            shared = up.claimed + up.divided if up else tuple(self.entitled)
             # Where capacity is unknown and nothing declared, its own limit is the only measure that there is.
-            share, load = share_and_burden(self.used, self.entitled, shared, self.limit, self.weight)
+            share, load = share_and_burden(self.used, self.entitled, shared, self.limit, weight)
             first = 0 if self.guarantee and self.below_guarantee() else 1
-            self.ranked = (-self.priority, first, share, load, self.created, self.name)
+            self.ranked = (-priority, first, share, load, created, self.name)
         return self.ranked
 
     def pool(self, resource: str) -> int | None:
@@ -192,7 +188,7 @@ def _divide(parent: Node) -> None:
     children = list(parent.children.values())
     # What is wanted beyond the limit changes nothing, which is most of what arrives while a queue is full.
     wishes = [_wishes(child, names) for child in children]
-    basis = (pools, [child.name for child in children], wishes)
+    basis = (pools, children, wishes)
     if basis == parent.divided_from:
         return
     parent.divided_from = basis
@@ -227,8 +223,10 @@ def _wishes(node: Node, names: Sequence[str]) -> list[int] | None:
     demand, limit = node.used if node.stuck else node.wanted, node.limit
     if not demand:
         return None
-    wishes = [demand.get(name, 0) for name in names]
-    for index, name in enumerate(names):
-        if name in limit and wishes[index] > limit[name]:
-            wishes[index] = max(limit[name], 0)
+    wishes = []
+    for name in names:
+        wish = demand.get(name, 0)
+        if name in limit and wish > limit[name]:
+            wish = max(limit[name], 0)
+        wishes.append(wish)
     return wishes

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, path
 from atoll.dispatcher.core.shapes import Shape
-from atoll.fit import Nodes
+from atoll.fit import Nodes, Placement
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
@@ -46,6 +46,20 @@ class Stay:
         return self.end < math.inf and self.expected_end(now) + SETTLE <= when
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a promise is to find in its member, beside those that were made before it."""
+
+    placement: Placement | None
+    """Where it is expected then; None where it does not fit any more."""
+    rest: Nodes
+    """What it leaves to others."""
+
+    def leaves(self, needs: Sequence[Vector], placement: Placement) -> bool:
+        """Whether a placement of pods with these requests is beside it on every node."""
+        return self.placement is not None and holds(self.rest, needs, placement)
+
+
 @dataclass(slots=True, eq=False)
 class Promise:
     """Room that is kept for one waiting workload."""
@@ -66,18 +80,45 @@ class Promise:
     """(queue on its path, resource) -> what may be charged there beyond `at` without delaying it."""
     beside: dict[str, None] = field(default_factory=dict)
     """UIDs of those who were promised earlier and will have started by then: their share is not in `spare`."""
+    lasts: float = math.inf
+    """Seconds that it is expected to run."""
     future: Nodes | None = None
-    """The member's nodes at that time without the workload; None = compute again."""
+    """The member's nodes at that time, nobody who was promised any counted; None = compute again."""
+    kept: Kept | None = None
+    """Its nodes at that time; None = compute again."""
+    suspect: bool = False
+    """Its member would not hold it at that time when somebody looked."""
+    doubted: float = math.inf
+    """Since when that has been so."""
     looked: float = 0.0
     """When `at` was computed."""
     also: tuple[Member, ...] = ()
     """Further members that are kept for it."""
     victims: bool = False
     """Others make room for it: no time is to be computed until they have gone."""
+    expected: Placement | None = None
+    """Where it goes once they have gone, as far as that is known."""
     leaving: dict[str, bool] = field(default_factory=dict)
     """UID of one that is taken back for it, or for one who was promised earlier -> whether it has not gone yet."""
     refused: dict[str, tuple[int, float]] = field(default_factory=dict)
     """UID of a workload that would delay it in its member -> (the member's changes at that time, its end)."""
+
+    def starts_by(self, when: float) -> bool:
+        """Whether it runs by then; those for whom others go start as soon as these have gone."""
+        return self.victims or self.at <= when
+
+    @property
+    def ends(self) -> float:
+        """When its room is there again if it starts as promised; infinite where that is not known."""
+        return math.inf if self.victims else self.at + self.lasts + SETTLE
+
+    def is_over_by(self, when: float) -> bool:
+        """Whether its room is there again by then, if that is a time that is known."""
+        return self.ends <= when < math.inf
+
+    def uncertain(self) -> bool:
+        """Whether nothing may be taken from its members: there is no telling what it needs."""
+        return bool(self.also) or (self.at == math.inf and not self.victims)
 
     def exceeds(self, leaf: Node, amount: Vector) -> bool:
         """Whether a workload that stays for ever takes from the limits what the promise needs."""
@@ -87,6 +128,15 @@ class Promise:
                 if spare is not None and value > max(spare, 0):
                     return True
         return False
+
+
+def holds(nodes: Nodes, needs: Sequence[Vector], placement: Placement) -> bool:
+    """Whether each node has what the placement takes of it."""
+    columns = [node for _, node, _ in placement.pods]
+    after = nodes.copy()
+    after.take(needs, placement)
+    before, left = nodes.free[:, columns], after.free[:, columns]
+    return bool(((left >= 0) | (left == before)).all())
 
 
 def left_beside(leaf: Node, request: Vector) -> dict[tuple[Node, str], int]:
@@ -110,7 +160,7 @@ def give_back(left: dict[tuple[Node, str], int], leaf: Node, amount: Vector, tim
 def where_seen(gang: Gang, nodes: Mapping[str, int], index: Mapping[str, int]) -> list[tuple[int, int, int]]:
     """Pods by task and node from a report that only counts pods per node: tasks in order, nodes by name."""
     pods: list[tuple[int, int, int]] = []
-    wanted = [task.replicas for task in gang.tasks]
+    wanted = gang.full()
     for name in sorted(nodes):
         left = nodes[name]
         for task in range(len(wanted)):

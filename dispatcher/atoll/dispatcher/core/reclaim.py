@@ -88,6 +88,7 @@ def plan(
     serving: NDArray[np.bool_] | None = None,
     avoided: Collection[str] = (),
     permits: Callable[[Choice], bool] = always,
+    why: bool = True,
 ) -> Plan | Verdict:
     """The workloads that must go so that the claimant fits, or why nobody's departure would help.
 
@@ -100,6 +101,7 @@ def plan(
         serving: bool[members] that its queue may use; None for all.
         avoided: members that failed its shape lately.
         permits: asked for each choice, while the tree shows the use without the victims.
+        why: False where the verdict is not read: that nobody's departure helps is quicker to say than what is missing.
     """
     found = list(victims)
 
@@ -108,10 +110,10 @@ def plan(
         spare = [victim.spare_only() for victim in willing if victim.surplus]
         if spare:
             # Nothing stops for what others can spare.
-            outcome = _hopeless(trial, spare) or _search(trial, ordered(trial, spare))
+            outcome = _hopeless(trial, spare) or _search(trial, ordered(trial, spare), why)
             if isinstance(outcome, Plan):
                 return outcome
-        return _hopeless(trial, willing) or _search(trial, ordered(trial, willing))
+        return _hopeless(trial, willing) or _search(trial, ordered(trial, willing), why)
 
     return _somewhere(claimant, tree, world, serving, avoided, permits, search)
 
@@ -164,7 +166,7 @@ def _somewhere(
     return outcome
 
 
-def _search(trial: Trial, pool: list[Bundle]) -> Plan | Verdict:
+def _search(trial: Trial, pool: list[Bundle], why: bool = True) -> Plan | Verdict:
     best: list[Bundle] | None = None
     if trial.fits():
         best = []
@@ -174,7 +176,7 @@ def _search(trial: Trial, pool: list[Bundle]) -> Plan | Verdict:
                 best = chosen
         best = _smallest(trial, pool, best) or best
     if best is None:
-        return _nearest(trial, pool)
+        return _nearest(trial, pool) if why else Verdict(Reason.INSUFFICIENT_RESOURCES)
     for bundle in best:
         trial.take(bundle)
     choice = trial.choice()

@@ -56,10 +56,8 @@ class Requests:
         quotients = free.take(self._resource, axis=0)
         quotients //= self._amount
         quotients[0] = MANY
-        np.maximum(quotients, 0, out=quotients)
-        np.minimum(quotients, MANY, out=quotients)
-        rooms: Ints = np.minimum.reduce(quotients.take(self._picks, axis=0))
-        return rooms
+        rooms: Ints = np.minimum.reduce(quotients.take(self._picks, axis=0), initial=MANY)
+        return np.maximum(rooms, 0, out=rooms)
 
     def _line(self, key: tuple[int, int]) -> int:
         line = self._lines.get(key)

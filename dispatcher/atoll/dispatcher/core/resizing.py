@@ -7,7 +7,6 @@ are free once the member says so.
 
 from __future__ import annotations
 
-import heapq
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
@@ -148,7 +147,7 @@ class Resizing(Books):
                 gang = binding.gang.sized(taken.counts)
             choice = Choice((member,), (gang,), (taken,))
             amount, end = _requests(binding.gang, taken.counts), self._now + estimate(binding)
-            if self.promises.refuses(binding.view.uid, binding.leaf, amount, choice, self._now, end):
+            if self.promises.refuses(binding.view.uid, binding.leaf, amount, choice, end):
                 continue
             if not self._ceilings_kept(binding.view.uid, binding.leaf, name, amount):
                 return size, landing
@@ -158,7 +157,7 @@ class Resizing(Books):
         """What does not admit so much more, nodes apart."""
         leaf, namespace = binding.leaf, binding.view.namespace
         if self.tree.standing(leaf) is not Standing.OPEN:
-            return Stop(Verdict(Reason.QUEUE_CLOSED, blocker("Queue", leaf.name, "", 0, 0)))
+            return Stop(Verdict(Reason.QUEUE_CLOSED, Blocker("Queue", leaf.name)))
         short = self.tree.shortage(leaf, amount)
         if short is not None:
             return Stop(short.verdict(), short.node)
@@ -273,9 +272,6 @@ class Resizing(Books):
         decision = Decision(binding.epoch, Phase.BOUND, reason, None, until, story)
         binding.resized_at, binding.told = view.generation, None
         self._stopped.pop(view.uid, None)
-        if deadline is not None:
-            binding.deadline = deadline
-            heapq.heappush(self._deadlines, (deadline, view.uid))
         parts = _parts(binding)
         return Resize(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision, parts=parts)
 

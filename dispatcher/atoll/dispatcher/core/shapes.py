@@ -96,7 +96,7 @@ def shape_of(binding: BindingView, key: bytes) -> Shape:
         binding.most_clusters,
         {},
         gang.floor(),
-        [task.replicas for task in gang.tasks],
+        gang.full(),
         gang.replicas > 1,
     )
     shape.request = shape.least.total()

@@ -197,13 +197,17 @@ class Tree:
 
         Only what is requested counts; of several resources the first by name.
         """
-        asked = sorted((name, amount) for name, amount in request.items() if amount > 0)
-        for each in path(node):
+        each: Node | None = node
+        while each is not None:
             used, limit = each.used, each.limit
-            for name, amount in asked:
-                if name in limit and amount > limit[name] - used.get(name, 0):
-                    declared = each.view is not None and name in each.view.capability
-                    return Shortage(each, name, amount, limit[name] - used.get(name, 0), declared)
+            for name, amount in request.items():
+                # Most often nothing is short, so the order by name can wait until something is.
+                if amount > 0 and name in limit and amount > limit[name] - used.get(name, 0):
+                    short = vector.shortage(used, request, limit)
+                    assert short is not None, "something is short"
+                    declared = each.view is not None and short[0] in each.view.capability
+                    return Shortage(each, *short, declared)
+            each = each.parent
         return None
 
     def shortage_in(self, node: Node, member: str, request: Vector) -> Shortage | None:
@@ -215,6 +219,16 @@ class Tree:
                 if short is not None:
                     return Shortage(each, *short, member=member)
         return None
+
+    def times_in(self, node: Node, member: str, request: Vector, most: int) -> int:
+        """How often the queues' ceilings in one member have room for the request, `most` at most."""
+        for each in path(node):
+            if each.tracks and each.view is not None and member in each.view.members:
+                used = each.used_in.get(member, {})
+                for name, ceiling in each.view.members[member].capability.items():
+                    if amount := request.get(name, 0):
+                        most = min(most, max(ceiling - used.get(name, 0), 0) // amount)
+        return most
 
     def serves(self, node: Node, member: str) -> bool:
         """Whether the queue, and each one above it, may use the member."""

@@ -185,7 +185,6 @@ class Trial:
     ) -> None:
         for node, (used, used_in) in self._before.items():
             node.used, node.used_in = used, used_in
-        self._before.clear()
 
     # -- what goes ---------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import heapq
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,7 +37,7 @@ from atoll.model.gang import Gang
 from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, Position, Promised, Room
 from atoll.model.timestamps import rfc3339
 from atoll.model.vector import Vector
-from atoll.model.verdict import Reason, Verdict, blocker
+from atoll.model.verdict import Blocker, Reason, Verdict
 
 if TYPE_CHECKING:
     from atoll.dispatcher.core.dispatcher import Dispatcher
@@ -157,6 +157,9 @@ class _Look:
     def _permits(self, choice: Choice) -> bool:
         return self.core.judge(self.binding, choice)[0]
 
+    def _settles(self, choice: Choice) -> Choice | None:
+        return self.core.settle(self.binding, choice, self._permits)
+
     def _capped(self, choice: Choice) -> Verdict | None:
         verdict = self.core.capped(self._leaf, choice)
         if verdict is not None:
@@ -171,7 +174,7 @@ class _Look:
         if self._gang.hold:
             return Verdict(Reason.HELD)
         if core.tree.standing(leaf) is Standing.OPEN and self._is_behind():
-            return Verdict(Reason.BEHIND_HEAD, blocker("Queue", leaf.name, "", 0, 0))
+            return Verdict(Reason.BEHIND_HEAD, Blocker("Queue", leaf.name))
         found = core.admit(leaf, self.shape, self.binding.view.namespace, lambda: self.choice)
         return found if isinstance(found, Choice) else found.verdict
 
@@ -192,8 +195,9 @@ class _Look:
             self.world,
             serving=core.serves(self._leaf),
             avoided=core.avoided(self.shape.key),
-            permits=self._permits,
+            permits=self._settles,
             capped=self._capped,
+            times=partial(core.times, self._leaf),
         )
 
     def whole(self, choice: Choice) -> Choice:
@@ -202,7 +206,7 @@ class _Look:
             return choice
         [member], [part], [begins] = choice.members, choice.gangs, choice.placements
         nodes = member.nodes.copy()
-        nodes.take([task.requests for task in part.tasks], begins)
+        nodes.take(part.requests(), begins)
         started = replace(self.binding, parts={member.name: part})
         growth = self.core.growth(started, nodes, begins.pods, {}, begins)
         if isinstance(growth, Stop):
@@ -291,7 +295,7 @@ class _Look:
             if capped is not None and (block := capped.blocker) is not None:
                 text = f"the ceiling of queue {block.name} there leaves {block.available} {block.resource}"
                 return _room(member, wanted, wanted, Reason.QUOTA_EXCEEDED, text)
-            if not self._permits(choice):
+            if self._settles(choice) is None:
                 text = "the room there is kept for a workload that goes before it"
                 return _room(member, wanted, wanted, Reason.WOULD_DELAY, text)
             return Room(member.name, wanted, wanted, message="it has room", domain=domain)

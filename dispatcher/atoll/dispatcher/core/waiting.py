@@ -52,18 +52,19 @@ class _Heads:
 
     def __init__(self) -> None:
         self.classes: dict[bytes, ShapeClass] = {}
-        self.heap: list[tuple[Key, bytes]] = []
+        #: the parts of a `Key`, and the shape's: flat, for comparing them is most of the work
+        self.heap: list[tuple[int, str, str, bytes]] = []
 
     def push(self, group: ShapeClass) -> None:
         self.classes[group.shape.key] = group
-        heapq.heappush(self.heap, (group.members[0], group.shape.key))
+        heapq.heappush(self.heap, (*group.members[0], group.shape.key))
 
-    def first(self) -> tuple[Key, ShapeClass]:
+    def first(self) -> ShapeClass:
         while True:
-            key, shape = self.heap[0]
-            group = self.classes.get(shape)
-            if group is not None and group.members[0] == key:
-                return key, group
+            entry = self.heap[0]
+            group = self.classes.get(entry[3])
+            if group is not None and group.members[0] == entry[:3]:
+                return group
             heapq.heappop(self.heap)
 
 
@@ -79,8 +80,12 @@ class ShapeClass:
     parked: Verdict | None = None
     #: where it is filed; None while it waits for an event or behind the head of a strict queue
     lot: Lot | None = None
-    #: how many of `members`, from the first, are known to know `parked`
+    #: what was said of it last
+    said: Verdict | None = None
+    #: how many of `members`, from the first, are known to know `said`, or what lacks room as that does
     told: int = 0
+    #: the first of them knows exactly that
+    first_told: bool = True
     #: seconds; none but perhaps its first member is known to be shorter
     shortest: float = 0.0
 
@@ -158,6 +163,8 @@ class Waiting:
         """A waiting workload knows this verdict; if that is not its class's, it is among those to be told."""
         group = self._spots[leaf].classes[shape.key]
         if group.parked is not None and differs(told, group.parked):
+            if lacks_room(told) and lacks_room(group.parked) and key != group.members[0]:
+                return
             group.told = min(group.told, bisect.bisect_left(group.members, key))
             self.unsaid[group] = None
 
@@ -184,7 +191,7 @@ class Waiting:
 
     def park_on_limit(self, group: ShapeClass, verdict: Verdict, node: Node, resource: str, amount: int) -> None:
         """Wait until the node has this amount of the resource left."""
-        self._say(group, verdict)
+        self.say(group, verdict)
         lots = self._spot(node).parked.setdefault(resource, {})
         lot = lots.get(amount)
         if lot is None:
@@ -193,7 +200,7 @@ class Waiting:
 
     def park_on_shape(self, group: ShapeClass, verdict: Verdict) -> None:
         """Wait until the shape is woken; whatever else waits for it there sleeps again as well."""
-        self._say(group, verdict)
+        self.say(group, verdict)
         lot = self._by_shape.get(group.shape.key)
         if lot is None:
             lot = self._by_shape[group.shape.key] = Lot(self._tree.root)
@@ -208,24 +215,18 @@ class Waiting:
 
     def park_until_told(self, group: ShapeClass, verdict: Verdict) -> None:
         """Wait until `refresh` is called for the class."""
-        self._say(group, verdict)
+        self.say(group, verdict)
         self._unfile(group)
-
-    def say(self, group: ShapeClass, verdict: Verdict) -> None:
-        """A parked class is told something else until it is looked at again; it waits for the same as before."""
-        self._say(group, verdict)
 
     def refresh(self, group: ShapeClass) -> None:
         """Look at the class again."""
         self._refile(group)
 
-    def wake_shape(self, shape: bytes) -> bool:
-        """Some member has more room for this shape; True when classes waited for that."""
+    def wake_shape(self, shape: bytes) -> None:
+        """Some member has more room for this shape."""
         lot = self._by_shape.get(shape)
-        if lot is None or not lot.heads:
-            return False
-        self._wake(lot)
-        return True
+        if lot is not None and lot.heads:
+            self._wake(lot)
 
     def sleep_shape(self, shape: bytes) -> None:
         """No member has room for this shape any more; its classes keep their verdicts."""
@@ -268,21 +269,18 @@ class Waiting:
         while True:
             lots += spot.lots
             if spot.classes:
-                best: tuple[Key, ShapeClass] | None = None
+                firsts = [heads.first() for lot in lots if (heads := lot.heads.get(node)) is not None]
+                if firsts:
+                    return firsts[0] if len(firsts) == 1 else min(firsts, key=_first_key)
+            children = spot.awake
+            if lots:
+                children = dict(children)
                 for lot in lots:
-                    heads = lot.heads.get(node)
-                    if heads is not None:
-                        first = heads.first()
-                        if best is None or first[0] < best[0]:
-                            best = first
-                if best is not None:
-                    return best[1]
-            children: dict[Node, None] = dict(spot.awake)
-            for lot in lots:
-                if len(children) == len(node.children):
-                    break
-                children.update(lot.below.get(node, ()))
+                    if len(children) == len(node.children):
+                        break
+                    children.update(lot.below.get(node, ()))
             node = self._tree.first(children) if len(children) > 1 else next(iter(children))
+            lots = [lot for lot in lots if node in lot.below or node in lot.heads]
             spot = self._spot(node)
 
     def check(self) -> None:
@@ -330,7 +328,7 @@ class Waiting:
                 spot.filed = None
             self._choose_head(group.leaf)
             if group is not spot.filed:
-                self._say(group, _behind(group.leaf))
+                self.say(group, _behind(group.leaf))
         else:
             self._move(group, self._spot(group.leaf).fresh)
 
@@ -349,16 +347,20 @@ class Waiting:
             return
         if spot.filed is not None and spot.filed is not head and spot.filed.members:
             self._unfile(spot.filed)
-            self._say(spot.filed, _behind(leaf))
+            self.say(spot.filed, _behind(leaf))
         spot.filed = head
         if head is not None:
             head.parked = None
             self._move(head, spot.fresh)
 
-    def _say(self, group: ShapeClass, verdict: Verdict) -> None:
-        if differs(group.parked, verdict):
-            group.told = 0
-        group.parked = verdict
+    def say(self, group: ShapeClass, verdict: Verdict) -> None:
+        """The class is told this until it is looked at again; what it waits for stays the same."""
+        if differs(group.said, verdict):
+            if lacks_room(group.said) and lacks_room(verdict):
+                group.first_told = False
+            else:
+                group.told = 0
+        group.parked = group.said = verdict
         self.unsaid[group] = None
         self._changed[group.leaf] = None
 
@@ -435,6 +437,15 @@ class Waiting:
             spot = self._spot(node.parent)
             del spot.awake[node]
             node = node.parent
+
+
+ROOM = (Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS, Reason.PART_REFUSED)
+"""Verdicts that the departure of others can change."""
+
+
+def lacks_room(verdict: Verdict | None) -> bool:
+    """Whether this is one of the reasons that follow each other with every start and every end."""
+    return verdict is not None and (verdict.reason in ROOM or verdict.reason is Reason.WOULD_DELAY)
 
 
 def differs(told: Verdict | None, verdict: Verdict) -> bool:

@@ -8,6 +8,7 @@ hundred members is one comparison of a row, however many nodes they have.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -26,6 +27,8 @@ from atoll.fit.nodes import UNBOUNDED, Ints
 from atoll.model.gang import Gang, Task
 
 _encoder = msgspec.json.Encoder(order="sorted")
+_NOTHING: tuple[Ints, Ints] = np.zeros(0, np.int64), np.zeros((0, 1), np.int64)
+"""Asked for by nobody."""
 _FIRST_ROWS = 64
 _ASIDE_ROWS = 4
 _IDLE_ROWS = 64
@@ -49,7 +52,7 @@ class World:
         self.holders: dict[str, dict[Member, None]] = {}
         self._resources: tuple[str, ...] = ()
         #: first node of each member, and the end
-        self._offsets: Ints = np.zeros(1, np.int64)
+        self._bounds: list[int] = [0]
         #: int64[resources + 1, nodes]: what is free, and the profile; `_free` and `_profile` are views of it
         self._states: Ints = np.zeros((1, 0), np.int64)
         self._free: Ints = self._states[:-1]
@@ -60,6 +63,8 @@ class World:
         self._moved: dict[Member, None] = {}
         #: int64[ranks, nodes]: domain of each node per rank of its tier, numbered over all members; the last is none
         self._domains: Ints = np.zeros((0, 0), np.int64)
+        #: first domain of each member
+        self._first_domain: list[int] = []
         #: per domain: column of its member, rank of its tier
         self._owner: Ints = np.zeros(0, np.int64)
         self._rank: Ints = np.zeros(0, np.int64)
@@ -70,8 +75,8 @@ class World:
         self._vacant: list[int] = []
         #: rows without users that are kept, the longest idle first
         self._idle: dict[int, None] = {}
-        #: per row: (resource, positive amount) of all that its task asks for
-        self._wanted: list[list[tuple[int, int]]] = []
+        #: per row: int64[K] the resources that its task asks for, int64[K, 1] the positive amounts
+        self._wanted: list[tuple[Ints, Ints]] = []
         self.counts: Ints = np.zeros((_FIRST_ROWS, 0), np.int64)
         #: int64[domains + 1, rows]: pods that the domain's nodes hold; the last line means nothing
         self._held: Ints = np.zeros((1, _FIRST_ROWS), np.int64)
@@ -192,7 +197,7 @@ class World:
             })
         )  # fmt: skip
         published = [member.published(self._resources) for member in self.order]
-        self._offsets = np.cumsum([0, *(len(nodes) for nodes in published)])
+        self._bounds = [0, *itertools.accumulate(len(nodes) for nodes in published)]
         self._profiles, self._profile_index = [], {}
         self._states = np.concatenate(
             [
@@ -207,6 +212,7 @@ class World:
             nodes.free = self._free[:, start:end]
             self._renew(member, nodes)
         self._domains, self._owner, self._rank = domains_of(published)
+        self._first_domain = [0, *itertools.accumulate(len(nodes.tree.domains) for nodes in published)]
         height = len(self.counts)
         self.counts = np.zeros((height, len(self.order)), np.int64)
         self._held = np.zeros((len(self._owner) + 1, height), np.int64)
@@ -223,7 +229,7 @@ class World:
 
     def _span(self, member: Member) -> tuple[int, int]:
         column = self._column[member.name]
-        return int(self._offsets[column]), int(self._offsets[column + 1])
+        return self._bounds[column], self._bounds[column + 1]
 
     def _numbered(self, nodes: Nodes) -> Ints:
         """The profile of each node in numbers that all members share."""
@@ -271,7 +277,7 @@ class World:
             del self._rows[_pod_key(task)]
             self._tasks[row] = None
             self._vacant.append(row)
-            self._wanted[row] = []
+            self._wanted[row] = _NOTHING
             self._requests.set(row, {})
             self._accepts[row] = False
             self.counts[row] = 0
@@ -284,7 +290,7 @@ class World:
             row = self._rows[key] = self._vacant.pop() if self._vacant else len(self._tasks)
             if row == len(self._tasks):
                 self._tasks.append(None)
-                self._wanted.append([])
+                self._wanted.append(_NOTHING)
                 self._users.append(0)
                 if row == len(self.counts):
                     self._make_higher()
@@ -306,23 +312,26 @@ class World:
         possible = wanted.keys() <= set(self._resources) and all(amount < UNBOUNDED for amount in wanted.values())
         if not possible:
             wanted = {}
-        self._wanted[row] = [(index, wanted[name]) for index, name in enumerate(self._resources) if name in wanted]
+        asked = [index for index, name in enumerate(self._resources) if name in wanted]
+        amounts = [[wanted[self._resources[index]]] for index in asked]
+        self._wanted[row] = np.array(asked, np.int64), np.array(amounts, np.int64).reshape(-1, 1)
         self._requests.set(row, wanted)
         self._accepts[row] = False
         for number, profile in enumerate(self._profiles):
             self._accepts[row, number] = possible and profile.accepts(task, "")
         room = self._room(row, slice(None))
-        self.counts[row] = sums(room, self._offsets)
+        self.counts[row] = sums(room, self._bounds)
         self._held[:, row] = 0
         for domains in self._domains:
             np.add.at(self._held[:, row], domains, room)
 
     def _room(self, row: int, columns: slice) -> Ints:
         """int64[K]: pods of the row's task that each of these nodes holds."""
-        profile = self._profile[columns]
-        room: Ints = self._accepts[row].take(profile) * MANY
-        for index, amount in self._wanted[row]:
-            np.minimum(room, self._free[index, columns] // amount, out=room)
+        resources, amounts = self._wanted[row]
+        quotients = self._free[:, columns].take(resources, axis=0)
+        quotients //= amounts
+        room: Ints = np.minimum.reduce(quotients, initial=MANY)
+        room *= self._accepts[row].take(self._profile[columns])
         return np.maximum(room, 0, out=room)
 
     def _changed(self, member: Member, columns: slice | Ints, before: Ints, *, less: bool = False) -> None:
@@ -336,34 +345,37 @@ class World:
         """
         if not before.shape[1]:
             return
-        after, kinds = self._states[:, columns], None
-        if before.shape[1] > 1:
-            states, kinds = distinct(np.concatenate((before, after)))
-            before, after = states[: len(before)], states[len(before) :]
-        states = np.concatenate((before, after), axis=1)
+        states, kinds = distinct(np.concatenate((before, self._states[:, columns])))
+        half, column = states.shape[1], self._column[member.name]
+        change = self._gained(member, np.concatenate((states[: len(before)], states[len(before) :]), axis=1), less=less)
+        self.counts[:, column] += change @ np.bincount(kinds)
+        domains = self._domains[:, columns]
+        if domains.size:
+            # How many nodes of each domain changed in each of the ways.
+            first, last = int(domains.min()), int(domains.max())
+            nodes = np.bincount(((domains - first) * half + kinds).ravel(), minlength=(last - first + 1) * half)
+            nodes = nodes.reshape(-1, half)
+            found = np.flatnonzero(nodes.any(axis=1))
+            self._held[first + found] += nodes[found] @ change.T
+
+    def _changed_one(self, member: Member, node: int, states: Ints, *, less: bool) -> None:
+        """As `_changed` for one node: most decisions are about one pod; int64[resources + 1, 2] before and now."""
+        change = self._gained(member, states, less=less)[:, 0]
+        self.counts[:, self._column[member.name]] += change
+        for domain in self._domains[:, node].tolist():
+            self._held[domain] += change
+
+    def _gained(self, member: Member, states: Ints, *, less: bool) -> Ints:
+        """int64[rows, K]: by how many pods nodes of int64[resources + 1, 2 * K] states, before and now, changed."""
         rooms = self._requests.rooms(states[:-1])
         rooms *= self._accepts.take(states[-1], axis=1)
-        half = before.shape[1]
-        change = rooms[:, half:] - rooms[:, :half]
+        half = states.shape[1] // 2
+        change: Ints = rooms[:, half:] - rooms[:, :half]
         if not less:
             grown: NDArray[np.bool_] = np.logical_or.reduce(change > 0, axis=1)
             if grown.any():
                 self._note(member.name, grown)
-        column = self._column[member.name]
-        domains = self._domains[:, columns]
-        if kinds is None:
-            self.counts[:, column] += change[:, 0]
-            for domain in domains[:, 0].tolist():
-                self._held[domain] += change[:, 0]
-        else:
-            self.counts[:, column] += change @ np.bincount(kinds)
-            if domains.size:
-                # How many nodes of each domain changed in each of the ways.
-                first, last = int(domains.min()), int(domains.max())
-                nodes = np.bincount(((domains - first) * half + kinds).ravel(), minlength=(last - first + 1) * half)
-                nodes = nodes.reshape(-1, half)
-                found = np.flatnonzero(nodes.any(axis=1))
-                self._held[first + found] += nodes[found] @ change.T
+        return change
 
     def _note(self, name: str, grown: NDArray[np.bool_]) -> None:
         """Some node of this member has more room for these rows."""
@@ -396,6 +408,15 @@ class World:
         """Per task int64[nodes of the member]; the shape is enrolled."""
         columns = slice(*self._span(member))
         return [self._room(row, columns) for row in shape.rows]
+
+    def held(self, member: Member, shape: Shape) -> list[Ints]:
+        """Per task int64[domains of the member + 1], the sums of `room` over each; the last entry is zero."""
+        first = self._first_domain[self._column[member.name]]
+        last = first + len(member.nodes.tree.domains)
+        sums = [self._held[first : last + 1, row].copy() for row in shape.rows]
+        for each in sums:
+            each[-1] = 0
+        return sums
 
     def assume(self, member: Member, uid: str, gang: Gang, placement: Placement) -> None:
         """Count a decision until the member's own figures contain it; `placement` is of the nodes as they are now."""
@@ -434,8 +455,8 @@ class World:
             if member.name in self._column:
                 self.unconfirmed[self._column[member.name]] += 1
 
-    def forget(self, member: Member, uid: str) -> bool:
-        """Stop counting a decision; True when it was counted."""
+    def forget(self, member: Member, uid: str) -> None:
+        """Stop counting a decision."""
         if uid in member.expected:
             member.expected.discard(uid)
             holders = self.holders[uid]
@@ -445,13 +466,12 @@ class World:
             if member.name in self._column:
                 self.unconfirmed[self._column[member.name]] -= 1
         entry = member.inflight.pop(uid, None)
-        if entry is None:
-            return False
-        if self._unfit or member.name in self._stale:
-            # The figures that come next do not subtract it.
-            return True
-        self._take(member, *entry, -1)
-        return True
+        if entry is not None and member.short:
+            # Others found too little room beside it: they are placed anew.
+            self._stale[member.name] = None
+        # Where figures are about to come they do not subtract it.
+        if entry is not None and not self._unfit and member.name not in self._stale:
+            self._take(member, *entry, -1)
 
     def assume_late(self, member: Member, uid: str, gang: Gang) -> None:
         """Count a part that an earlier leader decided and the member's figures lack, where it would go now."""
@@ -462,14 +482,19 @@ class World:
 
     def _take(self, member: Member, gang: Gang, placement: Placement, times: int = 1) -> None:
         """Subtract a placement's pods from what is free; -1 times gives them back."""
-        start, _ = self._span(member)
-        nodes = sorted({start + node for _, node, _ in placement.pods})
-        columns = slice(nodes[0], nodes[0] + 1) if len(nodes) == 1 else np.array(nodes, np.int64)
-        before = self._states[:, columns].copy()
-        member.nodes.take([task.requests for task in gang.tasks], placement, times)
+        start, requests = self._span(member)[0], gang.requests()
         member.changes += 1
-        if nodes:
-            self._changed(member, columns, before, less=times > 0)
+        if len(placement.pods) == 1:
+            node = start + placement.pods[0][1]
+            states = self._states.take((node, node), axis=1)
+            member.nodes.take(requests, placement, times)
+            states[:, 1] = self._states[:, node]
+            self._changed_one(member, node, states, less=times > 0)
+            return
+        columns = np.array(sorted({start + node for _, node, _ in placement.pods}), np.int64)
+        before = self._states[:, columns]
+        member.nodes.take(requests, placement, times)
+        self._changed(member, columns, before, less=times > 0)
 
     def allowed(self, shape: Shape) -> list[NDArray[np.bool_]]:
         """Per affinity of the shape, bool[members]: who accepts it, ready or not."""

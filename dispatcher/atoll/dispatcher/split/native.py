@@ -10,6 +10,7 @@ is first known from above (each task by itself); the exact number costs placemen
 
 from __future__ import annotations
 
+import bisect
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,29 +64,19 @@ def divide_natively(
         at_most: clusters that may; None for any number.
         room: cluster -> per task int64[N], how many pods each node holds, where the caller knows that already.
         held: cluster -> the sums of these, where the caller knows them: then `room` is asked for few clusters only.
-        ceilings: cluster -> sets that it may take at most; no entry for any number.
+        ceilings: cluster -> the most sets (`sets_of`) that it may take; any number where it is not named.
     """
     sets = sets_of(gang)
     unit = [task.replicas // sets for task in gang.tasks]
     ceiling = sets - max(at_least - 1, 0)
-    estimates = {
-        name: _Estimate(
-            gang,
-            unit,
-            nodes[name],
-            name,
-            room or {},
-            held.get(name) if held else None,
-            min(ceiling, ceilings.get(name, ceiling)) if ceilings else ceiling,
-        )
-        for name in sorted(nodes)
-    }
-    chosen = _largest(estimates, sets, at_least, at_most)
-    whole = sum(estimates[name].exact() for name in chosen)
+    limits = {name: min(ceiling, (ceilings or {}).get(name, ceiling)) for name in sorted(nodes)}
+    held_by = _Held(gang, unit, nodes, room or {}, held, limits)
+    chosen = _largest(held_by, sets, at_least, at_most)
+    whole = sum(held_by.exact(name) for name in chosen)
     if whole < sets or len(chosen) < at_least:
         return Short(gang.replicas, min(whole, sets) * sum(unit))
-    _tighten(chosen, estimates, sets)
-    taken = _deal(sets, chosen, estimates, at_least)
+    _tighten(chosen, held_by, sets)
+    taken = _deal(sets, chosen, held_by, at_least)
     clusters = tuple(sorted(taken))
     gangs = divide(gang, [[count * taken[name] for count in unit] for name in clusters])
     placements = []
@@ -101,56 +92,58 @@ def sets_of(gang: Gang) -> int:
     return reduce(gcd, (task.replicas for task in gang.tasks), 0) or 1
 
 
-class _Estimate:
-    """How many sets a cluster holds: from above at once, exactly when asked."""
-
-    __slots__ = ("_args", "known", "upper")
+class _Held:
+    """How many sets each cluster holds: from above at once, exactly when asked."""
 
     def __init__(
         self,
         gang: Gang,
         unit: Sequence[int],
-        nodes: Nodes,
-        name: str,
+        nodes: Mapping[str, Nodes],
         rooms: Mapping[str, Sequence[Ints]],
-        held: Sequence[int] | None,
-        ceiling: int,
+        held: Mapping[str, Sequence[int]] | None,
+        limits: Mapping[str, int],
     ) -> None:
-        self._args = (gang, unit, nodes, name, rooms)
-        if held is None:
-            held = [int(each.sum()) for each in self._room()]
-        per_task = [pods // count for pods, count in zip(held, unit, strict=True) if count]
-        self.upper = min(ceiling, *per_task) if unit else 0
+        self._gang, self._unit, self._nodes, self._rooms = gang, unit, nodes, rooms
         wish = gang.network_topology
         #: the upper bound is the truth where one task may be anywhere
-        self.known = self.upper == 0 or (len(unit) == 1 and (wish is None or not wish.hard))
+        self._certain = len(unit) == 1 and (wish is None or not wish.hard)
+        self._known: set[str] = set()
+        #: cluster -> sets that it holds at most, in order of their names
+        self.upper: dict[str, int] = {}
+        for name, limit in limits.items():
+            pods = held[name] if held else [int(each.sum()) for each in self._room(name)]
+            for there, count in zip(pods, unit, strict=True):
+                if count and there // count < limit:
+                    limit = there // count
+            self.upper[name] = limit if unit else 0
 
-    def exact(self) -> int:
-        if not self.known:
-            gang, unit, nodes, _, _ = self._args
-            self.upper, self.known = _most_sets(gang, unit, nodes, self._room(), self.upper), True
-        return self.upper
+    def exact(self, name: str) -> int:
+        if not self._certain and self.upper[name] and name not in self._known:
+            self._known.add(name)
+            self.upper[name] = _most_sets(self._gang, self._unit, self._nodes[name], self._room(name), self.upper[name])
+        return self.upper[name]
 
-    def _room(self) -> Sequence[Ints]:
+    def _room(self, name: str) -> Sequence[Ints]:
         """Per task, how many pods each node of the cluster holds."""
-        gang, _, nodes, name, known = self._args
-        if name in known:
-            return known[name]
-        return [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
+        if name in self._rooms:
+            return self._rooms[name]
+        nodes = self._nodes[name]
+        return [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in self._gang.tasks]
 
 
-def _largest(estimates: Mapping[str, _Estimate], sets: int, at_least: int, at_most: int | None) -> list[str]:
+def _largest(held_by: _Held, sets: int, at_least: int, at_most: int | None) -> list[str]:
     """As few clusters as hold the sets, the largest first; fewer sets when all together hold less."""
-    heap = [(-estimate.upper, name) for name, estimate in estimates.items() if estimate.upper]
+    heap = [(-upper, name) for name, upper in held_by.upper.items() if upper]
     heapq.heapify(heap)
     limit = len(heap) if at_most is None else min(at_most, len(heap))
-    if sum(-upper for upper, _ in heapq.nsmallest(limit, heap)) < sets:
+    if sum(-upper for upper, _ in (heap if limit == len(heap) else heapq.nsmallest(limit, heap))) < sets:
         return [name for _, name in heapq.nsmallest(limit, heap)]
     chosen: list[str] = []
     held = 0
     while heap and len(chosen) < limit and (held < sets or len(chosen) < at_least):
         upper, name = heapq.heappop(heap)
-        exact = estimates[name].exact()
+        exact = held_by.exact(name)
         if exact < -upper:
             if exact:
                 heapq.heappush(heap, (-exact, name))
@@ -160,33 +153,36 @@ def _largest(estimates: Mapping[str, _Estimate], sets: int, at_least: int, at_mo
     return chosen
 
 
-def _tighten(chosen: list[str], estimates: Mapping[str, _Estimate], sets: int) -> None:
+def _tighten(chosen: list[str], held_by: _Held, sets: int) -> None:
     """Exchange chosen clusters, the largest first, for the smallest others with which all sets still fit."""
-    held = sum(estimates[name].exact() for name in chosen)
-    others = sorted(estimates.keys() - chosen, key=lambda name: (estimates[name].upper, name))
+    held = sum(held_by.exact(name) for name in chosen)
+    others = sorted((upper, name) for name, upper in held_by.upper.items() if name not in chosen)
     for index in range(len(chosen)):
-        present = estimates[chosen[index]].exact()
-        for name in others:
-            if held - present + estimates[name].upper < sets:
+        present = held_by.exact(chosen[index])
+        least = sets - held + present
+        # Whoever held too little from above holds no more by now.
+        for position in range(bisect.bisect_left(others, (least, "")), len(others)):
+            name = others[position][1]
+            if held_by.upper[name] < least:
                 continue
-            if estimates[name].upper >= present:
+            if held_by.upper[name] >= present:
                 break
-            exact = estimates[name].exact()
-            if exact and held - present + exact >= sets:
-                others.remove(name)
+            exact = held_by.exact(name)
+            if exact and exact >= least:
+                del others[position]
                 held += exact - present
                 chosen[index] = name
                 break
-    chosen.sort(key=lambda name: (-estimates[name].exact(), name))
+    chosen.sort(key=lambda name: (-held_by.exact(name), name))
 
 
-def _deal(sets: int, chosen: Sequence[str], estimates: Mapping[str, _Estimate], at_least: int) -> dict[str, int]:
+def _deal(sets: int, chosen: Sequence[str], held_by: _Held, at_least: int) -> dict[str, int]:
     """Cluster to sets: fill the largest, keep one for each that must take part."""
     taken: dict[str, int] = {}
     rest = sets
     for name in chosen:
         owed = max(at_least - len(taken) - 1, 0)
-        taken[name] = min(estimates[name].exact(), rest - owed)
+        taken[name] = min(held_by.exact(name), rest - owed)
         rest -= taken[name]
         if not rest:
             break
@@ -198,7 +194,7 @@ def _most_sets(gang: Gang, unit: Sequence[int], nodes: Nodes, room: Sequence[Int
     low, high = 0, ceiling
     while low < high:
         middle = (low + high + 1) // 2
-        part = _whole(_sets(gang, unit, middle))
+        part = _sets(gang, unit, middle)
         if isinstance(place(nodes, part, room=room), Miss):
             high = middle - 1
         else:
@@ -207,6 +203,7 @@ def _most_sets(gang: Gang, unit: Sequence[int], nodes: Nodes, room: Sequence[Int
 
 
 def _sets(gang: Gang, unit: Sequence[int], number: int) -> Gang:
+    """So many sets of a gang, all of which are its minimum."""
     tasks = [
         msgspec.structs.replace(task, replicas=count * number, min_available=count * number)
         for task, count in zip(gang.tasks, unit, strict=True)

@@ -1,0 +1,183 @@
+"""What runs where and until when, and the nodes of a member as they will be when some of it has ended."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import ItemsView, Iterable
+
+import numpy as np
+
+from atoll.dispatcher.core.members import Member
+from atoll.dispatcher.core.promise import SETTLE, Stay
+from atoll.dispatcher.core.world import World
+from atoll.fit import Nodes
+from atoll.fit.nodes import Ints
+
+Held = tuple[Ints, Ints]
+"""(int64[K] nodes of a member, int64[K, R] what is held on each)."""
+Ladder = tuple[Ints, Ints, list[int]]
+"""(int64[K] nodes, int64[R, K] what is freed on each, for how many of these after so many ends)."""
+
+
+class Stays:
+    """See the module; whoever adds to it hears of what comes and goes by `_account` and `_outdate`."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        #: UID -> what runs
+        self._stays: dict[str, Stay] = {}
+        #: (end, UID) of what runs, in order
+        self._by_end: list[tuple[float, str]] = []
+        #: member -> the same of what runs there
+        self._here: dict[str, list[tuple[float, str]]] = {}
+        #: member -> the resources and the number of nodes for which it holds, and UID -> what `_held` answers
+        self._cells: dict[str, tuple[tuple[str, ...], int, dict[str, Held]]] = {}
+        #: member -> what `_freed` answers, and the member's changes and the UIDs for which it does
+        self._ladders: dict[str, tuple[int, list[str], Ladder]] = {}
+        #: member -> UID -> (since when, what ran there): it has left, though its figures may still contain that
+        self._left: dict[str, dict[str, tuple[float, Stay]]] = {}
+        #: seconds since the epoch, of the last pass
+        self._now = 0.0
+
+    def enter(self, uid: str, stay: Stay) -> None:
+        """Something starts to run, or is seen to; what was known of it before is forgotten."""
+        old = self._stays.get(uid)
+        if old is not None:
+            if old == stay:
+                return
+            self.leave(uid)
+        self._stays[uid] = stay
+        bisect.insort(self._by_end, (stay.end, uid))
+        for name in stay.parts:
+            bisect.insort(self._here.setdefault(name, []), (stay.end, uid))
+            if name in self._left:
+                self._left[name].pop(uid, None)
+        self._account(uid, stay, -1)
+        for name in stay.parts:
+            self._outdate(name)
+
+    def leave(self, uid: str) -> None:
+        """It runs no more."""
+        stay = self._stays.get(uid)
+        if stay is None:
+            return
+        for name in stay.parts:
+            member = self._world.members.get(name)
+            if member is not None and uid not in member.inflight:
+                self._left.setdefault(name, {})[uid] = (self._now, stay)
+            here = self._here[name]
+            del here[bisect.bisect_left(here, (stay.end, uid))]
+            if name in self._cells:
+                self._cells[name][2].pop(uid, None)
+        del self._stays[uid]
+        del self._by_end[bisect.bisect_left(self._by_end, (stay.end, uid))]
+        self._account(uid, stay, 1)
+        for name in stay.parts:
+            self._outdate(name)
+
+    def stay(self, uid: str) -> Stay | None:
+        """What is known of something that runs."""
+        return self._stays.get(uid)
+
+    def stays(self) -> ItemsView[str, Stay]:
+        """UID -> where it runs, of all that does."""
+        return self._stays.items()
+
+    def __len__(self) -> int:
+        return len(self._stays)
+
+    def republished(self, member: str) -> None:
+        """The member's figures are other ones."""
+        self._left.pop(member, None)
+        self._outdate(member)
+
+    def pass_begins(self, now: float) -> None:
+        """By then figures are without what has left a while ago, though none were published since."""
+        self._now = now
+        for name in [name for name, left in self._left.items() if any(at + SETTLE <= now for at, _ in left.values())]:
+            self._left[name] = {uid: each for uid, each in self._left[name].items() if each[0] + SETTLE > now}
+            self._outdate(name)
+
+    def _account(self, uid: str, stay: Stay, sign: int) -> None:
+        """It starts (-1) or has left (1)."""
+
+    def _outdate(self, name: str) -> None:
+        """What is known of a member's future is so no more."""
+        member = self._world.members.get(name)
+        if member is not None:
+            member.changes += 1
+
+    # -- what will be free -------------------------------------------------------------------------------------------
+
+    def _ends(self, member: Member, now: float) -> list[tuple[float, str]]:
+        """(expected end, UID) of what runs there, in order; don't change it."""
+        here = self._here.get(member.name, [])
+        late = bisect.bisect_right(here, now, key=end_of)
+        if not late:
+            return here
+        return sorted([*((self._stays[uid].expected_end(now), uid) for _, uid in here[:late]), *here[late:]])
+
+    def _over_by(self, member: Member, when: float) -> int:
+        """How many of what runs there are expected to be over by then, and their room to be told of."""
+        return bisect.bisect_right(self._here.get(member.name, []), when, key=lambda each: each[0] + SETTLE)
+
+    def _freed(self, member: Member, uids: list[str]) -> Ladder:
+        """What `_held` says of these, one after the other; kept, for parts of it are asked often."""
+        known = self._ladders.get(member.name)
+        if known is None or known[0] != member.changes or known[1] != uids:
+            held = self._held_by(member)
+            cells = [held.get(uid) or self._held(uid, member) for uid in uids]
+            bounds = [0, *itertools.accumulate(len(where) for where, _ in cells)]
+            where = np.concatenate([where for where, _ in cells])
+            amounts = np.ascontiguousarray(np.concatenate([amounts for _, amounts in cells]).T)
+            known = self._ladders[member.name] = (member.changes, uids, (where, amounts, bounds))
+        return known[2]
+
+    def _held(self, uid: str, member: Member) -> Held:
+        """What it holds in a member; kept, for it is asked often."""
+        known = self._held_by(member)
+        held = known.get(uid)
+        if held is None:
+            held = known[uid] = _held_of(self._stays[uid], member)
+        return held
+
+    def _held_by(self, member: Member) -> dict[str, Held]:
+        """UID -> what `_held` has answered of the member as it is."""
+        resources, count = member.nodes.resources, len(member.nodes)
+        known = self._cells.get(member.name)
+        if known is None or known[0] != resources or known[1] != count:
+            known = self._cells[member.name] = (resources, count, {})
+        return known[2]
+
+    def _at_once(self, member: Member) -> Nodes:
+        """The member's nodes as it will soon say that they are: without what has left them already."""
+        nodes = member.nodes.copy()
+        for _, stay in self._left.get(member.name, {}).values():
+            where, amounts = _held_of(stay, member)
+            free(nodes, where, amounts.T)
+        return nodes
+
+    def _free_all(self, nodes: Nodes, member: Member, uids: Iterable[str]) -> None:
+        for uid in uids:
+            where, amounts = self._held(uid, member)
+            free(nodes, where, amounts.T)
+
+
+def _held_of(stay: Stay, member: Member) -> Held:
+    gang, pods = stay.parts[member.name]
+    columns = [member.nodes.column(task.requests) for task in gang.tasks]
+    pods = [each for each in pods if each[1] < len(member.nodes)]
+    where = np.array([node for _, node, _ in pods], np.int64)
+    amounts = np.array([columns[task] * count for task, _, count in pods], np.int64)
+    return where, amounts.reshape(len(pods), len(member.nodes.resources))
+
+
+def free(nodes: Nodes, where: Ints, amounts: Ints) -> None:
+    """Free int64[R, K] amounts on int64[K] nodes, which may repeat."""
+    for free, row in zip(nodes.free, amounts, strict=True):
+        np.add.at(free, where, row)
+
+
+def end_of(each: tuple[float, str]) -> float:
+    return each[0]

@@ -1,0 +1,246 @@
+"""When answers are due, answers that come too late for what was asked, and how long members are avoided that failed."""
+
+from __future__ import annotations
+
+import pytest
+
+from atoll.dispatcher.core import Ceiling, Event, NamespaceSet, NamespaceView
+from atoll.dispatcher.core.asking import AVOID_FIRST, AVOID_MAX, RESERVE_TIMEOUT
+from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
+from atoll.dispatcher.core.verdicts import account
+from atoll.model.verdict import Reason, blocker
+from tests.dispatcher.builders import (
+    GPU,
+    LATE,
+    NEVER,
+    OLD,
+    ROOM,
+    Scene,
+    evicted,
+    explained,
+    let_go,
+    make_binding,
+    make_capacity,
+    make_cluster,
+    make_queue,
+    names,
+    scene,
+)
+from tests.dispatcher.test_asking import asked, open_questions, question, step
+
+# -- when they are due -------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_is_due_when_its_time_is_over_and_then_it_is_a_no() -> None:
+    s = question()
+    begun = s.now
+    assert step(s) == []
+    due = s.core.next_deadline
+    assert due == begun + RESERVE_TIMEOUT
+    s.now = due
+    told = explained(step(s, after=0.0))["high"].decision
+    assert told.reason is Reason.PART_REFUSED
+
+
+def test_of_two_questions_the_first_is_due_first() -> None:
+    s = question(
+        make_binding("low1").tasks(4), make_binding("low2").tasks(4), claimant=make_binding("high").priority(1)
+    )
+    begun = s.now
+    s.submit(make_binding("next").priority(1).tasks(2))
+    assert [*asked(step(s, after=3.0))] == ["next"]
+    assert step(s) == []
+    assert s.core.next_deadline == begun + RESERVE_TIMEOUT
+
+
+def test_room_is_kept_as_long_as_members_may_answer() -> None:
+    s = question(make_binding("low").tasks(4), claimant=make_binding("high").tasks(8).priority(1))
+    s.submit(make_binding("small").tasks(4))
+    for _ in range(9):
+        assert names(step(s, after=1.0)) == []
+    s.answer("high")
+    assert evicted(step(s)) == ["low"]
+
+
+def test_until_those_have_gone_who_were_asked_about_that_is_what_the_claimant_waits_for() -> None:
+    s = question()
+    s.answer("high")
+    told = explained(step(s))["high"].decision
+    assert told.blocker == blocker("Cluster", "m", "", 0, 0)
+
+
+# -- who is asked about ------------------------------------------------------------------------------------------------
+
+
+def test_a_higher_priority_is_asked_about_though_equal_work_waits_that_nobody_makes_room_for() -> None:
+    s = scene().submit(make_binding("low").tasks(8))
+    s.run()
+    s.bound("low", generation=NEVER)
+    s.submit(make_binding("equal").tasks(8))
+    assert not asked(step(s, after=OLD))
+    s.submit(make_binding("high").tasks(8).priority(1))
+    assert [*asked(step(s))] == ["high"]
+
+
+def test_a_higher_priority_is_asked_about_at_once_though_nobody_could_go_for_the_one_before() -> None:
+    """Half of the member is for ever `firm`'s; the one of priority 1 can't have the other half, that of 2 can."""
+    s = scene().submit(make_binding("firm").tasks(4).firm(), make_binding("runs").tasks(4).priority(1))
+    for name in names(s.run()):
+        s.bound(name, generation=NEVER)
+    s.submit(make_binding("equal").tasks(4).priority(1))
+    assert not asked(step(s, after=OLD))
+    assert s.core._helpless
+    s.submit(make_binding("high").tasks(4).priority(2))
+    assert [*asked(step(s))] == ["high"]
+
+
+@pytest.mark.parametrize("end", ["deleted", "held"])
+def test_when_one_goes_away_that_members_were_asked_about_the_next_of_its_kind_is(end: str) -> None:
+    s = question()
+    s.submit(make_binding("next").tasks(8).priority(1).submitted("2026-01-03T00:00:00Z"))
+    assert not asked(step(s))
+    if end == "deleted":
+        s.gone("high")
+    else:
+        s.change("high", gang=make_binding("high").tasks(8).priority(1).held().build().gang)
+    assert [*asked([*step(s), *step(s)])] == ["next"]
+
+
+def test_an_account_says_what_the_claimant_waits_for_while_members_are_asked() -> None:
+    s = question()
+    found = account(s.core, "uid-high")
+    assert found is not None
+    assert found.reason == "AskingMembers"
+
+
+# -- what is not so any more -------------------------------------------------------------------------------------------
+
+
+def served(*by: str) -> object:
+    return make_queue("q", view={"members": {name: Ceiling() for name in by}})
+
+
+def limited(gpus: int) -> NamespaceSet:
+    return NamespaceSet(NamespaceView("default", {GPU: gpus}))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(served("m"), served("n"), id="its queue may not use the member"),
+        pytest.param(limited(16), limited(12), id="its namespace has less"),
+    ],
+)
+def test_a_yes_evicts_nobody_where(before: Event, after: Event) -> None:
+    s = Scene(make_queue("q"), *ROOM, make_cluster("n"), make_capacity("n", [0]))
+    s.tell(before)
+    s.submit(make_binding("low").tasks(8))
+    s.run()
+    s.bound("low", generation=NEVER)
+    s.submit(make_binding("high").tasks(8).priority(1))
+    assert [*asked(step(s, after=OLD))] == ["high"]
+    s.tell(after)
+    s.answer("high")
+    assert evicted(step(s)) == []
+    assert open_questions(s) == [] or not s.core._asking
+
+
+def test_a_yes_evicts_nobody_where_equal_work_has_failed_meanwhile() -> None:
+    """1. `first` is not bound in time. 2. A moment before, its member is asked about `high`, and says yes."""
+    s = scene().submit(make_binding("low").tasks(4))
+    s.run()
+    s.bound("low", generation=NEVER)
+    s.submit(make_binding("first").tasks(4).priority(1))
+    assert names(s.run(after=OLD)) == ["first"]
+    s.submit(make_binding("high").tasks(4).priority(1))
+    assert [*asked(step(s, after=COMMIT_TIMEOUT - 1))] == ["high"]
+    s.answer("high")
+    assert evicted(step(s, after=1.1)) == ["first"]
+
+
+def test_a_yes_evicts_nobody_where_a_victim_is_being_taken_back_already() -> None:
+    s = question(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
+    gang = make_binding("low1").tasks(4).held().build().gang
+    s.change("low1", gang=gang)
+    s.answer("high")
+    assert evicted(step(s)) == ["low1"]
+
+
+def test_who_was_held_while_others_went_for_it_is_asked_about_again_once_it_may_run() -> None:
+    s = question()
+    s.answer("high")
+    assert evicted(step(s)) == ["low"]
+    wish = make_binding("high").tasks(8).priority(1).submitted(LATE)
+    before = wish.build().gang
+    s.change("high", gang=wish.held().build().gang)
+    let_go(s, "low")
+    assert names(step(s)) == ["low"]
+    s.bound("low", generation=NEVER)
+    s.change("high", gang=before)
+    assert [*asked([*step(s, after=OLD), *step(s)])] == ["high"]
+
+
+def test_room_that_was_made_for_one_that_is_gone_when_the_next_leader_begins_is_everybodys() -> None:
+    s = question()
+    s.answer("high")
+    assert evicted(step(s)) == ["low"]
+    let_go(s, "low")
+    s.restart()
+    s.gone("high")
+    assert names(step(s)) == ["low"]
+
+
+def test_a_question_that_is_overtaken_is_withdrawn_though_nobody_has_answered() -> None:
+    s = question(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
+    s.change("low1", gang=make_binding("low1").tasks(4).held().build().gang)
+    assert evicted(step(s)) == ["low1"]
+    step(s)
+    assert open_questions(s) == []
+    assert s.view("high").decision.reason is Reason.INSUFFICIENT_RESOURCES
+
+
+# -- members that failed -----------------------------------------------------------------------------------------------
+
+
+def test_what_fails_with_others_puts_the_next_attempt_off_without_making_the_pause_longer() -> None:
+    """1. Two of one shape start three seconds apart, and are not bound. 2. What failed last ends the pause."""
+    s = scene().submit(make_binding("a"))
+    s.run()
+    s.submit(make_binding("b"))
+    s.run(after=3.0)
+    begun = s.now
+    assert evicted(s.run(after=COMMIT_TIMEOUT - 2.9)) == ["a"]
+    assert evicted(s.run(after=3.0)) == ["b"]
+    for name in "ab":
+        s.change(name, released=s.view(name).generation)
+    # The pause of the first, with all of its jitter, is over; that of the second is not, without any.
+    s.now = begun + COMMIT_TIMEOUT + AVOID_FIRST - 0.1
+    assert names(s.run(after=0.0)) == []
+    assert s.verdict("a") is Reason.AVOIDED
+    s.now = begun + COMMIT_TIMEOUT + 1.5 * AVOID_FIRST + 0.2
+    assert sorted(names(s.run(after=0.0))) == ["a", "b"]
+
+
+def test_what_a_member_failed_is_remembered_for_ten_minutes_after_the_pause() -> None:
+    s = scene().submit(make_binding("a"))
+    s.run()
+    s.run(after=COMMIT_TIMEOUT + 0.1)
+    [avoided] = s.core._avoid.values()
+    s.gone("a")
+    s.now = avoided.until + 2 * AVOID_MAX
+    s.run(after=-0.5)
+    assert [each.over for each in s.core._avoid.values()] == [True]
+    s.now = avoided.until + 2 * AVOID_MAX
+    s.run(after=0.0)
+    assert not s.core._avoid
+
+
+def test_figures_that_came_before_it_failed_forgive_nothing() -> None:
+    s = scene().submit(make_binding("a"))
+    s.run()
+    s.tell(make_capacity("m", [8], generation=2))
+    assert evicted(s.run(after=COMMIT_TIMEOUT + 0.1)) == ["a"]
+    s.change("a", released=s.view("a").generation)
+    assert names(s.run()) == []
+    s.tell(make_capacity("m", [8], generation=3))
+    assert names(s.run()) == ["a"]

@@ -1,0 +1,122 @@
+"""Heads beside each other: each is kept a place and a share, and what passes is told where it is in nobody's way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from atoll.dispatcher.core import Command, Dispatch
+from atoll.dispatcher.core.promise import SETTLE
+from tests.dispatcher.builders import EARLY, LATE, START, Scene, make_binding, make_cluster, make_queue, named, names
+from tests.dispatcher.test_backfill import BACKFILL, HOUR
+
+
+def test_a_limit_is_kept_for_all_heads_together() -> None:
+    """Of 10 GPUs 2 are free, 6 after 50 s, all after 100."""
+    queues = [make_queue(name, view={"parent": "top", **BACKFILL}) for name in ("q", "r", "s")]
+    s = Scene(make_queue("top", gpu=10), *queues, make_cluster("m"), named("m", [99]))
+    for name, seconds in (("x", 50.0), ("y", 100.0)):
+        s.submit(make_binding(name).tasks(1, gpu=4).runs(seconds).created(EARLY))
+    assert len(names(s.run())) == 2
+    for head in (make_binding("large").tasks(1, gpu=7), make_binding("soon").queue("r").tasks(1, gpu=3)):
+        s.submit(head.runs(HOUR).submitted(EARLY))
+        assert names(s.run()) == []
+    assert [promise.at - START for promise in s.core.promises.made.values()] == pytest.approx([102.0, 52.0], abs=1)
+    # Beside each of them there would be room for it, beside both there is none.
+    s.submit(make_binding("passes").queue("s").tasks(1, gpu=2).runs(HOUR).submitted(LATE))
+    assert names(s.run()) == []
+    s.submit(make_binding("short").queue("s").tasks(1, gpu=2).runs(40.0).submitted(LATE))
+    assert names(s.run()) == ["short"]
+
+
+def test_a_head_that_would_delay_others_is_promised_a_time_until_an_elder_comes_back() -> None:
+    s = Scene(make_queue("q", view=BACKFILL), make_queue("r", view=BACKFILL), make_cluster("m"), named("m", [8, 8, 4]))
+    for name, gpu, seconds in (("runs", 8, HOUR), ("longer", 4, 2 * HOUR)):
+        s.submit(make_binding(name).tasks(1, gpu=gpu).runs(seconds).created(EARLY))
+    assert len(names(s.run())) == 2
+    s.submit(make_binding("head").tasks(2, gpu=8).runs(10 * HOUR).submitted(EARLY))
+    assert names(s.run()) == []
+    for name, submitted in (("b", LATE), ("a", EARLY)):
+        s.submit(make_binding(name).queue("r").runs(10 * HOUR).submitted(submitted))
+        assert names(s.run()) == []
+        assert list(s.core.promises.made) == ["uid-head", f"uid-{name}"]
+
+
+def test_an_elder_that_joins_equal_work_which_sleeps_is_the_head_at_once() -> None:
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), named("m", [8, 8]))
+    s.submit(*(make_binding(f"runs{n}").tasks(1, gpu=8).runs(HOUR * n).created(EARLY) for n in (1, 2)))
+    assert len(names(s.run())) == 2
+    s.submit(make_binding("small").tasks(1, gpu=4).runs(HOUR).submitted("2026-01-01T12:00:00Z"))
+    s.submit(make_binding("late").tasks(2, gpu=8).runs(HOUR).submitted(LATE))
+    s.run()
+    assert list(s.core.promises.made) == ["uid-small"]
+    s.submit(make_binding("elder").tasks(2, gpu=8).runs(HOUR).submitted(EARLY))
+    s.run()
+    assert list(s.core.promises.made) == ["uid-elder"]
+
+
+def test_room_of_what_has_left_is_not_counted_twice_though_no_figures_come() -> None:
+    """The figures are without it before its binding says that it has ended."""
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), named("m", [8, 8]))
+    for name, gpu, seconds in (("over", 2, HOUR), ("long", 6, 10 * HOUR), ("most", 7, HOUR)):
+        s.submit(make_binding(name).tasks(1, gpu=gpu).runs(seconds).created(EARLY))
+        assert names(s.run()) == [name]
+        s.bound(name, generation=2)
+    s.tell(named("m", [2, 1], generation=2))
+    s.run()
+    s.change("over", finished=True)
+    s.run(after=10.0)
+    s.submit(make_binding("head").tasks(1, gpu=4).submitted(EARLY))
+    assert names(s.run()) == []
+    assert s.core.promises.made["uid-head"].at == pytest.approx(START + HOUR + SETTLE, abs=1)
+
+
+def two_nodes_of_which_the_head_gets_the_second() -> Scene:
+    """Two GPUs are free on the first, for long; one on the second, which is the tighter gap."""
+    s = Scene(make_queue("q", view=BACKFILL), make_queue("r", view=BACKFILL), make_cluster("m"), named("m", [8, 8]))
+    for name, gpu, seconds in (("long", 6, 10 * HOUR), ("most", 7, HOUR)):
+        s.submit(make_binding(name).tasks(1, gpu=gpu).runs(seconds).created(EARLY))
+        assert names(s.run()) == [name]
+    s.submit(make_binding("head").tasks(1, gpu=8).submitted(EARLY))
+    assert names(s.run()) == []
+    return s
+
+
+def expected(commands: Sequence[Command]) -> list[object]:
+    return [command.decision.expected for command in commands if isinstance(command, Dispatch)]
+
+
+def test_what_passes_a_head_is_told_a_node_on_which_it_is_in_nobodys_way() -> None:
+    s = two_nodes_of_which_the_head_gets_the_second()
+    s.submit(make_binding("passes").runs(2 * HOUR).submitted(LATE))
+    assert expected(s.run()) == [{"m": [("t0", "m-0", 1)]}]
+
+
+def test_what_is_over_before_goes_where_it_fits_best() -> None:
+    s = two_nodes_of_which_the_head_gets_the_second()
+    s.submit(make_binding("passes").runs(60.0).submitted(LATE))
+    assert expected(s.run()) == [{"m": [("t0", "m-1", 1)]}]
+
+
+def test_where_nobody_is_promised_room_any_node_will_do() -> None:
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), named("m", [8]))
+    assert expected(s.submit(make_binding("a")).run()) == [{}]
+
+
+def test_nobody_passes_two_heads_of_whom_each_could_still_start_but_not_both() -> None:
+    """Three nodes: one is free after 100 s, the others, on which some is free now, after 1000."""
+    queues = [make_queue(name, view=BACKFILL) for name in ("q", "r", "s")]
+    s = Scene(*queues, make_cluster("m"), named("m", [8, 8, 8]))
+    for name, gpu, seconds in (("x", 8, 100.0), ("y", 5, 1000.0), ("z", 5, 1000.0)):
+        s.submit(make_binding(name).tasks(1, gpu=gpu).runs(seconds).created(EARLY))
+    assert len(names(s.run())) == 3
+    # Two nodes once y and z are over; and the one of x before, for good.
+    for head in (make_binding("pair").tasks(2, gpu=8), make_binding("one").queue("r").tasks(1, gpu=8)):
+        s.submit(head.runs(HOUR).submitted(EARLY))
+        assert names(s.run()) == []
+    assert [promise.at - START for promise in s.core.promises.made.values()] == pytest.approx([1002.0, 102.0], abs=1)
+    s.submit(make_binding("passes").queue("s").tasks(1, gpu=3).runs(HOUR).submitted(LATE))
+    assert names(s.run()) == []
+    s.submit(make_binding("short").queue("s").tasks(1, gpu=3).runs(90.0).submitted(LATE))
+    assert names(s.run()) == ["short"]

@@ -1,0 +1,211 @@
+"""A pass costs what has changed: what is computed once and kept while it is so, and what is thrown away at last."""
+
+from __future__ import annotations
+
+import math
+
+from atoll.dispatcher.core import Ceiling, Strategy
+from atoll.dispatcher.core.keeping import RENEWAL
+from tests.dispatcher.builders import (
+    EARLY,
+    GPU,
+    NEVER,
+    ROOM,
+    Scene,
+    make_binding,
+    make_capacity,
+    make_cluster,
+    make_queue,
+    names,
+    scene,
+)
+from tests.dispatcher.test_tree import pend, queue, tree_of, use
+
+BACKFILL = {"strategy": Strategy.BACKFILL}
+HOUR = 3600.0
+
+
+def running(s: Scene, *more: object) -> Scene:
+    s.submit(make_binding("runs").tasks(8).runs(HOUR))
+    assert names(s.run()) == ["runs"]
+    s.bound("runs", generation=NEVER)
+    return s
+
+
+def headed(*, known: bool = True) -> Scene:
+    """`runs` takes all of m, and room is kept for `head`."""
+    s = scene(make_queue("q", view=BACKFILL), make_queue("other"))
+    work = make_binding("runs").tasks(8)
+    s.submit(work.runs(HOUR) if known else work)
+    s.run()
+    s.bound("runs", generation=NEVER)
+    s.submit(make_binding("head").tasks(4).submitted(EARLY))
+    assert names(s.run()) == []
+    return s
+
+
+# -- what is kept ------------------------------------------------------------------------------------------------------
+
+
+def test_a_victim_is_made_once_and_again_only_when_something_of_it_is_another() -> None:
+    s = running(scene())
+    [first] = s.core.running()
+    assert [*s.core.running()] == [first]
+    s.tell(make_queue("q", view={"protection": 5.0}))
+    [second] = s.core.running()
+    assert (first.protection, second.protection) == (60.0, 5.0)
+    s.bound("runs", generation=2)
+    [third] = s.core.running()
+    assert third is not second
+
+
+def test_what_is_freed_by_what_ends_is_computed_once() -> None:
+    s = headed()
+    promises, member = s.core.promises, s.core.world.members["m"]
+    ladder = promises._freed(member, ["uid-runs"])
+    assert promises._freed(member, ["uid-runs"]) is ladder
+    assert promises._held("uid-runs", member) is promises._held("uid-runs", member)
+
+
+def test_a_choice_that_would_delay_a_head_is_known_to_until_its_member_changes() -> None:
+    s = Scene(make_queue("q", view=BACKFILL), make_queue("other"), make_cluster("m"), make_capacity("m", [8, 8]))
+    s.submit(make_binding("runs").tasks(1, gpu=8).runs(HOUR))
+    s.run()
+    s.submit(make_binding("head").tasks(2, gpu=8))
+    s.run()
+    s.submit(make_binding("long").queue("other"))
+    assert names(s.run()) == []
+    promises, member = s.core.promises, s.core.world.members["m"]
+    assert [promise.uid for promise in promises.refuses_still("uid-long", member, math.inf)] == ["uid-head"]
+    assert promises.refuses_still("uid-long", member, s.now + 1) == [], "a shorter one was not tried"
+    assert promises.refuses_still("uid-else", member, math.inf) == []
+    member.changes += 1
+    assert promises.refuses_still("uid-long", member, math.inf) == []
+
+
+def test_a_start_that_nobody_knows_is_not_computed_again_within_a_second() -> None:
+    s = headed(known=False)
+    [promise] = s.core.promises.made.values()
+    s.run(after=RENEWAL / 2)
+    assert s.core.promises.made["uid-head"] is promise
+    s.now = promise.looked + RENEWAL
+    s.run(after=0.0)
+    assert s.core.promises.made["uid-head"] is not promise
+
+
+def test_a_start_that_is_known_is_not_computed_again_before_it_has_passed() -> None:
+    s = headed()
+    [promise] = s.core.promises.made.values()
+    s.run(after=HOUR / 2)
+    assert s.core.promises.made["uid-head"] is promise
+
+
+def test_which_members_a_queue_may_use_is_computed_once() -> None:
+    s = Scene(make_queue("q", view={"members": {"m": Ceiling()}}), *ROOM, make_cluster("n"), make_capacity("n", [1]))
+    leaf = s.core.tree.node("q")
+    assert s.core.serves(leaf) is not None
+    assert s.core.serves(leaf) is s.core.serves(leaf)
+
+
+def test_new_figures_of_the_same_nodes_lay_nothing_out_anew() -> None:
+    s = running(scene(make_cluster("n"), make_capacity("n", [4])))
+    version, arrays = s.core.world.version, s.core.world.counts
+    s.tell(make_capacity("n", [3], generation=2))
+    s.run()
+    assert (s.core.world.version, s.core.world.counts is arrays) == (version, True)
+    s.tell(make_capacity("n", [3, 1], generation=3))
+    assert s.core.world.version > version
+
+
+def test_equal_work_of_queues_that_nothing_restricts_is_of_one_shape() -> None:
+    s = Scene(
+        make_queue("q"), make_queue("r"), make_queue("own", view={"members": {"m": Ceiling(capability={GPU: 1})}})
+    )
+    s.tell(*ROOM).submit(*(make_binding(f"in-{name}").queue(name).tasks(9) for name in ("q", "r", "own")))
+    assert len(s.core._shapes._known) == 2
+
+
+def test_a_quick_look_at_a_queue_leaves_out_those_that_lend_nothing_at_all() -> None:
+    views = [queue("a", deserved={"gpu": 4}), queue("top", deserved={"gpu": 4}), queue("b", "top", deserved={"gpu": 2})]
+    tree = tree_of(*views, queue("c", "top", deserved={"gpu": 2}, reclaimable=False), total={"gpu": 8})
+    pend(tree, "a", gpu=4)
+    for name, gpus in (("b", 3), ("c", 3)):
+        use(tree, name, gpu=gpus)
+    test = tree.may_lend(tree.node("a"), {"gpu": 1})
+    assert {name: test(tree.node(name)) for name in ("a", "b", "c", "top")} == {
+        "a": True,
+        "b": True,
+        "c": False,
+        "top": True,
+    }
+    use(tree, "c", gpu=-3)
+    test = tree.may_lend(tree.node("a"), {"gpu": 1})
+    assert not test(tree.node("b")), "the one above it uses no more than it deserves"
+
+
+def test_but_none_that_lends_something_of_one_of_several_resources() -> None:
+    views = [queue("a", deserved={"gpu": 4, "cpu": 4}), queue("b", deserved={"gpu": 2, "cpu": 8})]
+    tree = tree_of(*views, total={"gpu": 8, "cpu": 16})
+    pend(tree, "a", gpu=1, cpu=1)
+    use(tree, "b", gpu=4, cpu=1)
+    assert tree.may_lend(tree.node("a"), {"gpu": 1, "cpu": 1})(tree.node("b"))
+
+
+def test_what_holds_a_shape_is_told_with_the_member_where_it_is_alone() -> None:
+    s = scene(room=(*(make_cluster(n) for n in "mn"), make_capacity("m", [2]), make_capacity("n", [3])))
+    s.submit(make_binding("one").tasks(3), make_binding("both").tasks(5).divided(), make_binding("none").tasks(4))
+    world, bindings = s.core.world, s.core.bindings
+    shapes = [shape for name in ("one", "both", "none") if (shape := bindings[f"uid-{name}"].shape) is not None]
+    assert world.may_fit(shapes) == ([True, True, False], [1, -1, -1])
+
+
+# -- what is thrown away -----------------------------------------------------------------------------------------------
+
+
+def test_victims_that_are_gone_are_forgotten_at_last() -> None:
+    s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [200]))
+    s.submit(*(make_binding(f"b{number}") for number in range(100)))
+    s.run()
+    assert len([*s.core.running()]) == 100
+    for number in range(99):
+        s.gone(f"b{number}")
+    assert len([*s.core.running()]) == 1
+    assert len(s.core._candidates) == 1
+
+
+def test_nothing_is_counted_for_rows_that_were_given_up() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", {"r1": [4], "r2": [4]})))
+    s.submit(
+        *(make_binding(f"b{gpus:03}").tasks(99, requests={"cpu": gpus, "pods": 1}, gpu=gpus % 4) for gpus in range(70))
+    )
+    shapes = [shape for binding in s.core.bindings.values() if (shape := binding.shape) is not None]
+    for number in range(70):
+        s.gone(f"b{number:03}")
+    world = s.core.world
+    assert not any(shape.rows for shape in shapes)
+    assert len(world._idle) + len(world._vacant) == 70
+    for row in world._vacant:
+        assert (world._tasks[row], len(world._wanted[row][0])) == (None, 0)
+        assert not any((world.counts[row].any(), world._held[:, row].any(), world._accepts[row].any()))
+
+
+def test_queues_in_which_somebody_waits_or_does_so_no_longer_are_named_once() -> None:
+    s = scene(make_queue("other"))
+    s.core.waiting.take_changed()
+    s.submit(make_binding("a").tasks(9))
+    assert [node.name for node in s.core.waiting.take_changed()] == ["q"]
+    assert s.core.waiting.take_changed() == []
+    s.run()
+    assert [node.name for node in s.core.waiting.take_changed()] == ["q"], "it says why"
+    s.gone("a")
+    assert [node.name for node in s.core.waiting.take_changed()] == ["q"]
+
+
+def test_rows_of_the_shapes_that_come_back_are_kept() -> None:
+    s = scene().submit(make_binding("a").tasks(9))
+    [row] = s.core.world._rows.values()
+    s.gone("a")
+    assert [*s.core.world._idle] == [row]
+    s.submit(make_binding("b").tasks(9))
+    assert [*s.core.world._rows.values()] == [row]
+    assert not s.core.world._idle

@@ -1,0 +1,54 @@
+"""What moves the division of a parent's resources: work that starts, queues that move, are closed, or are gone."""
+
+from __future__ import annotations
+
+from tests.dispatcher.test_tree import pend, queue, tree_of, use
+
+
+def test_what_starts_in_a_closed_queue_counts_in_the_division_from_then_on() -> None:
+    tree = tree_of(queue("a"), queue("b", open=False), total={"gpu": 8})
+    a, b = tree.node("a"), tree.node("b")
+    pend(tree, "a", gpu=8)
+    pend(tree, "b", gpu=3)
+    assert a.deserved == {"gpu": 8}
+    tree.start(b, {"gpu": 3}, {})
+    assert (a.deserved, b.deserved) == ({"gpu": 5}, {"gpu": 3})
+
+
+def test_what_is_seen_to_run_counts_in_the_division_as_what_waits_does() -> None:
+    tree = tree_of(queue("a"), queue("b"), total={"gpu": 8})
+    pend(tree, "a", gpu=8)
+    assert tree.node("a").deserved == {"gpu": 8}
+    use(tree, "b", gpu=3)
+    assert [tree.node(name).deserved for name in "ab"] == [{"gpu": 5}, {"gpu": 3}]
+
+
+def test_who_asks_for_nothing_of_a_resource_is_not_stopped_where_too_much_of_it_is_used() -> None:
+    tree = tree_of(queue("a", capability={"cpu": 4}))
+    use(tree, "a", cpu=5)
+    assert tree.shortage(tree.node("a"), {"cpu": 0, "gpu": 1}) is None
+
+
+def test_who_wants_nothing_of_a_resource_gets_none_of_it() -> None:
+    tree = tree_of(queue("a"), queue("b"), total={"cpu": 8, "gpu": 8})
+    pend(tree, "a", gpu=8)
+    pend(tree, "b", cpu=8)
+    assert [tree.node(name).deserved for name in "ab"] == [{"cpu": 0, "gpu": 8}, {"cpu": 8, "gpu": 0}]
+
+
+def test_a_queue_that_moves_is_counted_in_the_division_at_every_level() -> None:
+    views = [queue("a"), queue("b"), queue("a1", "a"), queue("b1", "b"), queue("a2", "a1"), queue("b2", "b1")]
+    tree = tree_of(*views, queue("q", "a2"), total={"gpu": 8})
+    pend(tree, "q", gpu=8)
+    assert [tree.node(name).deserved for name in ("a", "b")] == [{"gpu": 8}, {"gpu": 0}]
+    tree.set_queue(queue("q", "b2"))
+    assert [tree.node(name).deserved for name in ("a", "b")] == [{"gpu": 0}, {"gpu": 8}]
+
+
+def test_what_runs_in_a_queue_that_is_gone_has_a_weight_of_one() -> None:
+    tree = tree_of(queue("a"), queue("b", weight=3), total={"gpu": 8})
+    for name in "ab":
+        use(tree, name, gpu=8)
+    assert (tree.node("a").deserved, tree.node("b").deserved) == ({"gpu": 2}, {"gpu": 6})
+    tree.drop_queue("b")
+    assert (tree.node("a").deserved, tree.node("b").deserved) == ({"gpu": 4}, {"gpu": 4})
