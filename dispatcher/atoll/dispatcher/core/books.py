@@ -395,6 +395,9 @@ class Books(Waking):
                 if old is not None and name in old.parts and gang.min_available < gang.replicas:
                     pods = as_before(pods, old.parts[name][1])
                 parts[name] = (gang, pods)
+            elif binding.bound and view.placed.get(name, (0, -1))[1] == 0:
+                # All that ran has ended; its report that it is over may come later than the room.
+                parts[name] = (gang, [])
             elif old is not None and name in old.parts:
                 parts[name] = old.parts[name]
             else:
