@@ -393,6 +393,15 @@ def test_room_that_is_being_made_is_kept_until_the_last_one_is_gone() -> None:
     assert names(s.run(after=1.0)) == ["high"]
 
 
+def test_room_that_is_being_made_stays_the_claimants_though_another_is_the_head_now() -> None:
+    s = full(make_binding("low").tasks(8), queues=(make_queue("q", view=BACKFILL),))
+    s.submit(make_binding("high").tasks(4).priority(1).submitted(LATE))
+    assert evicted(s.run()) == ["low"]
+    s.submit(make_binding("never").tasks(99).priority(2).submitted(LATE))
+    s.run()
+    assert [promise.uid for promise in s.core.promises.made.values() if promise.victims] == ["uid-high"]
+
+
 def test_nobody_else_goes_for_a_claimant_that_waits_for_others_to_go() -> None:
     s = full(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
     s.submit(make_binding("high").tasks(4).priority(1))

@@ -140,7 +140,7 @@ class Keeping(Resizing):
             if leaf.view is None or leaf.view.strategy is not Strategy.BACKFILL or self.waiting.head(leaf) is not group:
                 return
             for other in [p for p in self.promises.made.values() if p.leaf is leaf and p.uid != uid]:
-                if other.uid not in self._impatient:
+                if other.uid not in self._impatient and not other.victims:
                     # It is the head no more: an elder came back.
                     other.overtaken = True
                     self.promises.drop(other.uid)
