@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,6 +22,7 @@ from atoll.dispatcher.core import (
     Pass,
     Strategy,
 )
+from atoll.dispatcher.core.binding import echoes
 from atoll.dispatcher.core.dispatcher import PASS_LIMIT
 from atoll.model.decision import Decision
 from atoll.model.verdict import Reason
@@ -45,6 +47,7 @@ from tests.dispatcher.builders import (
     names,
     scene,
     two_members,
+    written,
 )
 
 
@@ -482,3 +485,30 @@ def test_shapes_that_come_and_go_leave_no_more_behind_than_is_kept_for_those_tha
         s.submit(make_binding("a").tasks(1, gpu=gpus))
         s.gone("a")
     assert len(s.core.world.counts) <= 128
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        pytest.param({}, True, id="as it was decided"),
+        pytest.param({"generation": 9}, True, id="something else changed too"),
+        pytest.param({"parts": (("m1", (1,)),)}, False, id="fewer pods are wished for by now"),
+        pytest.param({"parts": (("m2", (2,)),)}, False, id="somebody put it elsewhere"),
+        pytest.param({"bound": True}, False, id="its pods are bound already"),
+        pytest.param({"placed": {"m1": (3, 1)}}, False, id="some of its pods are bound already"),
+        pytest.param({"suspended": True}, False, id="it was suspended again"),
+        pytest.param({"finished": True}, False, id="it is over already"),
+        pytest.param({"created": LATE}, False, id="it is another one by now"),
+        pytest.param({"epoch": 2}, False, id="somebody decided on it since"),
+    ],
+)
+def test_what_says_only_that_a_dispatch_was_written(change: dict[str, Any], expected: bool) -> None:
+    core, view = Dispatcher(), make_binding("a").tasks(2).build()
+    for event in (make_cluster("m1"), make_capacity("m1", [8]), make_queue("q"), BindingSet(view)):
+        core.handle(event)
+    [command] = core.handle(Pass(START))
+    seen = dataclasses.replace(written(view, command), **change)
+    assert echoes(seen, core.bindings[view.uid]) is expected
+    core.handle(BindingSet(seen))
+    core.check()
+    assert not echoes(seen, core.bindings[view.uid]), "it is not news twice"

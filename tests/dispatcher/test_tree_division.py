@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atoll.dispatcher.core.tree import Tree
 from tests.dispatcher.test_tree import pend, queue, tree_of, use
 
 
@@ -52,3 +56,46 @@ def test_what_runs_in_a_queue_that_is_gone_has_a_weight_of_one() -> None:
     assert (tree.node("a").deserved, tree.node("b").deserved) == ({"gpu": 2}, {"gpu": 6})
     tree.drop_queue("b")
     assert (tree.node("a").deserved, tree.node("b").deserved) == ({"gpu": 4}, {"gpu": 4})
+
+
+def test_as_long_as_queues_want_more_than_they_get_nothing_is_divided_anew() -> None:
+    tree = tree_of(queue("a"), queue("b", weight=3), total={"gpu": 8})
+    a, b = tree.node("a"), tree.node("b")
+    pend(tree, "a", gpu=5)
+    pend(tree, "b", gpu=7)
+    assert (a.deserved, b.deserved) == ({"gpu": 2}, {"gpu": 6})
+    before = tree.root.divided_from
+    pend(tree, "a", gpu=-2)
+    assert (a.deserved, b.deserved) == ({"gpu": 2}, {"gpu": 6})
+    assert tree.root.divided_from is before
+    pend(tree, "a", gpu=-2)
+    assert (a.deserved, b.deserved) == ({"gpu": 1}, {"gpu": 7})
+
+
+_resource = st.sampled_from(("cpu", "gpu"))
+_sibling = st.sampled_from("abcd")
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=4, max_size=4),
+    st.lists(st.dictionaries(st.tuples(_sibling, _resource), st.integers(0, 12), min_size=1), min_size=1, max_size=8),
+)
+def test_a_division_that_is_kept_is_the_one_that_would_be_made(
+    queues: list[tuple[int, int]], history: list[dict[tuple[str, str], int]]
+) -> None:
+    def made() -> Tree:
+        views = [
+            queue(name, weight=weight, guarantee={"gpu": least})
+            for name, (weight, least) in zip("abcd", queues, strict=True)
+        ]
+        return tree_of(*views, total={"cpu": 20, "gpu": 16})
+
+    kept, wanted = made(), dict.fromkeys(((name, each) for name in "abcd" for each in ("cpu", "gpu")), 0)
+    for wishes in history:
+        for (name, resource), amount in wishes.items():
+            pend(kept, name, **{resource: amount - wanted[name, resource]})
+        wanted |= wishes
+        anew = made()
+        for (name, resource), amount in wanted.items():
+            pend(anew, name, **{resource: amount})
+        assert [kept.node(name).deserved for name in "abcd"] == [anew.node(name).deserved for name in "abcd"]

@@ -12,7 +12,7 @@ from atoll.dispatcher.core.waiting import Key
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang, divide
 from atoll.model.vector import Vector
-from atoll.model.verdict import Verdict
+from atoll.model.verdict import Reason, Verdict
 
 
 @dataclass(slots=True)
@@ -107,6 +107,20 @@ def alike(view: BindingView, other: BindingView) -> bool:
         and (view.divided, view.least_clusters, view.most_clusters)
         == (other.divided, other.least_clusters, other.most_clusters)
         and view.created == other.created
+    )
+
+
+def echoes(view: BindingView, binding: Binding) -> bool:
+    """Whether a view says nothing but that a dispatch was written as it was decided."""
+    return (
+        binding.phase.charged
+        and view.epoch == binding.epoch != binding.view.epoch
+        and phase_of(view) is binding.phase is view.decision.phase
+        and view.decision.reason in (Reason.DISPATCHED, Reason.RESERVING)
+        and not (view.bound or view.placed or view.nodes or view.reserved)
+        and [(name, list(counts)) for name, counts in view.parts]
+        == [(name, part.full()) for name, part in binding.parts.items()]
+        and alike(view, binding.view)
     )
 
 

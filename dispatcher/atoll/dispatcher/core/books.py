@@ -21,6 +21,7 @@ from atoll.dispatcher.core.binding import (
     all_bound,
     behind,
     contained,
+    echoes,
     order_key,
     overtakes,
     parts_of,
@@ -246,6 +247,9 @@ class Books(Waking):
             old.view, old.epoch, old.told = view, view.epoch, told
             self.waiting.tell_again(old.leaf, old.shape, old.key, told)
             return
+        if old is not None and echoes(view, old):
+            self._confirm(view, old)
+            return
         binding = Binding(
             view,
             view.epoch,
@@ -282,6 +286,21 @@ class Books(Waking):
             self._leave(old, view.placed)
         self.bindings[view.uid] = binding
         self._enter(binding, stay)
+
+    def _confirm(self, view: BindingView, old: Binding) -> None:
+        """What was decided is written: all that follows from it is filed already."""
+        binding = Binding(
+            view, old.epoch, old.phase, old.parts, view.gang, None, old.key, old.leaf, old.amount, bound=old.bound
+        )
+        self.bindings[view.uid] = binding
+        self._watch_deadline(binding)
+        self._settle_soon(binding)
+
+    def _settle_soon(self, binding: Binding) -> None:
+        """Have what members answered, and what its user wishes, looked at in the next pass."""
+        self._unsettled.pop(binding.view.uid, None)
+        if binding.phase is Phase.RESERVING or binding.gang.hold:
+            self._unsettled[binding.view.uid] = None
 
     def _drop_binding(self, uid: str) -> None:
         binding = self.bindings.pop(uid, None)
@@ -344,13 +363,10 @@ class Books(Waking):
 
     def _enter_charged(self, binding: Binding, before: Stay | None) -> None:
         """File a binding whose charge is right."""
-        uid = binding.view.uid
-        self._unsettled.pop(uid, None)
-        self.promises.enter(uid, self._stay(binding, before))
+        self.promises.enter(binding.view.uid, self._stay(binding, before))
         self._watch_deadline(binding)
         self._sizes.file(binding)
-        if binding.phase is Phase.RESERVING or binding.gang.hold:
-            self._unsettled[uid] = None
+        self._settle_soon(binding)
 
     def _leave(self, binding: Binding, placed: Mapping[str, tuple[int, int]] | None = None) -> None:
         """The inverse of `_enter`; `placed` is what was seen of its pods since it was filed."""

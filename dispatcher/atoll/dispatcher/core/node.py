@@ -16,6 +16,10 @@ from atoll.model.vector import Vector
 
 Rank = tuple[int, int, float, float, str, str]
 """(-priority, 0 below its guarantee else 1, dominant share, burden, created, name); smaller goes first."""
+Wish = list[int] | None
+"""What a queue asks of its parent's division, per resource; None when it has no work at all."""
+Basis = tuple[list[int], "list[Node]", list[Wish]]
+"""What there is of each resource that is divided, among whom, and what each of them asks for."""
 
 
 class Standing(StrEnum):
@@ -85,7 +89,7 @@ class Node:
     #: the division among the children may be out of date
     stale: bool = False
     #: what the division among the children was computed from; None = compute again
-    divided_from: object = None
+    divided_from: Basis | None = None
     #: the last rank; None = compute again
     ranked: Rank | None = None
 
@@ -189,7 +193,7 @@ def _divide(parent: Node) -> None:
     # What is wanted beyond the limit changes nothing, which is most of what arrives while a queue is full.
     wishes = [_wishes(child, names) for child in children]
     basis = (pools, children, wishes)
-    if basis == parent.divided_from:
+    if parent.divided_from is not None and _divides_alike(parent.divided_from, basis, names):
         return
     parent.divided_from = basis
     takers = [
@@ -215,8 +219,27 @@ def _divide(parent: Node) -> None:
             child.stale = bool(child.children)
 
 
-def _wishes(node: Node, names: Sequence[str]) -> list[int] | None:
-    """What a queue asks of its parent's division, up to its limit; None when it has no work at all.
+def _divides_alike(before: Basis, now: Basis, names: Sequence[str]) -> bool:
+    """Whether everybody's part stays what it is.
+
+    Who gets less than it asks for, now as before, comes to its wish in no round of `water_fill`: how much more that is
+    moves nobody's part. So the division stays for as long as queues are full of work, which most are most of the time.
+    """
+    if before[:2] != now[:2]:
+        return False
+    for child, then, wish in zip(now[1], before[2], now[2], strict=True):
+        if then == wish:
+            continue
+        if then is None or wish is None or child.weight < 1:
+            return False
+        parts = [child.entitled[name] for name in names]
+        if any(a != b and part >= min(a, b) for a, b, part in zip(then, wish, parts, strict=True)):
+            return False
+    return True
+
+
+def _wishes(node: Node, names: Sequence[str]) -> Wish:
+    """What a queue asks of its parent's division, up to its limit.
 
     What waits where nothing is admitted does not count.
     """

@@ -7,7 +7,7 @@ Charges and demand cost O(depth); edits of queues cost what they change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -179,18 +179,11 @@ class Tree:
         """The node's place among its siblings; smaller goes first."""
         return node.rank()
 
-    def first(self, siblings: Iterable[Node]) -> Node:
+    def first(self, siblings: Collection[Node]) -> Node:
         """The one of some siblings that goes first."""
-        rest = iter(siblings)
-        best = next(rest)
-        bring_up_to_date(best)
-        rank = best.ranked or best.current_rank()
-        for node in rest:
-            # Most are known; this is the innermost loop of every decision.
-            other = node.ranked or node.current_rank()
-            if other < rank:
-                best, rank = node, other
-        return best
+        bring_up_to_date(next(iter(siblings)))
+        # Most are known, and each ends with the queue's name; this is the innermost loop of every decision.
+        return self.nodes[min([node.ranked or node.current_rank() for node in siblings])[-1]]
 
     def shortage(self, node: Node, request: Vector) -> Shortage | None:
         """The first queue on the way up whose limit the request would exceed, None when it fits.

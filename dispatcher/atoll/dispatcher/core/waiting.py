@@ -27,6 +27,10 @@ Key = tuple[int, str, str]
 """(-priority, created, uid): the order inside a queue, total because of the UID."""
 
 
+_Entry = tuple[int, str, str, bytes]
+"""The parts of a `Key`, and the shape's: flat, for comparing them is most of the work."""
+
+
 class Lot:
     """Classes that wait for the same thing; see the module."""
 
@@ -46,18 +50,19 @@ class Lot:
 
 
 class _Heads:
-    """Classes by the key of their first member; outdated entries are dropped when they come up."""
+    """Classes by the key of their first member; outdated entries are dropped when they come up.
+
+    Where the lot hangs at the queue itself they have no order of their own: see `_Spot.heap`.
+    """
 
     __slots__ = ("classes", "heap")
 
     def __init__(self) -> None:
         self.classes: dict[bytes, ShapeClass] = {}
-        #: the parts of a `Key`, and the shape's: flat, for comparing them is most of the work
-        self.heap: list[tuple[int, str, str, bytes]] = []
+        self.heap: list[_Entry] = []
 
     def push(self, group: ShapeClass) -> None:
-        self.classes[group.shape.key] = group
-        heapq.heappush(self.heap, (*group.members[0], group.shape.key))
+        heapq.heappush(self.heap, _entry(group))
 
     def first(self) -> ShapeClass:
         while True:
@@ -93,9 +98,10 @@ class ShapeClass:
 class _Spot:
     """What hangs at one node of the tree."""
 
-    __slots__ = ("awake", "classes", "filed", "fresh", "lots", "parked")
+    __slots__ = ("awake", "classes", "filed", "fresh", "heap", "lots", "node", "parked")
 
     def __init__(self, node: Node) -> None:
+        self.node = node
         #: children below which a lot is awake that hangs there
         self.awake: dict[Node, None] = {}
         #: awake lots that hang here
@@ -105,8 +111,30 @@ class _Spot:
         #: shape -> class, where the node is a leaf
         self.classes: dict[bytes, ShapeClass] = {}
         self.fresh = Lot(node, awake=True)
+        #: the classes that may be looked at for no lot further up, for many lots may be awake here, one for each
+        #: amount; outdated entries are dropped when they come up
+        self.heap: list[_Entry] = []
         #: in a strict queue the one class that may be looked at
         self.filed: ShapeClass | None = None
+
+    def push(self, group: ShapeClass) -> None:
+        """It is in an awake lot that hangs here, where this is its queue."""
+        heapq.heappush(self.heap, _entry(group))
+        if len(self.heap) > 2 * len(self.classes) + 64:
+            self.heap = [_entry(each) for each in self.classes.values() if self._is_awake(each)]
+            heapq.heapify(self.heap)
+
+    def first(self) -> ShapeClass | None:
+        """The first of these classes, if there is one."""
+        while self.heap:
+            group = self.classes.get(self.heap[0][3])
+            if group is not None and group.members[0] == self.heap[0][:3] and self._is_awake(group):
+                return group
+            heapq.heappop(self.heap)
+        return None
+
+    def _is_awake(self, group: ShapeClass) -> bool:
+        return group.lot is not None and group.lot.awake and group.lot.anchor is self.node
 
 
 class Waiting:
@@ -264,15 +292,18 @@ class Waiting:
         spot = self._spots.get(node)
         if spot is None or not (spot.lots or spot.awake):
             return None
-        #: awake lots that hang here or above; some may lead elsewhere
+        #: awake lots that hang above; some may lead elsewhere
         lots: list[Lot] = []
         while True:
-            lots += spot.lots
             if spot.classes:
                 firsts = [heads.first() for lot in lots if (heads := lot.heads.get(node)) is not None]
+                own = spot.first()
+                if own is not None:
+                    firsts.append(own)
                 if firsts:
                     return firsts[0] if len(firsts) == 1 else min(firsts, key=_first_key)
             children = spot.awake
+            lots += spot.lots
             if lots:
                 children = dict(children)
                 for lot in lots:
@@ -335,7 +366,7 @@ class Waiting:
     def _new_head(self, group: ShapeClass) -> None:
         """The first member of the class is another one."""
         if group.lot is not None:
-            group.lot.heads[group.leaf].push(group)
+            self._push(group, group.lot)
         if self._strict(group.leaf):
             self._choose_head(group.leaf)
 
@@ -369,9 +400,8 @@ class Waiting:
             return
         self._unfile(group)
         group.lot = lot
-        heads = lot.heads.get(group.leaf)
-        if heads is None:
-            heads = lot.heads[group.leaf] = _Heads()
+        if group.leaf not in lot.heads:
+            lot.heads[group.leaf] = _Heads()
             child = group.leaf
             while child is not lot.anchor:
                 assert child.parent is not None, f"{group.leaf.name} is not below {lot.anchor.name}"
@@ -380,9 +410,18 @@ class Waiting:
                 if len(known) > 1:
                     break
                 child = child.parent
-        heads.push(group)
+        self._push(group, lot)
         if lot.awake:
             self._wake(lot)
+
+    def _push(self, group: ShapeClass, lot: Lot) -> None:
+        """File a class of the lot by its first member."""
+        heads = lot.heads[group.leaf]
+        heads.classes[group.shape.key] = group
+        if lot.anchor is not group.leaf:
+            heads.push(group)
+        elif lot.awake:
+            self._spots[group.leaf].push(group)
 
     def _unfile(self, group: ShapeClass) -> None:
         lot, group.lot = group.lot, None
@@ -416,9 +455,13 @@ class Waiting:
                 del self._spots[lot.anchor].parked[lot.resource]
 
     def _wake(self, lot: Lot) -> None:
+        node, spot = lot.anchor, self._spot(lot.anchor)
+        if not lot.awake and node in lot.heads:
+            lot.awake = True
+            for group in lot.heads[node].classes.values():
+                spot.push(group)
         lot.awake = True
-        node = lot.anchor
-        self._spot(node).lots[lot] = None
+        spot.lots[lot] = None
         while node.parent is not None:
             spot = self._spot(node.parent)
             if node in spot.awake:
@@ -458,6 +501,10 @@ def differs(told: Verdict | None, verdict: Verdict) -> bool:
 
 def _behind(leaf: Node) -> Verdict:
     return Verdict(Reason.BEHIND_HEAD, blocker("Queue", leaf.name, "", 0, 0))
+
+
+def _entry(group: ShapeClass) -> _Entry:
+    return (*group.members[0], group.shape.key)
 
 
 def _first_key(group: ShapeClass) -> Key:
