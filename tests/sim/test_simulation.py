@@ -143,7 +143,11 @@ def test_an_elastic_part_starts_with_what_there_is_and_grows() -> None:
     for day, uid, pods, least, gpu in ((1, "full", 1, 1, 6), (2, "elastic", 8, 2, 1)):
         gang = make_job(uid, 0.0, 1.0, pods=pods, least=least, gpu=gpu).gang(0.0)
         member.start(uid, 1, gang, "default", uid, f"2026-01-0{day}T00:00:00Z")
-    timeline.after(10.0, lambda: member.finish("full"))
+
+    def ends() -> None:
+        member.finish("full")
+
+    timeline.after(10.0, ends)
     timeline.run()
     assert seen.pods == [("full", 1), ("elastic", 2), ("elastic", 8)]
     member.verify()
