@@ -402,6 +402,16 @@ def test_room_that_is_being_made_stays_the_claimants_though_another_is_the_head_
     assert [promise.uid for promise in s.core.promises.made.values() if promise.victims] == ["uid-high"]
 
 
+def test_room_that_is_being_made_stays_the_claimants_though_an_elder_of_its_queue_comes() -> None:
+    s = full(make_binding("low").tasks(8))
+    s.submit(make_binding("high").tasks(8).priority(1).submitted(LATE))
+    assert evicted(s.run()) == ["low"]
+    s.submit(make_binding("elder").tasks(2).priority(1).submitted(EARLY))
+    s.run()
+    let_go(s, "low")
+    assert names(s.run())[:1] == ["high"]
+
+
 def test_nobody_else_goes_for_a_claimant_that_waits_for_others_to_go() -> None:
     s = full(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
     s.submit(make_binding("high").tasks(4).priority(1))

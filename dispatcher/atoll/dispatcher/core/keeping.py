@@ -44,7 +44,7 @@ class Keeping(Resizing):
 
         def barred(member: Member) -> bool:
             broken = self.promises.refuses_still(uid, member, end)
-            return not all(self._goes_before(binding, self.bindings[promise.uid]) for promise in broken)
+            return not all(self._goes_before(binding, promise) for promise in broken)
 
         return barred
 
@@ -96,7 +96,7 @@ class Keeping(Resizing):
         for member, gang in zip(choice.members, choice.gangs, strict=True):
             kept = self._ceilings_kept(binding.view.uid, leaf, member.name, gang.total())
             broken += [promise for promise in kept if promise not in broken]
-        better = [promise for promise in broken if self._goes_before(binding, self.bindings[promise.uid])]
+        better = [promise for promise in broken if self._goes_before(binding, promise)]
         return len(better) == len(broken), better
 
     def _overtake(self) -> None:
@@ -116,13 +116,14 @@ class Keeping(Resizing):
         """How often the ceilings of the queue in a member have room for a request, `most` at most."""
         return self.tree.times_in(leaf, member.name, request, most)
 
-    def _goes_before(self, binding: Binding, other: Binding) -> bool:
-        """Whether room that is kept for another workload does not bind this one: a higher class, its queue's elder, or
-        guaranteed.
+    def _goes_before(self, binding: Binding, promise: Promise) -> bool:
+        """Whether room that is kept for another workload does not bind this one: a higher class, its queue's elder
+        unless others go for that room, or guaranteed.
         """
+        other = self.bindings[promise.uid]
         if binding.key[0] != other.key[0]:
             return binding.key[0] < other.key[0]
-        if binding.leaf is other.leaf and binding.key < other.key:
+        if binding.leaf is other.leaf and binding.key < other.key and not promise.victims:
             # Older, but nobody could promise it anything: else each would wait for the other.
             return True
         return self._below_guarantee(binding.leaf) and not self._below_guarantee(other.leaf)
