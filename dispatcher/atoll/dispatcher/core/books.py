@@ -332,7 +332,8 @@ class Books(Waking):
                 # Perhaps it is short enough for the room that is kept for others.
                 del self._idle[group]
                 self.waiting.refresh(group)
-            if group.parked is not None and differs(binding.told, group.parked):
+            verdict = group.verdict(binding.key)
+            if verdict is not None and differs(binding.told, verdict):
                 self.waiting.unsaid[group] = None
             if binding.view.decision.nominated and uid not in self._awaiting:
                 self._nominated[uid] = None

@@ -406,11 +406,12 @@ class Dispatcher(Asking):
                 looks -= 1
                 binding = self.bindings[group.members[group.told][2]]
                 first, group.told = group.told == 0, group.told + 1
-                if not first and lacks_room(binding.told) and lacks_room(verdict):
+                mine = verdict if first else group.behind or verdict
+                if not first and lacks_room(binding.told) and lacks_room(mine):
                     # Which of these it is changes with every start and every end.
                     continue
-                if differs(binding.told, verdict) and binding.view.uid not in self._awaiting:
-                    yield self._explain(binding, verdict)
+                if differs(binding.told, mine) and binding.view.uid not in self._awaiting:
+                    yield self._explain(binding, mine)
                     break
             if group.told < len(group.members):
                 # The first of every class hears before the second of any.
@@ -430,7 +431,7 @@ class Dispatcher(Asking):
         assert binding.shape is not None, f"{uid} waits without a shape"
         if uid in self._awaiting:
             return binding.told
-        return self.waiting.classes(binding.leaf)[binding.shape.key].parked
+        return self.waiting.classes(binding.leaf)[binding.shape.key].verdict(binding.key)
 
     def check(self) -> None:
         """Verify what must always hold; tests call it after every event.
