@@ -397,12 +397,15 @@ class Dispatcher(Asking):
             group = next(iter(unsaid))
             del unsaid[group]
             verdict = group.parked
-            if verdict is not None and not group.first_told:
+            if verdict is None:
+                # The next pass looks at it, and what it says then is to be told.
+                continue
+            if not group.first_told:
                 group.first_told = True
                 binding = self.bindings[group.members[0][2]]
                 if differs(binding.told, verdict) and binding.view.uid not in self._awaiting:
                     yield self._explain(binding, verdict)
-            while verdict is not None and group.told < len(group.members) and looks and self._explain_tokens >= 1:
+            while group.told < len(group.members) and looks and self._explain_tokens >= 1:
                 looks -= 1
                 binding = self.bindings[group.members[group.told][2]]
                 first, group.told = group.told == 0, group.told + 1
