@@ -162,7 +162,7 @@ def test_what_holds_a_shape_is_told_with_the_member_where_it_is_alone() -> None:
 # -- what is thrown away -----------------------------------------------------------------------------------------------
 
 
-def test_victims_that_are_gone_are_forgotten_at_last() -> None:
+def test_victims_that_are_gone_are_forgotten() -> None:
     s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [200]))
     s.submit(*(make_binding(f"b{number}") for number in range(100)))
     s.run()

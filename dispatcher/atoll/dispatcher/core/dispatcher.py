@@ -276,7 +276,7 @@ class Dispatcher(Asking):
         self.tree.start(binding.leaf, binding.amount, binding.where())
         self.waiting.limits_changed(binding.leaf)
         self.namespaces.charge(view.namespace, binding.amount)
-        self._count_priority(binding)
+        self._list_charged(binding)
         for member, part, placement in placed:
             self.world.assume(member, view.uid, part, placement)
         pods: dict[str, tuple[Gang, Pods]] = {member.name: (part, placement.pods) for member, part, placement in placed}

@@ -208,6 +208,8 @@ def _hopeless(trial: Trial, victims: list[Victim]) -> Verdict | None:
 
 def _roomless(trial: Trial, victims: list[Victim]) -> Verdict | None:
     """The verdict when the nodes would not hold the claimant even without the pods of these; None when they might."""
+    if trial.may_fit():
+        return None
     #: member -> requests of one pod -> (nodes, pods there)
     freed: dict[str, dict[tuple[tuple[str, int], ...], tuple[list[int], list[int]]]] = {}
     for victim in victims:

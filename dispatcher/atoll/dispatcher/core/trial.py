@@ -169,13 +169,7 @@ class Trial:
         #: times that there was room, and no choice of it was permitted
         self.refused = 0
         #: resources in which the claimant's queue is entitled to take back
-        self.entitled: Vector = {}
-        if tree.entitled(claimant.leaf, self.request):
-            self.entitled = {
-                name: amount
-                for name, amount in self.request.items()
-                if amount > 0 and tree.entitled(claimant.leaf, {name: amount})
-            }
+        self.entitled = entitled(tree, claimant.leaf, self.request)
 
     def __enter__(self) -> Self:
         return self
@@ -344,6 +338,15 @@ class Trial:
         """Whether `may_fit` is the truth: one task, whose pods don't compete with others."""
         shape = self.claimant.shape
         return len(shape.floor) == 1 and not shape.divided and shape.least_clusters <= 1 and self._permits is always
+
+
+def entitled(tree: Tree, leaf: Node, request: Vector) -> Vector:
+    """Of a request, the resources in which its queue is entitled to take back from others."""
+    if not tree.entitled(leaf, request):
+        return {}
+    return {
+        name: amount for name, amount in request.items() if amount > 0 and tree.entitled(leaf, {name: amount})
+    }  # fmt: skip
 
 
 def _cells(nodes: Nodes, gang: Gang) -> tuple[list[Ints], int]:
