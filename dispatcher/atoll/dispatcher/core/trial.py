@@ -7,7 +7,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -62,9 +62,12 @@ class Bundle:
     """Its place in the order of victims."""
     kind: tuple[Node, tuple[tuple[str, int], ...]] = field(init=False)
     """Equal kinds, equal answers of the quota tree."""
+    spots: Collection[tuple[str, int]] = field(init=False)
+    """(member, node) of its pods, each once."""
 
     def __post_init__(self) -> None:
         self.kind = (self.leaf, tuple(self.amount.items()))
+        self.spots = dict.fromkeys((member, node) for member, pods in self.pods.items() for node, _, _ in pods)
 
     def chain(self) -> list[Bundle]:
         """All that goes with it, in order."""
