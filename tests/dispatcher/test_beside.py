@@ -72,6 +72,46 @@ def test_room_of_what_has_left_is_not_counted_twice_though_no_figures_come() -> 
     assert s.core.promises.made["uid-head"].at == pytest.approx(START + HOUR + SETTLE, abs=1)
 
 
+@pytest.mark.parametrize(
+    ("free", "without", "wanted", "at"),
+    [(6, 2, 7, HOUR), (2, 3, 6, 0.0)],
+    ids=["figures first", "figures still to come"],
+)
+def test_room_of_what_has_ended_is_counted_once_whether_its_figures_come_before_or_after(
+    free: int, without: int, wanted: int, at: float
+) -> None:
+    """Of two nodes the second has 2 GPUs free, and 6 once what has ended is gone from the figures."""
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), named("m", [8, 8]))
+    for name, gpu, seconds in (("long", 7, 10 * HOUR), ("over", 4, HOUR), ("most", 2, HOUR)):
+        s.submit(make_binding(name).tasks(1, gpu=gpu).runs(seconds).created(EARLY))
+        assert names(s.run()) == [name]
+        s.bound(name, generation=2)
+    s.tell(named("m", [1, free], generation=2))
+    s.run()
+    s.change("over", placed={"m": (without, 0)}, nodes={}, finished=True)
+    if without > 2:
+        # Told again, as when something else changed: that is no proof of the contrary.
+        s.tell(named("m", [1, free], generation=2))
+    s.submit(make_binding("head").tasks(1, gpu=wanted).submitted(EARLY))
+    s.run()
+    assert s.core.promises.made["uid-head"].at == pytest.approx(START + at + SETTLE, abs=1)
+
+
+def test_room_of_pods_that_have_ended_is_counted_once_though_their_workload_is_not_over() -> None:
+    """The second node has 6 GPUs free, as the figures say; its workload is expected to run for another hour."""
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), named("m", [8, 8]))
+    for name, gpu, seconds in (("long", 8, 10 * HOUR), ("ends", 4, HOUR), ("stays", 2, 5 * HOUR)):
+        s.submit(make_binding(name).tasks(1, gpu=gpu).runs(seconds).created(EARLY))
+        assert names(s.run()) == [name]
+        s.bound(name, generation=2)
+    s.tell(named("m", [0, 2], generation=2))
+    s.change("ends", placed={"m": (3, 0)}, nodes={})
+    s.tell(named("m", [0, 6], generation=3))
+    s.submit(make_binding("head").tasks(1, gpu=8).submitted(EARLY))
+    s.run()
+    assert s.core.promises.made["uid-head"].at == pytest.approx(START + 5 * HOUR + SETTLE, abs=1)
+
+
 def two_nodes_of_which_the_head_gets_the_second() -> Scene:
     """Two GPUs are free on the first, for long; one on the second, which is the tighter gap."""
     s = Scene(make_queue("q", view=BACKFILL), make_queue("r", view=BACKFILL), make_cluster("m"), named("m", [8, 8]))

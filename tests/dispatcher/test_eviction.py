@@ -10,6 +10,7 @@ from atoll.dispatcher.core import Ask, Command, Dispatcher, Evict, Explain, Queu
 from atoll.dispatcher.core.keeping import PATIENCE
 from atoll.dispatcher.core.making import HELPLESS, PLAN_BURST, PLANS_PER_SECOND
 from atoll.dispatcher.core.promise import SETTLE
+from atoll.dispatcher.core.stays import GRACE
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
     EARLY,
@@ -30,6 +31,7 @@ from tests.dispatcher.builders import (
     names,
     share,
 )
+from tests.dispatcher.test_backfill import BACKFILL
 
 
 def full(*running: BindingBuilder, queues: tuple[QueueSet, ...] = (make_queue("q"),), age: float = OLD) -> Scene:
@@ -74,6 +76,22 @@ def test_who_is_not_preempted(running: BindingBuilder, age: float) -> None:
     s = full(running, age=age)
     s.submit(make_binding("claimant").tasks(4).priority(1).submitted(LATE))
     assert evicted(s.run()) == []
+
+
+@pytest.mark.parametrize(("left", "victims"), [(20.0, []), (GRACE + 20.0, ["low"])])
+def test_nobody_goes_for_a_head_that_starts_before_they_would_be_gone(left: float, victims: list[str]) -> None:
+    s = full(make_binding("low").tasks(8).runs(OLD + left), queues=(make_queue("q", view=BACKFILL),))
+    s.submit(make_binding("high").tasks(4).priority(1).submitted(LATE))
+    assert evicted(s.run()) == victims
+
+
+def test_one_that_did_not_start_as_promised_has_others_go() -> None:
+    s = full(make_binding("low").tasks(8).runs(OLD + 20), queues=(make_queue("q", view=BACKFILL),))
+    s.submit(make_binding("high").tasks(4).priority(1).submitted(LATE))
+    s.run()
+    # It runs on, and is expected to do so for a tenth of what it was to take.
+    assert evicted(s.run(after=20 + SETTLE)) == []
+    assert evicted(s.run(after=GRACE)) == ["low"]
 
 
 def test_work_whose_user_lowers_its_priority_may_have_to_go() -> None:

@@ -24,7 +24,8 @@ from tests.dispatcher.builders import (
     names,
     scene,
 )
-from tests.dispatcher.test_reclaim import Stage, either_way, queue, tries
+from tests.dispatcher.making_room import Stage, queue
+from tests.dispatcher.test_reclaim import either_way, tries
 from tests.dispatcher.test_taking_in import with_amounts
 
 __all__ = ["tries"]

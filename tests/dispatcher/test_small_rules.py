@@ -43,7 +43,7 @@ from tests.dispatcher.builders import (
     names,
     scene,
 )
-from tests.dispatcher.test_reclaim import Stage
+from tests.dispatcher.making_room import Stage
 
 HOUR = 3600.0
 BACKFILL = {"strategy": Strategy.BACKFILL}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import time
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from atoll.local.binaries import ensure
 from atoll.local.layout import Member, NodeGroup, Tier, Topology
 from atoll.model import keys
 from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS, NAMESPACES, PODS, QUEUES, ApiResource
+from atoll.model.timestamps import to_seconds
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -47,6 +49,16 @@ async def until(look: Callable[[], Awaitable[T | None]], *, deadline: float = DE
             return answer
         await asyncio.sleep(0.05)
     raise AssertionError(f"not within {deadline:g} s: {what or look}; last seen: {answer!r}")
+
+
+async def next_is_younger(made: Json) -> None:
+    """Age is counted in the seconds of creationTimestamp, and equal ages are ordered by UID: wait for the next one."""
+    since = to_seconds(made["metadata"]["creationTimestamp"])
+
+    async def over() -> bool:
+        return time.time() >= since + 1
+
+    await until(over, what="the next one is younger")
 
 
 def job(name: str, *, replicas: int = 1, cpu: str = "100m", seconds: float | None = 1.0, **spec: Any) -> Json:

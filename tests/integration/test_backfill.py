@@ -8,7 +8,7 @@ import pytest
 
 from atoll.model import keys
 from atoll.model.apiresource import POLICIES, WORKS
-from tests.integration.federation import Site, until
+from tests.integration.federation import Site, next_is_younger, until
 from tests.integration.test_divided import gpus
 from tests.integration.test_queue_tree import decisions
 
@@ -33,10 +33,10 @@ async def test_what_passes_a_head_goes_to_a_node_that_the_head_does_not_need(sit
     await one_member(site, "beta")
     queue = await site.queue(dequeueStrategy="backfill")
 
-    async def submit(name: str, gpu: int, lasts: str) -> None:
+    async def submit(name: str, gpu: int, lasts: str) -> dict[str, Any]:
         wanted = gpus(name, 1, gpu, seconds=None, queue=queue)
         wanted["metadata"].setdefault("annotations", {})[keys.RUNNING_ESTIMATE] = lasts
-        await site.submit(wanted)
+        return await site.submit(wanted)
 
     async def node_of(name: str) -> str:
         await site.phase(name, "Running")
@@ -47,7 +47,7 @@ async def test_what_passes_a_head_goes_to_a_node_that_the_head_does_not_need(sit
     for name, gpu, lasts in (("long", 6, "10h"), ("most", 7, "1h"), ("full1", 8, "10h"), ("full2", 8, "10h")):
         await submit(name, gpu, lasts)
         nodes[name] = await node_of(name)
-    await submit("head", 8, "1h")
+    head = await submit("head", 8, "1h")
 
     async def promised() -> bool:
         told = (await decisions(site)).get("head")
@@ -58,6 +58,7 @@ async def test_what_passes_a_head_goes_to_a_node_that_the_head_does_not_need(sit
         )
 
     await until(promised, what="head is promised room")
+    await next_is_younger(head)
     # Beside `most` is the tighter gap, but the head needs that node in an hour.
     await submit("passes", 1, "2h")
     assert await node_of("passes") == nodes["long"]

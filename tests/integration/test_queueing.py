@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
 from atoll.model.apiresource import BINDINGS, COMMANDS, PRIORITY_CLASSES, QUEUES
-from atoll.model.timestamps import to_seconds
-from tests.integration.federation import Site, job, until
+from tests.integration.federation import Site, job, next_is_younger, until
 
 pytestmark = pytest.mark.integration
 
@@ -50,9 +48,9 @@ async def test_a_job_whose_queue_does_not_exist_waits_and_starts_when_it_is_made
 async def test_a_closed_queue_refuses_new_jobs_keeps_pending_ones_and_finishes_running_ones(site: Site) -> None:
     name = await site.queue(capability={"cpu": "1"})
     queue = await in_state(site, name, "Open")
-    await site.submit(job("running", cpu="1", seconds=2, queue=name))
-    await site.submit(job("pending", cpu="1", queue=name))
+    await site.submit(job("running", cpu="1", seconds=4, queue=name))
     await site.phase("running", "Running")
+    await site.submit(job("pending", cpu="1", queue=name))
     await site.reason("pending", "QuotaExceeded")
     await site.host.create(COMMANDS, command("CloseQueue", queue))
     await in_state(site, name, "Closing")
@@ -76,14 +74,9 @@ async def test_the_higher_priority_class_goes_first_then_the_older_job(site: Sit
     await site.submit(job("holder", cpu="1", seconds=7, queue=queue))
     await site.phase("holder", "Running")
     for name, spec in (("old", {}), ("young", {}), ("vip", {"priorityClassName": high["metadata"]["name"]})):
-        made = to_seconds((await site.submit(job(name, cpu="1", queue=queue, **spec)))["metadata"]["creationTimestamp"])
+        made = await site.submit(job(name, cpu="1", queue=queue, **spec))
         await site.reason(name, "QuotaExceeded")
-
-        async def next_second(since: float = made) -> bool:
-            # Age is counted in the seconds of creationTimestamp; equal ages are ordered by UID.
-            return time.time() >= since + 1
-
-        await until(next_second, what="the next job is younger")
+        await next_is_younger(made)
     for name in ("old", "young", "vip"):
         await site.phase(name, "Completed")
     dispatched = [

@@ -194,12 +194,13 @@ class SimMember:
         else:
             self._timeline.after(self._delays.grace, lambda: self._remove(part, epoch))
 
-    def finish(self, uid: str) -> None:
-        """The pods of a binding end by themselves."""
+    def finish(self, uid: str) -> int:
+        """The pods of a binding end by themselves; the generation of the figures that are without them."""
         if (part := self._parts.pop(uid, None)) is not None:
             self._empty(part)
         self._newest.pop(uid, None)
         self._expected.forget(uid)
+        return self._promise()
 
     def lose_all(self) -> None:
         """All pods and holds are gone at once, as when the nodes lose power; nobody is told."""

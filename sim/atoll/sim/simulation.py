@@ -430,17 +430,16 @@ class Simulation:
         self.journal.finished(uid, self.timeline.now - START)
         if self._progress is not None and self._done % 100 == 0:
             self._progress(self.timeline.now - START, self._done)
-        waiting = set(run.members)
+        placed: dict[str, tuple[int, int]] = {}
 
-        def arrive(name: str) -> None:
-            waiting.discard(name)
-            if not waiting:
-                self.host.change(uid, finished=True)
+        def arrive(name: str, generation: int) -> None:
+            placed[name] = (generation, 0)
+            if len(placed) == len(run.members):
+                self.host.change(uid, finished=True, placed=placed, nodes={})
                 self.host.forget(uid)
 
         for name in run.members:
-            self.members[name].finish(uid)
-            self._report(name, partial(arrive, name))
+            self._report(name, partial(arrive, name, self.members[name].finish(uid)))
 
 
 def run(

@@ -114,13 +114,14 @@ class Asking(Making):
             if binding.view.uid in self._awaiting:
                 continue
             del self._stuck[group]
+            if self._starts_soon(binding):
+                self._try_later(group, HELPLESS)
+                continue
             self._plan_tokens -= 1
             outcome = self._whom_to_ask(group, binding)
             if outcome is None:
                 # Time alone may help it: what has just started is protected for a while.
-                pause = self._helpless[group] = min(2 * self._helpless.get(group, HELPLESS / 2), HELPLESS_MAX)
-                self._serial += 1
-                heapq.heappush(self._retries, (self._now + pause, self._serial, group))
+                self._try_later(group, min(2 * self._helpless.get(group, HELPLESS / 2), HELPLESS_MAX))
                 continue
             self._helpless.pop(group, None)
             yield self._ask(group, binding, outcome)

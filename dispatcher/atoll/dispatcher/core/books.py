@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -280,7 +281,7 @@ class Books(Waking):
             self._settle_binding(binding)
             return
         if old is not None:
-            self._leave(old)
+            self._leave(old, view.placed)
         self.bindings[view.uid] = binding
         self._enter(binding, stay)
 
@@ -354,12 +355,12 @@ class Books(Waking):
         if binding.phase is Phase.RESERVING or binding.gang.hold:
             self._unsettled[uid] = None
 
-    def _leave(self, binding: Binding) -> None:
-        """The inverse of `_enter`."""
+    def _leave(self, binding: Binding, placed: Mapping[str, tuple[int, int]] | None = None) -> None:
+        """The inverse of `_enter`; `placed` is what was seen of its pods since it was filed."""
         if binding.wish is None:
             return
         if binding.phase.charged:
-            self.promises.leave(binding.view.uid)
+            self.promises.leave(binding.view.uid, binding.view.placed if placed is None else placed)
             self._charge(binding, -1)
             self._unsettled.pop(binding.view.uid, None)
             self._sizes.forget(binding)
@@ -397,6 +398,9 @@ class Books(Waking):
                 if old is not None and name in old.parts and gang.min_available < gang.replicas:
                     pods = as_before(pods, old.parts[name][1])
                 parts[name] = (gang, pods)
+            elif binding.bound and view.placed.get(name, (0, -1))[1] == 0:
+                # All that ran has ended; its report that it is over may come later than the room.
+                parts[name] = (gang, [])
             elif old is not None and name in old.parts:
                 parts[name] = old.parts[name]
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
 
 from atoll.dispatcher.core.binding import Binding
@@ -12,6 +13,7 @@ from atoll.dispatcher.core.keeping import Keeping
 from atoll.dispatcher.core.node import Node
 from atoll.dispatcher.core.promise import Stay
 from atoll.dispatcher.core.reclaim import PROTECTION, Victim
+from atoll.dispatcher.core.stays import GRACE
 from atoll.dispatcher.core.trial import entitled
 from atoll.dispatcher.core.waiting import ShapeClass
 from atoll.model.decision import Decision, Line, Phase
@@ -73,6 +75,19 @@ class Making(Keeping):
         """Perhaps others should go for it, unless that was looked at a moment ago."""
         if group not in self._helpless:
             self._stuck[group] = None
+
+    def _try_later(self, group: ShapeClass, pause: float) -> None:
+        """Look again after so many seconds whether others should go for it."""
+        self._helpless[group] = pause
+        self._serial += 1
+        heapq.heappush(self._retries, (self._now + pause, self._serial, group))
+
+    def _starts_soon(self, binding: Binding) -> bool:
+        """Whether it was promised room for a time before that at which others would be gone; once that has passed for
+        as long, estimates are wrong.
+        """
+        promise = self.promises.made.get(binding.view.uid)
+        return promise is not None and promise.at <= self._now + GRACE and self._now < promise.first + GRACE
 
     def _may_evict(self, group: ShapeClass) -> bool:
         """Whether anybody could have to go at all: most often nobody does."""

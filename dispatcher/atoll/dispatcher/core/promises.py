@@ -29,7 +29,7 @@ from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, path
 from atoll.dispatcher.core.promise import SETTLE, Kept, Promise, Stay, give_back, holds, left_beside
 from atoll.dispatcher.core.shapes import Shape
-from atoll.dispatcher.core.stays import Stays, end_of, free
+from atoll.dispatcher.core.stays import GRACE, Stays, end_of, free
 from atoll.dispatcher.core.world import World
 from atoll.fit import Miss, Nodes, Placement, fits, place
 from atoll.model import vector
@@ -38,9 +38,6 @@ from atoll.model.vector import Vector
 
 _LOOKS = 16
 """Members that are considered for a promise: those with the most room now."""
-
-_GRACE = 30.0
-"""Seconds in which pods that were told to go are gone: what Kubernetes gives them where nobody says otherwise."""
 
 Taken = tuple[Sequence[Vector], Placement, float]
 """(requests per task, where it runs, until when)."""
@@ -388,7 +385,7 @@ class Promises(Stays):
         # Room grows with each end, of what runs and of what was promised room; what has left is seen to have soon.
         soon = now + SETTLE if self._left.get(member.name) else now
         if any(self._leaving(promise, member) for promise in others if promise.victims):
-            soon = now + _GRACE
+            soon = now + GRACE
         times = sorted({soon, *(end + SETTLE for end, _ in ends), *(each.ends for each in others if each.ends > soon)})
 
         def enough(number: int) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import ItemsView, Iterable
+from collections.abc import ItemsView, Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,20 @@ Held = tuple[Ints, Ints]
 """(int64[K] nodes of a member, int64[K, R] what is held on each)."""
 Ladder = tuple[Ints, Ints, list[int]]
 """(int64[K] nodes, int64[R, K] what is freed on each, for how many of these after so many ends)."""
+
+GRACE = 30.0
+"""Seconds in which pods that were told to go are gone: what Kubernetes gives them where nobody says otherwise. A member
+that has not published for as long is believed all the same."""
+
+
+class _Left(NamedTuple):
+    """What runs no more."""
+
+    stay: Stay
+    until: float
+    """When its member's figures are without it at the latest, whatever they say."""
+    generation: int = -1
+    """The first of its member's that is without it; any new one where that is not known."""
 
 
 class Stays:
@@ -35,8 +50,8 @@ class Stays:
         self._cells: dict[str, tuple[tuple[str, ...], int, dict[str, Held]]] = {}
         #: member -> what `_freed` answers, and the member's changes and the UIDs for which it does
         self._ladders: dict[str, tuple[int, list[str], Ladder]] = {}
-        #: member -> UID -> (since when, what ran there): it has left, though its figures may still contain that
-        self._left: dict[str, dict[str, tuple[float, Stay]]] = {}
+        #: member -> UID -> what has left it, though its figures still contain that
+        self._left: dict[str, dict[str, _Left]] = {}
         #: seconds since the epoch, of the last pass
         self._now = 0.0
 
@@ -57,15 +72,19 @@ class Stays:
         for name in stay.parts:
             self._outdate(name)
 
-    def leave(self, uid: str) -> None:
-        """It runs no more."""
+    def leave(self, uid: str, placed: Mapping[str, tuple[int, int]] | None = None) -> None:
+        """It runs no more. `placed`: member -> (capacity generation, pods that it contains), as was last seen."""
         stay = self._stays.get(uid)
         if stay is None:
             return
         for name in stay.parts:
             member = self._world.members.get(name)
             if member is not None and uid not in member.inflight:
-                self._left.setdefault(name, {})[uid] = (self._now, stay)
+                generation, pods = (placed or {}).get(name, (0, -1))
+                if pods != 0:
+                    self._left.setdefault(name, {})[uid] = _Left(stay, self._now + SETTLE)
+                elif generation > member.generation:
+                    self._left.setdefault(name, {})[uid] = _Left(stay, self._now + GRACE, generation)
             here = self._here[name]
             del here[bisect.bisect_left(here, (stay.end, uid))]
             if name in self._cells:
@@ -89,14 +108,17 @@ class Stays:
 
     def republished(self, member: str) -> None:
         """The member's figures are other ones."""
-        self._left.pop(member, None)
+        generation = self._world.member(member).generation
+        left = self._left.pop(member, {})
+        if still := {uid: each for uid, each in left.items() if each.generation > generation}:
+            self._left[member] = still
         self._outdate(member)
 
     def pass_begins(self, now: float) -> None:
         """By then figures are without what has left a while ago, though none were published since."""
         self._now = now
-        for name in [name for name, left in self._left.items() if any(at + SETTLE <= now for at, _ in left.values())]:
-            self._left[name] = {uid: each for uid, each in self._left[name].items() if each[0] + SETTLE > now}
+        for name in [name for name, left in self._left.items() if any(each.until <= now for each in left.values())]:
+            self._left[name] = {uid: each for uid, each in self._left[name].items() if each.until > now}
             self._outdate(name)
 
     def _account(self, uid: str, stay: Stay, sign: int) -> None:
@@ -153,8 +175,8 @@ class Stays:
     def _at_once(self, member: Member) -> Nodes:
         """The member's nodes as it will soon say that they are: without what has left them already."""
         nodes = member.nodes.copy()
-        for _, stay in self._left.get(member.name, {}).values():
-            where, amounts = _held_of(stay, member)
+        for left in self._left.get(member.name, {}).values():
+            where, amounts = _held_of(left.stay, member)
             free(nodes, where, amounts.T)
         return nodes
 

@@ -1,0 +1,125 @@
+"""Queues and nodes full of work, to try out who would go for whom."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from atoll.dispatcher.core.elastic import Spare
+from atoll.dispatcher.core.events import QueueView
+from atoll.dispatcher.core.reclaim import Claimant, Plan, Victim, plan
+from atoll.dispatcher.core.shapes import Shapes
+from atoll.dispatcher.core.tree import Tree
+from atoll.dispatcher.core.world import World
+from atoll.fit import Placement
+from atoll.model.gang import Gang, Task
+from atoll.model.verdict import Verdict
+from tests.dispatcher.builders import GPU, make_binding, make_capacity, make_cluster
+
+NOW = 10_000.0
+Where = dict[str, dict[int, int]]
+
+
+class Stage:
+    """A tree and a world in which things run; every plan is checked to leave no trace."""
+
+    def __init__(self, *queues: QueueView, **members: Any) -> None:
+        """Members as free amounts per node that are left beside what runs."""
+        self.tree, self.world, self.shapes = Tree(), World(), Shapes()
+        self.tree.set_queues(queues)
+        self.size = members
+        self.victims: dict[str, Victim] = {}
+        for name, free in members.items():
+            self.world.set_view(name, make_cluster(name).cluster)
+            self.world.set_root(make_capacity(name, free).capacity)
+        self.world.refresh()
+
+    def run(self, uid: str, queue: str, where: Where, *, gpu: int = 1, **more: Any) -> Stage:
+        """`where`: member -> node -> pods, each of so many GPUs; taken from what is free."""
+        leaf = self.tree.node(queue)
+        pod = {GPU: gpu, "pods": 1}
+        parts = {m: [(node, pod, count) for node, count in nodes.items()] for m, nodes in where.items()}
+        count = sum(n for nodes in where.values() for n in nodes.values())
+        amount = {GPU: gpu * count, "pods": count}
+        surplus = [
+            Spare({name: each * n for name, each in pod.items()}, {m: [(node, pod, n)]})
+            for m, nodes in more.pop("surplus", {}).items()
+            for node, n in nodes.items()
+        ]
+        victim = Victim(uid, leaf, more.pop("priority", 0), more.pop("started", 0.0), amount, parts, surplus, **more)
+        self.victims[uid] = victim
+        self._move(victim, 1)
+        return self
+
+    def _move(self, victim: Victim, times: int) -> None:
+        self.tree.charge(victim.leaf, victim.amount, {}, times)
+        if times < 0:
+            self.tree.wait(victim.leaf, victim.amount)
+        for name, pods in victim.parts.items():
+            member = self.world.members[name]
+            for node, request, count in pods:
+                gang = Gang("", [Task("worker", count, count, request)], count)
+                self.world._take(member, gang, Placement([(0, node, count)], [count]), times)
+
+    def stop(self, uid: str) -> Victim:
+        victim = self.victims.pop(uid)
+        self._move(victim, -1)
+        return victim
+
+    def claimant(
+        self, queue: str, pods: int = 1, *, gpu: int = 1, priority: int = 0, uid: str = "c", **more: Any
+    ) -> Claimant:
+        builder = make_binding(uid).queue(queue).priority(priority).tasks(pods, gpu=gpu, minimum=more.get("minimum"))
+        if "hard" in more:
+            builder = builder.hard(more["hard"])
+        if more.get("divided"):
+            builder = builder.divided()
+        for count, size in more.get("tasks", ()):
+            builder = builder.tasks(count, gpu=size)
+        view = builder.build()
+        assert view.gang is not None
+        shape = self.shapes.take(view, queue)
+        self.world.enroll(shape)
+        leaf = self.tree.node(queue)
+        self.tree.wait(leaf, shape.request)
+        return Claimant(uid, leaf, priority, shape, view.gang)
+
+    def plan(self, claimant: Claimant, **more: Any) -> Plan | Verdict:
+        before = self.trace()
+        outcome = plan(claimant, self.victims.values(), self.tree, self.world, now=NOW, **more)
+        assert self.trace() == before, "something is not as it was"
+        self.tree.check()
+        self.world.check()
+        backwards = plan(claimant, list(self.victims.values())[::-1], self.tree, self.world, now=NOW, **more)
+        assert losses(backwards) == losses(outcome), "the order of the input decided"
+        return outcome
+
+    def trace(self) -> Any:
+        queues = {name: copy.deepcopy((n.used, n.used_in, n.wanted, n.own)) for name, n in self.tree.nodes.items()}
+        nodes = {name: (id(m.nodes), m.nodes.free.tobytes()) for name, m in self.world.members.items()}
+        return queues, nodes, self.world.counts.tobytes()
+
+    def claim(self, queue: str, pods: int = 1, **more: Any) -> Any:
+        """What goes, or the reason why nothing does."""
+        return losses(self.plan(self.claimant(queue, pods, **more)))
+
+
+def losses(outcome: Plan | Verdict) -> Any:
+    if isinstance(outcome, Verdict):
+        return outcome.reason
+    return {
+        each.uid: "all" if each.surplus is None else sum(step.amount["pods"] for step in each.surplus)
+        for each in outcome.losses
+    }
+
+
+def queue(
+    name: str, deserved: int | None = None, *, guarantee: int = 0, limit: int | None = None, **more: Any
+) -> QueueView:
+    return QueueView(
+        name,
+        {} if limit is None else {GPU: limit},
+        deserved={} if deserved is None else {GPU: deserved},
+        guarantee={GPU: guarantee} if guarantee else {},
+        **more,
+    )
