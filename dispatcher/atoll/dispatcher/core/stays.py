@@ -48,8 +48,8 @@ class Stays:
         self._here: dict[str, list[tuple[float, str]]] = {}
         #: member -> the resources and the number of nodes for which it holds, and UID -> what `_held` answers
         self._cells: dict[str, tuple[tuple[str, ...], int, dict[str, Held]]] = {}
-        #: member -> what `_freed` answers, and the member's changes and the UIDs for which it does
-        self._ladders: dict[str, tuple[int, list[str], Ladder]] = {}
+        #: member -> what `_freed` answers, and the answers of `_held` and the UIDs from which it follows
+        self._ladders: dict[str, tuple[dict[str, Held], list[str], Ladder]] = {}
         #: member -> UID -> what has left it, though its figures still contain that
         self._left: dict[str, dict[str, _Left]] = {}
         #: seconds since the epoch, of the last pass
@@ -89,6 +89,7 @@ class Stays:
             del here[bisect.bisect_left(here, (stay.end, uid))]
             if name in self._cells:
                 self._cells[name][2].pop(uid, None)
+            self._ladders.pop(name, None)
         del self._stays[uid]
         del self._by_end[bisect.bisect_left(self._by_end, (stay.end, uid))]
         self._account(uid, stay, 1)
@@ -146,14 +147,13 @@ class Stays:
 
     def _freed(self, member: Member, uids: list[str]) -> Ladder:
         """What `_held` says of these, one after the other; kept, for parts of it are asked often."""
-        known = self._ladders.get(member.name)
-        if known is None or known[0] != member.changes or known[1] != uids:
-            held = self._held_by(member)
+        known, held = self._ladders.get(member.name), self._held_by(member)
+        if known is None or known[0] is not held or known[1] != uids:
             cells = [held.get(uid) or self._held(uid, member) for uid in uids]
             bounds = [0, *itertools.accumulate(len(where) for where, _ in cells)]
             where = np.concatenate([where for where, _ in cells])
             amounts = np.ascontiguousarray(np.concatenate([amounts for _, amounts in cells]).T)
-            known = self._ladders[member.name] = (member.changes, uids, (where, amounts, bounds))
+            known = self._ladders[member.name] = (held, uids, (where, amounts, bounds))
         return known[2]
 
     def _held(self, uid: str, member: Member) -> Held:
