@@ -160,3 +160,17 @@ def test_nobody_passes_two_heads_of_whom_each_could_still_start_but_not_both() -
     assert names(s.run()) == []
     s.submit(make_binding("short").queue("s").tasks(1, gpu=3).runs(90.0).submitted(LATE))
     assert names(s.run()) == ["short"]
+
+
+def test_nobody_is_promised_a_time_in_a_member_that_for_a_moment_would_not_hold_who_was_promised_before() -> None:
+    """Two nodes of 8: `long` leaves 2 on the first for ten hours, `most` leaves 1 on the second for one."""
+    s = two_nodes_of_which_the_head_gets_the_second()
+    head = s.core.promises.made["uid-head"]
+    # Somebody else's pod is on the second node.
+    s.tell(named("m", [8, 7]))
+    s.submit(make_binding("other").queue("r").tasks(1, gpu=1).submitted(LATE))
+    assert names(s.run()) == [], "the head's room is not touched while figures contradict each other"
+    assert head.suspect
+    assert "uid-other" not in s.core.promises.made
+    s.tell(named("m", [8, 8]))
+    assert names(s.run()) == ["other"]

@@ -377,7 +377,8 @@ class Promises(Stays):
         if any(promise.uncertain() for promise in self.made.values() if promise.member is member):
             return math.inf if limit == math.inf else None
         others = self._promised(member)
-        if any(promise.victims and self._kept(promise).placement is None for promise in others):
+        if any(self._kept(promise).placement is None for promise in others):
+            # Whatever is said to fit would be refused for their sake.
             return math.inf if limit == math.inf else None
 
         ends = self._ends(member, now)
@@ -396,9 +397,7 @@ class Promises(Stays):
                 return roomy
             trial = replace(wanted, at=at, future=nodes)
             plan = self._arranged([*others, trial])
-            return plan.pop(trial).placement is not None and all(
-                kept.placement is not None or self._kept(each).placement is None for each, kept in plan.items()
-            )
+            return all(kept.placement is not None for kept in plan.values())
 
         most = len(times) - 1
         if limit < math.inf:
