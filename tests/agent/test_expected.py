@@ -89,4 +89,27 @@ def test_a_newer_dispatch_is_not_forgotten_for_an_older_one_and_what_is_over_is(
     assert isinstance(outcome, Plan)
     assert [node for _, node in outcome.nodes] == ["r1n1"]
     expected.forget("b")
-    assert expected.narrowed(room.nodes(), view(room, 1, waiting)) is None
+    assert expected.wanted(view(room, 1, waiting)) is None
+
+
+def side_by_side(room: Room, *, gpu: int = 4) -> dict[str, set[str]]:
+    """Binding -> nodes: `a` is older, and `b` is expected on r0n0, where 4 GPUs are free."""
+    expected = Expected()
+    expected.expect("b", 1, [("w", "r0n0", 1)])
+    gangs = [view(room, 1, pods(1, uid="a", gpu=gpu), "a"), view(room, 1, pods(1), "b")]
+    plans = [each for each in plan(room, gangs, expected=expected) if isinstance(each, Plan)]
+    return {each.gang.binding_uid: {node for _, node in each.nodes} for each in plans}
+
+
+def test_an_older_one_leaves_the_nodes_to_whom_the_host_expects_there(room: Room) -> None:
+    for node in ("r0n1", "r1n0"):
+        for pod in pods(2, uid=f"on-{node}"):
+            room.assume(pod, node)
+    assert side_by_side(room, gpu=2) == {"a": {"r1n1"}, "b": {"r0n0"}}
+
+
+def test_an_older_one_that_fits_nowhere_else_takes_them(room: Room) -> None:
+    for node in ("r0n1", "r1n0", "r1n1"):
+        for pod in pods(2, uid=f"on-{node}"):
+            room.assume(pod, node)
+    assert side_by_side(room) == {"a": {"r0n0"}}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from atoll.dispatcher.core import Ask, Command, Dispatch, Dispatcher, Evict, Reservation, Resize
+from atoll.dispatcher.core import Ask, Command, Dispatch, Dispatcher, Evict, Reservation, Resize, Strategy
 from atoll.dispatcher.core.asking import MOST_VICTIMS, RESERVE_TIMEOUT
 from atoll.dispatcher.core.making import HELPLESS
 from atoll.model.decision import Decision, Phase
@@ -47,10 +47,13 @@ def step(s: Scene, *, after: float = 0.001) -> list[Command]:
 
 
 def question(
-    *running: BindingBuilder, claimant: BindingBuilder | None = None, members: tuple[str, ...] = ("m",)
+    *running: BindingBuilder,
+    claimant: BindingBuilder | None = None,
+    members: tuple[str, ...] = ("m",),
+    strategy: Strategy = Strategy.TRAVERSE,
 ) -> Scene:
     """Members of 8 GPUs are full; `high` is asked about, and that is written."""
-    s = Scene(make_queue("q"))
+    s = Scene(make_queue("q", view={"strategy": strategy}))
     for name in members:
         s.tell(make_cluster(name), make_capacity(name, [4, 4]))
     s.submit(*(running or (make_binding("low").tasks(8),)))
@@ -328,6 +331,21 @@ def test_a_yes_to_what_is_not_so_any_more_evicts_nobody(meanwhile: Callable[[Sce
             break
     idle(s)
     assert open_questions(s) == [] or s.view("high").finished
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("strategy", Strategy)
+def test_whom_an_overtaken_question_was_about_waits_as_before(strategy: Strategy) -> None:
+    """In a strict queue the head is not looked at again before the next pass, and has no reason until then."""
+    s = question(strategy=strategy)
+    s.submit(make_binding("other").tasks(8).submitted(LATE))
+    _firm(s)
+    s.answer("high")
+    step(s)
+    assert s.core.next_deadline is not None
+    step(s)
+    idle(s)
+    assert s.view("high").decision.reason is Reason.INSUFFICIENT_RESOURCES
 
 
 def test_a_victim_that_was_taken_back_and_runs_again_is_not_meant() -> None:

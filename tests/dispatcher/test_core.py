@@ -528,6 +528,21 @@ def test_in_a_strict_queue_the_next_one_is_the_head_whatever_it_asks_for() -> No
     assert s.verdict("d") is Reason.BEHIND_HEAD
 
 
+def test_in_a_strict_queue_only_the_head_is_told_what_stops_it() -> None:
+    s = Scene(make_queue("q", view={"strategy": Strategy.FIFO}), *ROOM)
+    late = [make_binding(name).tasks(pods).submitted(LATE) for name, pods in zip("abcd", (9, 9, 9, 8), strict=True)]
+    s.submit(*late)
+    told = {name: command.decision.reason for name, command in explained(s.decide()).items()}
+    assert told == {"a": Reason.INSUFFICIENT_RESOURCES} | dict.fromkeys(("b", "c", "d"), Reason.BEHIND_HEAD)
+    assert [s.verdict(name) for name in "abc"] == [Reason.INSUFFICIENT_RESOURCES, *[Reason.BEHIND_HEAD] * 2]
+    s.gone("a")
+    told = {name: command.decision.reason for name, command in explained(s.decide()).items()}
+    assert told == {"b": Reason.INSUFFICIENT_RESOURCES}
+    s.submit(make_binding("elder").tasks(9).submitted(EARLY))
+    told = {name: command.decision.reason for name, command in explained(s.decide()).items()}
+    assert told == {"elder": Reason.INSUFFICIENT_RESOURCES, "b": Reason.BEHIND_HEAD}
+
+
 def test_the_head_of_a_strict_queue_goes_once_what_stopped_the_queue_is_over() -> None:
     strict = {"strategy": Strategy.FIFO}
     s = Scene(make_queue("q", is_open=False, view=strict), *ROOM)

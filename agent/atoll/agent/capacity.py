@@ -6,6 +6,7 @@ Nodes are counted by class; every simplification rounds downwards. Pure; `publis
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -298,13 +299,13 @@ def _joined(group: list[_Class]) -> _Class:
         return first
     free = _least([each.free for each in group])
     allocatable = _least([each.allocatable for each in group])
-    names = sorted(name for each in group for name in each.names)
+    names = sorted(itertools.chain.from_iterable([each.names for each in group]))
     return _Class(first.profile, sum(each.nodes for each in group), free, allocatable, names)
 
 
 def _least(vectors: Sequence[Vector]) -> Vector:
     """Of every resource that the first names, the least that any has."""
     first = vectors[0]
-    if all(each == first for each in vectors):
+    if vectors.count(first) == len(vectors):
         return first
     return {name: min(each.get(name, 0) for each in vectors) for name in first}

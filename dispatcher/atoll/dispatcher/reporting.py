@@ -168,7 +168,9 @@ class Reporter:
             reasons: Counter[str] = Counter()
             for group in self._core.waiting.classes(node).values():
                 if group.parked is not None:
-                    reasons[group.parked.reason] += len(group.members)
+                    others = group.behind or group.parked
+                    reasons[group.parked.reason] += 1
+                    reasons[others.reason] += len(group.members) - 1
             self._metrics.show_blocked(node.name, reasons)
 
     # -- status ------------------------------------------------------------------------------------------------------

@@ -7,13 +7,12 @@ from datetime import UTC, datetime
 
 def rfc3339(seconds: float) -> str:
     """UTC with milliseconds, as decisions carry it."""
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def rfc3339_seconds(seconds: float) -> str:
     """UTC with whole seconds, as `metav1.Time` wants it."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"
 
 
 def rfc3339_micro(seconds: float) -> str:

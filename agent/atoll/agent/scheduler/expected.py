@@ -1,7 +1,8 @@
 """Where the host expects gangs: nodes on which they are in nobody's way for whom it keeps room in this member.
 
 The host knows whom it has promised what; the member knows its nodes better. So this is a wish: a gang whose nodes have
-no room any more goes wherever it fits.
+no room any more goes wherever it fits. Others leave these nodes to it as long as they fit elsewhere: they may be older,
+and the host has decided on all of them side by side.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 
 from atoll.agent.scheduler.gangs import Standing
-from atoll.fit import Nodes
 from atoll.model import vector
 from atoll.model.decision import Spots
 from atoll.model.vector import Vector
@@ -31,8 +31,8 @@ class Expected:
         """The binding has nothing here any more."""
         self._spots.pop(uid, None)
 
-    def narrowed(self, nodes: Nodes, view: Standing) -> Nodes | None:
-        """The nodes with nothing free but what is expected to be taken; None where anything will do."""
+    def wanted(self, view: Standing) -> dict[str, Vector] | None:
+        """Node -> what its waiting pods are expected to take there; None where anything will do."""
         epoch, spots = self._spots.get(view.binding_uid, (-1, ()))
         if epoch != view.epoch or not spots or view.settled:
             return None
@@ -42,6 +42,4 @@ class Expected:
         for task, node, count in spots:
             vector.add(wanted.setdefault(node, {}), requests.get(task, {}), count)
             pods[task] += count
-        if pods != Counter(pod.task for pod in view.waiting):
-            return None
-        return nodes.at_most(wanted)
+        return wanted if pods == Counter(pod.task for pod in view.waiting) else None

@@ -6,8 +6,9 @@ already, and what is in a member was meant to start.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 import msgspec
 
@@ -18,7 +19,9 @@ from atoll.agent.scheduler.holds import Holds
 from atoll.agent.scheduler.room import Room
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.model import gang as gangs
+from atoll.model.gang import Gang
 from atoll.model.topology import Tree
+from atoll.model.vector import Vector
 
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
@@ -63,21 +66,31 @@ def plan(
         gangs: with pods that wait.
         parked: what earlier passes found not to fit; added to.
         holds: nodes that are reserved in `room`; handed over to the gangs that they were kept for.
-        expected: nodes that gangs get if they fit there.
+        expected: nodes that gangs get if they fit there, and others leave to them if they fit elsewhere.
     """
     holds = holds if holds is not None else Holds(room)
     parked = parked if parked is not None else Parked()
     expected = expected if expected is not None else Expected()
-    for view in sorted(gangs, key=lambda each: each.rank):
+    views = sorted(gangs, key=lambda each: each.rank)
+    #: key of a gang whose turn is still to come -> what it is expected to take
+    wishes = {view.key: wanted for view in views if (wanted := expected.wanted(view)) is not None}
+    for view in views:
         room.select_by(labels_selected(view.waiting))
-        outcome = _decide(room, view, parked, holds, expected)
+        outcome = _decide(room, view, parked, holds, wishes.pop(view.key, None), wishes.values())
         if isinstance(outcome, Plan):
             for pod, node in outcome.nodes:
                 room.assume(pod, node)
         yield outcome
 
 
-def _decide(room: Room, view: Standing, parked: Parked, holds: Holds, expected: Expected) -> Plan | Wait:
+def _decide(
+    room: Room,
+    view: Standing,
+    parked: Parked,
+    holds: Holds,
+    wanted: dict[str, Vector] | None,
+    others: Collection[dict[str, Vector]],
+) -> Plan | Wait:
     existing = view.settled.total() + len(view.waiting)
     if existing < view.min_member:
         return Wait(view, NOT_ENOUGH_TASKS, f"{existing} of at least {view.min_member} pods exist")
@@ -89,19 +102,26 @@ def _decide(room: Room, view: Standing, parked: Parked, holds: Holds, expected: 
     except msgspec.ValidationError as error:
         return Wait(view, NOT_ENOUGH_RESOURCES, f"spec.networkTopology can't be read: {error}")
     within = _allowed_ancestor(nodes, view)
-    narrowed = expected.narrowed(nodes, view)
-    if narrowed is not None:
-        outcome = place(narrowed, gang, within=within)
-        if isinstance(outcome, Placement) and sum(outcome.counts) == gang.replicas:
+    if wanted is not None:
+        outcome = place(nodes.at_most(wanted), gang, within=within)
+        if _is_whole(outcome, gang):
             return _planned(view, pods, nodes, outcome)
     shape = (gangs.encode(gang), within)
     if (known := parked.misses.get(shape)) is not None:
         return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, known))
+    if others:
+        outcome = place(nodes.without(others), gang, within=within)
+        if _is_whole(outcome, gang):
+            return _planned(view, pods, nodes, outcome)
     outcome = place(nodes, gang, within=within)
     if isinstance(outcome, Miss):
         parked.misses[shape] = outcome.sentence()
         return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, outcome.sentence()))
     return _planned(view, pods, nodes, outcome)
+
+
+def _is_whole(outcome: Placement | Miss, gang: Gang) -> TypeGuard[Placement]:
+    return isinstance(outcome, Placement) and sum(outcome.counts) == gang.replicas
 
 
 def _planned(view: Standing, pods: list[list[Pod]], nodes: Nodes, placement: Placement) -> Plan:

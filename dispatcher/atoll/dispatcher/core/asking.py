@@ -103,7 +103,6 @@ class Asking(Making):
             return
         while self._retries and self._retries[0][0] <= self._now:
             self._stuck[heapq.heappop(self._retries)[2]] = None
-        victims: list[Victim] | None = None
         for group in list(self._stuck):
             if self._plan_tokens < 1:
                 return
@@ -119,30 +118,34 @@ class Asking(Making):
                 self._try_later(group, HELPLESS)
                 continue
             self._plan_tokens -= 1
-            if victims is None:
-                victims = list(self.running())
-                if named := self._named():
-                    victims = [each for each in victims if each.uid not in named]
-            claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least)
-            with self.promises.settled():
-                outcome = plan(
-                    claimant,
-                    victims,
-                    self.tree,
-                    self.world,
-                    now=self._now,
-                    serving=self.serves(group.leaf),
-                    avoided=self.avoided(group.shape.key),
-                    permits=self._permits(binding),
-                    why=False,
-                )
-            if isinstance(outcome, Verdict) or not 0 < len(outcome.losses) <= MOST_VICTIMS:
+            outcome = self._whom_to_ask(group, binding)
+            if outcome is None:
                 # Time alone may help it: what has just started is protected for a while.
                 self._try_later(group, min(2 * self._helpless.get(group, HELPLESS / 2), HELPLESS_MAX))
                 continue
             self._helpless.pop(group, None)
             yield self._ask(group, binding, outcome)
-            victims = None
+
+    def _whom_to_ask(self, group: ShapeClass, binding: Binding) -> Plan | None:
+        """Who should go so that the first of a class can start; None where nobody's departure would help."""
+        with self.promises.settled():
+            victims = self._possible_victims(group)
+            if named := self._named():
+                victims = [each for each in victims if each.uid not in named]
+            if not victims:
+                return None
+            outcome = plan(
+                Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least),
+                victims,
+                self.tree,
+                self.world,
+                now=self._now,
+                serving=self.serves(group.leaf),
+                avoided=self.avoided(group.shape.key),
+                permits=self._permits(binding),
+                why=False,
+            )
+        return outcome if isinstance(outcome, Plan) and 0 < len(outcome.losses) <= MOST_VICTIMS else None
 
     def _all_gone(self, uid: str) -> bool:
         # While members are asked nobody was told to go: that nobody is to shrink any more means nothing yet.
@@ -302,12 +305,11 @@ class Asking(Making):
 
     def _victims_of(self, question: OpenQuestion) -> list[Victim] | None:
         """Those who were named, each with what it would lose; None when one of them is another one now."""
-        named = {each.uid: each for each in question.departures}
         found = []
-        for victim in self.running():
-            departure = named.pop(victim.uid, None)
-            if departure is None:
-                continue
+        for departure in question.departures:
+            victim = self._running(departure.uid)
+            if victim is None:
+                return None
             if departure.stays is not None:
                 binding = self.bindings[victim.uid]
                 [part] = binding.parts.values()
@@ -317,7 +319,7 @@ class Asking(Making):
                 steps = victim.surplus[: ladder.index(departure.stays) + 1]
                 victim = dataclasses.replace(victim, surplus=steps).spare_only()
             found.append(victim)
-        return None if named else found
+        return found
 
     def _may_use(self, group: ShapeClass, members: tuple[Member, ...]) -> bool:
         """Whether these are members that the workload may go to now."""

@@ -99,7 +99,9 @@ class Books(Waking):
         self._patience: list[tuple[float, str]] = []
         #: UIDs of waiting bindings that have waited that long
         self._impatient: dict[str, None] = {}
-        #: leaf -> priority -> bindings charged to it
+        #: leaf -> UIDs of the bindings charged to it
+        self._charged: dict[Node, dict[str, None]] = {}
+        #: leaf -> priority -> how many of these have it
         self._priorities: dict[Node, Counter[int]] = {}
         #: UID of a waiting binding -> those that were evicted for it, while not all of them are gone
         self._awaiting: dict[str, tuple[str, ...]] = {}
@@ -352,7 +354,8 @@ class Books(Waking):
                 # Perhaps it is short enough for the room that is kept for others.
                 del self._idle[group]
                 self.waiting.refresh(group)
-            if group.parked is not None and differs(binding.told, group.parked):
+            verdict = group.verdict(binding.key)
+            if verdict is not None and differs(binding.told, verdict):
                 self.waiting.unsaid[group] = None
             if binding.view.decision.nominated and uid not in self._awaiting:
                 self._nominated[uid] = None
@@ -432,13 +435,18 @@ class Books(Waking):
         self.tree.charge(binding.leaf, binding.amount, binding.where(), times)
         self.waiting.limits_changed(binding.leaf)
         self.namespaces.charge(binding.view.namespace, binding.amount, times)
-        self._count_priority(binding, times)
+        self._list_charged(binding, times)
         if times < 0:
             self._ceilings_eased(binding.leaf)
             if self._idle:
                 self._refresh_idle()
 
-    def _count_priority(self, binding: Binding, times: int = 1) -> None:
+    def _list_charged(self, binding: Binding, times: int = 1) -> None:
+        charged = self._charged.setdefault(binding.leaf, {})
+        if times > 0:
+            charged[binding.view.uid] = None
+        else:
+            del charged[binding.view.uid]
         counts = self._priorities.setdefault(binding.leaf, Counter())
         priority = -binding.key[0]
         counts[priority] += times

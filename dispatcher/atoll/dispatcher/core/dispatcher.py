@@ -276,7 +276,7 @@ class Dispatcher(Asking):
         self.tree.start(binding.leaf, binding.amount, binding.where())
         self.waiting.limits_changed(binding.leaf)
         self.namespaces.charge(view.namespace, binding.amount)
-        self._count_priority(binding)
+        self._list_charged(binding)
         for member, part, placement in placed:
             self.world.assume(member, view.uid, part, placement)
         pods: dict[str, tuple[Gang, Pods]] = {member.name: (part, placement.pods) for member, part, placement in placed}
@@ -397,20 +397,24 @@ class Dispatcher(Asking):
             group = next(iter(unsaid))
             del unsaid[group]
             verdict = group.parked
-            if verdict is not None and not group.first_told:
+            if verdict is None:
+                # The next pass looks at it, and what it says then is to be told.
+                continue
+            if not group.first_told:
                 group.first_told = True
                 binding = self.bindings[group.members[0][2]]
                 if differs(binding.told, verdict) and binding.view.uid not in self._awaiting:
                     yield self._explain(binding, verdict)
-            while verdict is not None and group.told < len(group.members) and looks and self._explain_tokens >= 1:
+            while group.told < len(group.members) and looks and self._explain_tokens >= 1:
                 looks -= 1
                 binding = self.bindings[group.members[group.told][2]]
                 first, group.told = group.told == 0, group.told + 1
-                if not first and lacks_room(binding.told) and lacks_room(verdict):
+                mine = verdict if first else group.behind or verdict
+                if not first and lacks_room(binding.told) and lacks_room(mine):
                     # Which of these it is changes with every start and every end.
                     continue
-                if differs(binding.told, verdict) and binding.view.uid not in self._awaiting:
-                    yield self._explain(binding, verdict)
+                if differs(binding.told, mine) and binding.view.uid not in self._awaiting:
+                    yield self._explain(binding, mine)
                     break
             if group.told < len(group.members):
                 # The first of every class hears before the second of any.
@@ -430,7 +434,7 @@ class Dispatcher(Asking):
         assert binding.shape is not None, f"{uid} waits without a shape"
         if uid in self._awaiting:
             return binding.told
-        return self.waiting.classes(binding.leaf)[binding.shape.key].parked
+        return self.waiting.classes(binding.leaf)[binding.shape.key].verdict(binding.key)
 
     def check(self) -> None:
         """Verify what must always hold; tests call it after every event.

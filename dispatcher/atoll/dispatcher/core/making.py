@@ -10,9 +10,11 @@ from atoll.dispatcher.core.commands import Command, Evict, Explain
 from atoll.dispatcher.core.elastic import full, spares
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.keeping import Keeping
+from atoll.dispatcher.core.node import Node
 from atoll.dispatcher.core.promise import Stay
 from atoll.dispatcher.core.reclaim import PROTECTION, Victim
 from atoll.dispatcher.core.stays import GRACE
+from atoll.dispatcher.core.trial import entitled
 from atoll.dispatcher.core.waiting import ShapeClass
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.timestamps import rfc3339
@@ -89,26 +91,51 @@ class Making(Keeping):
 
     def _may_evict(self, group: ShapeClass) -> bool:
         """Whether anybody could have to go at all: most often nobody does."""
+        return self._yields_to(group) or self.tree.entitled(group.leaf, group.shape.request)
+
+    def _yields_to(self, group: ShapeClass) -> bool:
+        """Whether something in its own queue might go for it, or shrink."""
         priority = -group.members[0][0]
-        if any(each < priority for each in self._priorities.get(group.leaf, ())):
-            return True
-        if any(each <= priority for each in self._sizes.spare.get(group.leaf, ())):
-            return True
-        return self.tree.entitled(group.leaf, group.shape.request)
+        return any(each < priority for each in self._priorities.get(group.leaf, ())) or any(
+            each <= priority for each in self._sizes.spare.get(group.leaf, ())
+        )
 
     def running(self) -> Iterator[Victim]:
         """What runs and could go; each is made once."""
-        known = self._candidates
-        for uid, stay in self.promises.stays():
-            victim = known.get(uid)
-            binding = self.bindings[uid]
-            view = binding.leaf.view
-            if victim is None or victim[0] is not stay or victim[1] is not binding or victim[2] is not view:
-                victim = known[uid] = (stay, binding, view, _victim(binding, stay, self._cleared.get(uid, ())))
-            if binding.phase is Phase.BOUND and binding.epoch == binding.view.epoch and binding.resized_at is None:
-                yield victim[3]
-        if len(known) > 2 * len(self.promises) + 64:
-            self._candidates = {uid: each for uid, each in known.items() if self.promises.stay(uid) is each[0]}
+        return (victim for leaf in self._charged for victim in self._running_in(leaf))
+
+    def _running_in(self, leaf: Node) -> Iterator[Victim]:
+        return (victim for uid in self._charged.get(leaf, ()) if (victim := self._running(uid)) is not None)
+
+    def _running(self, uid: str) -> Victim | None:
+        """It as a victim; None where it does not run, or is being changed."""
+        binding, stay = self.bindings.get(uid), self.promises.stay(uid)
+        if binding is None or stay is None:
+            return None
+        if binding.phase is not Phase.BOUND or binding.epoch != binding.view.epoch or binding.resized_at is not None:
+            return None
+        known, view = self._candidates.get(uid), binding.leaf.view
+        if known is None or known[0] is not stay or known[1] is not binding or known[2] is not view:
+            known = (stay, binding, view, _victim(binding, stay, self._cleared.get(uid, ())))
+            self._candidates[uid] = known
+        return known[3]
+
+    def _list_charged(self, binding: Binding, times: int = 1) -> None:
+        super()._list_charged(binding, times)
+        if times < 0:
+            self._candidates.pop(binding.view.uid, None)
+
+    def _possible_victims(self, group: ShapeClass) -> list[Victim]:
+        """What runs in queues that may have to give something up for a class; who of it may go is said elsewhere."""
+        leaf, request = group.leaf, group.shape.request
+        lends = self.tree.may_lend(leaf, entitled(self.tree, leaf, request))
+        own = self._yields_to(group)
+        return [
+            victim
+            for each in self._charged
+            if (own if each is leaf else lends(each))
+            for victim in self._running_in(each)
+        ]  # fmt: skip
 
     def _evict(
         self, binding: Binding, reason: Reason, text: str, why: Blocker | None = None, *, room_for: str = ""

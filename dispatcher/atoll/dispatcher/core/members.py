@@ -108,7 +108,8 @@ class Member:
         names = [name for node_class in classes for name in _names(node_class)]
         of_class = np.repeat(np.arange(len(classes)), counts)
         if any(names):
-            order = sorted(range(len(names)), key=lambda node: (not names[node], names[node]))
+            order = sorted((node for node, name in enumerate(names) if name), key=names.__getitem__)
+            order += [node for node, name in enumerate(names) if not name]
             names, of_class = [names[node] for node in order], of_class[order]
         return Nodes.of_arrays(
             Tree(domains),

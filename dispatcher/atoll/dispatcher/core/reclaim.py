@@ -174,6 +174,9 @@ def _search(trial: Trial, pool: list[Bundle], why: bool = True) -> Plan | Verdic
         for chosen in itertools.islice(_greedy_plans(trial, pool), _PLACES):
             if best is None or _cost(chosen) < _cost(best):
                 best = chosen
+            if len(best) == 1 and len(pool) <= _EXHAUSTIVE:
+                # Whoever else can go alone, in whatever place, is found below.
+                break
         best = _smallest(trial, pool, best) or best
     if best is None:
         return _nearest(trial, pool) if why else Verdict(Reason.INSUFFICIENT_RESOURCES)
@@ -208,6 +211,8 @@ def _hopeless(trial: Trial, victims: list[Victim]) -> Verdict | None:
 
 def _roomless(trial: Trial, victims: list[Victim]) -> Verdict | None:
     """The verdict when the nodes would not hold the claimant even without the pods of these; None when they might."""
+    if trial.may_fit():
+        return None
     #: member -> requests of one pod -> (nodes, pods there)
     freed: dict[str, dict[tuple[tuple[str, int], ...], tuple[list[int], list[int]]]] = {}
     for victim in victims:
@@ -285,10 +290,9 @@ def _greedy_plans(trial: Trial, pool: Sequence[Bundle]) -> Iterator[list[Bundle]
     """Irreducible sets, one for each place where the claimant could go; afterwards nothing is taken."""
     index: dict[tuple[str, int], list[Bundle]] = {}
     for bundle in pool:
-        for member, pods in bundle.pods.items():
-            if member in trial.sites:
-                for node in dict.fromkeys(node for node, _, _ in pods):
-                    index.setdefault((member, node), []).append(bundle)
+        for spot in bundle.spots:
+            if spot[0] in trial.sites:
+                index.setdefault(spot, []).append(bundle)
     for place, want in _places(trial):
         if trial.refused >= _REFUSALS:
             return
@@ -407,7 +411,7 @@ class _Emptying:
         """What still can go from a node: a rest brings the surplus that must go before it, wherever that is."""
         given: set[Bundle] = set()
         for bundle in self._index[spot]:
-            chain = bundle.chain()
+            chain = [bundle] if bundle.after is None else bundle.chain()
             if bundle in self._trial.taken or any(each in self._kept for each in chain):
                 continue
             for each in chain:

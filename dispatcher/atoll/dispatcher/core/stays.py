@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import ItemsView, Iterable, Mapping
+from collections.abc import ItemsView, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +36,19 @@ class _Left(NamedTuple):
     """The first of its member's that is without it; any new one where that is not known."""
 
 
+@dataclass(slots=True)
+class _Freed:
+    """What some free in a member, one after the other."""
+
+    held: dict[str, Held]
+    """The answers of `_held` from which it follows."""
+    uids: list[str] | None
+    """Whose they are; None where one of these has left since, or is somewhere else."""
+    cells: list[Held]
+    """Of each, in the same order."""
+    ladder: Ladder
+
+
 class Stays:
     """See the module; whoever adds to it hears of what comes and goes by `_account` and `_outdate`."""
 
@@ -48,8 +62,8 @@ class Stays:
         self._here: dict[str, list[tuple[float, str]]] = {}
         #: member -> the resources and the number of nodes for which it holds, and UID -> what `_held` answers
         self._cells: dict[str, tuple[tuple[str, ...], int, dict[str, Held]]] = {}
-        #: member -> what `_freed` answers, and the member's changes and the UIDs for which it does
-        self._ladders: dict[str, tuple[int, list[str], Ladder]] = {}
+        #: member -> what `_freed` answered last
+        self._ladders: dict[str, _Freed] = {}
         #: member -> UID -> what has left it, though its figures still contain that
         self._left: dict[str, dict[str, _Left]] = {}
         #: seconds since the epoch, of the last pass
@@ -89,6 +103,8 @@ class Stays:
             del here[bisect.bisect_left(here, (stay.end, uid))]
             if name in self._cells:
                 self._cells[name][2].pop(uid, None)
+            if name in self._ladders:
+                self._ladders[name].uids = None
         del self._stays[uid]
         del self._by_end[bisect.bisect_left(self._by_end, (stay.end, uid))]
         self._account(uid, stay, 1)
@@ -146,15 +162,15 @@ class Stays:
 
     def _freed(self, member: Member, uids: list[str]) -> Ladder:
         """What `_held` says of these, one after the other; kept, for parts of it are asked often."""
-        known = self._ladders.get(member.name)
-        if known is None or known[0] != member.changes or known[1] != uids:
-            held = self._held_by(member)
+        known, held = self._ladders.get(member.name), self._held_by(member)
+        if known is None or known.held is not held:
+            nothing = np.zeros(0, np.int64), np.zeros((len(member.nodes.resources), 0), np.int64), [0]
+            known = self._ladders[member.name] = _Freed(held, [], [], nothing)
+        if known.uids != uids:
             cells = [held.get(uid) or self._held(uid, member) for uid in uids]
-            bounds = [0, *itertools.accumulate(len(where) for where, _ in cells)]
-            where = np.concatenate([where for where, _ in cells])
-            amounts = np.ascontiguousarray(np.concatenate([amounts for _, amounts in cells]).T)
-            known = self._ladders[member.name] = (member.changes, uids, (where, amounts, bounds))
-        return known[2]
+            known.ladder = _spliced(known.ladder, known.cells, cells)
+            known.uids, known.cells = uids, cells
+        return known.ladder
 
     def _held(self, uid: str, member: Member) -> Held:
         """What it holds in a member; kept, for it is asked often."""
@@ -184,6 +200,22 @@ class Stays:
         for uid in uids:
             where, amounts = self._held(uid, member)
             free(nodes, where, amounts.T)
+
+
+def _spliced(ladder: Ladder, before: Sequence[Held], cells: Sequence[Held]) -> Ladder:
+    """The ladder of other cells: few have come or gone since it was made, and what is between them stays."""
+    most = min(len(before), len(cells))
+    head = next((at for at in range(most) if before[at] is not cells[at]), most)
+    tail = next((at for at in range(most - head) if before[-1 - at] is not cells[-1 - at]), most - head)
+    where, amounts, bounds = ladder
+    fresh, rest = cells[head : len(cells) - tail], len(before) - tail
+    first, last = bounds[head], bounds[rest]
+    middle = list(itertools.accumulate((len(each) for each, _ in fresh), initial=first))
+    return (
+        np.concatenate([where[:first], *(each for each, _ in fresh), where[last:]]),
+        np.concatenate([amounts[:, :first], *(each.T for _, each in fresh), amounts[:, last:]], axis=1),
+        [*bounds[:head], *middle, *(bound + middle[-1] - last for bound in bounds[rest + 1 :])],
+    )
 
 
 def _held_of(stay: Stay, member: Member) -> Held:

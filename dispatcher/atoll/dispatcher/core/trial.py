@@ -7,7 +7,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -62,9 +62,12 @@ class Bundle:
     """Its place in the order of victims."""
     kind: tuple[Node, tuple[tuple[str, int], ...]] = field(init=False)
     """Equal kinds, equal answers of the quota tree."""
+    spots: Collection[tuple[str, int]] = field(init=False)
+    """(member, node) of its pods, each once."""
 
     def __post_init__(self) -> None:
         self.kind = (self.leaf, tuple(self.amount.items()))
+        self.spots = dict.fromkeys((member, node) for member, pods in self.pods.items() for node, _, _ in pods)
 
     def chain(self) -> list[Bundle]:
         """All that goes with it, in order."""
@@ -169,13 +172,7 @@ class Trial:
         #: times that there was room, and no choice of it was permitted
         self.refused = 0
         #: resources in which the claimant's queue is entitled to take back
-        self.entitled: Vector = {}
-        if tree.entitled(claimant.leaf, self.request):
-            self.entitled = {
-                name: amount
-                for name, amount in self.request.items()
-                if amount > 0 and tree.entitled(claimant.leaf, {name: amount})
-            }
+        self.entitled = entitled(tree, claimant.leaf, self.request)
 
     def __enter__(self) -> Self:
         return self
@@ -344,6 +341,15 @@ class Trial:
         """Whether `may_fit` is the truth: one task, whose pods don't compete with others."""
         shape = self.claimant.shape
         return len(shape.floor) == 1 and not shape.divided and shape.least_clusters <= 1 and self._permits is always
+
+
+def entitled(tree: Tree, leaf: Node, request: Vector) -> Vector:
+    """Of a request, the resources in which its queue is entitled to take back from others."""
+    if not tree.entitled(leaf, request):
+        return {}
+    return {
+        name: amount for name, amount in request.items() if amount > 0 and tree.entitled(leaf, {name: amount})
+    }  # fmt: skip
 
 
 def _cells(nodes: Nodes, gang: Gang) -> tuple[list[Ints], int]:

@@ -5,8 +5,10 @@ Apart from the search because these are rules that people know and argue about; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from atoll.dispatcher.core.elastic import Spare
 from atoll.dispatcher.core.node import Node, path
@@ -48,10 +50,24 @@ class Victim:
     """UIDs of the workloads that went to make room for it."""
     kind: tuple[Node, int, bool, tuple[tuple[str, int], ...]] = field(init=False)
     """Equal kinds are lent alike."""
+    rank: tuple[int, float, int, str] = field(init=False)
+    """Its place among those of queues that are equally suitable: lower priority; most recently started; fewest pods;
+    UID.
+    """
     _spare: Victim | None = field(default=None, init=False)
+    _whole: dict[bool, Bundle] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.kind = (self.leaf, self.priority, self.preemptable, tuple(self.amount.items()))
+        pods = sum(count for part in self.parts.values() for _, _, count in part)
+        self.rank = (self.priority, -self.started, pods, self.uid)
+
+    def whole(self, *, foreign: bool) -> Bundle:
+        """All of it at once."""
+        known = self._whole.get(foreign)
+        if known is None:
+            known = self._whole[foreign] = Bundle(self.uid, self.leaf, self.amount, self.parts, foreign=foreign)
+        return known
 
     def spare_only(self) -> Victim:
         """The same as one that keeps its minimum."""
@@ -111,34 +127,29 @@ def _may_shrink(trial: Trial, victim: Victim) -> bool:
     return trial.lends(victim.leaf, victim.surplus[0].amount)
 
 
-def _suitability(trial: Trial) -> Callable[[Victim], tuple[float, float, int, float, int, str]]:
-    """The order of victims but for the surplus: other queues, those most above deserved first; lower priority; most
-    recently started; fewest pods; UID.
-    """
-    claimant = trial.claimant
-    above = set(path(claimant.leaf))
-    known: dict[Node, tuple[float, float]] = {}
-
-    def excess(leaf: Node) -> tuple[float, float]:
-        if leaf not in known:
-            levels = [node for node in path(leaf) if node not in above]
+def _in_order(trial: Trial, victims: Iterable[Victim]) -> list[Victim]:
+    """The order of victims but for the surplus: other queues, those most above deserved first; then by their ranks."""
+    above = set(path(trial.claimant.leaf))
+    #: (outermost excess, innermost) -> victims of queues that are so much above what they deserve
+    equal: dict[tuple[float, float], list[Victim]] = {}
+    known: dict[Node, list[Victim]] = {}
+    for victim in victims:
+        mine = known.get(victim.leaf)
+        if mine is None:
+            levels = [node for node in path(victim.leaf) if node not in above]
             shares = [dominant_share(node.used, node.deserved, trial.entitled) for node in levels]
             # The claimant's own queue comes last.
-            known[leaf] = (-shares[-1], -shares[0]) if shares else (1.0, 1.0)
-        return known[leaf]
-
-    def key(victim: Victim) -> tuple[float, float, int, float, int, str]:
-        pods = sum(count for part in victim.parts.values() for _, _, count in part)
-        return (*excess(victim.leaf), victim.priority, -victim.started, pods, victim.uid)
-
-    return key
+            excess = (-shares[-1], -shares[0]) if shares else (1.0, 1.0)
+            mine = known[victim.leaf] = equal.setdefault(excess, [])
+        mine.append(victim)
+    return [victim for excess in sorted(equal) for victim in sorted(equal[excess], key=attrgetter("rank"))]
 
 
 def _split(trial: Trial, victim: Victim) -> Iterator[Bundle]:
     """The surplus of a workload step by step, then the rest of it."""
     foreign = victim.leaf is not trial.claimant.leaf
     if not victim.surplus:
-        yield Bundle(victim.uid, victim.leaf, victim.amount, victim.parts, foreign=foreign)
+        yield victim.whole(foreign=foreign)
         return
     last: Bundle | None = None
     amount = dict(victim.amount)
@@ -171,9 +182,13 @@ def _without(pods: Pods, gone: Pods) -> list[tuple[int, Vector, int]]:
 def ordered(trial: Trial, victims: Iterable[Victim]) -> list[Bundle]:
     """The order of victims: surplus before whole workloads; what is not lent even by itself is left out."""
     lent: dict[tuple[Node, tuple[tuple[str, int], ...]], bool] = {}
+    surplus: list[Bundle] = []
+    rest: list[Bundle] = []
+    for victim in _in_order(trial, victims):
+        for bundle in _split(trial, victim):
+            (surplus if bundle.surplus else rest).append(bundle)
     pool: list[Bundle] = []
-    bundles = (bundle for victim in sorted(victims, key=_suitability(trial)) for bundle in _split(trial, victim))
-    for bundle in sorted(bundles, key=lambda each: not each.surplus):
+    for bundle in itertools.chain(surplus, rest):
         if bundle.foreign and bundle.kind not in lent:
             lent[bundle.kind] = trial.lends(bundle.leaf, bundle.amount)
         if not bundle.foreign or lent[bundle.kind]:

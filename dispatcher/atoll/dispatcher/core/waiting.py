@@ -91,8 +91,16 @@ class ShapeClass:
     told: int = 0
     #: the first of them knows exactly that
     first_told: bool = True
+    #: what all but the first are told, whatever stops that one; None where they are told the same
+    behind: Verdict | None = None
     #: seconds; none but perhaps its first member is known to be shorter
     shortest: float = 0.0
+
+    def verdict(self, key: Key) -> Verdict | None:
+        """Why this member of it does not go; None as long as nobody has looked at the class."""
+        if self.parked is None or self.behind is None or key == self.members[0]:
+            return self.parked
+        return self.behind
 
 
 class _Spot:
@@ -158,7 +166,8 @@ class Waiting:
         spot = self._spot(leaf)
         group = spot.classes.get(shape.key)
         if group is None:
-            group = spot.classes[shape.key] = ShapeClass(leaf, shape, [key])
+            behind = _behind(leaf) if self._strict(leaf) else None
+            group = spot.classes[shape.key] = ShapeClass(leaf, shape, [key], behind=behind)
             self._refile(group)
             return group
         place = bisect.bisect_left(group.members, key)
@@ -190,8 +199,9 @@ class Waiting:
     def tell_again(self, leaf: Node, shape: Shape, key: Key, told: Verdict | None) -> None:
         """A waiting workload knows this verdict; if that is not its class's, it is among those to be told."""
         group = self._spots[leaf].classes[shape.key]
-        if group.parked is not None and differs(told, group.parked):
-            if lacks_room(told) and lacks_room(group.parked) and key != group.members[0]:
+        verdict = group.verdict(key)
+        if verdict is not None and differs(told, verdict):
+            if lacks_room(told) and lacks_room(verdict) and key != group.members[0]:
                 return
             group.told = min(group.told, bisect.bisect_left(group.members, key))
             self.unsaid[group] = None
@@ -365,6 +375,9 @@ class Waiting:
 
     def _new_head(self, group: ShapeClass) -> None:
         """The first member of the class is another one."""
+        if group.behind is not None:
+            group.first_told = False
+            self.unsaid[group] = None
         if group.lot is not None:
             self._push(group, group.lot)
         if self._strict(group.leaf):
@@ -387,7 +400,7 @@ class Waiting:
     def say(self, group: ShapeClass, verdict: Verdict) -> None:
         """The class is told this until it is looked at again; what it waits for stays the same."""
         if differs(group.said, verdict):
-            if lacks_room(group.said) and lacks_room(verdict):
+            if group.behind is not None or (lacks_room(group.said) and lacks_room(verdict)):
                 group.first_told = False
             else:
                 group.told = 0

@@ -169,7 +169,9 @@ class World:
             self._unfit = True
             return
         self._renew(member, fresh)
-        self._changed(member, slice(start, end), before)
+        # Most often few nodes are other ones than before.
+        others = np.flatnonzero((before != self._states[:, start:end]).any(axis=0))
+        self._changed(member, start + others, before[:, others])
 
     def _renew(self, member: Member, nodes: Nodes) -> None:
         member.renew(nodes)
@@ -334,7 +336,7 @@ class World:
         room *= self._accepts[row].take(self._profile[columns])
         return np.maximum(room, 0, out=room)
 
-    def _changed(self, member: Member, columns: slice | Ints, before: Ints, *, less: bool = False) -> None:
+    def _changed(self, member: Member, columns: Ints, before: Ints, *, less: bool = False) -> None:
         """Bring the sums up to what these nodes of a member hold now.
 
         Args:
