@@ -18,7 +18,7 @@ import bisect
 import heapq
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -41,6 +41,8 @@ _LOOKS = 16
 
 Taken = tuple[Sequence[Vector], Placement, float]
 """(requests per task, where it runs, until when)."""
+Change = tuple[float, Node, Vector, int]
+"""(when, queue, amount, 1 = given back or -1 = taken)."""
 
 
 class Promises(Stays):
@@ -307,13 +309,17 @@ class Promises(Stays):
         beside = dict(left)
         for promise in self.made.values():
             give_back(beside, promise.leaf, promise.shape.request, -1)
-        if min(beside.values(), default=0) >= 0:
+        # Of the others there is enough even when all of these have started, and what ends gives back.
+        left = {key: amount for key, amount in left.items() if beside[key] < 0}
+        if not left:
             return now
         starts = [(now if p.victims else max(p.at, now), p.leaf, p.shape.request, -1) for p in self.made.values()]
         starts += [(p.ends, p.leaf, p.shape.request, 1) for p in self.made.values() if p.ends < math.inf]
         starts.sort(key=_when)
         last = max((when for when, *_, times in starts if when < math.inf and times < 0), default=now)
-        changes = heapq.merge([(now, leaf, {}, 1)], starts, self._given_back(now), key=_when)
+        changes = heapq.merge(
+            [(now, leaf, {}, 1)], starts, self._given_back({node for node, _ in left}, now), key=_when
+        )
         since: float | None = None
         for when, here in itertools.groupby(changes, key=_when):
             if when == math.inf:
@@ -331,22 +337,32 @@ class Promises(Stays):
                 since = None
         return math.inf if since is None else since
 
-    def _given_back(self, now: float) -> Iterator[tuple[float, Node, Vector, int]]:
-        """(when, queue, amount, 1) of what runs, as its room is expected to be there again, in order."""
+    def _given_back(self, queues: Set[Node], now: float) -> Iterator[Change]:
+        """What runs in these queues, and below, as its room is expected to be there again, in order."""
         leaving = {uid for p in self.made.values() for uid, stays in p.leaving.items() if stays}
+        counts: dict[Node, bool] = {}
+
+        def stays(ends: Iterable[tuple[float, str]]) -> Iterator[tuple[float, str, Stay]]:
+            for end, uid in ends:
+                stay = self._stays[uid]
+                if stay.leaf not in counts:
+                    counts[stay.leaf] = not queues.isdisjoint(path(stay.leaf))
+                if counts[stay.leaf]:
+                    yield end, uid, stay
+
         late = bisect.bisect_right(self._by_end, now, key=end_of)
         first = [
             (now if uid in leaving else stay.expected_end(now) + SETTLE, stay.leaf, stay.amount, 1)
-            for uid, stay in [(uid, self._stays[uid]) for _, uid in self._by_end[:late]]
+            for _, uid, stay in stays(itertools.islice(self._by_end, late))
         ]
         first += [(now, stay.leaf, stay.amount, 1) for stay in (self._stays[uid] for uid in leaving) if stay.end > now]
         first.sort(key=_when)
         rest = (
-            (end + SETTLE, self._stays[uid])
-            for end, uid in itertools.islice(self._by_end, late, None)
+            (end + SETTLE, stay.leaf, stay.amount, 1)
+            for end, uid, stay in stays(itertools.islice(self._by_end, late, None))
             if uid not in leaving
         )
-        return heapq.merge(first, ((when, stay.leaf, stay.amount, 1) for when, stay in rest), key=_when)
+        return heapq.merge(first, rest, key=_when)
 
     def _spare(self, promise: Promise, now: float) -> None:
         """Count what is over by the promised time, and those who were promised room and have started by then."""
@@ -382,21 +398,20 @@ class Promises(Stays):
             return math.inf if limit == math.inf else None
 
         ends = self._ends(member, now)
-        uids = [uid for _, uid in ends]
         # Room grows with each end, of what runs and of what was promised room; what has left is seen to have soon.
         soon = now + SETTLE if self._left.get(member.name) else now
         if any(self._leaving(promise, member) for promise in others if promise.victims):
             soon = now + GRACE
-        times = sorted({soon, *(end + SETTLE for end, _ in ends), *(each.ends for each in others if each.ends > soon)})
+        times = sorted([*ends.times, soon, *(each.ends for each in others if each.ends > soon)])
+        known = {each: self._kept(each) for each in others}
 
         def enough(number: int) -> bool:
-            at = times[number]
-            nodes = self._after(member, uids, bisect.bisect_right(ends, at - SETTLE, key=end_of))
-            roomy = fits(nodes, gang)
-            if not (roomy and others):
+            wanted.at = times[number]
+            wanted.future = self._after(member, ends.uids, bisect.bisect_right(ends.times, wanted.at))
+            roomy = fits(wanted.future, gang)
+            if not (roomy and others) or self._next(wanted, known).placement is not None:
                 return roomy
-            trial = replace(wanted, at=at, future=nodes)
-            plan = self._arranged([*others, trial])
+            plan = self._in_turn(sorted([*others, wanted], key=_start))
             return all(kept.placement is not None for kept in plan.values())
 
         most = len(times) - 1
@@ -435,8 +450,9 @@ class Promises(Stays):
             promise.future = self._at_once(promise.member)
             self._free_all(promise.future, promise.member, self._leaving(promise, promise.member))
         if promise.future is None:
-            uids = [uid for _, uid in self._here.get(promise.member.name, [])]
-            promise.future = self._after(promise.member, uids, self._over_by(promise.member, promise.at))
+            here = self._here.get(promise.member.name, [])
+            ended = bisect.bisect_right(here, promise.at, key=lambda each: each[0] + SETTLE)
+            promise.future = self._after(promise.member, [uid for _, uid in here], ended)
         return promise.future
 
     def _kept(self, promise: Promise) -> Kept:
@@ -457,36 +473,44 @@ class Promises(Stays):
         """As they were promised; where not all find room so, in the order in which they start."""
         plan = self._in_turn(promises, taken)
         if len(promises) > 1 and any(kept.placement is None for kept in plan.values()):
-            other = self._in_turn(sorted(promises, key=lambda each: -math.inf if each.victims else each.at), taken)
+            other = self._in_turn(sorted(promises, key=_start), taken)
             if all(kept.placement is not None for kept in other.values()):
                 return other
         return plan
 
-    def _in_turn(self, promises: Sequence[Promise], taken: Taken | None) -> dict[Promise, Kept]:
+    def _in_turn(self, promises: Sequence[Promise], taken: Taken | None = None) -> dict[Promise, Kept]:
         plan: dict[Promise, Kept] = {}
         for promise in promises:
-            nodes = self._future(promise).copy()
-            if taken is not None and not taken[2] + SETTLE <= promise.at < math.inf:
-                nodes.take(taken[0], taken[1])
-            for other, kept in plan.items():
-                if kept.placement is None or other.is_over_by(promise.at):
-                    continue
-                if other.starts_by(promise.at):
-                    nodes.take(other.gang.requests(), kept.placement)
-                elif other.at < promise.at + promise.lasts + SETTLE:
-                    np.minimum(nodes.free, kept.rest.free, out=nodes.free)
-            placement: Placement | Miss
-            if promise.expected is not None and holds(nodes, promise.gang.requests(), promise.expected):
-                placement = promise.expected
-            else:
-                placement = place(nodes, promise.gang)
-            if isinstance(placement, Placement):
-                nodes.take(promise.gang.requests(), placement)
-                plan[promise] = Kept(placement, nodes)
-            else:
-                plan[promise] = Kept(None, nodes)
+            plan[promise] = self._next(promise, plan, taken)
         return plan
 
+    def _next(self, promise: Promise, plan: Mapping[Promise, Kept], taken: Taken | None = None) -> Kept:
+        """What a promise finds beside those of a plan."""
+        nodes = self._future(promise).copy()
+        if taken is not None and not taken[2] + SETTLE <= promise.at < math.inf:
+            nodes.take(taken[0], taken[1])
+        for other, kept in plan.items():
+            if kept.placement is None or other.is_over_by(promise.at):
+                continue
+            if other.starts_by(promise.at):
+                nodes.take(other.gang.requests(), kept.placement)
+            elif other.at < promise.at + promise.lasts + SETTLE:
+                np.minimum(nodes.free, kept.rest.free, out=nodes.free)
+        placement: Placement | Miss
+        if promise.expected is not None and holds(nodes, promise.gang.requests(), promise.expected):
+            placement = promise.expected
+        else:
+            placement = place(nodes, promise.gang)
+        if not isinstance(placement, Placement):
+            return Kept(None, nodes)
+        nodes.take(promise.gang.requests(), placement)
+        return Kept(placement, nodes)
 
-def _when(each: tuple[float, Node, Vector, int]) -> float:
+
+def _start(promise: Promise) -> float:
+    """Those for whom others go start as soon as these have gone."""
+    return -math.inf if promise.victims else promise.at
+
+
+def _when(each: Change) -> float:
     return each[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import math
 from collections.abc import ItemsView, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -36,6 +37,18 @@ class _Left(NamedTuple):
     """The first of its member's that is without it; any new one where that is not known."""
 
 
+class Ends(NamedTuple):
+    """What runs in a member, the first to end first."""
+
+    times: list[float]
+    """When its room is expected to be there again; infinite ones last."""
+    uids: list[str]
+    changes: int
+    """Of the member, when that was so."""
+    late_from: float
+    """When the next of these runs longer than expected."""
+
+
 @dataclass(slots=True)
 class _Freed:
     """What some free in a member, one after the other."""
@@ -62,6 +75,8 @@ class Stays:
         self._here: dict[str, list[tuple[float, str]]] = {}
         #: member -> the resources and the number of nodes for which it holds, and UID -> what `_held` answers
         self._cells: dict[str, tuple[tuple[str, ...], int, dict[str, Held]]] = {}
+        #: member -> what `_ends` answered last, if nothing runs longer than expected
+        self._ends_known: dict[str, Ends] = {}
         #: member -> what `_freed` answered last
         self._ladders: dict[str, _Freed] = {}
         #: member -> UID -> what has left it, though its figures still contain that
@@ -148,17 +163,19 @@ class Stays:
 
     # -- what will be free -------------------------------------------------------------------------------------------
 
-    def _ends(self, member: Member, now: float) -> list[tuple[float, str]]:
-        """(expected end, UID) of what runs there, in order; don't change it."""
-        here = self._here.get(member.name, [])
-        late = bisect.bisect_right(here, now, key=end_of)
-        if not late:
-            return here
-        return sorted([*((self._stays[uid].expected_end(now), uid) for _, uid in here[:late]), *here[late:]])
-
-    def _over_by(self, member: Member, when: float) -> int:
-        """How many of what runs there are expected to be over by then, and their room to be told of."""
-        return bisect.bisect_right(self._here.get(member.name, []), when, key=lambda each: each[0] + SETTLE)
+    def _ends(self, member: Member, now: float) -> Ends:
+        """What runs there by its expected end, seen from now; don't change it."""
+        known = self._ends_known.get(member.name)
+        if known is None or known.changes != member.changes or known.late_from <= now:
+            here = self._here.get(member.name, [])
+            late = bisect.bisect_right(here, now, key=end_of)
+            late_from = here[late][0] if late < len(here) else math.inf
+            if late:
+                here = sorted([*((self._stays[uid].expected_end(now), uid) for _, uid in here[:late]), *here[late:]])
+            known = Ends([end + SETTLE for end, _ in here], [uid for _, uid in here], member.changes, late_from)
+            if not late:
+                self._ends_known[member.name] = known
+        return known
 
     def _freed(self, member: Member, uids: list[str]) -> Ladder:
         """What `_held` says of these, one after the other; kept, for parts of it are asked often."""
