@@ -225,6 +225,8 @@ def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
             if min(map(len, alike)) >= _ENOUGH:
                 case = f"{kind}, {('nothing', 'one workload')[number]} starts"
                 report.add(case, "growth", median(alike[1]) / median(alike[0]), "x", heap)
+    whole = [median([cost for each in seen.values() for cost in each]) for seen in (few, many)]
+    report.add("all events together", "growth", whole[1] / whole[0], "x", heap)
     return report
 
 
