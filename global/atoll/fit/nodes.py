@@ -122,6 +122,10 @@ class Nodes:
     def __len__(self) -> int:
         return len(self.names)
 
+    def like(self, other: Nodes) -> bool:
+        """Whether both count the same resources on as many nodes."""
+        return self.resources == other.resources and len(self) == len(other)
+
     def copy(self) -> Nodes:
         """Independent free amounts over shared names, profiles and domains."""
         twin = Nodes.__new__(Nodes)

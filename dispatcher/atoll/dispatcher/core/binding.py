@@ -121,6 +121,7 @@ def echoes(view: BindingView, binding: Binding) -> bool:
         and [(name, list(counts)) for name, counts in view.parts]
         == [(name, part.full()) for name, part in binding.parts.items()]
         and alike(view, binding.view)
+        and view.gang == binding.wish
     )
 
 

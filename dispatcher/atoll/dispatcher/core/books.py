@@ -285,7 +285,10 @@ class Books(Waking):
             self._settle_binding(binding)
             return
         if old is not None:
+            waits = old.shape
             self._leave(old, view.placed)
+            if waits is not None and self.promises.asks_otherwise(view.uid):
+                self._refresh_idle()
         self.bindings[view.uid] = binding
         self._enter(binding, stay)
 
@@ -410,6 +413,7 @@ class Books(Waking):
                 # A leader that begins is told of all bindings before its first pass.
                 self.world.refresh()
             if seen and member is not None and member.index:
+                self._renumber_moved()
                 pods = where_seen(gang, seen, member.index)
                 if old is not None and name in old.parts and gang.min_available < gang.replicas:
                     pods = as_before(pods, old.parts[name][1])
@@ -422,6 +426,16 @@ class Books(Waking):
             else:
                 parts[name] = (gang, [])
         return Stay(binding.leaf, binding.amount, start, start + estimate(binding), parts)
+
+    def _renumber_moved(self) -> None:
+        """Nodes of some members have other indices since the world was refreshed."""
+        for member, moved in self.world.take_moved():
+            self.promises.renumber(member, moved)
+            for uid in self.promises.running_in(member):
+                # A node may be back on which it was all the time.
+                binding = self.bindings[uid]
+                if binding.view.nodes.get(member.name):
+                    self.promises.enter(uid, self._stay(binding, self.promises.stay(uid)))
 
     def restricted(self, binding: Binding) -> str:
         """What limits the binding apart from its own wishes: part of its shape."""

@@ -104,13 +104,12 @@ class Dispatcher(Asking):
         self._texts.clear()
         self.promises.pass_begins(now)
         self.world.refresh()
-        for member, moved in self.world.take_moved():
-            self.promises.renumber(member, moved)
+        self._renumber_moved()
         if self._avoid:
             self._try_again()
         if self._nominated:
             self._take_up_nominations()
-        if self.promises.made or self._patience:
+        if self.promises.made or self._patience or self._unpromised:
             self._renew_promises()
         commands: list[Command] = [*self._overdue(), *self._settle_answers(), *self._keep_to_wishes()]
         self._wake_grown()

@@ -26,6 +26,8 @@ RENEWAL = 1.0
 """Seconds after which a promise without a known time, or whose time has passed, is computed again."""
 DOUBT = 60.0
 """Seconds after which a promise that can't be kept, nobody knows why, gets another time."""
+AGAIN = 10.0
+"""Seconds after which it is tried again to promise something to a head that fits nowhere at the moment."""
 PATIENCE = 60.0
 """Seconds that room is kept for a workload while those that were evicted for it end."""
 
@@ -37,6 +39,12 @@ class Keeping(Resizing):
         super().__init__()
         #: promises that the choice permitted last breaks, by a better right
         self._overtaking: list[Promise] = []
+        #: UIDs of those who could be promised nothing -> (when to try again, what they were promised before)
+        self._unpromised: dict[str, tuple[float, Promise | None]] = {}
+
+    def _drop_binding(self, uid: str) -> None:
+        super()._drop_binding(uid)
+        self._unpromised.pop(uid, None)
 
     def _barred(self, binding: Binding) -> Callable[[Member], bool]:
         """Whether the room that is kept for others was tried in a member, and is known not to allow the choice."""
@@ -167,13 +175,20 @@ class Keeping(Resizing):
         if serving is not None:
             mask = mask & serving
         members = [self.world.order[column] for column in np.flatnonzero(mask)]
-        return self.promises.promise(
-            binding.view.uid, binding.leaf, shape, shape.least, members, self._now, estimate(binding)
-        )
+        uid, before = binding.view.uid, self.promises.known(binding.view.uid)
+        promise = self.promises.promise(uid, binding.leaf, shape, shape.least, members, self._now, estimate(binding))
+        if promise is None:
+            self._unpromised[uid] = (self._now + AGAIN, before)
+        else:
+            self._unpromised.pop(uid, None)
+        return promise
 
     def _renew_promises(self) -> None:
         """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
         for promise in list(self.promises.made.values()):
+            if self.promises.made.get(promise.uid) is not promise:
+                # It was made anew with an older one.
+                continue
             binding = self.bindings[promise.uid]
             if binding.shape is None:
                 # Its user holds it, or it is over: it needs no room.
@@ -185,8 +200,9 @@ class Keeping(Resizing):
             elif self.promises.is_mended(promise, self._now):
                 self._refresh_idle()
             elif self._is_to_be_renewed(promise) and promise.looked + RENEWAL <= self._now:
-                self._promise(binding.shape, binding)
+                self._renew(promise)
                 self._refresh_idle()
+        self._try_to_promise_again()
         while self._patience and self._patience[0][0] <= self._now:
             uid = heapq.heappop(self._patience)[1]
             waiting = self.bindings.get(uid)
@@ -194,6 +210,34 @@ class Keeping(Resizing):
                 self._impatient[uid] = None
                 if uid not in self.promises.made:
                     self._promise(waiting.shape, waiting)
+
+    def _renew(self, promise: Promise) -> None:
+        """Compute its time again, and then those of whom it may need what they were promised later: that what runs
+        takes longer than expected costs nobody his place.
+        """
+        with self.promises.giving_way(promise) as uids:
+            for uid in uids:
+                binding = self.bindings[uid]
+                if binding.shape is not None:
+                    self._promise(binding.shape, binding)
+
+    def _try_to_promise_again(self) -> None:
+        """What fits nowhere at the moment may do so once a node is back."""
+        for uid, (when, before) in list(self._unpromised.items()):
+            if when > self._now:
+                continue
+            del self._unpromised[uid]
+            waiting = self.bindings.get(uid)
+            if waiting is None or waiting.shape is None or uid in self.promises.made:
+                continue
+            group = self.waiting.classes(waiting.leaf)[waiting.shape.key]
+            if group.members[0] != waiting.key or group.parked is None:
+                continue
+            head = self.waiting.head(waiting.leaf) is group or uid in self._impatient
+            if head and before is not None and (before.leaf, before.shape.key) == (waiting.leaf, waiting.shape.key):
+                self._renew(before)
+            else:
+                self._keep_room(group, certain=group.parked.reason is Reason.WOULD_DELAY)
 
     def _is_to_be_renewed(self, promise: Promise) -> bool:
         return promise.at < self._now or promise.at == math.inf or self._given_up(promise) <= self._now
@@ -231,4 +275,5 @@ class Keeping(Resizing):
             else max(promise.at, promise.looked) + RENEWAL
             for promise in self.promises.made.values()
         ]
+        times += [when for when, _ in self._unpromised.values()]
         return min(times, default=None)

@@ -100,6 +100,8 @@ class Promise:
     """Where it goes once they have gone, as far as that is known."""
     leaving: dict[str, bool] = field(default_factory=dict)
     """UID of one that is taken back for it, or for one who was promised earlier -> whether it has not gone yet."""
+    limited: bool = False
+    """Nobody knows when limits will admit it: what these have is kept for it, and no nodes."""
     refused: dict[str, tuple[int, float]] = field(default_factory=dict)
     """UID of a workload that would delay it in its member -> (the member's changes at that time, its end)."""
 
@@ -118,7 +120,20 @@ class Promise:
 
     def uncertain(self) -> bool:
         """Whether nothing may be taken from its members: there is no telling what it needs."""
-        return bool(self.also) or (self.at == math.inf and not self.victims)
+        return bool(self.also) or (self.at == math.inf and not self.victims and not self.limited)
+
+    def yields_to(self, other: Promise | None) -> bool:
+        """Whether it does not bind another one to whom room is promised: nobody knows its own time, and it is younger.
+        Else each would wait for the other.
+        """
+        if other is None or self.victims or self.at < math.inf:
+            return False
+        return other.age < self.age
+
+    @property
+    def age(self) -> tuple[float, str]:
+        """The order in which promises were made first."""
+        return self.made, self.uid
 
     def exceeds(self, leaf: Node, amount: Vector) -> bool:
         """Whether a workload that stays for ever takes from the limits what the promise needs."""
@@ -133,6 +148,9 @@ class Promise:
 def holds(nodes: Nodes, needs: Sequence[Vector], placement: Placement) -> bool:
     """Whether each node has what the placement takes of it."""
     columns = [node for _, node, _ in placement.pods]
+    if max(columns, default=-1) >= len(nodes):
+        # The member has lost some.
+        return False
     after = nodes.copy()
     after.take(needs, placement)
     before, left = nodes.free[:, columns], after.free[:, columns]

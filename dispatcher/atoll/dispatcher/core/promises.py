@@ -56,6 +56,8 @@ class Promises(Stays):
         self.latest_end = -math.inf
         #: inside `settled`
         self._settled = False
+        #: UID -> a promise that gives way while an older one is made anew
+        self._set_aside: dict[str, Promise] = {}
 
     # -- what changes ------------------------------------------------------------------------------------------------
 
@@ -64,6 +66,7 @@ class Promises(Stays):
         for promise in self.made.values():
             if promise.member is member:
                 promise.expected = None
+        self._left.pop(member.name, None)
         for _, uid in list(self._here.get(member.name, ())):
             stay = self._stays[uid]
             gang, pods = stay.parts[member.name]
@@ -77,12 +80,12 @@ class Promises(Stays):
             if promise.member.name == name:
                 promise.future = promise.kept = None
 
-    def _account(self, uid: str, stay: Stay, sign: int) -> None:
+    def _account(self, uid: str, stay: Stay, sign: int, *, changes: bool) -> None:
         """What ends after a promised time takes from what may be charged beyond it; what ends before does not."""
         for promise in self.made.values():
             if promise.leaving.get(uid):
                 # Counted as gone from the beginning; if it starts again, that is something else.
-                promise.leaving[uid] = False
+                promise.leaving[uid] = changes
             elif promise.victims or not stay.over_at(promise.at, promise.looked):
                 for node in path(stay.leaf):
                     for name, amount in stay.amount.items():
@@ -96,10 +99,13 @@ class Promises(Stays):
     ) -> Promise | None:
         """Keep room for a waiting workload in the member where it can start first; None where it never fits.
 
-        A promise that was made before keeps its first time, and is now the last that was made. `lasts`: seconds that
-        the workload is expected to run.
+        A promise that was made before keeps its first time and its age. `lasts`: seconds that the workload is expected
+        to run.
         """
-        old = self.drop(uid)
+        old = self.known(uid)
+        self.drop(uid)
+        self._set_aside.pop(uid, None)
+        made = old.made if old is not None else now
         quota = self._admitted_from(leaf, shape.request, now, lasts)
         at, found = math.inf, None
         rows = self._world.counts
@@ -109,15 +115,14 @@ class Promises(Stays):
         for member in able[:_LOOKS]:
             if found is not None and at <= max(quota, now):
                 break
-            earliest = self._fits_from(Promise(uid, leaf, shape, gang, member, at, at, now, lasts=lasts, looked=now))
+            earliest = self._fits_from(Promise(uid, leaf, shape, gang, member, at, at, made, lasts=lasts, looked=now))
             if earliest is not None and (found is None or max(earliest, quota) < at):
                 at, found = max(earliest, quota), member
         endless = bool(self._by_end) and self._by_end[-1][0] == math.inf
-        if found is None or (at == math.inf and not endless):
+        if found is None or (at == math.inf and not endless and not self._in_doubt(found)):
             # Or it must wait for others who were promised room and may stay for ever.
             return None
         first = old.first if old is not None and old.first < math.inf else at
-        made = old.made if old is not None else now
         overtaken = old.overtaken if old is not None else False
         promise = Promise(uid, leaf, shape, gang, found, at, first, made, overtaken, lasts=lasts)
         promise.looked = now
@@ -125,7 +130,7 @@ class Promises(Stays):
         if quota < math.inf:
             self._spare(promise, now)
         else:
-            promise.spare = dict.fromkeys(promise.spare, 0)
+            promise.limited, promise.spare = True, dict.fromkeys(self._short(leaf, shape.request), 0)
         for other in self.made.values():
             if promise.starts_by(other.at) and not promise.is_over_by(other.at) and not promise.uncertain():
                 other.beside[uid] = None
@@ -133,6 +138,37 @@ class Promises(Stays):
         self.made[uid] = promise
         self._outdate(found.name)
         return promise
+
+    def _in_doubt(self, member: Member) -> bool:
+        """Whether somebody is promised room there of whom nobody can say at the moment when and where it starts."""
+        return any(p.uncertain() for p in self.made.values() if p.member is member) or any(
+            self._kept(each).placement is None for each in self._promised(member)
+        )
+
+    @contextmanager
+    def giving_way(self, promise: Promise) -> Iterator[list[str]]:
+        """Inside, it is set aside, and so are those who were promised later what it may need: their UIDs, the first
+        first, each to be promised something again. What that is keeps its first time and its age.
+        """
+        short = {node for node, _ in self._short(promise.leaf, promise.shape.request)}
+        younger = [
+            other
+            for other in self.made.values()
+            if not other.victims
+            and promise.age < other.age
+            and (other.member is promise.member or not short.isdisjoint(path(other.leaf)))
+        ]
+        self._set_aside = {each.uid: each for each in sorted([promise, *younger], key=lambda each: each.age)}
+        for uid in self._set_aside:
+            self.drop(uid)
+        try:
+            yield list(self._set_aside)
+        finally:
+            self._set_aside.clear()
+
+    def known(self, uid: str) -> Promise | None:
+        """What the workload is promised, or was until it was set aside."""
+        return self.made.get(uid) or self._set_aside.get(uid)
 
     def keep(
         self,
@@ -190,17 +226,29 @@ class Promises(Stays):
                 if uid in other.beside:
                     del other.beside[uid]
                     give_back(other.spare, promise.leaf, promise.shape.request)
+                for each in [each for each, stays in promise.leaving.items() if stays and other.leaving.get(each)]:
+                    # If it goes all the same, that is counted when it does.
+                    del other.leaving[each]
+                    give_back(other.spare, self._stays[each].leaf, self._stays[each].amount, -1)
         return promise
+
+    def asks_otherwise(self, uid: str) -> bool:
+        """The workload is another one: what is known of it is so no more. Whether room was kept for it."""
+        for promise in self.made.values():
+            promise.refused.pop(uid, None)
+        return uid in self.made and not self.made[uid].victims and self.drop(uid) is not None
 
     def refuses(self, uid: str, leaf: Node, amount: Vector, choice: Choice, end: float) -> list[Promise]:
         """The promises that a choice for a workload would break, if it ran until `end`."""
         broken, doubtful = [], []
         for promise in self.made.values():
-            if promise.uid == uid or end + SETTLE <= promise.at < math.inf:
+            if promise.uid == uid or end + SETTLE <= promise.at < math.inf or promise.yields_to(self.made.get(uid)):
                 continue
             charged = promise.victims and self._settled
             if uid not in promise.beside and not charged and promise.exceeds(leaf, amount):
                 broken.append(promise)
+            elif promise.limited:
+                continue
             elif promise.member in choice.members or any(each in promise.also for each in choice.members):
                 doubtful.append(promise)
         for promise in self._delayed(uid, choice, doubtful, end):
@@ -252,7 +300,7 @@ class Promises(Stays):
                 return expected
         nodes = member.nodes.copy()
         for promise in self.made.values():
-            if promise is own or end + SETTLE <= promise.at < math.inf:
+            if promise is own or promise.limited or end + SETTLE <= promise.at < math.inf or promise.yields_to(own):
                 continue
             if promise.member is member or member in promise.also:
                 if promise.uncertain() or self._kept(promise).placement is None:
@@ -264,14 +312,14 @@ class Promises(Stays):
     @contextmanager
     def untouched(self) -> Iterator[None]:
         """Whatever is asked inside leaves nothing behind, not even what is kept to be quick."""
-        before = [(each, each.future, each.kept, dict(each.refused)) for each in self.made.values()]
+        before = [(each, each.future, each.kept, dict(each.refused), each.suspect) for each in self.made.values()]
         latest = self.latest_end
         try:
             yield
         finally:
             self.latest_end = latest
-            for promise, future, kept, refused in before:
-                promise.future, promise.kept, promise.refused = future, kept, refused
+            for promise, future, kept, refused, suspect in before:
+                promise.future, promise.kept, promise.refused, promise.suspect = future, kept, refused, suspect
 
     @contextmanager
     def settled(self, *, but: str = "") -> Iterator[None]:
@@ -305,12 +353,7 @@ class Promises(Stays):
         """From when on the limits on the path admit the request for so long beside those who were promised room;
         infinite where that is not known.
         """
-        left = left_beside(leaf, request)
-        beside = dict(left)
-        for promise in self.made.values():
-            give_back(beside, promise.leaf, promise.shape.request, -1)
-        # Of the others there is enough even when all of these have started, and what ends gives back.
-        left = {key: amount for key, amount in left.items() if beside[key] < 0}
+        left = self._short(leaf, request)
         if not left:
             return now
         starts = [(now if p.victims else max(p.at, now), p.leaf, p.shape.request, -1) for p in self.made.values()]
@@ -336,6 +379,16 @@ class Promises(Stays):
             else:
                 since = None
         return math.inf if since is None else since
+
+    def _short(self, leaf: Node, request: Vector) -> dict[tuple[Node, str], int]:
+        """(queue on the path, resource) -> what is left there beside the request, where that is not enough for all who
+        were promised room as well. Elsewhere there is enough, and what ends gives more.
+        """
+        left = left_beside(leaf, request)
+        beside = dict(left)
+        for promise in self.made.values():
+            give_back(beside, promise.leaf, promise.shape.request, -1)
+        return {key: amount for key, amount in left.items() if beside[key] < 0}
 
     def _given_back(self, queues: Set[Node], now: float) -> Iterator[Change]:
         """What runs in these queues, and below, as its room is expected to be there again, in order."""
@@ -380,7 +433,8 @@ class Promises(Stays):
             if other.starts_by(promise.at) and not other.is_over_by(promise.at):
                 promise.beside[other.uid] = None
                 give_back(spare, other.leaf, other.shape.request, -1)
-            for uid in (uid for uid, counts in other.leaving.items() if counts and uid not in promise.leaving):
+            leaving = other.leaving if other.victims else {}
+            for uid in (uid for uid, counts in leaving.items() if counts and uid not in promise.leaving):
                 if not (stay := self._stays[uid]).over_at(promise.at, now):
                     promise.leaving[uid] = True
                     give_back(spare, stay.leaf, stay.amount)
@@ -390,7 +444,8 @@ class Promises(Stays):
         known, None where it never has, or not before the promise's time, if that is finite.
         """
         member, gang, now, limit = wanted.member, wanted.gang, wanted.looked, wanted.at
-        if any(promise.uncertain() for promise in self.made.values() if promise.member is member):
+        here = [promise for promise in self.made.values() if promise.member is member]
+        if any(promise.uncertain() and not promise.yields_to(wanted) for promise in here):
             return math.inf if limit == math.inf else None
         others = self._promised(member)
         if any(self._kept(promise).placement is None for promise in others):
@@ -442,10 +497,16 @@ class Promises(Stays):
         """Whom room is kept for in the member: first those for whom others go, who start as soon as these have gone,
         then in the order of making.
         """
-        here = [promise for promise in self.made.values() if promise.member is member and not promise.uncertain()]
+        here = [
+            promise
+            for promise in self.made.values()
+            if promise.member is member and not promise.uncertain() and not promise.limited
+        ]
         return sorted(here, key=lambda each: not each.victims)
 
     def _future(self, promise: Promise) -> Nodes:
+        if promise.future is not None and not promise.future.like(promise.member.nodes):
+            promise.future = None
         if promise.future is None and promise.victims:
             promise.future = self._at_once(promise.member)
             self._free_all(promise.future, promise.member, self._leaving(promise, promise.member))
@@ -456,7 +517,7 @@ class Promises(Stays):
         return promise.future
 
     def _kept(self, promise: Promise) -> Kept:
-        if promise.kept is None:
+        if promise.kept is None or not promise.kept.rest.like(promise.member.nodes):
             for each, kept in self._plan(promise.member).items():
                 each.kept = kept
                 each.suspect = each.suspect or kept.placement is None

@@ -90,14 +90,14 @@ class Stays:
         if old is not None:
             if old == stay:
                 return
-            self.leave(uid)
+            self._forget(uid, old, changes=True)
         self._stays[uid] = stay
         bisect.insort(self._by_end, (stay.end, uid))
         for name in stay.parts:
             bisect.insort(self._here.setdefault(name, []), (stay.end, uid))
             if name in self._left:
                 self._left[name].pop(uid, None)
-        self._account(uid, stay, -1)
+        self._account(uid, stay, -1, changes=old is not None)
         for name in stay.parts:
             self._outdate(name)
 
@@ -114,6 +114,10 @@ class Stays:
                     self._left.setdefault(name, {})[uid] = _Left(stay, self._now + SETTLE)
                 elif generation > member.generation:
                     self._left.setdefault(name, {})[uid] = _Left(stay, self._now + GRACE, generation)
+        self._forget(uid, stay, changes=False)
+
+    def _forget(self, uid: str, stay: Stay, *, changes: bool) -> None:
+        for name in stay.parts:
             here = self._here[name]
             del here[bisect.bisect_left(here, (stay.end, uid))]
             if name in self._cells:
@@ -122,7 +126,7 @@ class Stays:
                 self._ladders[name].uids = None
         del self._stays[uid]
         del self._by_end[bisect.bisect_left(self._by_end, (stay.end, uid))]
-        self._account(uid, stay, 1)
+        self._account(uid, stay, 1, changes=changes)
         for name in stay.parts:
             self._outdate(name)
 
@@ -133,6 +137,10 @@ class Stays:
     def stays(self) -> ItemsView[str, Stay]:
         """UID -> where it runs, of all that does."""
         return self._stays.items()
+
+    def running_in(self, member: Member) -> list[str]:
+        """UIDs of what runs there."""
+        return [uid for _, uid in self._here.get(member.name, ())]
 
     def __len__(self) -> int:
         return len(self._stays)
@@ -152,8 +160,8 @@ class Stays:
             self._left[name] = {uid: each for uid, each in self._left[name].items() if each.until > now}
             self._outdate(name)
 
-    def _account(self, uid: str, stay: Stay, sign: int) -> None:
-        """It starts (-1) or has left (1)."""
+    def _account(self, uid: str, stay: Stay, sign: int, *, changes: bool) -> None:
+        """It starts (-1) or has left (1), or only what is known of it is something else."""
 
     def _outdate(self, name: str) -> None:
         """What is known of a member's future is so no more."""
