@@ -402,6 +402,23 @@ def test_room_that_is_being_made_stays_the_claimants_though_another_is_the_head_
     assert [promise.uid for promise in s.core.promises.made.values() if promise.victims] == ["uid-high"]
 
 
+def test_one_that_goes_is_counted_as_going_whatever_is_reported_of_it() -> None:
+    s = Scene(make_queue("q", gpu=8), make_cluster("m"), named("m", [4, 4]))
+    s.submit(make_binding("low").tasks(8))
+    s.run()
+    s.change("low", placed={"m": (2, 8)}, nodes={"m": {"m-0": 4, "m-1": 4}})
+    s.tell(named("m", [0, 0], generation=2))
+    s.run()
+    s.now += OLD
+    s.submit(make_binding("high").tasks(2, gpu=4).priority(1).submitted(LATE))
+    assert evicted(s.run()) == ["low"]
+    s.change("low", placed={"m": (3, 7)}, nodes={"m": {"m-0": 3, "m-1": 4}})
+    s.tell(named("m", [1, 0], generation=3))
+    s.run()
+    claim = s.core.promises.made["uid-high"]
+    assert (claim.leaving, s.core.promises._kept(claim).placement is None) == ({"uid-low": True}, False)
+
+
 def test_room_that_is_being_made_stays_the_claimants_though_an_elder_of_its_queue_comes() -> None:
     s = full(make_binding("low").tasks(8))
     s.submit(make_binding("high").tasks(8).priority(1).submitted(LATE))

@@ -32,6 +32,7 @@ TESTS = [
     "tests/dispatcher/test_backfill.py",
     "tests/dispatcher/test_promises.py",
     "tests/dispatcher/test_beside.py",
+    "tests/dispatcher/test_renewal.py",
     "tests/dispatcher/test_asking.py",
     "tests/dispatcher/test_answers.py",
     "tests/dispatcher/test_eviction.py",

@@ -27,31 +27,27 @@ import numpy as np
 from atoll.dispatcher.core.choice import Choice
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, path
-from atoll.dispatcher.core.promise import SETTLE, Kept, Promise, Stay, give_back, holds, left_beside
+from atoll.dispatcher.core.planning import Planning
+from atoll.dispatcher.core.promise import SETTLE, Promise, Stay, give_back, holds, left_beside
 from atoll.dispatcher.core.shapes import Shape
-from atoll.dispatcher.core.stays import GRACE, Stays, end_of, free
+from atoll.dispatcher.core.stays import end_of
 from atoll.dispatcher.core.world import World
-from atoll.fit import Miss, Nodes, Placement, fits, place
+from atoll.fit import Placement, place
 from atoll.model import vector
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
 _LOOKS = 16
 """Members that are considered for a promise: those with the most room now."""
-
-Taken = tuple[Sequence[Vector], Placement, float]
-"""(requests per task, where it runs, until when)."""
 Change = tuple[float, Node, Vector, int]
 """(when, queue, amount, 1 = given back or -1 = taken)."""
 
 
-class Promises(Stays):
+class Promises(Planning):
     """The promises that follow from what runs; see the module."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        #: UID of the waiting workload -> its promise, in the order in which they were made
-        self.made: dict[str, Promise] = {}
         #: the latest end at which the choice that was refused last would have been permitted
         self.latest_end = -math.inf
         #: inside `settled`
@@ -72,13 +68,6 @@ class Promises(Stays):
             gang, pods = stay.parts[member.name]
             there = [(task, now, count) for task, node, count in pods if (now := moved.get(node, node)) is not None]
             self.enter(uid, replace(stay, parts={**stay.parts, member.name: (gang, there)}))
-
-    def _outdate(self, name: str) -> None:
-        """What is known of a member's future is so no more."""
-        super()._outdate(name)
-        for promise in self.made.values():
-            if promise.member.name == name:
-                promise.future = promise.kept = None
 
     def _account(self, uid: str, stay: Stay, sign: int, *, changes: bool) -> None:
         """What ends after a promised time takes from what may be charged beyond it; what ends before does not."""
@@ -438,139 +427,6 @@ class Promises(Stays):
                 if not (stay := self._stays[uid]).over_at(promise.at, now):
                     promise.leaving[uid] = True
                     give_back(spare, stay.leaf, stay.amount)
-
-    def _fits_from(self, wanted: Promise) -> float | None:
-        """When its member has room for a promise without delaying those that were made; infinite where that is not
-        known, None where it never has, or not before the promise's time, if that is finite.
-        """
-        member, gang, now, limit = wanted.member, wanted.gang, wanted.looked, wanted.at
-        here = [promise for promise in self.made.values() if promise.member is member]
-        if any(promise.uncertain() and not promise.yields_to(wanted) for promise in here):
-            return math.inf if limit == math.inf else None
-        others = self._promised(member)
-        if any(self._kept(promise).placement is None for promise in others):
-            # Whatever is said to fit would be refused for their sake.
-            return math.inf if limit == math.inf else None
-
-        ends = self._ends(member, now)
-        # Room grows with each end, of what runs and of what was promised room; what has left is seen to have soon.
-        soon = now + SETTLE if self._left.get(member.name) else now
-        if any(self._leaving(promise, member) for promise in others if promise.victims):
-            soon = now + GRACE
-        times = sorted([*ends.times, soon, *(each.ends for each in others if each.ends > soon)])
-        known = {each: self._kept(each) for each in others}
-
-        def enough(number: int) -> bool:
-            wanted.at = times[number]
-            wanted.future = self._after(member, ends.uids, bisect.bisect_right(ends.times, wanted.at))
-            roomy = fits(wanted.future, gang)
-            if not (roomy and others) or self._next(wanted, known).placement is not None:
-                return roomy
-            plan = self._in_turn(sorted([*others, wanted], key=_start))
-            return all(kept.placement is not None for kept in plan.values())
-
-        most = len(times) - 1
-        if limit < math.inf:
-            most = max(bisect.bisect_left(times, limit) - 1, 0)
-        if not enough(most):
-            return None
-        return times[bisect.bisect_left(range(most), True, key=enough)]
-
-    def _after(self, member: Member, uids: list[str], ended: int) -> Nodes:
-        """The member's nodes once the first so many of these have ended, and those gone who go for others."""
-        nodes = self._at_once(member)
-        over = frozenset(uids[:ended])
-        if ended:
-            where, amounts, bounds = self._freed(member, uids)
-            last = bounds[ended]
-            free(nodes, where[:last], amounts[:, :last])
-        for promise in self._promised(member):
-            if promise.victims:
-                self._free_all(nodes, member, (uid for uid in self._leaving(promise, member) if uid not in over))
-        return nodes
-
-    def _leaving(self, promise: Promise, member: Member) -> list[str]:
-        """Those who are to go for it whole, and have not gone from the member yet."""
-        return [uid for uid, stays in promise.leaving.items() if stays and member.name in self._stays[uid].parts]
-
-    def _promised(self, member: Member) -> list[Promise]:
-        """Whom room is kept for in the member: first those for whom others go, who start as soon as these have gone,
-        then in the order of making.
-        """
-        here = [
-            promise
-            for promise in self.made.values()
-            if promise.member is member and not promise.uncertain() and not promise.limited
-        ]
-        return sorted(here, key=lambda each: not each.victims)
-
-    def _future(self, promise: Promise) -> Nodes:
-        if promise.future is not None and not promise.future.like(promise.member.nodes):
-            promise.future = None
-        if promise.future is None and promise.victims:
-            promise.future = self._at_once(promise.member)
-            self._free_all(promise.future, promise.member, self._leaving(promise, promise.member))
-        if promise.future is None:
-            here = self._here.get(promise.member.name, [])
-            ended = bisect.bisect_right(here, promise.at, key=lambda each: each[0] + SETTLE)
-            promise.future = self._after(promise.member, [uid for _, uid in here], ended)
-        return promise.future
-
-    def _kept(self, promise: Promise) -> Kept:
-        if promise.kept is None or not promise.kept.rest.like(promise.member.nodes):
-            for each, kept in self._plan(promise.member).items():
-                each.kept = kept
-                each.suspect = each.suspect or kept.placement is None
-        assert promise.kept is not None, f"{promise.uid} is promised something in {promise.member.name}"
-        return promise.kept
-
-    def _plan(self, member: Member, *, but: str = "", taken: Taken | None = None) -> dict[Promise, Kept]:
-        """Where those are expected whom room is kept for in the member, one beside the other; all but the workload of
-        that UID, and beside a gang that runs there from now on until its end.
-        """
-        return self._arranged([promise for promise in self._promised(member) if promise.uid != but], taken)
-
-    def _arranged(self, promises: Sequence[Promise], taken: Taken | None = None) -> dict[Promise, Kept]:
-        """As they were promised; where not all find room so, in the order in which they start."""
-        plan = self._in_turn(promises, taken)
-        if len(promises) > 1 and any(kept.placement is None for kept in plan.values()):
-            other = self._in_turn(sorted(promises, key=_start), taken)
-            if all(kept.placement is not None for kept in other.values()):
-                return other
-        return plan
-
-    def _in_turn(self, promises: Sequence[Promise], taken: Taken | None = None) -> dict[Promise, Kept]:
-        plan: dict[Promise, Kept] = {}
-        for promise in promises:
-            plan[promise] = self._next(promise, plan, taken)
-        return plan
-
-    def _next(self, promise: Promise, plan: Mapping[Promise, Kept], taken: Taken | None = None) -> Kept:
-        """What a promise finds beside those of a plan."""
-        nodes = self._future(promise).copy()
-        if taken is not None and not taken[2] + SETTLE <= promise.at < math.inf:
-            nodes.take(taken[0], taken[1])
-        for other, kept in plan.items():
-            if kept.placement is None or other.is_over_by(promise.at):
-                continue
-            if other.starts_by(promise.at):
-                nodes.take(other.gang.requests(), kept.placement)
-            elif other.at < promise.at + promise.lasts + SETTLE:
-                np.minimum(nodes.free, kept.rest.free, out=nodes.free)
-        placement: Placement | Miss
-        if promise.expected is not None and holds(nodes, promise.gang.requests(), promise.expected):
-            placement = promise.expected
-        else:
-            placement = place(nodes, promise.gang)
-        if not isinstance(placement, Placement):
-            return Kept(None, nodes)
-        nodes.take(promise.gang.requests(), placement)
-        return Kept(placement, nodes)
-
-
-def _start(promise: Promise) -> float:
-    """Those for whom others go start as soon as these have gone."""
-    return -math.inf if promise.victims else promise.at
 
 
 def _when(each: Change) -> float:

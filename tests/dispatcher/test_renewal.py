@@ -1,0 +1,261 @@
+"""Promises whose time has passed or is not known, and what happens to a member while room is kept there."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from atoll.dispatcher.core import BindingSet, CapacitySet, Pass, Reservation
+from atoll.dispatcher.core.keeping import AGAIN
+from atoll.dispatcher.core.promise import SETTLE
+from tests.dispatcher.builders import (
+    EARLY,
+    LATE,
+    NEVER,
+    OLD,
+    START,
+    Scene,
+    make_binding,
+    make_capacity,
+    make_cluster,
+    make_queue,
+    named,
+    names,
+)
+from tests.dispatcher.test_backfill import BACKFILL, HOUR
+
+
+def started(s: Scene, seconds: int) -> list[str]:
+    """What starts within so many seconds, one pass in each."""
+    return [name for _ in range(seconds) for name in names(s.run(after=1.0))]
+
+
+def at(s: Scene, name: str) -> float:
+    return s.core.promises.made[f"uid-{name}"].at - START
+
+
+# -- unknown ends ------------------------------------------------------------------------------------------------------
+
+
+def test_two_heads_of_which_nobody_knows_when_they_start_do_not_wait_for_each_other() -> None:
+    queues = [make_queue("q", view=BACKFILL), make_queue("r", view=BACKFILL), make_queue("z")]
+    s = Scene(*queues, make_cluster("m"), named("m", [8, 8, 8]))
+    for name in "xyw":
+        s.submit(make_binding(name).queue("z").tasks(1, gpu=8))
+    assert len(names(s.run())) == 3
+    for name in "xyw":
+        s.bound(name, generation=2)
+    s.tell(named("m", [0, 0, 0], generation=2))
+    for name, queue in (("a", "q"), ("b", "r")):
+        s.submit(make_binding(name).queue(queue).tasks(1, gpu=8))
+    s.run()
+    for name in "xw":
+        s.change(name, finished=True)
+    s.tell(named("m", [8, 0, 8], generation=3))
+    assert started(s, 2) == ["a", "b"]
+
+
+def test_nor_where_it_is_a_limit_that_both_need() -> None:
+    top = make_queue("top", gpu=1)
+    below = [make_queue(name, view={"parent": "top", **BACKFILL}) for name in "qr"]
+    members = (make_cluster("m1"), make_cluster("m2"))
+    s = Scene(top, *below, make_queue("z"), *members, named("m1", [9]), named("m2", [9]))
+    s.submit(make_binding("x").queue("q").affinity(clusterNames=["m1"]))
+    s.submit(make_binding("endless").queue("z").affinity(clusterNames=["m2"]))
+    assert len(names(s.run())) == 2
+    s.submit(make_binding("a").queue("q").affinity(clusterNames=["m1"]))
+    s.run(after=1.0)
+    s.submit(make_binding("b").queue("r").affinity(clusterNames=["m2"]))
+    started(s, 3)
+    s.change("x", finished=True)
+    assert started(s, 2) == ["a"]
+
+
+def test_no_nodes_are_kept_for_one_that_only_waits_for_a_limit() -> None:
+    s = Scene(make_queue("q", gpu=1, view=BACKFILL), make_queue("z"), make_cluster("m"), named("m", [100]))
+    s.submit(make_binding("runs"))
+    s.run()
+    s.submit(make_binding("head"))
+    s.run()
+    assert s.core.promises.made["uid-head"].limited
+    s.submit(make_binding("other").queue("z"))
+    assert names(s.run()) == ["other"]
+    s.submit(make_binding("small").tasks(1, gpu=0))
+    s.change("runs", finished=True)
+    assert started(s, 2)[0] == "head"
+
+
+# -- a time that passes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("runs", [110, 150, 200])
+def test_a_head_keeps_its_place_however_late_what_runs_before_it_ends(runs: int) -> None:
+    """All say 100 s; `a` is the oldest head, beside a stream in another queue."""
+    s = Scene(make_queue("q", view=BACKFILL), make_queue("r", view=BACKFILL), make_cluster("m"), named("m", [8]))
+    s.submit(make_binding("r0").queue("r").tasks(1, gpu=8).runs(100))
+    assert names(s.run(after=1.0)) == ["r0"]
+    s.bound("r0", generation=2)
+    s.tell(named("m", [0], generation=2))
+    s.submit(make_binding("a").queue("q").tasks(1, gpu=8).runs(100).submitted(EARLY))
+    s.run(after=1.0)
+    for number in range(1, 6):
+        s.submit(make_binding(f"r{number}").queue("r").tasks(1, gpu=8).runs(100).submitted(LATE))
+    assert started(s, runs) == []
+    s.tell(named("m", [8], generation=3))
+    s.change("r0", finished=True, placed={"m": (3, 0)})
+    assert started(s, 1) == ["a"]
+
+
+def test_a_head_that_fits_nowhere_for_a_moment_is_promised_something_again() -> None:
+    """Two of three nodes are away while the head's time passes; its younger neighbour gives way again."""
+    s = Scene(
+        *(make_queue(name, view=BACKFILL) for name in "qr"), make_queue("z"), make_cluster("m"), named("m", [9] * 3)
+    )
+    for name, seconds in (("x", 100.0), ("y", 100.0), ("w", 5000.0)):
+        s.submit(make_binding(name).queue("z").tasks(1, gpu=9).runs(seconds).created(EARLY))
+    assert len(names(s.run())) == 3
+    for name in "xyw":
+        [(_, node, _)] = s.core.promises.stay(f"uid-{name}").parts["m"][1]  # type: ignore[union-attr]
+        s.change(name, placed={"m": (2, 1)}, nodes={"m": {f"m-{node}": 1}})
+    s.tell(named("m", [0, 0, 0], generation=2))
+    s.run()
+    s.submit(make_binding("head").queue("q").tasks(2, gpu=9).runs(HOUR).submitted(EARLY))
+    s.run()
+    s.submit(make_binding("later").queue("r").tasks(1, gpu=9).runs(10 * HOUR).submitted(LATE))
+    s.run()
+    assert at(s, "head") == pytest.approx(100 + SETTLE, abs=1)
+    s.now = START + 95
+    s.tell(named("m", {"m-0": 0}, generation=3))
+    started(s, 12)
+    assert "uid-head" not in s.core.promises.made
+    s.tell(named("m", [0, 0, 0], generation=4))
+    started(s, 2 * int(AGAIN))
+    assert at(s, "head") < HOUR <= at(s, "later")
+
+
+def test_who_was_to_go_and_stays_is_counted_as_running_by_all_again() -> None:
+    """Of 8 `stays` has 4 for ten hours, `half` 2 for half an hour, `one` 2 for an hour."""
+    queues = [make_queue(name, view={"parent": "top", **BACKFILL}) for name in "qt"]
+    s = Scene(
+        make_queue("top", gpu=8),
+        *queues,
+        make_queue("x", view={"parent": "top", "reclaimable": False}),
+        make_cluster("m"),
+        make_capacity("m", [64]),
+    )
+    for name, pods, hours in (("stays", 4, 10.0), ("half", 2, 0.5), ("one", 2, 1.0)):
+        wanted = make_binding(name).queue("x").tasks(pods).runs(hours * HOUR)
+        s.submit(wanted if name == "stays" else wanted.firm())
+    for name in names(s.run()):
+        s.bound(name, generation=NEVER)
+    s.now += OLD
+    s.submit(make_binding("high").queue("x").tasks(4).priority(1).runs(10 * HOUR))
+    s.write(*s.decide())
+    s.submit(make_binding("head").queue("q").tasks(4).runs(HOUR))
+    s.write(*s.decide())
+    s.answer("high", m=Reservation(False, requested=4, available=0))
+    s.write(*s.decide())
+    s.gone("high")
+    s.write(*s.decide())
+    s.now = START + HOUR / 2
+    s.change("half", finished=True)
+    s.write(*s.decide())
+    s.submit(make_binding("passes").queue("t").tasks(2).runs(20 * HOUR).submitted(LATE))
+    assert names(s.run()) == []
+
+
+# -- the member is another one -----------------------------------------------------------------------------------------
+
+
+def test_room_is_kept_though_another_member_brings_a_resource_that_nobody_had() -> None:
+    s = Scene(
+        make_queue("q", view=BACKFILL),
+        make_queue("z"),
+        *(make_cluster("m"), make_cluster("other")),
+        *(named("m", [8, 8, 8]), named("other", [1])),
+    )
+
+    def submit(name: str, queue: str, pods: int, gpu: int, hours: float) -> None:
+        wanted = make_binding(name).queue(queue).tasks(pods, gpu=gpu).runs(hours * HOUR).submitted(LATE)
+        s.submit(wanted.affinity(clusterNames=["m"]))
+
+    for name, queue, pods, gpu, hours in (("runs", "q", 1, 8, 1), ("head", "q", 3, 8, 1), ("asks", "z", 1, 4, 5)):
+        submit(name, queue, pods, gpu, hours)
+        s.run()
+    capacity = named("other", [1], generation=2).capacity
+    classes = [dataclasses.replace(each, free={**each.free, "rdma/hca": 4}) for each in capacity.classes]
+    s.tell(CapacitySet(dataclasses.replace(capacity, classes=tuple(classes))))
+    submit("too", "z", 2, 3, 5)
+    assert names(s.run()) == []
+    assert at(s, "head") == pytest.approx(HOUR + SETTLE, abs=1)
+
+
+def test_a_claimants_room_may_be_on_a_node_without_a_name_that_is_lost() -> None:
+    s = Scene(make_queue("q"), make_queue("z"), make_cluster("m"), make_capacity("m", [2, 8, 8]))
+    s.submit(make_binding("low").tasks(2, gpu=8))
+    s.run()
+    s.bound("low", generation=2)
+    s.tell(make_capacity("m", [2, 0, 0], generation=2))
+    s.run()
+    s.now += OLD
+    s.submit(make_binding("high").tasks(2, gpu=8).priority(1).submitted(LATE))
+    s.write(*s.decide())
+    assert s.core.promises.made["uid-high"].expected is not None
+    s.tell(make_capacity("m", [2, 0], generation=3))
+    s.submit(make_binding("small").queue("z").tasks(1, gpu=1).submitted(LATE))
+    assert names(s.run()) == []
+
+
+def test_what_runs_is_where_it_is_though_a_node_joins_before_it_is_reported() -> None:
+    s = Scene(make_queue("q"), make_cluster("m"), named("m", {"m-1": 8, "m-2": 8, "m-3": 8}))
+    for name, node in (("x", "m-1"), ("y", "m-2")):
+        s.submit(make_binding(name).tasks(1, gpu=8).runs(HOUR))
+        s.run()
+        s.change(name, placed={"m": (2, 1)}, nodes={"m": {node: 1}})
+    s.tell(named("m", {"m-1": 0, "m-2": 0, "m-3": 8}, generation=2))
+    s.run()
+    # Without `check`, which would bring the figures up to date.
+    s.core.handle(named("m", {"m-0": 8, "m-1": 0, "m-2": 0, "m-3": 8}, generation=3))
+    s.core.handle(BindingSet(make_binding("new").tasks(1, gpu=3).build()))
+    s.core.handle(BindingSet(dataclasses.replace(s.view("x"), placed={"m": (3, 1)})))
+    s.core.handle(Pass(s.now + 1))
+    member = s.core.world.members["m"]
+    for name, node in (("x", "m-1"), ("y", "m-2")):
+        stay = s.core.promises.stay(f"uid-{name}")
+        assert stay is not None
+        assert [member.nodes.names[index] for _, index, _ in stay.parts["m"][1]] == [node]
+
+
+# -- the workload is another one ---------------------------------------------------------------------------------------
+
+
+def test_room_is_kept_for_what_a_user_asks_for_now() -> None:
+    s = Scene(
+        *(make_queue(name, view=BACKFILL) for name in "qr"), make_queue("z"), make_cluster("m"), named("m", [8, 8])
+    )
+    s.submit(make_binding("runs").tasks(1, gpu=8).runs(HOUR))
+    s.run()
+    s.submit(make_binding("head").tasks(2, gpu=8).runs(HOUR))
+    s.run()
+    assert at(s, "head") == pytest.approx(HOUR + SETTLE, abs=1)
+    other = make_binding("head").queue("r").affinity(clusterNames=["nowhere"]).tasks(2, gpu=8).runs(HOUR).build()
+    s.change("head", gang=other.gang, affinities=other.affinities, generation=6)
+    s.submit(make_binding("long").queue("z").tasks(1, gpu=8).runs(5 * HOUR).submitted(LATE))
+    assert "long" in names(s.run())
+    assert not s.core.promises.made
+
+
+def test_looking_at_promises_leaves_no_doubt_behind() -> None:
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), named("m", [8, 8]))
+    s.submit(make_binding("runs").tasks(1, gpu=8).runs(HOUR))
+    s.run()
+    s.submit(make_binding("head").tasks(2, gpu=8).runs(HOUR))
+    s.run()
+    s.tell(named("m", {"m-0": 0}, generation=2))
+    promise = s.core.promises.made["uid-head"]
+    with s.core.promises.untouched():
+        s.core.world.refresh()
+        assert s.core.promises._kept(promise).placement is None
+        assert promise.suspect
+    assert not promise.suspect
