@@ -174,3 +174,28 @@ def test_nobody_is_promised_a_time_in_a_member_that_for_a_moment_would_not_hold_
     assert "uid-other" not in s.core.promises.made
     s.tell(named("m", [8, 8]))
     assert names(s.run()) == ["other"]
+
+
+def test_a_head_starts_where_it_is_expected_though_another_would_not_be_held_for_a_moment() -> None:
+    s = Scene(*(make_queue(name, view=BACKFILL) for name in "qr"), make_cluster("m"), named("m", [8, 8]))
+    for name, seconds in (("minute", 60.0), ("hour", HOUR)):
+        s.submit(make_binding(name).tasks(1, gpu=8).runs(seconds).created(EARLY))
+        assert names(s.run()) == [name]
+        s.bound(name, generation=2)
+    s.tell(named("m", [0, 0], generation=2))
+    s.submit(make_binding("first").tasks(1, gpu=8).runs(HOUR).submitted(EARLY))
+    s.run()
+    s.submit(make_binding("second").queue("r").tasks(1, gpu=8).runs(HOUR).submitted(LATE))
+    s.run()
+    stay = s.core.promises.stay("uid-hour")
+    assert stay is not None
+    [(_, node, _)] = stay.parts["m"][1]
+    s.now = START + 55
+    # Somebody else has a pod where the second is expected.
+    s.tell(named("m", [0 if each != node else -1 for each in range(2)], generation=3))
+    s.run()
+    s.tell(named("m", [8 if each != node else -1 for each in range(2)], generation=4))
+    s.change("minute", finished=True, placed={"m": (4, 0)})
+    started = names(s.run())
+    assert s.core.promises.made["uid-second"].suspect
+    assert "first" in started

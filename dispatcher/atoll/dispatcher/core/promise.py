@@ -55,6 +55,10 @@ class Kept:
     rest: Nodes
     """What it leaves to others."""
 
+    def is_at(self, placement: Placement) -> bool:
+        """Whether that is where it is expected."""
+        return self.placement is not None and self.placement.pods == placement.pods
+
     def leaves(self, needs: Sequence[Vector], placement: Placement) -> bool:
         """Whether a placement of pods with these requests is beside it on every node."""
         return self.placement is not None and holds(self.rest, needs, placement)

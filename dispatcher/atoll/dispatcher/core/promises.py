@@ -270,6 +270,10 @@ class Promises(Planning):
             here = [each for each in others if (each.member is member or member in each.also) and each not in delayed]
             delayed += [each for each in here if each.uncertain()]
             here = [each for each in here if not each.uncertain()]
+            own = self.made.get(uid)
+            if own is not None and own in self._promised(member) and self._kept(own).is_at(placement):
+                # Its own place, which was kept beside all who can be held.
+                here = [each for each in here if self._kept(each).placement is not None]
             needs = gang.requests()
             if all(self._kept(each).leaves(needs, placement) for each in here):
                 continue
