@@ -77,7 +77,19 @@ def test_a_promise_of_which_nobody_knows_the_time_has_none() -> None:
 def test_what_follows_from_a_limit_above_is_no_limit_of_its_own() -> None:
     s = Scene(make_queue("top", gpu=2), make_queue("q", view={"parent": "top"}), *TWO)
     running(s, make_binding("a").tasks(4))
-    assert [(each.name, each.declared) for each in account(s, "a").limits] == [("top", True)]
+    found = account(s, "a")
+    assert [(each.name, each.declared) for each in found.limits] == [("top", True)]
+    assert (found.reason, found.blocker) == ("QuotaExceeded", Blocker("Queue", "top", GPU, "4", "2"))
+
+
+def test_a_limit_that_somebody_set_blocks_whatever_follows_from_what_the_members_have() -> None:
+    """Of 8, 4 are guaranteed to another queue; 3 are free. `q` may use 6, so 4 by what is there."""
+    total = CapacitySet(dataclasses.replace(make_capacity("m", [3]).capacity, total={GPU: 8}))
+    sure = make_queue("sure", view={"guarantee": {GPU: 4}})
+    s = Scene(make_queue("q", gpu=6), sure, make_cluster("m"), total)
+    running(s, make_binding("a").tasks(7), make_binding("b").tasks(5))
+    assert account(s, "a").blocker == Blocker("Queue", "q", GPU, "7", "6")
+    assert account(s, "b").blocker == Blocker("Cluster", "m", "pods", "5", "3")
 
 
 @pytest.mark.parametrize(

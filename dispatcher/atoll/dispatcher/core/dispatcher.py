@@ -195,9 +195,11 @@ class Dispatcher(Asking):
         choice: Choice | Verdict | None = None
         short = self.tree.shortage(leaf, shape.request)
         if short is not None:
+            declared = self.tree.declared_shortage(leaf, shape.request)
             # What follows from the members' totals says less than where in them it does not fit.
-            choice = None if short.declared else find()
+            choice = None if declared is not None else find()
             if not isinstance(choice, Verdict):
+                short = declared or short
                 return Obstacle(short.verdict(), short)
         missing = self.namespaces.shortage(namespace, shape.request)
         if missing is not None:

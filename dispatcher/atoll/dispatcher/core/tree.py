@@ -27,8 +27,6 @@ class Shortage(NamedTuple):
     resource: str
     requested: int
     available: int
-    declared: bool = True
-    """The limit was set by somebody; if not, it is what the members have, less what others are guaranteed."""
     member: str = ""
     """The limit is a ceiling in this member."""
 
@@ -198,9 +196,19 @@ class Tree:
                 if amount > 0 and name in limit and amount > limit[name] - used.get(name, 0):
                     short = vector.shortage(used, request, limit)
                     assert short is not None, "something is short"
-                    declared = each.view is not None and short[0] in each.view.capability
-                    return Shortage(each, *short, declared)
+                    return Shortage(each, *short)
             each = each.parent
+        return None
+
+    def declared_shortage(self, node: Node, request: Vector) -> Shortage | None:
+        """As `shortage`, against what the queues declare: not what the members have, less what others are guaranteed,
+        and not what follows from a limit above.
+        """
+        for each in path(node):
+            if each.view is not None:
+                short = vector.shortage(each.used, request, each.view.capability)
+                if short is not None:
+                    return Shortage(each, *short)
         return None
 
     def shortage_in(self, node: Node, member: str, request: Vector) -> Shortage | None:
