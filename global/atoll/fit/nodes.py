@@ -202,7 +202,7 @@ class Nodes:
             for task, node, count in placement.pods:
                 self.free[:, node] -= columns[task] * (count * times)
             return
-        tasks, nodes, counts = np.array(placement.pods, np.int64).T
+        tasks, nodes, counts = placement.arrays()
         amounts = np.array(columns)[tasks].T * (counts * times)
         for free, amount in zip(self.free, amounts, strict=True):
             # A node may be named more than once.

@@ -12,8 +12,9 @@ A gang of several tasks is tried task by task, the greediest first, on what the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,11 @@ class Placement:
     """The smallest domain that holds all of them; None when no domain does."""
     tier: int | None = None
     """Its tier."""
+
+    def arrays(self) -> tuple[Ints, Ints, Ints]:
+        """(task indices, node indices, how many) of `pods`."""
+        flat = np.fromiter(chain.from_iterable(self.pods), np.int64, 3 * len(self.pods))
+        return flat[::3], flat[1::3], flat[2::3]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,14 +245,12 @@ def _try(
             if held < missing and target is want:
                 return None
             taken = min(missing, held)
-            chosen = _fill(nodes, here, taken, domain)
-            placement.pods += [(index, node, count) for node, count in chosen]
+            chosen, counts = _fill(nodes, here, taken, domain)
+            placement.pods += zip(repeat(index), chosen.tolist(), counts.tolist())
             placement.counts[index] += taken
             if free is not nodes:
-                column = free.column(gang.tasks[index].requests)
-                for node, count in chosen:
-                    free.free[:, node] -= column * count
-    placement.domain, placement.tier = covering(nodes, [node for _, node, _ in placement.pods])
+                free.free[:, chosen] -= np.outer(free.column(gang.tasks[index].requests), counts)
+    placement.domain, placement.tier = covering(nodes, placement.arrays()[1])
     return placement
 
 
@@ -259,32 +263,34 @@ def _greediest_first(nodes: Nodes, tasks: Sequence[Task], want: Sequence[int]) -
     return sorted(range(len(tasks)), key=lambda i: (-weight[i], i))
 
 
-def _fill(nodes: Nodes, room: Ints, count: int, domain: int) -> list[tuple[int, int]]:
-    """(node, pods) for `count` pods in the domain, by rule 3; `room` is zero outside and holds enough."""
-    chosen: list[tuple[int, int]] = []
+def _fill(nodes: Nodes, room: Ints, count: int, domain: int) -> tuple[Ints, Ints]:
+    """(nodes, each once; pods on each) for `count` pods in the domain, by rule 3; `room` is zero outside and holds
+    enough.
+    """
+    chosen: list[Ints] = []
+    counts: list[Ints] = []
     level = len(nodes.tree.tiers) if domain == ALL else nodes.tree.tiers.index(nodes.tree.domains[domain].tier)
     for parts in reversed(nodes.domain[:level]):
-        if count <= 0:
-            return chosen
         sums = np.zeros(len(nodes.tree.domains) + 1, np.int64)
         np.add.at(sums, parts, room)
         sums[NO_DOMAIN] = 0
         whole, last, count = _greedy(sums, count)
-        used_up = np.zeros(len(sums), np.bool_)
-        used_up[whole] = True
-        taken = used_up.take(parts)
-        chosen += _all_of(room, np.flatnonzero(taken & (room > 0)))
-        room = np.where(taken if last is None else parts != last, 0, room)
+        if whole.size:
+            used_up = np.zeros(len(sums), np.bool_)
+            used_up[whole] = True
+            filled = np.where(used_up.take(parts), room, 0)
+            chosen.append(filled.nonzero()[0])
+            counts.append(filled.take(chosen[-1]))
+            room = room - filled
+        if last is not None:
+            room = np.where(parts == last, room, 0)
     whole, last, count = _greedy(room, count)
-    chosen += _all_of(room, whole)
+    chosen.append(whole)
+    counts.append(room.take(whole))
     if last is not None:
-        chosen.append((last, count))
-    return chosen
-
-
-def _all_of(room: Ints, nodes: Ints) -> list[tuple[int, int]]:
-    """(node, all pods that it holds)."""
-    return list(zip(nodes.tolist(), room.take(nodes).tolist(), strict=True))
+        chosen.append(np.array([last]))
+        counts.append(np.array([count]))
+    return np.concatenate(chosen), np.concatenate(counts)
 
 
 def _greedy(amounts: Ints, count: int) -> tuple[Ints, int | None, int]:
@@ -295,23 +301,23 @@ def _greedy(amounts: Ints, count: int) -> tuple[Ints, int | None, int]:
     """
     if count <= 0:
         return np.zeros(0, np.int64), None, 0
-    order = np.argsort(-amounts, kind="stable")
-    ranked = amounts[order]
-    left = count - (np.cumsum(ranked) - ranked)
-    enough = np.flatnonzero(ranked >= left)
-    if not enough.size:
+    order = (-amounts).argsort(kind="stable")
+    ranked = amounts.take(order)
+    held = ranked.cumsum()
+    cut = int(held.searchsorted(count))
+    if cut == len(held):
         return order[ranked > 0], None, count - int(ranked.sum())
-    cut = int(enough[0])
-    rest = int(left[cut])
-    holding = order[cut:][ranked[cut:] >= rest]
-    return order[:cut], int(holding[np.lexsort((holding, amounts[holding]))[0]]), rest
+    rest = count - int(held[cut] - ranked[cut])
+    rising = ranked[cut:][::-1]
+    tightest = rising[rising.searchsorted(rest)]
+    # Of equally tight ones the first.
+    last = len(rising) - int(rising.searchsorted(tightest, side="right"))
+    return order[:cut], int(order[cut + last]), rest
 
 
-def covering(nodes: Nodes, chosen: Collection[int]) -> tuple[int | None, int | None]:
+def covering(nodes: Nodes, chosen: Ints | Sequence[int]) -> tuple[int | None, int | None]:
     """The smallest domain that holds all of these nodes, and its tier; (None, None) when none does."""
-    columns = nodes.domain[:, list(chosen)]
-    for level, tier in enumerate(nodes.tree.tiers):
-        row = columns[level]
+    for tier, row in zip(nodes.tree.tiers, nodes.domain[:, chosen], strict=True):
         if row.size and row[0] != NO_DOMAIN and (row == row[0]).all():
             return int(row[0]), tier
     return None, None

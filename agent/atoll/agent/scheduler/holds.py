@@ -324,7 +324,7 @@ class Holds:
         if allowed is None:
             allowed = nodes.tree.tier_named(wish.highest_tier_name or "")
         wanted = {node for _, node in hold.slots}
-        _, tier = covering(nodes, {column for column, name in enumerate(nodes.names) if name in wanted})
+        _, tier = covering(nodes, [column for column, name in enumerate(nodes.names) if name in wanted])
         return tier is not None and allowed is not None and tier <= allowed
 
 

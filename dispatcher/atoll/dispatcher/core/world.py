@@ -493,7 +493,7 @@ class World:
             states[:, 1] = self._states[:, node]
             self._changed_one(member, node, states, less=times > 0)
             return
-        columns = np.array(sorted({start + node for _, node, _ in placement.pods}), np.int64)
+        columns = start + np.array(list({node for _, node, _ in placement.pods}), np.int64)
         before = self._states[:, columns]
         member.nodes.take(requests, placement, times)
         self._changed(member, columns, before, less=times > 0)
