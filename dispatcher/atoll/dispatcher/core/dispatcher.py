@@ -113,14 +113,15 @@ class Dispatcher(Asking):
             self._renew_promises()
         commands: list[Command] = [*self._overdue(), *self._settle_answers(), *self._keep_to_wishes()]
         self._wake_grown()
-        self._unfinished = False
-        while (group := self.waiting.first()) is not None:
+        self._unfinished = parked = False
+        while (group := self.waiting.first(parked=parked)) is not None:
             if len(commands) >= PASS_LIMIT:
                 self._unfinished = True
                 # Members may tell of something else until then.
                 self._woken = dict.fromkeys(self._woken)
                 return commands
             command = self._examine(group)
+            parked = command is None
             if command is not None:
                 commands.append(command)
                 self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + EXPLAIN_PER_DISPATCH)

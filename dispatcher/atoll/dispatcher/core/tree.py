@@ -112,7 +112,9 @@ class Tree:
         up: Node | None = node
         while up is not None:
             vector.add(up.wanted, amount, times)
-            up.ranked = None
+            if up.guarantee:
+                # Only whether it uses less than its guarantee depends on what it wants.
+                up.ranked = None
             up.stale = True
             up = up.parent
 

@@ -155,6 +155,8 @@ class Waiting:
         self._by_shape: dict[bytes, Lot] = {}
         #: classes whose members may not know `parked` yet, in the order in which they got it
         self.unsaid: dict[ShapeClass, None] = {}
+        #: where `first` ended, and the lots above that lead there; None once anything woke since
+        self._reached: tuple[_Spot, list[Lot]] | None = None
         #: queues of which classes or their verdicts changed since `take_changed`
         self._changed: dict[Node, None] = {}
 
@@ -296,8 +298,16 @@ class Waiting:
 
     # -- the next one ------------------------------------------------------------------------------------------------
 
-    def first(self) -> ShapeClass | None:
-        """The class whose first member is next in order among all that might go; None when nothing might."""
+    def first(self, *, parked: bool = False) -> ShapeClass | None:
+        """The class whose first member is next in order among all that might go; None when nothing might.
+
+        parked: all that happened since the last call is that its class was parked; then mostly another one of the same
+            queue is next.
+        """
+        if parked and self._reached is not None:
+            group = _first_in(*self._reached)
+            if group is not None:
+                return group
         node = self._tree.root
         spot = self._spots.get(node)
         if spot is None or not (spot.lots or spot.awake):
@@ -306,12 +316,10 @@ class Waiting:
         lots: list[Lot] = []
         while True:
             if spot.classes:
-                firsts = [heads.first() for lot in lots if (heads := lot.heads.get(node)) is not None]
-                own = spot.first()
-                if own is not None:
-                    firsts.append(own)
-                if firsts:
-                    return firsts[0] if len(firsts) == 1 else min(firsts, key=_first_key)
+                group = _first_in(spot, lots)
+                if group is not None:
+                    self._reached = spot, lots
+                    return group
             children = spot.awake
             lots += spot.lots
             if lots:
@@ -468,6 +476,7 @@ class Waiting:
                 del self._spots[lot.anchor].parked[lot.resource]
 
     def _wake(self, lot: Lot) -> None:
+        self._reached = None
         node, spot = lot.anchor, self._spot(lot.anchor)
         if not lot.awake and node in lot.heads:
             lot.awake = True
@@ -514,6 +523,15 @@ def differs(told: Verdict | None, verdict: Verdict) -> bool:
 
 def _behind(leaf: Node) -> Verdict:
     return Verdict(Reason.BEHIND_HEAD, blocker("Queue", leaf.name, "", 0, 0))
+
+
+def _first_in(spot: _Spot, lots: list[Lot]) -> ShapeClass | None:
+    """The first class of a queue in its own awake lots and in these, as far as they are awake."""
+    firsts = [heads.first() for lot in lots if lot.awake and (heads := lot.heads.get(spot.node)) is not None]
+    own = spot.first()
+    if own is not None:
+        firsts.append(own)
+    return min(firsts, key=_first_key, default=None)
 
 
 def _entry(group: ShapeClass) -> _Entry:
