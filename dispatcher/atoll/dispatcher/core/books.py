@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -102,7 +102,7 @@ class Books(Waking):
         #: leaf -> UIDs of the bindings charged to it
         self._charged: dict[Node, dict[str, None]] = {}
         #: leaf -> priority -> how many of these have it
-        self._priorities: dict[Node, Counter[int]] = {}
+        self._priorities: defaultdict[Node, Counter[int]] = defaultdict(Counter)
         #: UID of a waiting binding -> those that were evicted for it, while not all of them are gone
         self._awaiting: dict[str, tuple[str, ...]] = {}
         #: UIDs of waiting bindings that say that others make room for them, and that is not taken up yet
@@ -461,7 +461,7 @@ class Books(Waking):
             charged[binding.view.uid] = None
         else:
             del charged[binding.view.uid]
-        counts = self._priorities.setdefault(binding.leaf, Counter())
+        counts = self._priorities[binding.leaf]
         priority = -binding.key[0]
         counts[priority] += times
         if not counts[priority]:

@@ -134,7 +134,7 @@ def _choose(
     least left over; then by name.
     """
     ready = matching & world.ready
-    if not ready.any():
+    if not np.count_nonzero(ready):
         if not matching.any():
             return Verdict(Reason.NO_CLUSTER)
         return Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", world.order[int(matching.argmax())].name))

@@ -375,7 +375,7 @@ class World:
         change: Ints = rooms[:, half:] - rooms[:, :half]
         if not less:
             grown: NDArray[np.bool_] = np.logical_or.reduce(change > 0, axis=1)
-            if grown.any():
+            if np.count_nonzero(grown):
                 self._note(member.name, grown)
         return change
 
