@@ -31,6 +31,14 @@ def started(s: Scene, seconds: int) -> list[str]:
     return [name for _ in range(seconds) for name in names(s.run(after=1.0))]
 
 
+def node_of(s: Scene, name: str) -> int:
+    """The one on which its one pod is known to run."""
+    stay = s.core.promises.stay(f"uid-{name}")
+    assert stay is not None
+    [(_, node, _)] = stay.parts["m"][1]
+    return node
+
+
 def at(s: Scene, name: str) -> float:
     return s.core.promises.made[f"uid-{name}"].at - START
 
@@ -116,8 +124,7 @@ def test_a_head_that_fits_nowhere_for_a_moment_is_promised_something_again() -> 
         s.submit(make_binding(name).queue("z").tasks(1, gpu=9).runs(seconds).created(EARLY))
     assert len(names(s.run())) == 3
     for name in "xyw":
-        [(_, node, _)] = s.core.promises.stay(f"uid-{name}").parts["m"][1]  # type: ignore[union-attr]
-        s.change(name, placed={"m": (2, 1)}, nodes={"m": {f"m-{node}": 1}})
+        s.change(name, placed={"m": (2, 1)}, nodes={"m": {f"m-{node_of(s, name)}": 1}})
     s.tell(named("m", [0, 0, 0], generation=2))
     s.run()
     s.submit(make_binding("head").queue("q").tasks(2, gpu=9).runs(HOUR).submitted(EARLY))
@@ -222,9 +229,7 @@ def test_what_runs_is_where_it_is_though_a_node_joins_before_it_is_reported() ->
     s.core.handle(Pass(s.now + 1))
     member = s.core.world.members["m"]
     for name, node in (("x", "m-1"), ("y", "m-2")):
-        stay = s.core.promises.stay(f"uid-{name}")
-        assert stay is not None
-        assert [member.nodes.names[index] for _, index, _ in stay.parts["m"][1]] == [node]
+        assert member.nodes.names[node_of(s, name)] == node
 
 
 # -- the workload is another one ---------------------------------------------------------------------------------------
