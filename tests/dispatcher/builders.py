@@ -29,7 +29,7 @@ from atoll.dispatcher.core import (
     Reservation,
     Resize,
 )
-from atoll.dispatcher.core.events import NodeClass
+from atoll.dispatcher.core.events import NodeClass, Strategy
 from atoll.model.decision import Decision
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.verdict import Reason
@@ -334,6 +334,8 @@ NEVER = 99
 OLD = 100.0
 """Seconds after which nothing is protected any more by its youth."""
 ROOM = (make_cluster("m"), make_capacity("m", [8]))
+BACKFILL = {"strategy": Strategy.BACKFILL}
+"""View of a queue that keeps room for its head."""
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 
 

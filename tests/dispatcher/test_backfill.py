@@ -13,6 +13,7 @@ from atoll.dispatcher.core.keeping import RENEWAL
 from atoll.dispatcher.core.promise import SETTLE, where_seen
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
+    BACKFILL,
     EARLY,
     LATE,
     NEVER,
@@ -28,7 +29,6 @@ from tests.dispatcher.builders import (
     names,
 )
 
-BACKFILL = {"strategy": Strategy.BACKFILL}
 HOUR = 3600.0
 
 

@@ -8,8 +8,19 @@ import pytest
 
 from atoll.dispatcher.core import Command, Dispatch
 from atoll.dispatcher.core.promise import SETTLE
-from tests.dispatcher.builders import EARLY, LATE, START, Scene, make_binding, make_cluster, make_queue, named, names
-from tests.dispatcher.test_backfill import BACKFILL, HOUR
+from tests.dispatcher.builders import (
+    BACKFILL,
+    EARLY,
+    LATE,
+    START,
+    Scene,
+    make_binding,
+    make_cluster,
+    make_queue,
+    named,
+    names,
+)
+from tests.dispatcher.test_backfill import HOUR
 
 
 def test_a_limit_is_kept_for_all_heads_together() -> None:

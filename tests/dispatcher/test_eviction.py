@@ -13,6 +13,7 @@ from atoll.dispatcher.core.promise import SETTLE
 from atoll.dispatcher.core.stays import GRACE
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
+    BACKFILL,
     EARLY,
     LATE,
     NEVER,
@@ -31,7 +32,6 @@ from tests.dispatcher.builders import (
     names,
     share,
 )
-from tests.dispatcher.test_backfill import BACKFILL
 
 
 def full(*running: BindingBuilder, queues: tuple[QueueSet, ...] = (make_queue("q"),), age: float = OLD) -> Scene:

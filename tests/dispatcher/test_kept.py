@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 
-from atoll.dispatcher.core import Ceiling, Strategy
+from atoll.dispatcher.core import Ceiling
 from atoll.dispatcher.core.keeping import RENEWAL
 from tests.dispatcher.builders import (
+    BACKFILL,
     EARLY,
     GPU,
     NEVER,
@@ -22,7 +23,6 @@ from tests.dispatcher.builders import (
 )
 from tests.dispatcher.test_tree import pend, queue, tree_of, use
 
-BACKFILL = {"strategy": Strategy.BACKFILL}
 HOUR = 3600.0
 
 

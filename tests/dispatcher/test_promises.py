@@ -6,9 +6,10 @@ import math
 
 import pytest
 
-from atoll.dispatcher.core import Event, Strategy
+from atoll.dispatcher.core import Event
 from atoll.dispatcher.core.promise import SETTLE
 from tests.dispatcher.builders import (
+    BACKFILL,
     EARLY,
     LATE,
     NEVER,
@@ -25,7 +26,6 @@ from tests.dispatcher.builders import (
 )
 from tests.dispatcher.test_taking_in import with_amounts
 
-BACKFILL = {"strategy": Strategy.BACKFILL}
 HOUR = 3600.0
 
 

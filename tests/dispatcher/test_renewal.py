@@ -10,6 +10,7 @@ from atoll.dispatcher.core import BindingSet, CapacitySet, Pass, Reservation
 from atoll.dispatcher.core.keeping import AGAIN
 from atoll.dispatcher.core.promise import SETTLE
 from tests.dispatcher.builders import (
+    BACKFILL,
     EARLY,
     LATE,
     NEVER,
@@ -23,7 +24,7 @@ from tests.dispatcher.builders import (
     named,
     names,
 )
-from tests.dispatcher.test_backfill import BACKFILL, HOUR
+from tests.dispatcher.test_backfill import HOUR
 
 
 def started(s: Scene, seconds: int) -> list[str]:

@@ -24,6 +24,7 @@ from atoll.dispatcher.core.victims import PROTECTION, _without
 from atoll.dispatcher.core.waiting import differs
 from atoll.model.verdict import Blocker, Reason, Verdict
 from tests.dispatcher.builders import (
+    BACKFILL,
     EARLY,
     GPU,
     LATE,
@@ -46,7 +47,6 @@ from tests.dispatcher.builders import (
 from tests.dispatcher.making_room import Stage
 
 HOUR = 3600.0
-BACKFILL = {"strategy": Strategy.BACKFILL}
 BORN = "2027-01-15T08:00:00Z"
 """The time of `START`."""
 

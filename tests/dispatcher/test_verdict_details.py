@@ -13,6 +13,7 @@ from atoll.model.query import ChangeKind
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Blocker
 from tests.dispatcher.builders import (
+    BACKFILL,
     EARLY,
     GPU,
     LATE,
@@ -31,7 +32,6 @@ from tests.dispatcher.builders import (
 )
 from tests.dispatcher.test_verdicts import TWO, account, ask, running
 
-BACKFILL = {"strategy": Strategy.BACKFILL}
 STRICT = {"strategy": Strategy.FIFO}
 
 

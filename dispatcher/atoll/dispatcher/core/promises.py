@@ -52,7 +52,7 @@ class Promises(Planning):
         self.latest_end = -math.inf
         #: inside `settled`
         self._settled = False
-        #: UID -> a promise that gives way while an older one is made anew
+        #: UID -> a promise that is made anew, or gives way to one that is
         self._set_aside: dict[str, Promise] = {}
 
     # -- what changes ------------------------------------------------------------------------------------------------
