@@ -126,13 +126,15 @@ def test_which_members_a_queue_may_use_is_computed_once() -> None:
     assert s.core.serves(leaf) is s.core.serves(leaf)
 
 
-def test_new_figures_of_the_same_nodes_lay_nothing_out_anew() -> None:
+def test_new_figures_or_nodes_of_a_member_lay_nothing_out_anew() -> None:
     s = running(scene(make_cluster("n"), make_capacity("n", [4])))
     version, arrays = s.core.world.version, s.core.world.counts
     s.tell(make_capacity("n", [3], generation=2))
     s.run()
     assert (s.core.world.version, s.core.world.counts is arrays) == (version, True)
     s.tell(make_capacity("n", [3, 1], generation=3))
+    assert (s.core.world.version, s.core.world.counts is arrays) == (version, True)
+    s.tell(make_cluster("o"))
     assert s.core.world.version > version
 
 

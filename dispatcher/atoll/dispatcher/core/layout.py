@@ -23,12 +23,17 @@ def domains_of(published: Sequence[Nodes]) -> tuple[Ints, Ints, Ints]:
     owner: list[int] = []
     rank: list[int] = []
     for column, nodes in enumerate(published):
-        padded = np.full((depth, len(nodes)), none)
-        padded[: len(nodes.domain)] = np.where(nodes.domain == NO_DOMAIN, none, nodes.domain + len(owner))
-        inside.append(padded)
+        inside.append(numbered(nodes, depth, len(owner), none))
         owner.extend([column] * len(nodes.tree.domains))
         rank.extend(nodes.tree.tiers.index(domain.tier) for domain in nodes.tree.domains)
     return np.concatenate(inside, axis=1), np.array(owner, np.int64), np.array(rank, np.int64)
+
+
+def numbered(nodes: Nodes, depth: int, first: int, none: int) -> Ints:
+    """int64[depth, N]: the domain of each node per rank of its tier, counted from `first` on; `none` where it has none."""
+    padded: Ints = np.full((depth, len(nodes)), none)
+    padded[: len(nodes.domain)] = np.where(nodes.domain == NO_DOMAIN, none, nodes.domain + first)
+    return padded
 
 
 def distinct(states: Ints) -> tuple[Ints, Ints]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from atoll.dispatcher.core.elastic import cut
 from atoll.dispatcher.core.events import CapacityView, ClusterView
-from atoll.dispatcher.core.layout import distinct, domains_of, higher, sums
+from atoll.dispatcher.core.layout import distinct, domains_of, higher, numbered, sums
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.requests import MANY as MANY
 from atoll.dispatcher.core.requests import Requests
@@ -155,23 +155,65 @@ class World:
             self._unfit = True
             return
         fresh = member.published(self._resources)
-        known = member.nodes
-        if len(fresh) != len(known) or fresh.tree != known.tree or not np.array_equal(fresh.lowest, known.lowest):
+        known, profile = member.nodes, self._numbered(fresh)
+        if len(self._profiles) > 2 * sum(len(each.nodes.profiles) for each in self.order) + 16:
+            # Labels changed again and again: forget those that no node has any more.
             self._unfit = True
+            return
+        if len(fresh) != len(known) or fresh.tree != known.tree or not np.array_equal(fresh.lowest, known.lowest):
+            self._rearranged(member, fresh, profile)
             return
         start, end = self._span(member)
         before = self._states[:, start:end].copy()
         self._free[:, start:end] = fresh.free
         fresh.free = self._free[:, start:end]
-        self._profile[start:end] = self._numbered(fresh)
-        if len(self._profiles) > 2 * sum(len(each.nodes.profiles) for each in self.order) + 16:
-            # Labels changed again and again: forget those that no node has any more.
-            self._unfit = True
-            return
+        self._profile[start:end] = profile
         self._renew(member, fresh)
         # Most often few nodes are other ones than before.
         others = np.flatnonzero((before != self._states[:, start:end]).any(axis=0))
         self._changed(member, start + others, before[:, others])
+
+    def _rearranged(self, member: Member, nodes: Nodes, profile: Ints) -> None:
+        """Nodes or domains of one member came, went or moved; those of the others stay what they are.
+
+        Args:
+            member: whose they are.
+            nodes: as they are now.
+            profile: int64[N], the number of each one's profile.
+        """
+        column = self._column[member.name]
+        start, end = self._span(member)
+        first, last = self._first_domain[column : column + 2]
+        inside = np.vstack([nodes.free, profile])
+        self._states = np.concatenate([self._states[:, :start], inside, self._states[:, end:]], axis=1)
+        self._free, self._profile = self._states[:-1], self._states[-1]
+        self._bounds[column + 1 :] = [bound + len(nodes) - (end - start) for bound in self._bounds[column + 1 :]]
+        for each in self.order:
+            known = nodes if each is member else each.nodes
+            known.free = self._free[:, slice(*self._span(each))]
+        alike = nodes.tree == member.nodes.tree
+        self._renew(member, nodes)
+        if alike:
+            inside = numbered(nodes, len(self._domains), first, len(self._owner))
+            self._domains = np.concatenate([self._domains[:, :start], inside, self._domains[:, end:]], axis=1)
+            self._held[first:last] = 0
+        else:
+            self._arrange_domains([each.nodes for each in self.order])
+            # Those of the others keep their sums, though their numbers may be others.
+            own = np.zeros((len(nodes.tree.domains), self._held.shape[1]), np.int64)
+            self._held = np.concatenate([self._held[:first], own, self._held[last:]])
+        columns = slice(*self._span(member))
+        rooms = self._requests.rooms(self._free[:, columns])
+        rooms *= self._accepts.take(self._profile[columns], axis=1)
+        self.counts[:, column] = rooms.sum(axis=1)
+        for domains in self._domains[:, columns]:
+            np.add.at(self._held, domains, rooms.T)
+        # With as much room in all, there may be more of it in one domain.
+        self._note(member.name, self.counts[:, column] > 0)
+
+    def _arrange_domains(self, published: Sequence[Nodes]) -> None:
+        self._domains, self._owner, self._rank = domains_of(published)
+        self._first_domain = [0, *itertools.accumulate(len(nodes.tree.domains) for nodes in published)]
 
     def _renew(self, member: Member, nodes: Nodes) -> None:
         member.renew(nodes)
@@ -179,11 +221,7 @@ class World:
             self._moved[member] = None
 
     def _lay_out(self) -> None:
-        """Everything anew: members, nodes or resources came or went."""
-        before = {
-            member.name: self.counts[:, column].copy()
-            for column, member in enumerate(self.order)
-        }  # fmt: skip
+        """Everything anew: members or resources came or went."""
         self.order = [self.members[name] for name in sorted(self.members)]
         self._column = {member.name: column for column, member in enumerate(self.order)}
         self.version += 1
@@ -213,8 +251,7 @@ class World:
             start, end = self._span(member)
             nodes.free = self._free[:, start:end]
             self._renew(member, nodes)
-        self._domains, self._owner, self._rank = domains_of(published)
-        self._first_domain = [0, *itertools.accumulate(len(nodes.tree.domains) for nodes in published)]
+        self._arrange_domains(published)
         height = len(self.counts)
         self.counts = np.zeros((height, len(self.order)), np.int64)
         self._held = np.zeros((len(self._owner) + 1, height), np.int64)
@@ -224,10 +261,8 @@ class World:
             if task is not None:
                 self._fill_row(row, task)
         for column, member in enumerate(self.order):
-            old = before.get(member.name)
-            grown = self.counts[:, column] > (old if old is not None else 0)
-            if grown.any():
-                self._note(member.name, grown)
+            # With as much room in all, there may be more of it in one domain.
+            self._note(member.name, self.counts[:, column] > 0)
 
     def _span(self, member: Member) -> tuple[int, int]:
         column = self._column[member.name]

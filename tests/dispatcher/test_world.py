@@ -1,0 +1,119 @@
+"""The arrays in which all members lie side by side: whatever becomes of one, they are as if made anew."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atoll.dispatcher.core.events import CapacityView, ClusterView, NodeClass
+from atoll.dispatcher.core.shapes import Shape, Shapes
+from atoll.dispatcher.core.world import World
+from atoll.fit import Placement, place
+from tests.dispatcher.builders import (
+    GPU,
+    BindingBuilder,
+    dispatched,
+    make_binding,
+    make_capacity,
+    make_cluster,
+    scene,
+)
+
+RACKS = ("r0", "r1", "r2")
+
+
+@st.composite
+def capacities(draw: st.DrawFn) -> CapacityView:
+    """Of one of three members: some racks, in them nodes of two profiles with or without names."""
+    name = draw(st.sampled_from(["a", "b", "c"]))
+    racks = RACKS[: draw(st.integers(0, 3))]
+    spine = [(f"{name}-s", 2, "", "")] if draw(st.booleans()) and racks else []
+    domains = [*spine, *((f"{name}-{rack}", 1, "", spine[0][0] if spine else "") for rack in racks)]
+    classes = []
+    for number in range(draw(st.integers(0, 3))):
+        nodes = draw(st.integers(1, 3))
+        names = tuple(f"{name}{number}{node}" for node in range(nodes)) if draw(st.booleans()) else ()
+        labels = {"zone": "z"} if draw(st.booleans()) else {}
+        where = f"{name}-{draw(st.sampled_from(racks))}" if racks else ""
+        free = {GPU: draw(st.integers(0, 8)), "pods": 10}
+        classes.append(NodeClass(where, labels, (), nodes, free, names))
+    return CapacityView(name, "", 1, tuple(domains), tuple(classes), {})
+
+
+def told(capacities_: list[CapacityView], shapes: list[Shape]) -> World:
+    """A world that was told of these, one after the other, and looked at in between."""
+    world = World()
+    for name in ("a", "b", "c"):
+        world.set_view(name, ClusterView(name))
+    # Resources are known from the start, so that nothing but nodes and domains changes.
+    world.set_root(CapacityView("a", "", 1, (), (NodeClass("", {}, (), 1, {GPU: 0, "pods": 0}),), {}))
+    for shape in shapes:
+        world.enroll(shape)
+    for capacity in capacities_:
+        world.set_root(capacity)
+        world.refresh()
+    return world
+
+
+def some_shapes() -> list[Shape]:
+    known = Shapes()
+    builders = [
+        BindingBuilder("one").tasks(1),
+        BindingBuilder("pair").tasks(2, gpu=3),
+        BindingBuilder("zoned").tasks(1, gpu=2, node_selector={"zone": "z"}),
+    ]
+    return [known.take(builder.build()) for builder in builders]
+
+
+@given(st.lists(capacities(), min_size=1, max_size=6))
+def test_whatever_one_member_publishes_the_arrays_are_as_if_made_anew(published: list[CapacityView]) -> None:
+    shapes, again = some_shapes(), some_shapes()
+    world = told(published, shapes)
+    world.check()
+    last = {each.cluster: each for each in published}
+    fresh = told(list(last.values()), again)
+    for shape, other in zip(shapes, again, strict=True):
+        assert world.counts[list(shape.rows)].tolist() == fresh.counts[list(other.rows)].tolist()
+        assert world.nearest_tier(shape).tolist() == fresh.nearest_tier(other).tolist()
+        for name in last:
+            rooms, others = (each.room(each.members[name], which) for each, which in ((world, shape), (fresh, other)))
+            assert [room.tolist() for room in rooms] == [room.tolist() for room in others]
+            helds, others = (each.held(each.members[name], which) for each, which in ((world, shape), (fresh, other)))
+            assert [held.tolist() for held in helds] == [held.tolist() for held in others]
+
+
+@given(st.lists(capacities(), min_size=2, max_size=6), st.integers(1, 3))
+def test_what_is_in_flight_elsewhere_stays_subtracted(published: list[CapacityView], pods: int) -> None:
+    shapes = some_shapes()
+    world = told(published[:1], shapes)
+    member = world.members[published[0].cluster]
+    gang = BindingBuilder("flying").tasks(pods).build().gang
+    assert gang is not None
+    placement = place(member.nodes, gang)
+    if not isinstance(placement, Placement):
+        return
+    world.assume(member, "flying", gang, placement)
+    free = member.nodes.free.copy()
+    for capacity in published[1:]:
+        if capacity.cluster != member.name:
+            world.set_root(capacity)
+            world.refresh()
+    assert np.array_equal(member.nodes.free, free)
+    world.check()
+
+
+@pytest.mark.parametrize(
+    ("after", "fits"), [({"r0": [4, 4], "r1": []}, True), ({"r0": [], "r1": [4], "r2": [4]}, False)]
+)
+def test_a_node_that_moves_beside_another_one_wakes_who_waits_for_both(
+    after: dict[str, list[int]], fits: bool
+) -> None:
+    """There is no more room in all than before, but enough of it in one place."""
+    before: dict[str, list[int]] = {"r0": [4], "r1": [4], "r2": []}
+    s = scene(room=(make_cluster("m"), make_capacity("m", before)))
+    s.submit(make_binding("gang").tasks(8).hard(1))
+    assert not dispatched(s.run())
+    s.tell(make_capacity("m", after))
+    assert bool(dispatched(s.run())) is fits
