@@ -35,7 +35,7 @@ from atoll.dispatcher.core import (
     QueueView,
 )
 from atoll.dispatcher.core.events import NodeClass
-from atoll.kube.garbage import THRESHOLDS
+from atoll.kube.garbage import short_collections
 from atoll.model.decision import Decision
 from atoll.model.gang import Gang, Task
 from atoll.model.timestamps import rfc3339
@@ -102,7 +102,6 @@ class Scenery:
             self.arrive()
         # As the process does once it has read its first list (`atoll.dispatcher.shell`).
         gc.freeze()
-        gc.set_threshold(*THRESHOLDS)
 
     def _queues(self, params: dict[str, Any]) -> None:
         total = {name: amount * params["members"] * params["nodes"] for name, amount in _NODE.items()}
@@ -191,6 +190,12 @@ def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
     """Run it."""
     params = sizes(chosen, QUICK, FULL)
     report = Report(NAME, {**params, "queues": _FANOUT**3, "shapes": _SHAPES, "bound": BOUND})
+    with short_collections():
+        _measure(report, params, profile=chosen.profile, told=told)
+    return report
+
+
+def _measure(report: Report, params: dict[str, Any], *, profile: bool, told: Progress) -> None:
     costs = {}
     for pending in (params["small"], params["pending"]):
         told(f"{pending} workloads arrive")
@@ -200,7 +205,7 @@ def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
         _settle(scene)
         if pending == params["pending"]:
             told(f"{params['decisions']} decisions")
-            profiler = cProfile.Profile() if chosen.profile else None
+            profiler = cProfile.Profile() if profile else None
             if profiler:
                 profiler.enable()
             _decisions(report, scene, params["decisions"])
@@ -227,7 +232,6 @@ def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
                 report.add(case, "growth", median(alike[1]) / median(alike[0]), "x", heap)
     whole = [median([cost for each in seen.values() for cost in each]) for seen in (few, many)]
     report.add("all events together", "growth", whole[1] / whole[0], "x", heap)
-    return report
 
 
 def _settle(scene: Scenery) -> None:

@@ -107,9 +107,7 @@ def test_what_is_in_flight_elsewhere_stays_subtracted(published: list[CapacityVi
 @pytest.mark.parametrize(
     ("after", "fits"), [({"r0": [4, 4], "r1": []}, True), ({"r0": [], "r1": [4], "r2": [4]}, False)]
 )
-def test_a_node_that_moves_beside_another_one_wakes_who_waits_for_both(
-    after: dict[str, list[int]], fits: bool
-) -> None:
+def test_a_node_that_moves_beside_another_one_wakes_who_waits_for_both(after: dict[str, list[int]], fits: bool) -> None:
     """There is no more room in all than before, but enough of it in one place."""
     before: dict[str, list[int]] = {"r0": [4], "r1": [4], "r2": []}
     s = scene(room=(make_cluster("m"), make_capacity("m", before)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from typing import Any
 
@@ -84,6 +85,18 @@ def test_a_gang_of_equal_pods_is_placed_exactly_if_some_allowed_domain_holds_it(
 
 
 @settings(max_examples=150, deadline=None)
+@given(RACKS, LOOSE, st.sampled_from([None, 1, 2]))
+def test_one_pod_goes_where_many_domains_would_have_it_too(
+    racks: list[list[int]], loose: list[int], hard: int | None
+) -> None:
+    """Few domains are compared one by one, many as arrays."""
+    nodes, gang = make_nodes(racks, loose=loose), make_gang(1, hard=hard)
+    one_by_one = place(nodes, gang)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules[place.__module__], "_FEW", 0)
+        assert place(nodes, gang) == one_by_one
+
+
 @given(RACKS, st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=1, max_size=3))
 def test_gangs_of_several_tasks_never_overfill_a_node_and_take_and_give_are_inverse(
     racks: list[list[int]], tasks: list[tuple[int, int]]

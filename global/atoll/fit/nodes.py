@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -118,9 +119,34 @@ class Nodes:
         self.parent: Ints = np.array([*(domain.parent for domain in tree.domains), NO_DOMAIN], np.int64)
         #: rank of each domain among all names
         self.by_name: Ints = np.argsort(np.argsort(np.array([*(domain.name for domain in tree.domains), ""])))
+        #: what `ways` and `inside` found; shared by copies
+        self._ways: list[tuple[list[int], int, int]] = []
+        self._inside: dict[int, Ints] = {}
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def ways(self) -> list[tuple[list[int], int, int]]:
+        """Per domain (its index and those of the domains above it, in as many steps as there are tiers; its rank among
+        all names; its index).
+        """
+        if len(self._ways) < len(self.tree.domains):
+            above, ranks, steps = self.parent.tolist(), self.by_name.tolist(), range(len(self.tree.tiers) - 1)
+            self._ways += (
+                (list(accumulate(steps, lambda at, _: above[at], initial=domain)), ranks[domain], domain)
+                for domain in range(len(self.tree.domains))
+            )
+        return self._ways
+
+    def inside(self, domain: int) -> Ints:
+        """The indices of the nodes in a domain, rising; NO_DOMAIN stands for all."""
+        found = self._inside.get(domain)
+        if found is None:
+            found = np.arange(len(self))
+            if domain != NO_DOMAIN:
+                found = np.flatnonzero(self.domain[self.tree.tiers.index(self.tree.domains[domain].tier)] == domain)
+            self._inside[domain] = found
+        return found
 
     def like(self, other: Nodes) -> bool:
         """Whether both count the same resources on as many nodes."""

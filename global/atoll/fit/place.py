@@ -27,6 +27,7 @@ from atoll.model.verdict import Reason
 
 ALL = NO_DOMAIN
 """The "domain" that is every node."""
+_FEW = 64
 _EVERYWHERE: Ints = np.array([ALL], np.int64)
 
 
@@ -127,16 +128,28 @@ def find(
 def _find_one(nodes: Nodes, room: Ints, held: Ints, levels: Sequence[Ints]) -> Placement | None:
     """A single pod, by the same rules as any gang: most workloads are one, and all of it is two choices."""
     for domains in levels:
-        fitting = _by_tightness(nodes, domains, (room,), (held,), (1,))
-        if not fitting.size:
+        domain = _tightest(nodes, domains, room, held)
+        if domain is None:
             continue
-        node = int(np.where(_members(nodes, int(fitting[0])) & (room > 0), room, UNBOUNDED).argmin())
+        inside = nodes.inside(domain)
+        here = room.take(inside)
+        node = int(inside[np.where(here > 0, here, UNBOUNDED).argmin()])
         for level, tier in enumerate(nodes.tree.tiers):
             around = int(nodes.domain[level, node])
             if around != NO_DOMAIN:
                 return Placement([(0, node, 1)], [1], around, tier)
         return Placement([(0, node, 1)], [1])
     return None
+
+
+def _tightest(nodes: Nodes, domains: Ints, room: Ints, held: Ints) -> int | None:
+    """The first of `_by_tightness` for a single pod; few domains are sooner compared one by one than as arrays."""
+    if domains.size > _FEW or domains is _EVERYWHERE:
+        fitting = _by_tightness(nodes, domains, (room,), (held,), (1,))
+        return int(fitting[0]) if fitting.size else None
+    sums, ways = held.tolist(), nodes.ways()
+    there = [ways[domain] for domain in domains.tolist() if sums[domain] > 0]
+    return min([([sums[each] for each in way], rank, domain) for way, rank, domain in there])[2] if there else None
 
 
 def fits(nodes: Nodes, gang: Gang) -> bool:

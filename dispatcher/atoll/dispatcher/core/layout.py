@@ -30,7 +30,7 @@ def domains_of(published: Sequence[Nodes]) -> tuple[Ints, Ints, Ints]:
 
 
 def numbered(nodes: Nodes, depth: int, first: int, none: int) -> Ints:
-    """int64[depth, N]: the domain of each node per rank of its tier, counted from `first` on; `none` where it has none."""
+    """int64[depth, N]: the domain of each node per rank of its tier, counted from `first` on, or `none`."""
     padded: Ints = np.full((depth, len(nodes)), none)
     padded[: len(nodes.domain)] = np.where(nodes.domain == NO_DOMAIN, none, nodes.domain + first)
     return padded
