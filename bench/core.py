@@ -78,6 +78,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, help="nodes of each member")
     parser.add_argument("--decisions", type=int, help="dispatches that are timed")
     parser.add_argument("--events", type=int, help="arrivals, finishes and quota edits that are timed one by one")
+    parser.add_argument("--flat", action="store_true", help="a thousand queues side by side, in no tree")
     parser.add_argument("--profile", action="store_true", help="print the hot spots on standard error")
 
 
@@ -96,15 +97,21 @@ class Scenery:
         for number in range(params["members"]):
             self.tell(ClusterSet(ClusterView(f"m{number:03}")))
             self.tell(CapacitySet(_capacity(f"m{number:03}", params["nodes"])))
-        self._queues(params)
+        if params["flat"]:
+            self._flat_queues(_total(params))
+        else:
+            self._queues(_total(params))
         self.shapes = [_shape(self.rng, gang=number % 5 == 0, blocked=number % 4 == 1) for number in range(_SHAPES)]
         for _ in range(pending):
             self.arrive()
         # As the process does once it has read its first list (`atoll.dispatcher.shell`).
         gc.freeze()
 
-    def _queues(self, params: dict[str, Any]) -> None:
-        total = {name: amount * params["members"] * params["nodes"] for name, amount in _NODE.items()}
+    def _flat_queues(self, total: dict[str, int]) -> None:
+        for number in range(_FANOUT**3):
+            self._leaf(f"q{number}", "", number, total)
+
+    def _queues(self, total: dict[str, int]) -> None:
         for a in range(_FANOUT):
             self.tell(QueueSet(QueueView(f"d{a}", {}, weight=a + 1)))
             for b in range(_FANOUT):
@@ -112,15 +119,17 @@ class Scenery:
                 team = {GPU: 4} if b % 5 == 1 else {}
                 self.tell(QueueSet(QueueView(f"d{a}t{b}", team, parent=f"d{a}", weight=b + 1)))
                 for c in range(_FANOUT):
-                    own = {GPU: 1, "cpu": 4000} if c % 4 == 1 else {}
-                    deserved = {name: amount // 2000 for name, amount in total.items()}
-                    name = f"d{a}t{b}q{c}"
-                    self.tell(
-                        QueueSet(
-                            QueueView(name, own, parent=f"d{a}t{b}", priority=c % 3, deserved=deserved, weight=c + 1)
-                        )
-                    )
-                    self.leaves.append(name)
+                    self._leaf(f"d{a}t{b}q{c}", f"d{a}t{b}", c, total)
+
+    def _leaf(self, name: str, parent: str, number: int, total: dict[str, int]) -> None:
+        own = {GPU: 1, "cpu": 4000} if number % 4 == 1 else {}
+        deserved = {name: amount // 2000 for name, amount in total.items()}
+        self.tell(
+            QueueSet(
+                QueueView(name, own, parent=parent, priority=number % 3, deserved=deserved, weight=number % 10 + 1)
+            )
+        )
+        self.leaves.append(name)
 
     def tell(self, event: Any) -> list[Command]:
         """Hand an event to the core; processor time is counted."""
@@ -166,6 +175,10 @@ class Scenery:
         self.tell(BindingGone(uid))
 
 
+def _total(params: dict[str, Any]) -> dict[str, int]:
+    return {name: amount * params["members"] * params["nodes"] for name, amount in _NODE.items()}
+
+
 def _capacity(name: str, nodes: int) -> CapacityView:
     racks = -(-nodes // _RACK)
     domains = [(f"{name}-root", 2, "", ""), *((f"{name}-r{rack}", 1, "", f"{name}-root") for rack in range(racks))]
@@ -188,7 +201,7 @@ def _shape(rng: random.Random, *, gang: bool, blocked: bool) -> tuple[list[Task]
 
 def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
     """Run it."""
-    params = sizes(chosen, QUICK, FULL)
+    params = {**sizes(chosen, QUICK, FULL), "flat": chosen.flat}
     report = Report(NAME, {**params, "queues": _FANOUT**3, "shapes": _SHAPES, "bound": BOUND})
     with short_collections():
         _measure(report, params, profile=chosen.profile, told=told)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from atoll.dispatcher.core.events import Ceiling, QueueView
-from atoll.dispatcher.core.node import Standing
+from atoll.dispatcher.core.node import Node, Standing
 from atoll.dispatcher.core.shares import Claim, water_fill
 from atoll.dispatcher.core.tree import Tree, validate
 from atoll.model import vector
@@ -379,6 +379,24 @@ class History(RuleBasedStateMachine):
             for name, amount in reversed(truth.waits):
                 tree.wait(tree.node(name), amount)
             yield tree
+
+    @invariant()
+    def the_first_of_those_below_which_somebody_waits_has_the_least_rank(self) -> None:
+        waits = [name for name, _ in self.truth.waits]
+        for parent in list(self.tree.nodes.values()):
+            below = {child: sum(self.below(name, child) for name in waits) for child in parent.children.values()}
+            assert [child.waiting for child in below] == list(below.values())
+            siblings = {child: None for child, waiting in below.items() if waiting}
+            while siblings:
+                first = self.tree.first([siblings])
+                names = sorted(siblings, key=lambda each: each.name)
+                # The same in parts, which may overlap.
+                assert first is self.tree.first([part for part in (names[::2], names[1:]) if part])
+                assert first is min(siblings, key=self.tree.rank)
+                del siblings[first]
+
+    def below(self, name: str, node: Node) -> bool:
+        return node in self.tree.path(self.tree.nodes[name])
 
     @invariant()
     def validate_agrees(self) -> None:

@@ -40,6 +40,9 @@ def verify(core: Dispatcher) -> None:
         expected = vector.total(charged.get(each.name, {}) for each in subtree(node))
         assert expected == node.used, f"queue {node.name}: used {node.used} differs from its charges {expected}"
     assert core.namespaces.used == by_namespace, "a namespace's use differs from its charges"
+    for node in core.tree.nodes.values():
+        waiting = sum(len(group.members) for each in subtree(node) for group in core.waiting.classes(each).values())
+        assert node.waiting == waiting, f"queue {node.name}: counts {node.waiting} workloads that wait, not {waiting}"
     seen: set[str] = set()
     for group in core.waiting.all():
         assert group.members, f"queue {group.leaf.name}: an empty class"

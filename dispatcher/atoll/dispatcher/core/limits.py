@@ -53,7 +53,8 @@ def compute(node: Node, members: Members) -> tuple[bool, bool]:
     node.divided = tuple(sorted({*node.limit, *shared}.difference(node.claimed)))
     for each in (node, up):
         if each is not None:
-            each.stale, each.divided_from, each.ranked = True, None, None
+            each.stale, each.divided_from = True, None
+            each.unrank()
     outer = before != (node.limit, node.guarantee, node.declared, node.problem, node.serving, node.closed)
     inner = shaped != (node.pledged, node.claimed, node.divided)
     return inner, outer

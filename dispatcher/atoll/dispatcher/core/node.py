@@ -6,6 +6,7 @@ waiting work (the division among siblings, the rank) is computed when it is read
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -92,6 +93,13 @@ class Node:
     divided_from: Basis | None = None
     #: the last rank; None = compute again
     ranked: Rank | None = None
+    #: workloads that wait in the subtree
+    waiting: int = 0
+    #: ranks of the children below which somebody waits, rising, and the rank under which each node is in its parent's;
+    #: children of which rank or place may be others by now
+    order: list[Rank] = field(default_factory=list)
+    ordered: Rank | None = None
+    unordered: dict[Node, None] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Node({self.name})"
@@ -140,6 +148,42 @@ class Node:
             first = 0 if self.guarantee and self.below_guarantee() else 1
             self.ranked = (-priority, first, share, load, created, self.name)
         return self.ranked
+
+    def unrank(self) -> None:
+        """Its rank may be another one, or whether anybody waits below it."""
+        self.ranked = None
+        if self.parent is not None:
+            self.parent.unordered[self] = None
+
+    def leave_order(self) -> None:
+        """It is no child of its parent's any more."""
+        assert self.parent is not None, "the root is nobody's child"
+        self.parent.unordered.pop(self, None)
+        if self.ordered is not None:
+            del self.parent.order[bisect_left(self.parent.order, self.ordered)]
+            self.ordered = None
+
+    def put_in_order(self) -> list[Rank]:
+        """Ranks of the children below which somebody waits, rising; these are up to date (`bring_up_to_date`).
+
+        Costs what changed: O(log children) for each child.
+        """
+        changed, order = self.unordered, self.order
+        if not changed:
+            return order
+        self.unordered = {}
+        if len(changed) > len(order) // 4:
+            for child in changed:
+                child.ordered = child.current_rank() if child.waiting else None
+            self.order = sorted([child.ordered for child in self.children.values() if child.ordered is not None])
+            return self.order
+        for child in changed:
+            if child.ordered is not None:
+                del order[bisect_left(order, child.ordered)]
+            child.ordered = child.current_rank() if child.waiting else None
+            if child.ordered is not None:
+                insort(order, child.ordered)
+        return order
 
     def pool(self, resource: str) -> int | None:
         """What the children have of a resource to divide: the entitlement, else the limit; None when unknown."""
@@ -215,7 +259,7 @@ def _divide(parent: Node) -> None:
         entitled = {**child.declared, **dict(zip(names, parts, strict=True))}
         if entitled != child.entitled:
             child.entitled = entitled
-            child.ranked = None
+            child.unrank()
             child.stale = bool(child.children)
 
 

@@ -7,7 +7,7 @@ Charges and demand cost O(depth); edits of queues cost what they change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -101,7 +101,7 @@ class Tree:
             vector.add(up.wanted, amount, times)
             if up.tracks:
                 _add_in(up.used_in, where, times)
-            up.ranked = None
+            up.unrank()
             up.stale = True
             up = up.parent
 
@@ -112,9 +112,10 @@ class Tree:
         up: Node | None = node
         while up is not None:
             vector.add(up.wanted, amount, times)
-            if up.guarantee:
-                # Only whether it uses less than its guarantee depends on what it wants.
-                up.ranked = None
+            up.waiting += times
+            if up.guarantee or up.waiting <= 1:
+                # Else neither its rank nor its place depends on what it wants.
+                up.unrank()
             up.stale = True
             up = up.parent
 
@@ -131,7 +132,8 @@ class Tree:
             vector.add(up.used, amount, times)
             if up.tracks:
                 _add_in(up.used_in, where, times)
-            up.ranked = None
+            up.waiting -= times
+            up.unrank()
             if up.parent is not None and up.stuck:
                 up.parent.stale = True
             up = up.parent
@@ -179,11 +181,27 @@ class Tree:
         """The node's place among its siblings; smaller goes first."""
         return node.rank()
 
-    def first(self, siblings: Collection[Node]) -> Node:
-        """The one of some siblings that goes first."""
-        bring_up_to_date(next(iter(siblings)))
-        # Most are known, and each ends with the queue's name; this is the innermost loop of every decision.
-        return self.nodes[min([node.ranked or node.current_rank() for node in siblings])[-1]]
+    def first(self, ways: Sequence[Collection[Node]]) -> Node:
+        """The one of some siblings that goes first; somebody waits below each.
+
+        They are sought in the order of all siblings, of which few changed; few among many are compared with each other.
+
+        Args:
+            ways: one or more sets of them, none empty.
+        """
+        one = next(iter(ways[0]))
+        most = max(map(len, ways))
+        if most == 1 == len(ways):
+            return one
+        bring_up_to_date(one)
+        up, nodes = one.parent, self.nodes
+        if up is not None and most**2 > len(up.order):
+            for rank in up.put_in_order():
+                node = nodes[rank[-1]]
+                for way in ways:
+                    if node in way:
+                        return node
+        return nodes[min([node.current_rank() for way in ways for node in way])[-1]]
 
     def shortage(self, node: Node, request: Vector) -> Shortage | None:
         """The first queue on the way up whose limit the request would exceed, None when it fits.
@@ -301,6 +319,12 @@ class Tree:
             assert node.wanted == vector.total([node.own_wanted, *(c.wanted for c in below)]), f"queue {name}: wanted"
             assert node.used_in == (_spread(node) if node.tracks else {}), f"queue {name}: used_in"
             assert not set(node.claimed) & set(node.divided), f"queue {name}: a resource both declared and divided"
+            assert node.waiting >= sum(c.waiting for c in below), f"queue {name}: waiting"
+            known = [child.ordered for child in below if child.ordered is not None]
+            assert node.order == sorted(known), f"queue {name}: order of its children"
+            for child in below:
+                current = child.ordered == (child.ranked if child.waiting else None)
+                assert current or child in node.unordered, f"queue {child.name}: its place among its siblings"
             assert node.pledged == vector.total(c.guarantee for c in below), f"queue {name}: pledged"
         assert sum(1 for _ in subtree(self.root)) == len(self.nodes), "a queue is not below the root"
 
@@ -350,17 +374,20 @@ class Tree:
             return
         where = _spread(node)
         self._changed |= {old: None, parent: None}
+        node.leave_order()
         for times, top in ((-1, old), (1, parent)):
             for each in path(top):
                 vector.add(each.used, node.used, times)
                 vector.add(each.wanted, node.wanted, times)
                 if each.tracks:
                     _add_in(each.used_in, where, times)
-                each.ranked = None
+                each.waiting += times * node.waiting
+                each.unrank()
                 each.stale = True
         del old.children[node.name]
         parent.children[node.name] = node
         node.parent = parent
+        node.unrank()
         for each in subtree(node):
             each.depth = each.parent.depth + 1 if each.parent else 0
 

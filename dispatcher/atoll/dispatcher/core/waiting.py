@@ -7,7 +7,7 @@ classes; a class in a lot that sleeps costs nothing, whatever happens elsewhere.
 
 Each lot hangs at a node of the quota tree and keeps, for every node below, which children lead to its classes. So
 `first` walks down once from the root, at every level to the best child by rank among those that an awake lot leads
-to: O(depth x siblings), however many wait.
+to: O(depth x lots that lead there), however many wait and however many queues there are.
 """
 
 from __future__ import annotations
@@ -320,15 +320,11 @@ class Waiting:
                 if group is not None:
                     self._reached = spot, lots
                     return group
-            children = spot.awake
             lots += spot.lots
-            if lots:
-                children = dict(children)
-                for lot in lots:
-                    if len(children) == len(node.children):
-                        break
-                    children.update(lot.below.get(node, ()))
-            node = self._tree.first(children) if len(children) > 1 else next(iter(children))
+            ways = [below for lot in lots if (below := lot.below.get(node))]
+            if spot.awake:
+                ways.append(spot.awake)
+            node = self._tree.first(ways)
             lots = [lot for lot in lots if node in lot.below or node in lot.heads]
             spot = self._spot(node)
 
