@@ -13,9 +13,9 @@ import gc
 from collections.abc import Iterator
 from typing import Any
 
-YOUNG = 20_000
-"""New objects between two collections: they look at so many, which takes some 5 ms. At Python's 700 the collector looks
-for cycles in every decision.
+YOUNG = 5000
+"""New objects between two collections: they look at so many, which takes some 10 ms where much is kept. At Python's 700
+the collector looks for cycles in every decision.
 """
 
 
