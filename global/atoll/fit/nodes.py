@@ -234,6 +234,27 @@ class Nodes:
             # A node may be named more than once.
             np.subtract.at(free, nodes, amount)
 
+    def take_all(self, several: Sequence[tuple[Sequence[Mapping[str, int]], Placement]]) -> bool:
+        """Subtract the pods of several placements, each with the requests per task index, if all nodes that they name
+        have room for them; otherwise nothing is done, and it is False.
+        """
+        at: list[int] = []
+        amounts: list[list[int]] = []
+        for requests, placement in several:
+            for task, node, count in placement.pods:
+                at.append(node)
+                amounts.append([min(requests[task].get(name, 0), _MOST) * count for name in self.resources])
+        if not at:
+            return True
+        left = self.free.copy()
+        for free, amount in zip(left, zip(*amounts, strict=True), strict=True):
+            # A node may be named more than once.
+            np.subtract.at(free, at, amount)
+        if (left[:, at] < 0).any():
+            return False
+        self.free[:] = left
+        return True
+
     def give(self, requests: Sequence[Mapping[str, int]], placement: Placement) -> None:
         """Add a placement's pods back: the inverse of `take`."""
         self.take(requests, placement, -1)

@@ -138,18 +138,21 @@ class Member:
                 again = {node: None if last is None else now.get(last) for node, last in self.moved.items()}
             self.index, self.moved = index, again
         self.nodes = nodes
+        if not same:
+            for uid, (gang, before) in self.inflight.items():
+                pods = [
+                    (task, there, count) for task, node, count in before.pods if (there := now.get(node)) is not None
+                ]
+                self.inflight[uid] = (gang, replace(before, pods=pods))
+        known = self.inflight.values()
+        if all(sum([count for _, _, count in at.pods]) == gang.replicas for gang, at in known) and nodes.take_all(
+            [(gang.requests(), at) for gang, at in known]
+        ):
+            return
         for uid, (gang, before) in list(self.inflight.items()):
             requests = gang.requests()
-            pods = before.pods
-            if not same:
-                pods = [(task, there, count) for task, node, count in pods if (there := now.get(node)) is not None]
-            if sum(count for _, _, count in pods) == gang.replicas:
-                there_still = replace(before, pods=pods)
-                nodes.take(requests, there_still)
-                if (nodes.free[:, [node for _, node, _ in pods]] >= 0).all():
-                    self.inflight[uid] = (gang, there_still)
-                    continue
-                nodes.give(requests, there_still)
+            if sum(count for _, _, count in before.pods) == gang.replicas and nodes.take_all([(requests, before)]):
+                continue
             placement = place(nodes, gang)
             if isinstance(placement, Miss):
                 # Some of its pods are in the new figures already; the room for the others is spoken for.
