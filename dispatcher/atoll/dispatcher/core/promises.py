@@ -272,8 +272,9 @@ class Promises(Planning):
             here = [each for each in here if not each.uncertain()]
             own = self.made.get(uid)
             if own is not None and own in self._promised(member) and self._kept(own).is_at(placement):
-                # Its own place, which was kept beside all who can be held.
-                here = [each for each in here if self._kept(each).placement is not None]
+                # Its own place, which was kept beside all who can be held. One that was promised something earlier and
+                # can't, as happens for a moment while figures contradict each other, may have its place there.
+                here = [each for each in here if self._kept(each).placement is not None or each.age < own.age]
             needs = gang.requests()
             if all(self._kept(each).leaves(needs, placement) for each in here):
                 continue
