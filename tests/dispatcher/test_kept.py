@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 from atoll.dispatcher.core import Ceiling
@@ -60,30 +59,10 @@ def test_a_victim_is_made_once_and_again_only_when_something_of_it_is_another() 
     assert third is not second
 
 
-def test_what_is_freed_by_what_ends_is_computed_once() -> None:
+def test_what_something_holds_is_computed_once() -> None:
     s = headed()
     promises, member = s.core.promises, s.core.world.members["m"]
-    ladder = promises._freed(member, ["uid-runs"])
-    assert promises._freed(member, ["uid-runs"]) is ladder
     assert promises._held("uid-runs", member) is promises._held("uid-runs", member)
-
-
-def test_what_comes_and_goes_changes_only_its_own_part_of_what_is_freed() -> None:
-    s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [8, 8]))
-    s.submit(*(make_binding(name).tasks(pods) for name, pods in (("a", 3), ("b", 1), ("c", 2))))
-    s.run()
-    promises, member = s.core.promises, s.core.world.members["m"]
-    promises._freed(member, ["uid-a", "uid-b", "uid-c"])
-    s.gone("b")
-    s.submit(make_binding("d").tasks(4))
-    s.run()
-    for order in ("ac", "adc", "cda", "d"):
-        uids = [f"uid-{name}" for name in order]
-        where, amounts, bounds = promises._freed(member, uids)
-        held = [promises._held(uid, member) for uid in uids]
-        assert where.tolist() == [node for nodes, _ in held for node in nodes.tolist()]
-        assert amounts.T.tolist() == [amount for _, each in held for amount in each.tolist()]
-        assert bounds == [0, *itertools.accumulate(len(nodes) for nodes, _ in held)]
 
 
 def test_a_choice_that_would_delay_a_head_is_known_to_until_its_member_changes() -> None:
