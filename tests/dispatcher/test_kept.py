@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 
-from atoll.dispatcher.core import Ceiling
+import pytest
+
+from atoll.dispatcher.core import Ceiling, asking
 from atoll.dispatcher.core.keeping import RENEWAL
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
     GPU,
     NEVER,
+    OLD,
     ROOM,
     Scene,
     make_binding,
@@ -19,6 +22,7 @@ from tests.dispatcher.builders import (
     make_queue,
     names,
     scene,
+    share,
 )
 from tests.dispatcher.test_tree import pend, queue, tree_of, use
 
@@ -79,6 +83,32 @@ def test_a_choice_that_would_delay_a_head_is_known_to_until_its_member_changes()
     assert promises.refuses_still("uid-else", member, math.inf) == []
     member.changes += 1
     assert promises.refuses_still("uid-long", member, math.inf) == []
+
+
+def test_nobody_is_sought_who_could_go_where_limits_that_are_kept_for_a_head_allow_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 8 GPUs of a limit all are lent for an hour, and promised to a head after that."""
+    queues = [
+        share("lent", 2, parent="top"),
+        share("own", 4, parent="top"),
+        share("third", 2, parent="top", **BACKFILL),
+    ]
+    s = Scene(make_queue("top", gpu=8), *queues, make_cluster("m"), make_capacity("m", [8, 8]))
+    s.submit(*(make_binding(f"runs{n}").queue("lent").tasks(2).runs(HOUR) for n in range(4)))
+    for name in names(s.run()):
+        s.bound(name, generation=NEVER)
+    s.submit(make_binding("head").queue("third").tasks(8).runs(HOUR))
+    s.run(after=OLD)
+    assert [promise.uid for promise in s.core.promises.made.values()] == ["uid-head"]
+    sought: list[str] = []
+    monkeypatch.setattr(asking, "plan", lambda claimant, *_, **__: sought.append(claimant.uid))
+    s.submit(make_binding("claims").queue("own").tasks(2).runs(2 * HOUR))
+    s.run()
+    assert sought == []
+    s.submit(make_binding("passes").queue("own").tasks(3).runs(60.0).submitted(EARLY))
+    s.run()
+    assert sought == ["uid-passes"]
 
 
 def test_a_start_that_nobody_knows_is_not_computed_again_within_a_second() -> None:

@@ -244,6 +244,12 @@ class Promises(Planning):
         self._widen(broken)
         return broken
 
+    def forbids(self, uid: str, leaf: Node, amount: Vector, end: float) -> list[Promise]:
+        """Of the promises that a workload would break, if it ran until `end`, those that any choice for it does: it
+        takes what they need of limits.
+        """
+        return [promise for promise, short in self._bind(uid, leaf, amount, end) if short]
+
     def _bind(self, uid: str, leaf: Node, amount: Vector, end: float) -> Iterator[tuple[Promise, bool]]:
         """Whom a workload that runs until `end` must not delay, and whether it takes what they need of limits."""
         own = self.made.get(uid)
