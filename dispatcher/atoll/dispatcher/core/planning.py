@@ -78,8 +78,7 @@ class Planning(Stays):
                 return False
             if not others or self._next(wanted, known).placement is not None:
                 return True
-            plan = self._in_turn(sorted([*others, wanted], key=_start))
-            return all(kept.placement is not None for kept in plan.values())
+            return self._all_in_turn(sorted([*others, wanted], key=_start)) is not None
 
         if not enough(most):
             return None
@@ -157,10 +156,19 @@ class Planning(Stays):
     def _arranged(self, promises: Sequence[Promise], taken: Taken | None = None) -> dict[Promise, Kept]:
         """As they were promised; where not all find room so, in the order in which they start."""
         plan = self._in_turn(promises, taken)
-        if len(promises) > 1 and any(kept.placement is None for kept in plan.values()):
-            other = self._in_turn(sorted(promises, key=_start), taken)
-            if all(kept.placement is not None for kept in other.values()):
-                return other
+        if any(kept.placement is None for kept in plan.values()):
+            order = sorted(promises, key=_start)
+            if order != list(promises):
+                return self._all_in_turn(order, taken) or plan
+        return plan
+
+    def _all_in_turn(self, promises: Sequence[Promise], taken: Taken | None = None) -> dict[Promise, Kept] | None:
+        """As `_in_turn`; None where one of them finds no room."""
+        plan: dict[Promise, Kept] = {}
+        for promise in promises:
+            plan[promise] = kept = self._next(promise, plan, taken)
+            if kept.placement is None:
+                return None
         return plan
 
     def _in_turn(self, promises: Sequence[Promise], taken: Taken | None = None) -> dict[Promise, Kept]:
