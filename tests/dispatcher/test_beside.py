@@ -210,3 +210,32 @@ def test_a_head_starts_where_it_is_expected_though_another_would_not_be_held_for
     started = names(s.run())
     assert s.core.promises.made["uid-second"].suspect
     assert "first" in started
+
+
+def test_a_head_waits_for_one_promised_room_before_it_that_would_not_be_held_for_a_moment() -> None:
+    """Three nodes: one is free after a minute, some of the next after an hour, the last after two.
+
+    1. `pair` is promised the first two, then `one` the last. 2. `short` starts on the second. 3. The figures contain
+    its pod before its binding is reported: it counts twice, and the pair has no place. 4. The first node is free.
+    """
+    s = Scene(*(make_queue(name, view=BACKFILL) for name in "qrs"), make_cluster("m"), named("m", [8, 8, 8]))
+    for name, gpu, seconds in (("minute", 8, 60.0), ("hour", 4, HOUR), ("two", 8, 2 * HOUR)):
+        s.submit(make_binding(name).tasks(1, gpu=gpu).runs(seconds).created(EARLY))
+        assert names(s.run()) == [name]
+        s.bound(name, generation=2)
+    s.tell(named("m", [0, 4, 0], generation=2))
+    for head in (make_binding("pair").tasks(2, gpu=8), make_binding("one").queue("r").tasks(1, gpu=8)):
+        s.submit(head.runs(10 * HOUR).submitted(EARLY))
+        assert names(s.run()) == []
+    promised = {name: s.core.promises.made[f"uid-{name}"].at for name in ("pair", "one")}
+    assert [at - START for at in promised.values()] == pytest.approx([HOUR + SETTLE, 2 * HOUR + SETTLE], abs=1)
+    s.submit(make_binding("short").queue("s").runs(60.0))
+    assert names(s.run(after=50.0)) == ["short"]
+    s.tell(named("m", [0, 3, 0], generation=3))
+    s.change("minute", finished=True, placed={"m": (4, 0)})
+    s.tell(named("m", [8, 3, 0], generation=4))
+    assert names(s.run()) == []
+    assert s.core.promises.made["uid-pair"].suspect
+    s.bound("short", generation=3)
+    assert names(s.run()) == []
+    assert {name: s.core.promises.made[f"uid-{name}"].at for name in promised} == promised

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
-from atoll.dispatcher.core import Ceiling
+import pytest
+
+from atoll.dispatcher.core import Ceiling, asking
 from atoll.dispatcher.core.keeping import RENEWAL
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
     GPU,
     NEVER,
+    OLD,
     ROOM,
     Scene,
     make_binding,
@@ -20,6 +22,7 @@ from tests.dispatcher.builders import (
     make_queue,
     names,
     scene,
+    share,
 )
 from tests.dispatcher.test_tree import pend, queue, tree_of, use
 
@@ -60,30 +63,10 @@ def test_a_victim_is_made_once_and_again_only_when_something_of_it_is_another() 
     assert third is not second
 
 
-def test_what_is_freed_by_what_ends_is_computed_once() -> None:
+def test_what_something_holds_is_computed_once() -> None:
     s = headed()
     promises, member = s.core.promises, s.core.world.members["m"]
-    ladder = promises._freed(member, ["uid-runs"])
-    assert promises._freed(member, ["uid-runs"]) is ladder
     assert promises._held("uid-runs", member) is promises._held("uid-runs", member)
-
-
-def test_what_comes_and_goes_changes_only_its_own_part_of_what_is_freed() -> None:
-    s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [8, 8]))
-    s.submit(*(make_binding(name).tasks(pods) for name, pods in (("a", 3), ("b", 1), ("c", 2))))
-    s.run()
-    promises, member = s.core.promises, s.core.world.members["m"]
-    promises._freed(member, ["uid-a", "uid-b", "uid-c"])
-    s.gone("b")
-    s.submit(make_binding("d").tasks(4))
-    s.run()
-    for order in ("ac", "adc", "cda", "d"):
-        uids = [f"uid-{name}" for name in order]
-        where, amounts, bounds = promises._freed(member, uids)
-        held = [promises._held(uid, member) for uid in uids]
-        assert where.tolist() == [node for nodes, _ in held for node in nodes.tolist()]
-        assert amounts.T.tolist() == [amount for _, each in held for amount in each.tolist()]
-        assert bounds == [0, *itertools.accumulate(len(nodes) for nodes, _ in held)]
 
 
 def test_a_choice_that_would_delay_a_head_is_known_to_until_its_member_changes() -> None:
@@ -100,6 +83,32 @@ def test_a_choice_that_would_delay_a_head_is_known_to_until_its_member_changes()
     assert promises.refuses_still("uid-else", member, math.inf) == []
     member.changes += 1
     assert promises.refuses_still("uid-long", member, math.inf) == []
+
+
+def test_nobody_is_sought_who_could_go_where_limits_that_are_kept_for_a_head_allow_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 8 GPUs of a limit all are lent for an hour, and promised to a head after that."""
+    queues = [
+        share("lent", 2, parent="top"),
+        share("own", 4, parent="top"),
+        share("third", 2, parent="top", **BACKFILL),
+    ]
+    s = Scene(make_queue("top", gpu=8), *queues, make_cluster("m"), make_capacity("m", [8, 8]))
+    s.submit(*(make_binding(f"runs{n}").queue("lent").tasks(2).runs(HOUR) for n in range(4)))
+    for name in names(s.run()):
+        s.bound(name, generation=NEVER)
+    s.submit(make_binding("head").queue("third").tasks(8).runs(HOUR))
+    s.run(after=OLD)
+    assert [promise.uid for promise in s.core.promises.made.values()] == ["uid-head"]
+    sought: list[str] = []
+    monkeypatch.setattr(asking, "plan", lambda claimant, *_, **__: sought.append(claimant.uid))
+    s.submit(make_binding("claims").queue("own").tasks(2).runs(2 * HOUR))
+    s.run()
+    assert sought == []
+    s.submit(make_binding("passes").queue("own").tasks(3).runs(60.0).submitted(EARLY))
+    s.run()
+    assert sought == ["uid-passes"]
 
 
 def test_a_start_that_nobody_knows_is_not_computed_again_within_a_second() -> None:

@@ -99,6 +99,8 @@ class Summary:
         self._tops = [index for index, root in self._root.items() if index == root]
         if self._by_domain.get(NO_DOMAIN) or not self._tops:
             self._tops.append(NO_DOMAIN)
+        #: lowest domain -> what its nodes have in common -> (those nodes, their class), as of the last spec
+        self._alike: dict[int, dict[object, tuple[list[_Class], _Class]]] = {}
         #: top domain -> its spec; without those to work out anew
         self._known: dict[int, Json] = {}
         #: top domain -> allocatable of all nodes below it
@@ -124,13 +126,21 @@ class Summary:
             spec = self._known.get(top)
             if spec is None:
                 inside = [index for index, root in self._root.items() if root == top] or [NO_DOMAIN]
-                spec = _fitting(
-                    self._cluster, top, inside, self._tree, self._by_domain, self._described, self._totals[top]
-                )
+                equal = {index: self._equal(index) for index in inside}
+                spec = _fitting(self._cluster, top, inside, self._tree, equal, self._described, self._totals[top])
                 spec["objects"] = len(self._tops)
                 self._known[top] = spec
             specs[object_name(spec["root"])] = spec
         return specs
+
+    def _equal(self, index: int) -> list[_Class]:
+        """One class for those nodes of a lowest domain that are equal."""
+        before, now = self._alike.get(index, {}), {}
+        for alike, group in _groups(self._by_domain.get(index, ())).items():
+            known = before.get(alike)
+            now[alike] = known if known is not None and known[0] == group else (group, _joined(group))
+        self._alike[index] = now
+        return [joined for _, joined in now.values()]
 
 
 def object_name(root: str) -> str:
@@ -163,14 +173,14 @@ def _fitting(
     top: int,
     inside: list[int],
     tree: Tree,
-    by_domain: Mapping[int, list[_Class]],
+    equal: Mapping[int, list[_Class]],
     described: list[tuple[Json, list[Json]]],
     total: Vector,
 ) -> Json:
     limit = MAX_CLASSES
     while True:
         # The total is of the nodes as they are, not of the classes, which may leave some of it out.
-        spec = {**_spec(cluster, top, inside, tree, by_domain, described, limit), "total": total}
+        spec = {**_spec(cluster, top, inside, tree, equal, described, limit), "total": total}
         size = len(orjson.dumps(spec))
         if size > MAX_BYTES or sum(len(each["names"]) for each in spec["classes"]) > MAX_NAMES:
             # Names are what is missed least: exact figures decide who may run at all.
@@ -187,7 +197,7 @@ def _spec(
     top: int,
     inside: list[int],
     tree: Tree,
-    by_domain: Mapping[int, list[_Class]],
+    equal: Mapping[int, list[_Class]],
     described: list[tuple[Json, list[Json]]],
     limit: int,
 ) -> Json:
@@ -199,7 +209,7 @@ def _spec(
         key=lambda i: (-tree.domains[i].tier, tree.domains[i].name) if i != NO_DOMAIN else (0, ""),
     )
     for index in inside:
-        for each in _merged(by_domain.get(index, []), limit):
+        for each in _merged(equal[index], limit):
             amounts = sorted(each.allocatable.items())
             key = (each.profile, *amounts)
             if key not in numbers:
@@ -236,8 +246,8 @@ def _domain(tree: Tree, index: int) -> Json:
 
 
 def _merged(classes: list[_Class], limit: int) -> list[_Class]:
-    """At most `limit` classes that promise no more than these; a total order makes the result stable."""
-    found = _grouped(classes)
+    """At most `limit` classes that promise no more than these different ones; a total order makes the result stable."""
+    found = list(classes)
     for steps in _COARSER:
         if len(found) <= limit:
             break
@@ -262,16 +272,21 @@ def _merged(classes: list[_Class], limit: int) -> list[_Class]:
     return sorted(found[:limit], key=_order)
 
 
-def _grouped(classes: list[_Class], key: Callable[[_Class], object] | None = None) -> list[_Class]:
-    """One class of those that are equal, or that have equal keys."""
+def _groups(classes: Iterable[_Class]) -> dict[object, list[_Class]]:
+    """Those that are equal."""
     groups: dict[object, list[_Class]] = {}
     for each in classes:
-        if key is None:
-            if each.exact is None:
-                each.exact = (each.profile, tuple(sorted(each.allocatable)), tuple(sorted(each.free.items())))
-            alike = each.exact
-        else:
-            alike = (each.profile, tuple(sorted(each.allocatable)), key(each))
+        if each.exact is None:
+            each.exact = (each.profile, tuple(sorted(each.allocatable)), tuple(sorted(each.free.items())))
+        groups.setdefault(each.exact, []).append(each)
+    return groups
+
+
+def _grouped(classes: list[_Class], key: Callable[[_Class], object]) -> list[_Class]:
+    """One class of those that have equal keys."""
+    groups: dict[object, list[_Class]] = {}
+    for each in classes:
+        alike = (each.profile, tuple(sorted(each.allocatable)), key(each))
         groups.setdefault(alike, []).append(each)
     return [_joined(group) for group in groups.values()]
 

@@ -7,6 +7,7 @@ its own room and nobody else's.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 
@@ -131,8 +132,14 @@ def _check_resources(field: str, amounts: Mapping[str, int]) -> None:
     if len(amounts) > MAX_RESOURCES:
         raise BadReport(f"{field}: {len(amounts)} resources; the most is {MAX_RESOURCES}")
     for resource in amounts:
-        if not _RESOURCE.fullmatch(resource):
+        if not _is_resource(resource):
             raise BadReport(f"{field}: {readable(resource, 60)!r} is no name of a resource")
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_resource(name: str) -> bool:
+    """Kept, for every class of every report names the same few."""
+    return _RESOURCE.fullmatch(name) is not None
 
 
 def _check_tree(obj: CapacityObject) -> None:

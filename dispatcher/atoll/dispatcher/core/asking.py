@@ -132,7 +132,7 @@ class Asking(Making):
             victims = self._possible_victims(group)
             if named := self._named():
                 victims = [each for each in victims if each.uid not in named]
-            if not victims:
+            if not victims or self._forbidden(binding):
                 return None
             outcome = plan(
                 Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least),

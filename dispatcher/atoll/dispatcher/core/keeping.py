@@ -107,6 +107,15 @@ class Keeping(Resizing):
         better = [promise for promise in broken if self._goes_before(binding, promise)]
         return len(better) == len(broken), better
 
+    def _forbidden(self, binding: Binding) -> bool:
+        """Whether limits of which others were promised a part allow no choice at all, whoever has gone."""
+        leaf, end = binding.leaf, self._now + estimate(binding)
+        if any(node.guarantee for node in path(leaf)):
+            # That may be a better right once others have gone.
+            return False
+        broken = self.promises.forbids(binding.view.uid, leaf, binding.amount, end)
+        return not all(self._goes_before(binding, promise) for promise in broken)
+
     def _overtake(self) -> None:
         """The choice permitted last is carried out: those whom it takes from are not bound by their first times."""
         for promise in self._overtaking:

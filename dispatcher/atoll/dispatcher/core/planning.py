@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.promise import SETTLE, Kept, Promise, holds
-from atoll.dispatcher.core.stays import GRACE, Stays, free
+from atoll.dispatcher.core.stays import GRACE, Stays, ends_needed, is_loose
 from atoll.dispatcher.core.world import World
-from atoll.fit import Miss, Nodes, Placement, fits, place
+from atoll.fit import Nodes, Placement, fits, place
+from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
 Taken = tuple[Sequence[Vector], Placement, float]
@@ -53,36 +54,63 @@ class Planning(Stays):
         if any(self._leaving(promise, member) for promise in others if promise.victims):
             soon = now + GRACE
         times = sorted([*ends.times, soon, *(each.ends for each in others if each.ends > soon)])
-        known = {each: self._kept(each) for each in others}
-
-        def enough(number: int) -> bool:
-            wanted.at = times[number]
-            wanted.future = self._after(member, ends.uids, bisect.bisect_right(ends.times, wanted.at))
-            roomy = fits(wanted.future, gang)
-            if not (roomy and others) or self._next(wanted, known).placement is not None:
-                return roomy
-            plan = self._in_turn(sorted([*others, wanted], key=_start))
-            return all(kept.placement is not None for kept in plan.values())
-
         most = len(times) - 1
         if limit < math.inf:
             most = max(bisect.bisect_left(times, limit) - 1, 0)
+        loose, needed = is_loose(gang), 0
+        if loose:
+            over = bisect.bisect_right(ends.times, times[most])
+            found = self._ends_needed(member, ends.uids[:over], wanted)
+            if found is None:
+                return None
+            needed = found
+            if not others:
+                return ends.times[needed - 1] if needed else times[0]
+        known = {each: self._kept(each) for each in others}
+
+        def enough(number: int) -> bool:
+            ended = bisect.bisect_right(ends.times, times[number])
+            if ended < needed:
+                return False
+            wanted.at = times[number]
+            wanted.future = self._after(member, ends.uids[:ended])
+            if not loose and not fits(wanted.future, gang):
+                return False
+            if not others or self._next(wanted, known).placement is not None:
+                return True
+            return self._all_in_turn(sorted([*others, wanted], key=_start)) is not None
+
         if not enough(most):
             return None
         return times[bisect.bisect_left(range(most), True, key=enough)]
 
-    def _after(self, member: Member, uids: list[str], ended: int) -> Nodes:
-        """The member's nodes once the first so many of these have ended, and those gone who go for others."""
+    def _ends_needed(self, member: Member, uids: Sequence[str], wanted: Promise) -> int | None:
+        """How many of these must have ended before its nodes hold a loose gang; None where they never do."""
+        gang, held = wanted.gang, self._each_held(member, uids)
+        leaving = {uid for each in self._going(member) for uid in each}
+        if not leaving and not self._left.get(member.name) and wanted.shape.rows:
+            there = int(self._world.counts[wanted.shape.rows[0], self._world.column(member.name)])
+            return ends_needed(member.nodes, gang, held, there)
+        nodes, [task] = self._after(member, ()), gang.tasks
+        # Those are gone from the beginning.
+        nothing = np.zeros(0, np.int64), np.zeros((0, len(nodes.resources)), np.int64)
+        held = (nothing if uid in leaving else each for uid, each in zip(uids, held, strict=True))
+        there = int(np.where(nodes.accepting(task), nodes.room(task.requests), 0).sum())
+        return ends_needed(nodes, gang, held, there)
+
+    def _after(self, member: Member, over: Sequence[str]) -> Nodes:
+        """The member's nodes once these have ended, and those gone who go for others."""
         nodes = self._at_once(member)
-        over = frozenset(uids[:ended])
-        if ended:
-            where, amounts, bounds = self._freed(member, uids)
-            last = bounds[ended]
-            free(nodes, where[:last], amounts[:, :last])
-        for promise in self._promised(member):
-            if promise.victims:
-                self._free_all(nodes, member, (uid for uid in self._leaving(promise, member) if uid not in over))
+        self._free_all(nodes, member, over)
+        for leaving in self._going(member):
+            self._free_all(nodes, member, set(leaving).difference(over))
         return nodes
+
+    def _going(self, member: Member) -> Iterator[list[str]]:
+        """Those who are to go from the member, for each of whom room is kept there so."""
+        for promise in self.made.values():
+            if promise.victims and promise.member is member and not promise.uncertain():
+                yield self._leaving(promise, member)
 
     def _leaving(self, promise: Promise, member: Member) -> list[str]:
         """Those who are to go for it whole, and have not gone from the member yet."""
@@ -108,7 +136,7 @@ class Planning(Stays):
         if promise.future is None:
             here = self._here.get(promise.member.name, [])
             ended = bisect.bisect_right(here, promise.at, key=lambda each: each[0] + SETTLE)
-            promise.future = self._after(promise.member, [uid for _, uid in here], ended)
+            promise.future = self._after(promise.member, [uid for _, uid in here[:ended]])
         return promise.future
 
     def _kept(self, promise: Promise) -> Kept:
@@ -128,10 +156,19 @@ class Planning(Stays):
     def _arranged(self, promises: Sequence[Promise], taken: Taken | None = None) -> dict[Promise, Kept]:
         """As they were promised; where not all find room so, in the order in which they start."""
         plan = self._in_turn(promises, taken)
-        if len(promises) > 1 and any(kept.placement is None for kept in plan.values()):
-            other = self._in_turn(sorted(promises, key=_start), taken)
-            if all(kept.placement is not None for kept in other.values()):
-                return other
+        if any(kept.placement is None for kept in plan.values()):
+            order = sorted(promises, key=_start)
+            if order != list(promises):
+                return self._all_in_turn(order, taken) or plan
+        return plan
+
+    def _all_in_turn(self, promises: Sequence[Promise], taken: Taken | None = None) -> dict[Promise, Kept] | None:
+        """As `_in_turn`; None where one of them finds no room."""
+        plan: dict[Promise, Kept] = {}
+        for promise in promises:
+            plan[promise] = kept = self._next(promise, plan, taken)
+            if kept.placement is None:
+                return None
         return plan
 
     def _in_turn(self, promises: Sequence[Promise], taken: Taken | None = None) -> dict[Promise, Kept]:
@@ -152,15 +189,23 @@ class Planning(Stays):
                 nodes.take(other.gang.requests(), kept.placement)
             elif other.at < promise.at + promise.lasts + SETTLE:
                 np.minimum(nodes.free, kept.rest.free, out=nodes.free)
-        placement: Placement | Miss
-        if promise.expected is not None and holds(nodes, promise.gang.requests(), promise.expected):
-            placement = promise.expected
-        else:
-            placement = place(nodes, promise.gang)
-        if not isinstance(placement, Placement):
+        placement: Placement | None = promise.expected
+        if placement is None or not holds(nodes, promise.gang.requests(), placement):
+            placement = _found(nodes, promise.gang)
+        if placement is None:
             return Kept(None, nodes)
         nodes.take(promise.gang.requests(), placement)
         return Kept(placement, nodes)
+
+
+def _found(nodes: Nodes, gang: Gang) -> Placement | None:
+    """As `place`, for which to say what is missing would cost as much as to find room."""
+    room = [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
+    for each, floor in zip(room, gang.floor(), strict=True):
+        if np.minimum(each, floor).sum() < floor:
+            return None
+    placement = place(nodes, gang, room=room)
+    return placement if isinstance(placement, Placement) else None
 
 
 def _start(promise: Promise) -> float:

@@ -230,11 +230,8 @@ class Promises(Planning):
     def refuses(self, uid: str, leaf: Node, amount: Vector, choice: Choice, end: float) -> list[Promise]:
         """The promises that a choice for a workload would break, if it ran until `end`."""
         broken, doubtful = [], []
-        for promise in self.made.values():
-            if promise.uid == uid or end + SETTLE <= promise.at < math.inf or promise.yields_to(self.made.get(uid)):
-                continue
-            charged = promise.victims and self._settled
-            if uid not in promise.beside and not charged and promise.exceeds(leaf, amount):
+        for promise, short in self._bind(uid, leaf, amount, end):
+            if short:
                 broken.append(promise)
             elif promise.limited:
                 continue
@@ -246,6 +243,21 @@ class Promises(Planning):
                 promise.refused[uid] = (promise.member.changes, end)
         self._widen(broken)
         return broken
+
+    def forbids(self, uid: str, leaf: Node, amount: Vector, end: float) -> list[Promise]:
+        """Of the promises that a workload would break, if it ran until `end`, those that any choice for it does: it
+        takes what they need of limits.
+        """
+        return [promise for promise, short in self._bind(uid, leaf, amount, end) if short]
+
+    def _bind(self, uid: str, leaf: Node, amount: Vector, end: float) -> Iterator[tuple[Promise, bool]]:
+        """Whom a workload that runs until `end` must not delay, and whether it takes what they need of limits."""
+        own = self.made.get(uid)
+        for promise in self.made.values():
+            if promise is own or end + SETTLE <= promise.at < math.inf or promise.yields_to(own):
+                continue
+            charged = promise.victims and self._settled
+            yield promise, uid not in promise.beside and not charged and promise.exceeds(leaf, amount)
 
     def refuses_still(self, uid: str, member: Member, end: float) -> list[Promise]:
         """Those that the workload would break there, known from when that was tried and nothing had changed since."""
@@ -272,8 +284,9 @@ class Promises(Planning):
             here = [each for each in here if not each.uncertain()]
             own = self.made.get(uid)
             if own is not None and own in self._promised(member) and self._kept(own).is_at(placement):
-                # Its own place, which was kept beside all who can be held.
-                here = [each for each in here if self._kept(each).placement is not None]
+                # Its own place, which was kept beside all who can be held. One that was promised something earlier and
+                # can't, as happens for a moment while figures contradict each other, may have its place there.
+                here = [each for each in here if self._kept(each).placement is not None or each.age < own.age]
             needs = gang.requests()
             if all(self._kept(each).leaves(needs, placement) for each in here):
                 continue
@@ -349,19 +362,25 @@ class Promises(Planning):
         left = self._short(leaf, request)
         if not left:
             return now
+        queues = {node for node, _ in left}
         starts = [(now if p.victims else max(p.at, now), p.leaf, p.shape.request, -1) for p in self.made.values()]
+        last = max((when for when, *_ in starts if when < math.inf), default=now)
         starts += [(p.ends, p.leaf, p.shape.request, 1) for p in self.made.values() if p.ends < math.inf]
-        starts.sort(key=_when)
-        last = max((when for when, *_, times in starts if when < math.inf and times < 0), default=now)
-        changes = heapq.merge(
-            [(now, leaf, {}, 1)], starts, self._given_back({node for node, _ in left}, now), key=_when
-        )
+        soon, later = self._given_back(queues, now)
+        few = sorted([(now, leaf, {}, 1), *starts, *soon], key=_when)
+        changes = heapq.merge(few, later, key=_when)
+        #: queue -> those limits that what it uses counts for
+        limits: dict[Node, list[tuple[Node, str]]] = {}
         since: float | None = None
         for when, here in itertools.groupby(changes, key=_when):
             if when == math.inf:
                 break
             for _, other, amount, times in here:
-                give_back(left, other, amount, times)
+                if other not in limits:
+                    above = set(path(other))
+                    limits[other] = [limit for limit in left if limit[0] in above]
+                for limit in limits[other]:
+                    left[limit] += times * amount.get(limit[1], 0)
             if min(left.values()) >= 0:
                 since = when if since is None else since
                 if when >= last:
@@ -383,32 +402,28 @@ class Promises(Planning):
             give_back(beside, promise.leaf, promise.shape.request, -1)
         return {key: amount for key, amount in left.items() if beside[key] < 0}
 
-    def _given_back(self, queues: Set[Node], now: float) -> Iterator[Change]:
-        """What runs in these queues, and below, as its room is expected to be there again, in order."""
+    def _given_back(self, queues: Set[Node], now: float) -> tuple[list[Change], Iterator[Change]]:
+        """What runs in these queues, and below, as its room is expected to be there again: what is not as its estimate
+        says, in no order, and the others in theirs.
+        """
         leaving = {uid for p in self.made.values() for uid, stays in p.leaving.items() if stays}
         counts: dict[Node, bool] = {}
+        known = self._stays
 
-        def stays(ends: Iterable[tuple[float, str]]) -> Iterator[tuple[float, str, Stay]]:
+        def stays(ends: Iterable[tuple[float, str]]) -> Iterator[Change]:
             for end, uid in ends:
-                stay = self._stays[uid]
-                if stay.leaf not in counts:
-                    counts[stay.leaf] = not queues.isdisjoint(path(stay.leaf))
-                if counts[stay.leaf]:
-                    yield end, uid, stay
+                stay = known[uid]
+                leaf = stay.leaf
+                if leaf not in counts:
+                    counts[leaf] = not queues.isdisjoint(path(leaf))
+                if counts[leaf] and uid not in leaving:
+                    yield (end if end > now else stay.expected_end(now)) + SETTLE, leaf, stay.amount, 1
 
         late = bisect.bisect_right(self._by_end, now, key=end_of)
-        first = [
-            (now if uid in leaving else stay.expected_end(now) + SETTLE, stay.leaf, stay.amount, 1)
-            for _, uid, stay in stays(itertools.islice(self._by_end, late))
-        ]
-        first += [(now, stay.leaf, stay.amount, 1) for stay in (self._stays[uid] for uid in leaving) if stay.end > now]
-        first.sort(key=_when)
-        rest = (
-            (end + SETTLE, stay.leaf, stay.amount, 1)
-            for end, uid, stay in stays(itertools.islice(self._by_end, late, None))
-            if uid not in leaving
-        )
-        return heapq.merge(first, rest, key=_when)
+        gone = [self._stays[uid] for uid in leaving]
+        soon = [(now, each.leaf, each.amount, 1) for each in gone]
+        soon += stays(itertools.islice(self._by_end, late))
+        return soon, stays(itertools.islice(self._by_end, late, None))
 
     def _spare(self, promise: Promise, now: float) -> None:
         """Count what is over by the promised time, and those who were promised room and have started by then."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import ItemsView, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +14,13 @@ from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.promise import SETTLE, Stay
 from atoll.dispatcher.core.world import World
 from atoll.fit import Nodes
-from atoll.fit.nodes import Ints
+from atoll.fit.nodes import UNBOUNDED, Ints
+from atoll.model.gang import Gang
 
 Held = tuple[Ints, Ints]
 """(int64[K] nodes of a member, int64[K, R] what is held on each)."""
-Ladder = tuple[Ints, Ints, list[int]]
-"""(int64[K] nodes, int64[R, K] what is freed on each, for how many of these after so many ends)."""
+_FIRST_ENDS = 16
+"""So many ends are looked at one by one, then four times as many together, and so on."""
 
 GRACE = 30.0
 """Seconds in which pods that were told to go are gone: what Kubernetes gives them where nobody says otherwise. A member
@@ -49,19 +49,6 @@ class Ends(NamedTuple):
     """When the next of these runs longer than expected."""
 
 
-@dataclass(slots=True)
-class _Freed:
-    """What some free in a member, one after the other."""
-
-    held: dict[str, Held]
-    """The answers of `_held` from which it follows."""
-    uids: list[str] | None
-    """Whose they are; None where one of these has left since, or is somewhere else."""
-    cells: list[Held]
-    """Of each, in the same order."""
-    ladder: Ladder
-
-
 class Stays:
     """See the module; whoever adds to it hears of what comes and goes by `_account` and `_outdate`."""
 
@@ -77,8 +64,6 @@ class Stays:
         self._cells: dict[str, tuple[tuple[str, ...], int, dict[str, Held]]] = {}
         #: member -> what `_ends` answered last, if nothing runs longer than expected
         self._ends_known: dict[str, Ends] = {}
-        #: member -> what `_freed` answered last
-        self._ladders: dict[str, _Freed] = {}
         #: member -> UID -> what has left it, though its figures still contain that
         self._left: dict[str, dict[str, _Left]] = {}
         #: seconds since the epoch, of the last pass
@@ -122,8 +107,6 @@ class Stays:
             del here[bisect.bisect_left(here, (stay.end, uid))]
             if name in self._cells:
                 self._cells[name][2].pop(uid, None)
-            if name in self._ladders:
-                self._ladders[name].uids = None
         del self._stays[uid]
         del self._by_end[bisect.bisect_left(self._by_end, (stay.end, uid))]
         self._account(uid, stay, 1, changes=changes)
@@ -185,18 +168,6 @@ class Stays:
                 self._ends_known[member.name] = known
         return known
 
-    def _freed(self, member: Member, uids: list[str]) -> Ladder:
-        """What `_held` says of these, one after the other; kept, for parts of it are asked often."""
-        known, held = self._ladders.get(member.name), self._held_by(member)
-        if known is None or known.held is not held:
-            nothing = np.zeros(0, np.int64), np.zeros((len(member.nodes.resources), 0), np.int64), [0]
-            known = self._ladders[member.name] = _Freed(held, [], [], nothing)
-        if known.uids != uids:
-            cells = [held.get(uid) or self._held(uid, member) for uid in uids]
-            known.ladder = _spliced(known.ladder, known.cells, cells)
-            known.uids, known.cells = uids, cells
-        return known.ladder
-
     def _held(self, uid: str, member: Member) -> Held:
         """What it holds in a member; kept, for it is asked often."""
         known = self._held_by(member)
@@ -222,25 +193,94 @@ class Stays:
         return nodes
 
     def _free_all(self, nodes: Nodes, member: Member, uids: Iterable[str]) -> None:
-        for uid in uids:
-            where, amounts = self._held(uid, member)
+        cells = list(self._each_held(member, uids))
+        if cells:
+            where, amounts = _together(cells)
             free(nodes, where, amounts.T)
 
+    def _each_held(self, member: Member, uids: Iterable[str]) -> Iterator[Held]:
+        known = self._held_by(member)
+        return (known.get(uid) or self._held(uid, member) for uid in uids)
 
-def _spliced(ladder: Ladder, before: Sequence[Held], cells: Sequence[Held]) -> Ladder:
-    """The ladder of other cells: few have come or gone since it was made, and what is between them stays."""
-    most = min(len(before), len(cells))
-    head = next((at for at in range(most) if before[at] is not cells[at]), most)
-    tail = next((at for at in range(most - head) if before[-1 - at] is not cells[-1 - at]), most - head)
-    where, amounts, bounds = ladder
-    fresh, rest = cells[head : len(cells) - tail], len(before) - tail
-    first, last = bounds[head], bounds[rest]
-    middle = list(itertools.accumulate((len(each) for each, _ in fresh), initial=first))
-    return (
-        np.concatenate([where[:first], *(each for each, _ in fresh), where[last:]]),
-        np.concatenate([amounts[:, :first], *(each.T for _, each in fresh), amounts[:, last:]], axis=1),
-        [*bounds[:head], *middle, *(bound + middle[-1] - last for bound in bounds[rest + 1 :])],
-    )
+
+def is_loose(gang: Gang) -> bool:
+    """Whether its pods are equal and may be anywhere: a sum over nodes says whether it fits."""
+    wish = gang.network_topology
+    return len(gang.tasks) == 1 and (wish is None or not wish.hard)
+
+
+def ends_needed(nodes: Nodes, gang: Gang, held: Iterator[Held], there: int) -> int | None:
+    """How many of these must be free, the first ones first, before the nodes hold a loose gang, `there` pods of which
+    they hold by now; None where all of them are not enough.
+    """
+    [task], [floor] = gang.tasks, gang.floor()
+    missing, done = floor - there, 0
+    if missing <= 0:
+        return 0
+    asked = {name: amount for name, amount in task.requests.items() if amount > 0}
+    if not asked.keys() <= set(nodes.resources) or max(asked.values(), default=0) > UNBOUNDED:
+        return None
+    rows = [(nodes.resources.index(name), amount) for name, amount in asked.items()]
+    accepts = nodes.accepting(task)
+    # Most gangs are small, and wait for few.
+    known: dict[int, list[int]] = {}
+    for where, amounts in itertools.islice(held, _FIRST_ENDS):
+        done += 1
+        for node, freed in zip(where.tolist(), amounts.tolist(), strict=True):
+            if accepts[node]:
+                before = known.get(node) or nodes.free[:, node].tolist()
+                after = known[node] = [has + more for has, more in zip(before, freed, strict=True)]
+                missing -= _times(after, rows) - _times(before, rows)
+        if missing <= 0:
+            return done
+    nodes = nodes.copy()
+    for node, after in known.items():
+        nodes.free[:, node] = after
+    size = 4 * _FIRST_ENDS
+    while cells := list(itertools.islice(held, size)):
+        where, amounts = _together(cells)
+        gained = _gained(nodes, rows, where, amounts)
+        gained *= accepts.take(where)
+        if gained.sum() >= missing:
+            last = int(gained.cumsum().searchsorted(missing))
+            return done + 1 + bisect.bisect_right([*itertools.accumulate(len(each) for each, _ in cells)], last)
+        missing -= int(gained.sum())
+        free(nodes, where, amounts.T)
+        done, size = done + len(cells), 4 * size
+    return None
+
+
+def _times(free: Sequence[int], rows: Sequence[tuple[int, int]]) -> int:
+    """How many pods that ask for so much of each row such amounts hold."""
+    return max(0, min([free[row] // amount for row, amount in rows], default=0))
+
+
+def _gained(nodes: Nodes, rows: Sequence[tuple[int, int]], where: Ints, amounts: Ints) -> Ints:
+    """int64[K]: for how many more pods, which ask for so much of each row, there is room with each of int64[K, R]
+    amounts that are freed on int64[K] nodes, one after the other.
+    """
+    # Node by node, and on each in their order.
+    order = where.argsort(kind="stable")
+    node = where.take(order)
+    first = np.flatnonzero(np.diff(node, prepend=-1))
+    freed = amounts.take(order, axis=0)
+    total = freed.cumsum(axis=0)
+    total -= np.repeat(total[first] - freed[first], np.diff(first, append=len(node)), axis=0)
+    before, after = np.full(len(node), UNBOUNDED), np.full(len(node), UNBOUNDED)
+    for row, amount in rows:
+        has = nodes.free[row].take(node)
+        np.minimum(before, has // amount, out=before)
+        np.minimum(after, (has + total[:, row]) // amount, out=after)
+    np.maximum(after, 0, out=after)
+    change = np.diff(after, prepend=0)
+    change[first] = after[first] - np.maximum(before[first], 0)
+    gained = np.empty_like(change)
+    gained[order] = change
+    return gained
+
+
+def _together(cells: Sequence[Held]) -> Held:
+    return np.concatenate([where for where, _ in cells]), np.concatenate([amounts for _, amounts in cells])
 
 
 def _held_of(stay: Stay, member: Member) -> Held:

@@ -1,0 +1,65 @@
+"""How many ends a gang waits for: said at once for all of them, as freeing one after the other would say."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atoll.dispatcher.core.stays import Held, ends_needed, free
+from atoll.fit import Nodes, fits
+from atoll.fit.nodes import Profile
+from atoll.model.gang import Gang, Task
+from atoll.model.topology import NO_DOMAIN, Tree
+
+_NODES = 3
+CELLS = st.lists(st.tuples(st.integers(0, _NODES - 1), st.integers(0, 4), st.integers(0, 4)), max_size=3)
+
+
+def nodes_of(free: list[tuple[int, int]], tainted: int) -> Nodes:
+    profiles = [Profile(), Profile(taints=({"key": "k", "effect": "NoSchedule"},))]
+    return Nodes(
+        Tree([]),
+        [NO_DOMAIN] * _NODES,
+        [""] * _NODES,
+        profiles,
+        [int(node == tainted) for node in range(_NODES)],
+        [{"cpu": cpu, "gpu": gpu} for cpu, gpu in free],
+    )
+
+
+def one_by_one(nodes: Nodes, gang: Gang, held: list[Held]) -> int | None:
+    for ended in range(len(held) + 1):
+        if fits(nodes, gang):
+            return ended
+        if ended < len(held):
+            where, amounts = held[ended]
+            free(nodes, where, amounts.T)
+    return None
+
+
+@given(
+    free=st.lists(st.tuples(st.integers(-2, 3), st.integers(-2, 3)), min_size=_NODES, max_size=_NODES),
+    tainted=st.integers(0, _NODES),
+    ends=st.lists(CELLS, max_size=40),
+    requests=st.dictionaries(st.sampled_from(["cpu", "gpu", "tpu"]), st.integers(1, 4), min_size=1),
+    pods=st.integers(1, 12),
+)
+def test_as_many_ends_are_needed_as_if_one_were_freed_after_the_other(
+    free: list[tuple[int, int]],
+    tainted: int,
+    ends: list[list[tuple[int, int, int]]],
+    requests: dict[str, int],
+    pods: int,
+) -> None:
+    gang = Gang(queue="q", tasks=[Task("t", pods, pods, requests)], min_available=pods)
+    held: list[Held] = [
+        (
+            np.array([node for node, _, _ in cells], np.int64),
+            np.array([amounts for _, *amounts in cells], np.int64).reshape(-1, 2),
+        )
+        for cells in ends
+    ]
+    nodes, [task] = nodes_of(free, tainted), gang.tasks
+    there = int(nodes.room(task.requests)[nodes.accepting(task)].sum())
+    assert ends_needed(nodes, gang, iter(held), there) == one_by_one(nodes_of(free, tainted), gang, held)
