@@ -27,6 +27,8 @@ TESTS = [
     "tests/dispatcher/test_tree.py",
     "tests/dispatcher/test_tree_division.py",
     "tests/dispatcher/test_tree_machine.py",
+    "tests/dispatcher/test_world.py",
+    "tests/dispatcher/test_ends.py",
     "tests/dispatcher/test_core.py",
     "tests/dispatcher/test_core_races.py",
     "tests/dispatcher/test_backfill.py",
