@@ -94,7 +94,7 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
         s.decide()
     core = s.core
     for node in core.tree.nodes.values():
-        assert not any((node.used, node.wanted, node.own, node.own_wanted, node.own_in)), node.name
+        assert not any((node.used, node.wanted, node.own, node.own_wanted, node.own_in, node.waiting)), node.name
     for member in core.world.members.values():
         assert not any((member.inflight, member.expected)), member.name
     assert not core.world.unconfirmed.any()
@@ -106,6 +106,7 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
     left = (core._shapes._known, core._untold, core._unsettled, core._impatient, core._awaiting, core._cleared)
     assert not any(left)
     assert not any((core._idle, core._blocked, core._woken, core._stuck))
+    assert not core.waiting._by_shape
     assert core.next_deadline is None
 
 

@@ -34,13 +34,17 @@ _Entry = tuple[int, str, str, bytes]
 class Lot:
     """Classes that wait for the same thing; see the module."""
 
-    __slots__ = ("amount", "anchor", "awake", "below", "heads", "resource", "verdict")
+    __slots__ = ("amount", "anchor", "awake", "below", "heads", "resource", "shape", "verdict")
 
-    def __init__(self, anchor: Node, *, awake: bool = False, resource: str = "", amount: int = 0) -> None:
+    def __init__(
+        self, anchor: Node, *, awake: bool = False, resource: str = "", amount: int = 0, shape: bytes = b""
+    ) -> None:
         self.anchor = anchor
         self.awake = awake
         #: what the anchor must have left for it to wake; no resource where something else decides
         self.resource, self.amount = resource, amount
+        #: of the classes that members have no room for; empty for other lots
+        self.shape = shape
         #: why no member has room, as said when its classes were parked last; None for other lots
         self.verdict: Verdict | None = None
         #: node -> children that lead to a class of this lot
@@ -243,7 +247,7 @@ class Waiting:
         self.say(group, verdict)
         lot = self._by_shape.get(group.shape.key)
         if lot is None:
-            lot = self._by_shape[group.shape.key] = Lot(self._tree.root)
+            lot = self._by_shape[group.shape.key] = Lot(self._tree.root, shape=group.shape.key)
         lot.verdict = verdict
         self._sleep(lot)
         self._move(group, lot)
@@ -465,6 +469,8 @@ class Waiting:
         fresh = lot is self._spot(lot.anchor).fresh
         self._sleep(lot)
         lot.awake = fresh
+        if lot.shape:
+            del self._by_shape[lot.shape]
         if lot.resource:
             lots = self._spots[lot.anchor].parked[lot.resource]
             del lots[lot.amount]
