@@ -118,7 +118,9 @@ def share_and_burden(
             continue
         measure = deserved.get(name, 0) if name in shared else limit.get(name)
         if measure is not None:
-            share = max(share, amount / measure if measure > 0 else 1.0)
+            part = amount / measure if measure > 0 else 1.0
+            if part > share:
+                share = part
         if measure is None or (measure <= 0 and name in shared):
             load = max(load, amount / _per_unit(name))
     return share, load / max(weight, 1)

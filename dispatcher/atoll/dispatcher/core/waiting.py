@@ -529,8 +529,10 @@ def _behind(leaf: Node) -> Verdict:
 
 def _first_in(spot: _Spot, lots: list[Lot]) -> ShapeClass | None:
     """The first class of a queue in its own awake lots and in these, as far as they are awake."""
-    firsts = [heads.first() for lot in lots if lot.awake and (heads := lot.heads.get(spot.node)) is not None]
     own = spot.first()
+    if not lots:
+        return own
+    firsts = [heads.first() for lot in lots if lot.awake and (heads := lot.heads.get(spot.node)) is not None]
     if own is not None:
         firsts.append(own)
     return min(firsts, key=_first_key, default=None)
