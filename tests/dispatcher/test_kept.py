@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from atoll.dispatcher.core import Ceiling, asking
+from atoll.dispatcher.core import Ceiling, Dispatch, Dispatcher, asking
 from atoll.dispatcher.core.keeping import RENEWAL
+from atoll.dispatcher.core.waiting import ShapeClass
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
@@ -16,6 +17,7 @@ from tests.dispatcher.builders import (
     OLD,
     ROOM,
     Scene,
+    dispatched,
     make_binding,
     make_capacity,
     make_cluster,
@@ -239,3 +241,21 @@ def test_rows_of_the_shapes_that_come_back_are_kept() -> None:
     s.submit(make_binding("b").tasks(9))
     assert [*s.core.world._rows.values()] == [row]
     assert not s.core.world._idle
+
+
+def test_of_what_room_wakes_only_as_much_is_looked_at_as_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[str] = []
+    examine = Dispatcher._examine
+
+    def counted(core: Dispatcher, group: ShapeClass) -> Dispatch | None:
+        looked_at.append(group.leaf.name)
+        return examine(core, group)
+
+    queues = [f"q{number}" for number in range(20)]
+    s = Scene(*map(make_queue, queues), make_cluster("m"), make_capacity("m", [0, 0]))
+    s.submit(*(make_binding(f"in-{name}").queue(name) for name in queues))
+    assert not dispatched(s.run())
+    monkeypatch.setattr(Dispatcher, "_examine", counted)
+    s.tell(make_capacity("m", [1, 2], generation=1))
+    assert len(dispatched(s.run())) == 3
+    assert len(looked_at) == 3

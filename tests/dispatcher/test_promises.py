@@ -50,6 +50,18 @@ def test_of_two_members_that_are_free_at_once_the_one_with_more_room_now_is_kept
     assert promise.at == pytest.approx(START + HOUR + SETTLE, abs=1)
 
 
+def test_a_head_of_two_tasks_is_promised_the_time_at_which_both_fit() -> None:
+    s = Scene(*heads("q"), make_cluster("m"), make_capacity("m", [8, 8]))
+    for name, hours in (("first", 1), ("second", 2)):
+        s.submit(make_binding(name).queue("q").tasks(1, gpu=8).runs(hours * HOUR))
+        assert names(s.run()) == [name]
+    s.submit(make_binding("head").queue("q").tasks(2, gpu=4).tasks(1, gpu=6).submitted(EARLY))
+    s.submit(make_binding("small").queue("q").tasks(2, gpu=2).tasks(1, gpu=3).submitted(LATE))
+    s.run()
+    [promise] = s.core.promises.made.values()
+    assert (promise.uid, promise.at) == ("uid-head", pytest.approx(START + 2 * HOUR + SETTLE, abs=1))
+
+
 @pytest.mark.parametrize(
     ("lasts", "known"), [(60.0, True), (2 * HOUR, False)], ids=["which it can not use before its time", "that it needs"]
 )

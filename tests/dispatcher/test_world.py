@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atoll.dispatcher.core.events import CapacityView, ClusterView, NodeClass
+from atoll.dispatcher.core.requests import MANY, Requests
 from atoll.dispatcher.core.shapes import Shape, Shapes
 from atoll.dispatcher.core.world import World
 from atoll.fit import Placement, place
@@ -115,3 +116,30 @@ def test_a_node_that_moves_beside_another_one_wakes_who_waits_for_both(after: di
     assert not dispatched(s.run())
     s.tell(make_capacity("m", after))
     assert bool(dispatched(s.run())) is fits
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.dictionaries(st.sampled_from("abx"), st.integers(1, 400))), max_size=300),
+    st.lists(st.tuples(st.integers(-9, 900), st.integers(-9, 900)), min_size=1, max_size=70),
+)
+def test_rooms_of_rows_that_ask_for_something_else_again_and_again(
+    edits: list[tuple[int, dict[str, int]]], nodes: list[tuple[int, int]]
+) -> None:
+    """Resource x is one that nobody has, of which nothing is said."""
+    requests, rows = Requests(("a", "b"), 6), [{} for _ in range(6)]
+    for row, wanted in edits:
+        requests.set(row, wanted)
+        rows[row] = {name: amount for name, amount in wanted.items() if name != "x"}
+    rooms = requests.rooms(np.array(nodes).T.astype(np.int64))
+    for wanted, found in zip(rows, rooms.tolist(), strict=True):
+        frees = [{"a": a, "b": b} for a, b in nodes]
+        exact = [min([max(free[name], 0) // amount for name, amount in wanted.items()], default=MANY) for free in frees]
+        assert found == exact
+
+
+def test_amounts_for_which_nobody_asks_any_more_are_forgotten() -> None:
+    requests = Requests(("a",), 2)
+    for amount in range(1, 5000):
+        requests.set(amount % 2, {"a": amount})
+    assert len(requests._lines) < 200
+    assert requests.rooms(np.array([[9998]])).tolist() == [[9998 // 4998], [9998 // 4999]]
