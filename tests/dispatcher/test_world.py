@@ -126,7 +126,8 @@ def test_rooms_of_rows_that_ask_for_something_else_again_and_again(
     edits: list[tuple[int, dict[str, int]]], nodes: list[tuple[int, int]]
 ) -> None:
     """Resource x is one that nobody has, of which nothing is said."""
-    requests, rows = Requests(("a", "b"), 6), [{} for _ in range(6)]
+    requests = Requests(("a", "b"), 6)
+    rows: list[dict[str, int]] = [{} for _ in range(6)]
     for row, wanted in edits:
         requests.set(row, wanted)
         rows[row] = {name: amount for name, amount in wanted.items() if name != "x"}
