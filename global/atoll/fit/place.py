@@ -12,7 +12,7 @@ A gang of several tasks is tried task by task, the greediest first, on what the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 
@@ -115,7 +115,7 @@ def find(
     """
     full, levels = gang.full(), _levels(nodes, gang)
     if len(full) == 1 and full[0] == 1 and floor[0] == 1:
-        return _find_one(nodes, room[0], held[0], levels)
+        return find_one(nodes, gang, held[0].tolist(), room[0].take)
     for want in (full, floor) if full != floor else (full,):
         for domains in levels:
             for domain in _by_tightness(nodes, domains, room, held, want):
@@ -125,14 +125,23 @@ def find(
     return None
 
 
-def _find_one(nodes: Nodes, room: Ints, held: Ints, levels: Sequence[Ints]) -> Placement | None:
-    """A single pod, by the same rules as any gang: most workloads are one, and all of it is two choices."""
-    for domains in levels:
-        domain = _tightest(nodes, domains, room, held)
+def find_one(nodes: Nodes, gang: Gang, held: Sequence[int], room: Callable[[Ints], Ints]) -> Placement | None:
+    """As `find` for a single pod: most workloads are one, and all of it is the choice of a domain and of a node in it.
+
+    Args:
+        nodes: not changed.
+        gang: of one pod.
+        held: D + 1 sums of the room in each domain; the last entry, of no domain, is zero.
+        room: int64[K], how many such pods each of int64[K] nodes holds.
+    """
+    for domains in _levels(nodes, gang):
+        domain = ALL if domains is _EVERYWHERE else _tightest(nodes, domains, held)
         if domain is None:
             continue
         inside = nodes.inside(domain)
-        here = room.take(inside)
+        here = room(inside)
+        if not np.count_nonzero(here):
+            continue
         node = int(inside[np.where(here > 0, here, UNBOUNDED).argmin()])
         for level, tier in enumerate(nodes.tree.tiers):
             around = int(nodes.domain[level, node])
@@ -142,14 +151,14 @@ def _find_one(nodes: Nodes, room: Ints, held: Ints, levels: Sequence[Ints]) -> P
     return None
 
 
-def _tightest(nodes: Nodes, domains: Ints, room: Ints, held: Ints) -> int | None:
+def _tightest(nodes: Nodes, domains: Ints, held: Sequence[int]) -> int | None:
     """The first of `_by_tightness` for a single pod; few domains are sooner compared one by one than as arrays."""
-    if domains.size > _FEW or domains is _EVERYWHERE:
-        fitting = _by_tightness(nodes, domains, (room,), (held,), (1,))
+    if domains.size > _FEW:
+        fitting = _by_tightness(nodes, domains, (), (np.array(held),), (1,))
         return int(fitting[0]) if fitting.size else None
-    sums, ways = held.tolist(), nodes.ways()
-    there = [ways[domain] for domain in domains.tolist() if sums[domain] > 0]
-    return min([([sums[each] for each in way], rank, domain) for way, rank, domain in there])[2] if there else None
+    ways = nodes.ways()
+    there = [ways[domain] for domain in domains.tolist() if held[domain] > 0]
+    return min([([held[each] for each in way], rank, domain) for way, rank, domain in there])[2] if there else None
 
 
 def fits(nodes: Nodes, gang: Gang) -> bool:

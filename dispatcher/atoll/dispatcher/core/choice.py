@@ -16,7 +16,7 @@ from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.world import World
 from atoll.dispatcher.split import Division, Short, divide_natively, sets_of
-from atoll.fit import Placement, find, place
+from atoll.fit import Placement, place
 from atoll.fit.nodes import Ints
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
@@ -149,7 +149,7 @@ def _choose(
             if not shape.divided and barred(member):
                 kept = True
                 continue
-            placement = find(member.nodes, gang, shape.floor, world.room(member, shape), world.held(member, shape))
+            placement = world.find(member, shape, gang)
             if placement is None:
                 continue
             choice = alone(shape, gang, member, placement)

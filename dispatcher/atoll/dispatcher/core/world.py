@@ -22,7 +22,7 @@ from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.requests import MANY as MANY
 from atoll.dispatcher.core.requests import Requests
 from atoll.dispatcher.core.shapes import Shape
-from atoll.fit import Nodes, Placement, Profile, place
+from atoll.fit import Nodes, Placement, Profile, find, find_one, place
 from atoll.fit.nodes import UNBOUNDED, Ints
 from atoll.model.gang import Gang, Task
 
@@ -364,11 +364,14 @@ class World:
 
     def _room(self, row: int, columns: slice) -> Ints:
         """int64[K]: pods of the row's task that each of these nodes holds."""
+        return self._room_in(row, self._free[:, columns], self._profile[columns])
+
+    def _room_in(self, row: int, free: Ints, profile: Ints) -> Ints:
         resources, amounts = self._wanted[row]
-        quotients = self._free[:, columns].take(resources, axis=0)
+        quotients = free.take(resources, axis=0)
         quotients //= amounts
         room: Ints = np.minimum.reduce(quotients, initial=MANY)
-        room *= self._accepts[row].take(self._profile[columns])
+        room *= self._accepts[row].take(profile)
         return np.maximum(room, 0, out=room)
 
     def _changed(self, member: Member, columns: Ints, before: Ints, *, less: bool = False) -> None:
@@ -454,6 +457,21 @@ class World:
         for each in sums:
             each[-1] = 0
         return sums
+
+    def find(self, member: Member, shape: Shape, gang: Gang) -> Placement | None:
+        """Where a gang of the shape, which is enrolled, goes in the member; None where it does not fit."""
+        if shape.full != [1]:
+            return find(member.nodes, gang, shape.floor, self.room(member, shape), self.held(member, shape))
+        # Most are a single pod, for which the room of few nodes matters.
+        [row], start = shape.rows, self._span(member)[0]
+        first = self._first_domain[self._column[member.name]]
+        held = [*self._held[first : first + len(member.nodes.tree.domains), row].tolist(), 0]
+
+        def room(inside: Ints) -> Ints:
+            columns = inside + start
+            return self._room_in(row, self._free.take(columns, axis=1), self._profile.take(columns))
+
+        return find_one(member.nodes, gang, held, room)
 
     def assume(self, member: Member, uid: str, gang: Gang, placement: Placement) -> None:
         """Count a decision until the member's own figures contain it; `placement` is of the nodes as they are now."""
