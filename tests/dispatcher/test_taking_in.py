@@ -20,6 +20,7 @@ from atoll.dispatcher.core import (
     NamespaceSet,
     NamespaceView,
     Pass,
+    QueueSet,
     Strategy,
 )
 from atoll.dispatcher.core.binding import echoes
@@ -521,3 +522,40 @@ def test_a_queue_that_its_user_changes_while_the_dispatch_is_written_pays_for_it
     s.see(dataclasses.replace(s.view("a"), gang=make_binding("a").queue("r").tasks(4).build().gang))
     s.write(*commands)
     assert (s.used("q"), s.used("r")) == (0, 4)
+
+
+def _below(name: str, parent: str, **view: object) -> QueueSet:
+    return make_queue(name, view={"parent": parent, **view})
+
+
+def test_a_queue_that_moves_away_wakes_who_waits_for_what_it_uses() -> None:
+    s = scene(make_queue("p", gpu=4), _below("a", "p"), _below("b", "p"))
+    s.submit(make_binding("runs").queue("b").tasks(4))
+    assert names(s.run()) == ["runs"]
+    s.submit(make_binding("waits").queue("a").tasks(2))
+    assert not names(s.run())
+    s.tell(_below("b", ""))
+    assert names(s.run()) == ["waits"]
+
+
+def test_a_queue_that_comes_with_what_it_uses_stops_who_was_just_woken() -> None:
+    s = scene(make_queue("p", gpu=4), _below("a", "p"), _below("b", ""), _below("c", "p"))
+    s.submit(make_binding("other").queue("b").tasks(4), make_binding("first").queue("c").tasks(4))
+    assert sorted(names(s.run())) == ["first", "other"]
+    s.submit(make_binding("waits").queue("a").tasks(2))
+    assert not names(s.run())
+    s.gone("first")
+    s.tell(_below("b", "p"))
+    assert not names(s.run())
+    assert s.verdict("waits") is Reason.QUOTA_EXCEEDED
+
+
+def test_a_queue_that_moves_away_wakes_whom_a_ceiling_stops() -> None:
+    ceiling = {"members": {"m": Ceiling(capability={GPU: 4})}}
+    s = scene(make_queue("p", view=ceiling), _below("a", "p"), _below("b", "p"))
+    s.submit(make_binding("runs").queue("b").tasks(4))
+    assert names(s.run()) == ["runs"]
+    s.submit(make_binding("waits").queue("a").tasks(2))
+    assert not names(s.run())
+    s.tell(_below("b", ""))
+    assert names(s.run()) == ["waits"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.dispatcher.core.events import CapacityView, ClusterView, NodeClass
+from atoll.dispatcher.core.events import CapacitySet, CapacityView, ClusterView, NodeClass
 from atoll.dispatcher.core.requests import MANY, Requests
 from atoll.dispatcher.core.shapes import Shape, Shapes
 from atoll.dispatcher.core.world import World
@@ -144,3 +144,22 @@ def test_amounts_for_which_nobody_asks_any_more_are_forgotten() -> None:
         requests.set(amount % 2, {"a": amount})
     assert len(requests._lines) < 200
     assert requests.rooms(np.array([[9998]])).tolist() == [[9998 // 4998], [9998 // 4999]]
+
+
+@pytest.mark.parametrize("labels", [[{"zone": "new"}], [{}, {"zone": "new"}]])
+def test_a_node_with_labels_that_nobody_had_holds_nobody_who_asks_for_what_nobody_has(
+    labels: list[dict[str, str]],
+) -> None:
+    """It changed, or came."""
+
+    def told_of(*each: dict[str, str]) -> CapacitySet:
+        return CapacitySet(
+            CapacityView("m", "", 1, (), tuple(NodeClass("", own, (), 1, {GPU: 4, "pods": 10}) for own in each))
+        )
+
+    s = scene(room=(make_cluster("m"), told_of({})))
+    s.submit(make_binding("strange").tasks(1, requests={"fpga": 1}))
+    assert not dispatched(s.run())
+    s.tell(told_of(*labels))
+    s.core.check()
+    assert not dispatched(s.run())

@@ -452,15 +452,21 @@ class ApiServer:
                     self.seconds[method].observe(clock() - began)
                     if response.status < 300:
                         return content
-                    error = errors.from_response(
-                        response.status, content, response.headers.get("Retry-After"), f"{method} {path}"
-                    )
-                    if isinstance(error, errors.Unauthorized):
-                        error.renewed = await self._renewed(options)
-                    raise error
+                    raise await self._refusal(response, content, f"{method} {path}", options)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self.requests[method, _plural(path), 0] += 1
             raise errors.Unreachable(f"{method} {self.url}{path}: {error or type(error).__name__}") from error
+
+    async def _refusal(
+        self, response: aiohttp.ClientResponse, content: bytes, request: str, options: Json
+    ) -> errors.ApiError:
+        """The error for an answer. Who raises it must not have it in a variable: it would end in a cycle with its own
+        traceback, which is garbage that only a collection frees, and none does that after one came in between.
+        """
+        error = errors.from_response(response.status, content, response.headers.get("Retry-After"), request)
+        if isinstance(error, errors.Unauthorized):
+            error.renewed = await self._renewed(options)
+        return error
 
     async def _renewed(self, refused: Json) -> bool:
         """Whether there are other credentials than those of a request that was answered with 401."""

@@ -177,6 +177,7 @@ class Books(Waking):
             group.shortest = 0.0
         for each in changed:
             self.waiting.limit_changed(each)
+            self._ceilings_eased(each)
         self._refresh_idle()
         self._hungry.wake_all()
 

@@ -47,6 +47,8 @@ class Tree:
         self.members: Members = {}
         #: nodes of which use, demand or figures changed since `take_changed`; those above them are not named
         self._changed: dict[Node, None] = {}
+        #: nodes of which the use changed since a queue that uses something came or went below them
+        self._moved: dict[Node, None] = {}
 
     # -- what is told ------------------------------------------------------------------------------------------------
 
@@ -54,7 +56,7 @@ class Tree:
         """Take a queue in, new or changed.
 
         Returns the nodes, by name, whose limit, declared entitlement, problem, members or state changed. Under another
-        parent its charges and demand move along.
+        parent its charges and demand move along; then those of which the use is another one are among them.
         """
         return self.set_queues((view,))
 
@@ -377,6 +379,8 @@ class Tree:
         node.leave_order()
         for times, top in ((-1, old), (1, parent)):
             for each in path(top):
+                if node.used:
+                    self._moved[each] = None
                 vector.add(each.used, node.used, times)
                 vector.add(each.wanted, node.wanted, times)
                 if each.tracks:
@@ -401,7 +405,8 @@ class Tree:
 
     def _refresh(self, dirty: dict[Node, None], told: list[Node]) -> list[Node]:
         """Compute the dirty nodes again, and below them as far as something changes."""
-        changed = {node.name: node for node in told}
+        changed = {node.name: node for node in (*told, *self._moved)}
+        self._moved.clear()
         forced = set(told)
         for node in sorted(dirty, key=lambda each: (each.depth, each.name)):
             rest = [node]

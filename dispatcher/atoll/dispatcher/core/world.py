@@ -282,7 +282,8 @@ class World:
                     wider[:, : self._accepts.shape[1]] = self._accepts
                     self._accepts = wider
                 self._accepts[:, number] = [
-                    task is not None and profile.accepts(task, "") for task in _padded(self._tasks, len(self.counts))
+                    task is not None and self._possible(task) and profile.accepts(task, "")
+                    for task in _padded(self._tasks, len(self.counts))
                 ]
             numbers.append(number)
         return np.array(numbers, np.int64)[nodes.profile] if numbers else np.zeros(len(nodes), np.int64)
@@ -345,10 +346,8 @@ class World:
         self._requests.make_higher(height)
 
     def _fill_row(self, row: int, task: Task) -> None:
-        wanted = {name: amount for name, amount in task.requests.items() if amount > 0}
-        possible = wanted.keys() <= set(self._resources) and all(amount < UNBOUNDED for amount in wanted.values())
-        if not possible:
-            wanted = {}
+        possible = self._possible(task)
+        wanted = {name: amount for name, amount in task.requests.items() if amount > 0} if possible else {}
         asked = [index for index, name in enumerate(self._resources) if name in wanted]
         amounts = [[wanted[self._resources[index]]] for index in asked]
         self._wanted[row] = np.array(asked, np.int64), np.array(amounts, np.int64).reshape(-1, 1)
@@ -361,6 +360,11 @@ class World:
         self._held[:, row] = 0
         for domains in self._domains:
             np.add.at(self._held[:, row], domains, room)
+
+    def _possible(self, task: Task) -> bool:
+        """Whether somebody has all that a task asks for; what its row asks for means nothing where nobody does."""
+        wanted = {name: amount for name, amount in task.requests.items() if amount > 0}
+        return wanted.keys() <= set(self._resources) and all(amount < UNBOUNDED for amount in wanted.values())
 
     def _room(self, row: int, columns: slice) -> Ints:
         """int64[K]: pods of the row's task that each of these nodes holds."""
