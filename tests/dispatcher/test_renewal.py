@@ -9,6 +9,7 @@ import pytest
 from atoll.dispatcher.core import BindingSet, CapacitySet, Pass, Reservation
 from atoll.dispatcher.core.keeping import AGAIN
 from atoll.dispatcher.core.promise import SETTLE
+from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
@@ -265,3 +266,23 @@ def test_looking_at_promises_leaves_no_doubt_behind() -> None:
         assert s.core.promises._kept(promise).placement is None
         assert promise.suspect
     assert not promise.suspect
+
+
+def test_a_head_of_which_only_limits_were_kept_finds_its_limit_raised_beside_one_that_is_promised_room() -> None:
+    """1. A head is stopped by its queue's limit alone, nobody knows until when. 2. Another one is promised the node of 8.
+    3. The limit is raised: what is free there is that one's, and nothing is kept for the first in any member.
+    """
+    s = Scene(make_queue("q", view=BACKFILL, gpu=4), make_queue("r", view=BACKFILL), make_cluster("m"))
+    s.tell(make_capacity("m", [8, 4]))
+    s.submit(make_binding("unknown").tasks(1, gpu=4))
+    assert names(s.run()) == ["unknown"]
+    s.submit(make_binding("known").queue("r").tasks(1, gpu=4).runs(HOUR))
+    assert names(s.run()) == ["known"]
+    s.submit(make_binding("limited").tasks(1, gpu=4).submitted(LATE))
+    assert names(s.run()) == []
+    assert s.core.promises.made["uid-limited"].limited
+    s.submit(make_binding("wide").queue("r").tasks(1, gpu=8).submitted(EARLY))
+    assert names(s.run()) == []
+    s.tell(make_queue("q", view=BACKFILL, gpu=8))
+    assert names(s.run()) == []
+    assert s.verdict("limited") is Reason.WOULD_DELAY

@@ -300,7 +300,7 @@ class Promises(Planning):
         there is no such place.
         """
         own = self.made.get(uid)
-        if own is not None and own.member is member and not own.uncertain() and own.gang.full() == gang.full():
+        if own is not None and own in self._promised(member) and own.gang.full() == gang.full():
             expected = self._kept(own).placement
             if expected is not None and holds(member.nodes, gang.requests(), expected):
                 return expected
