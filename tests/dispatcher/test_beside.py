@@ -239,3 +239,26 @@ def test_a_head_waits_for_one_promised_room_before_it_that_would_not_be_held_for
     s.bound("short", generation=3)
     assert names(s.run()) == []
     assert {name: s.core.promises.made[f"uid-{name}"].at for name in promised} == promised
+
+
+def test_nobody_passes_for_whom_a_head_would_have_to_go_where_another_is_expected_later() -> None:
+    """Two nodes: after an hour 4 are free of the first, for good, and 6 of the second, all of which are after two.
+
+    1. `half` is promised the first, then `whole` the second. 2. `between` is over before `whole` starts; on the first
+    node `half` would not fit beside it, and go to the second.
+    """
+    s = Scene(*(make_queue(name, view=BACKFILL) for name in "qrs"), make_cluster("m"), named("m", [8, 8]))
+    for name, gpu, hours in (("a", 4, 50.0), ("b", 3, 1.0), ("c", 6, 1.0), ("d", 2, 2.0)):
+        s.submit(make_binding(name).tasks(1, gpu=gpu).runs(hours * HOUR).created(EARLY))
+    assert names(s.run()) == ["a", "b", "c", "d"]
+    for head in (make_binding("half").tasks(1, gpu=4), make_binding("whole").queue("r").tasks(1, gpu=8)):
+        s.submit(head.runs(10 * HOUR).submitted(EARLY))
+        assert names(s.run()) == []
+    promised = s.core.promises.made["uid-half"], s.core.promises.made["uid-whole"]
+    assert [each.at - START for each in promised] == pytest.approx([HOUR + SETTLE, 2 * HOUR + SETTLE], abs=1)
+    s.submit(*(make_binding(name).queue("s").runs(1.5 * HOUR).submitted(EARLY) for name in ("between", "other")))
+    assert names(s.run()) == []
+    s.submit(make_binding("before").queue("s").runs(0.5 * HOUR).submitted(LATE))
+    assert names(s.run()) == ["before"], "it is found behind those that are too long"
+    s.run()
+    assert not any(each.suspect for each in promised)

@@ -238,10 +238,11 @@ class Promises(Planning):
             elif promise.member in choice.members or any(each in promise.also for each in choice.members):
                 doubtful.append(promise)
         for promise in self._delayed(uid, choice, doubtful, end):
-            broken.append(promise)
+            if promise not in broken:
+                broken.append(promise)
             if choice.members == (promise.member,):
                 promise.refused[uid] = (promise.member.changes, end)
-        self._widen(broken)
+        self._widen(broken, end)
         return broken
 
     def forbids(self, uid: str, leaf: Node, amount: Vector, end: float) -> list[Promise]:
@@ -266,14 +267,19 @@ class Promises(Planning):
             known = promise.refused.get(uid) if promise.member is member else None
             if known is not None and known[0] == member.changes and known[1] <= end:
                 broken.append(promise)
-        self._widen(broken)
+        self._widen(broken, end)
         return broken
 
-    def _widen(self, broken: Sequence[Promise]) -> None:
-        """Note until when a workload could have run without breaking these."""
-        if broken:
-            first = min(promise.at for promise in broken)
-            self.latest_end = max(self.latest_end, first if math.inf not in {p.at for p in broken} else -math.inf)
+    def _widen(self, broken: Sequence[Promise], end: float) -> None:
+        """Note until when a workload that would run until `end` could have run without breaking these."""
+        if not broken or math.inf in {promise.at for promise in broken}:
+            return
+        first = min(promise.at for promise in broken)
+        if end + SETTLE <= first:
+            # It is others who would take their places, whoever of those that start before.
+            members = {promise.member for promise in broken}
+            first = min(promise.at for promise in self.made.values() if promise.member in members)
+        self.latest_end = max(self.latest_end, first)
 
     def _delayed(self, uid: str, choice: Choice, others: Sequence[Promise], end: float) -> list[Promise]:
         """Those of the others that would not be kept in their members beside a choice."""
@@ -292,7 +298,9 @@ class Promises(Planning):
                 continue
             # They may do with other nodes, if that delays no one who was promised later.
             beside = self._plan(member, but=uid, taken=(needs, placement, end))
-            delayed += [each for each in here if beside[each].placement is None]
+            lost = [each for each, kept in beside.items() if kept.placement is None]
+            # One that starts after its end loses its place to one that must do with other nodes.
+            delayed += [each for each in lost if each in here or self._kept(each).placement is not None]
         return delayed
 
     def aside(self, uid: str, member: Member, gang: Gang, end: float) -> Placement | None:
