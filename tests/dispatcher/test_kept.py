@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
 from atoll.dispatcher.core import Ceiling, Dispatch, Dispatcher, asking
 from atoll.dispatcher.core.keeping import RENEWAL
+from atoll.dispatcher.core.node import Node
+from atoll.dispatcher.core.tree import Tree
 from atoll.dispatcher.core.waiting import ShapeClass
 from tests.dispatcher.builders import (
     BACKFILL,
@@ -259,3 +262,27 @@ def test_of_what_room_wakes_only_as_much_is_looked_at_as_it_holds(monkeypatch: p
     s.tell(make_capacity("m", [1, 2], generation=1))
     assert len(dispatched(s.run())) == 3
     assert len(looked_at) == 3
+
+
+def test_the_next_of_many_queues_is_found_without_looking_at_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = Tree()
+    tree.set_queues([queue(f"q{number:04}", deserved={"gpu": 10}) for number in range(2000)])
+    for node in tree.nodes.values():
+        if node is not tree.root:
+            tree.wait(node, {"gpu": 1})
+    siblings = dict.fromkeys(tree.root.children.values())
+    assert tree.first([siblings]).name == "q0000"
+    looked_at: list[str] = []
+    rank_of = Node.current_rank
+
+    def counted(node: Node) -> Any:
+        looked_at.append(node.name)
+        return rank_of(node)
+
+    monkeypatch.setattr(Node, "current_rank", counted)
+    for number in range(100):
+        assert tree.first([siblings]).name == f"q{number:04}"
+        tree.start(tree.nodes[f"q{number:04}"], {"gpu": 1}, {})
+        del siblings[tree.nodes[f"q{number:04}"]]
+    assert len(looked_at) <= 100
+    assert tree.root.order == sorted(tree.root.order)

@@ -21,6 +21,7 @@ from atoll.dispatcher.core import (
     NamespaceView,
     Pass,
     QueueSet,
+    QueueView,
     Strategy,
 )
 from atoll.dispatcher.core.binding import echoes
@@ -528,8 +529,14 @@ def _below(name: str, parent: str, **view: object) -> QueueSet:
     return make_queue(name, view={"parent": parent, **view})
 
 
-def test_a_queue_that_moves_away_wakes_who_waits_for_what_it_uses() -> None:
-    s = scene(make_queue("p", gpu=4), _below("a", "p"), _below("b", "p"))
+@pytest.mark.parametrize(
+    "limits",
+    [{"capability": {GPU: 4}}, {"members": {"m": Ceiling(capability={GPU: 4})}}],
+    ids=["the limit above", "its ceiling in a member"],
+)
+def test_a_queue_that_moves_away_wakes_who_waits_for_what_it_uses(limits: dict[str, Any]) -> None:
+    parent = QueueSet(QueueView(**{"name": "p", "capability": {}, **limits}))
+    s = scene(parent, _below("a", "p"), _below("b", "p"))
     s.submit(make_binding("runs").queue("b").tasks(4))
     assert names(s.run()) == ["runs"]
     s.submit(make_binding("waits").queue("a").tasks(2))
@@ -548,14 +555,3 @@ def test_a_queue_that_comes_with_what_it_uses_stops_who_was_just_woken() -> None
     s.tell(_below("b", "p"))
     assert not names(s.run())
     assert s.verdict("waits") is Reason.QUOTA_EXCEEDED
-
-
-def test_a_queue_that_moves_away_wakes_whom_a_ceiling_stops() -> None:
-    ceiling = {"members": {"m": Ceiling(capability={GPU: 4})}}
-    s = scene(make_queue("p", view=ceiling), _below("a", "p"), _below("b", "p"))
-    s.submit(make_binding("runs").queue("b").tasks(4))
-    assert names(s.run()) == ["runs"]
-    s.submit(make_binding("waits").queue("a").tasks(2))
-    assert not names(s.run())
-    s.tell(_below("b", ""))
-    assert names(s.run()) == ["waits"]

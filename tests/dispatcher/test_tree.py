@@ -286,30 +286,6 @@ def test_with_unknown_capacity_the_own_limit_is_the_measure_then_the_use_per_wei
     assert tree.rank(tree.node("big"))[2:4] == (1 / 8, 1.0)
 
 
-def test_the_next_of_many_queues_is_found_without_looking_at_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    tree = Tree()
-    tree.set_queues([queue(f"q{number:04}", deserved={"gpu": 10}) for number in range(2000)])
-    for node in tree.nodes.values():
-        if node is not tree.root:
-            tree.wait(node, {"gpu": 1})
-    siblings = dict.fromkeys(tree.root.children.values())
-    assert tree.first([siblings]).name == "q0000"
-    looked_at: list[str] = []
-    rank_of = Node.current_rank
-
-    def counted(node: Node) -> Any:
-        looked_at.append(node.name)
-        return rank_of(node)
-
-    monkeypatch.setattr(Node, "current_rank", counted)
-    for number in range(100):
-        assert tree.first([siblings]).name == f"q{number:04}"
-        tree.start(tree.nodes[f"q{number:04}"], {"gpu": 1}, {})
-        del siblings[tree.nodes[f"q{number:04}"]]
-    assert len(looked_at) <= 100
-    assert tree.root.order == sorted(tree.root.order)
-
-
 def test_the_rank_is_computed_again_only_when_something_changed() -> None:
     tree = tree_of(queue("a"), queue("b"), total={"gpu": 8})
     a = tree.node("a")
