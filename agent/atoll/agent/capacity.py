@@ -136,7 +136,7 @@ class Summary:
     def _equal(self, index: int) -> list[_Class]:
         """One class for those nodes of a lowest domain that are equal."""
         before, now = self._alike.get(index, {}), {}
-        for alike, group in _groups(self._by_domain.get(index, ())).items():
+        for alike, group in _groups(self._by_domain.get(index, ()), _exact).items():
             known = before.get(alike)
             now[alike] = known if known is not None and known[0] == group else (group, _joined(group))
         self._alike[index] = now
@@ -253,7 +253,7 @@ def _merged(classes: list[_Class], limit: int) -> list[_Class]:
             break
 
         def coarse(each: _Class, steps: int = steps) -> object:
-            return tuple(
+            amounts = tuple(
                 (
                     name,
                     amount * steps // max(1, each.allocatable.get(name, 0))
@@ -262,8 +262,9 @@ def _merged(classes: list[_Class], limit: int) -> list[_Class]:
                 )
                 for name, amount in sorted(each.free.items())
             )
+            return each.profile, tuple(sorted(each.allocatable)), amounts
 
-        found = _grouped(found, coarse)
+        found = [_joined(group) for group in _groups(found, coarse).values()]
     if len(found) > limit:
         # Devices differ too much as well: neighbours in order of their devices become one.
         found = _neighbours(found, limit)
@@ -272,23 +273,19 @@ def _merged(classes: list[_Class], limit: int) -> list[_Class]:
     return sorted(found[:limit], key=_order)
 
 
-def _groups(classes: Iterable[_Class]) -> dict[object, list[_Class]]:
-    """Those that are equal."""
+def _exact(each: _Class) -> object:
+    """Equal for nodes that are equal."""
+    if each.exact is None:
+        each.exact = (each.profile, tuple(sorted(each.allocatable)), tuple(sorted(each.free.items())))
+    return each.exact
+
+
+def _groups(classes: Iterable[_Class], key: Callable[[_Class], object]) -> dict[object, list[_Class]]:
+    """Those that have equal keys."""
     groups: dict[object, list[_Class]] = {}
     for each in classes:
-        if each.exact is None:
-            each.exact = (each.profile, tuple(sorted(each.allocatable)), tuple(sorted(each.free.items())))
-        groups.setdefault(each.exact, []).append(each)
+        groups.setdefault(key(each), []).append(each)
     return groups
-
-
-def _grouped(classes: list[_Class], key: Callable[[_Class], object]) -> list[_Class]:
-    """One class of those that have equal keys."""
-    groups: dict[object, list[_Class]] = {}
-    for each in classes:
-        alike = (each.profile, tuple(sorted(each.allocatable)), key(each))
-        groups.setdefault(alike, []).append(each)
-    return [_joined(group) for group in groups.values()]
 
 
 def _neighbours(classes: list[_Class], limit: int) -> list[_Class]:

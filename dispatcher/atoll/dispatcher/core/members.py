@@ -60,6 +60,10 @@ class Member:
         """Allocatable of all its nodes, as far as it is known."""
         return vector.total(root.total for root in self.roots.values())
 
+    def resources(self) -> set[str]:
+        """The names of all that its nodes have."""
+        return {name for root in self.roots.values() for each in root.classes for name in each.free}
+
     def accepts(self, affinity: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> bool:
         """Whether a cluster affinity and tolerations allow this member."""
         if self.view is None:
@@ -137,21 +141,18 @@ class Member:
             if self.moved:
                 again = {node: None if last is None else now.get(last) for node, last in self.moved.items()}
             self.index, self.moved = index, again
-        self.nodes = nodes
-        if not same:
             for uid, (gang, before) in self.inflight.items():
                 pods = [
                     (task, there, count) for task, node, count in before.pods if (there := now.get(node)) is not None
                 ]
                 self.inflight[uid] = (gang, replace(before, pods=pods))
+        self.nodes = nodes
         known = self.inflight.values()
-        if all(sum([count for _, _, count in at.pods]) == gang.replicas for gang, at in known) and nodes.take_all(
-            [(gang.requests(), at) for gang, at in known]
-        ):
+        if all(_is_whole(*each) for each in known) and nodes.take_all([(gang.requests(), at) for gang, at in known]):
             return
         for uid, (gang, before) in list(self.inflight.items()):
             requests = gang.requests()
-            if sum(count for _, _, count in before.pods) == gang.replicas and nodes.take_all([(requests, before)]):
+            if _is_whole(gang, before) and nodes.take_all([(requests, before)]):
                 continue
             placement = place(nodes, gang)
             if isinstance(placement, Miss):
@@ -159,6 +160,11 @@ class Member:
                 placement, self.short = fill(nodes, gang), True
             nodes.take(requests, placement)
             self.inflight[uid] = (gang, placement)
+
+
+def _is_whole(gang: Gang, placement: Placement) -> bool:
+    """Whether all of its pods are placed."""
+    return sum([count for _, _, count in placement.pods]) == gang.replicas
 
 
 def _names(node_class: NodeClass) -> Sequence[str]:

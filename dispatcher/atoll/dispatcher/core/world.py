@@ -150,8 +150,7 @@ class World:
         return found
 
     def _republished(self, member: Member) -> None:
-        named = {name for root in member.roots.values() for each in root.classes for name in each.free}
-        if not named <= set(self._resources):
+        if not member.resources() <= set(self._resources):
             self._unfit = True
             return
         fresh = member.published(self._resources)
@@ -203,8 +202,7 @@ class World:
             own = np.zeros((len(nodes.tree.domains), self._held.shape[1]), np.int64)
             self._held = np.concatenate([self._held[:first], own, self._held[last:]])
         columns = slice(*self._span(member))
-        rooms = self._requests.rooms(self._free[:, columns])
-        rooms *= self._accepts.take(self._profile[columns], axis=1)
+        rooms = self._rooms(self._states[:, columns])
         self.counts[:, column] = rooms.sum(axis=1)
         for domains in self._domains[:, columns]:
             np.add.at(self._held, domains, rooms.T)
@@ -227,15 +225,7 @@ class World:
         self.version += 1
         self.ready = np.array([member.ready for member in self.order], np.bool_)
         self.unconfirmed = np.array([len(member.expected) for member in self.order], np.int64)
-        self._resources = tuple(
-            sorted({
-                name
-                for member in self.order
-                for root in member.roots.values()
-                for each in root.classes
-                for name in each.free
-            })
-        )  # fmt: skip
+        self._resources = tuple(sorted(set().union(*(member.resources() for member in self.order))))
         published = [member.published(self._resources) for member in self.order]
         self._bounds = [0, *itertools.accumulate(len(nodes) for nodes in published)]
         self._profiles, self._profile_index = [], {}
@@ -409,10 +399,15 @@ class World:
         for domain in self._domains[:, node].tolist():
             self._held[domain] += change
 
-    def _gained(self, member: Member, states: Ints, *, less: bool) -> Ints:
-        """int64[rows, K]: by how many pods nodes of int64[resources + 1, 2 * K] states, before and now, changed."""
+    def _rooms(self, states: Ints) -> Ints:
+        """int64[rows, K]: pods of every row that nodes of int64[resources + 1, K] states hold."""
         rooms = self._requests.rooms(states[:-1])
         rooms *= self._accepts.take(states[-1], axis=1)
+        return rooms
+
+    def _gained(self, member: Member, states: Ints, *, less: bool) -> Ints:
+        """int64[rows, K]: by how many pods nodes of int64[resources + 1, 2 * K] states, before and now, changed."""
+        rooms = self._rooms(states)
         half = states.shape[1] // 2
         change: Ints = rooms[:, half:] - rooms[:, :half]
         if not less:
