@@ -251,7 +251,7 @@ def test_the_first_of_a_strict_queue_is_behind_nobody() -> None:
 def test_where_room_is_missing_is_told_with_the_domain_and_what_there_is_too_little_of() -> None:
     s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", {"r1": [1], "r2": [2]}))
     found = account(running(s, make_binding("a").tasks(3).hard(1)), "a")
-    assert "room for 1 more pods in cluster m, domain r2" in found.changes[-1].message
+    assert "room for 1 more pod in cluster m, domain r2" in found.changes[-1].message
     found = account(running(s, make_binding("b").tasks(5)), "b")
     assert f"room for 2 more pods in cluster m, such as 2 {GPU}" in found.changes[-1].message
 

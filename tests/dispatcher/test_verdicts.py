@@ -84,7 +84,7 @@ def test_each_member_says_how_many_pods_it_holds_the_nearest_first() -> None:
     assert (nearest.reason, nearest.resource, nearest.shortage) == ("InsufficientResources", GPU, "1")
     [change] = found.changes
     assert (change.kind, change.enough) == (ChangeKind.ROOM, False)
-    assert "1 more pods in cluster m1" in change.message
+    assert "1 more pod in cluster m1" in change.message
 
 
 def test_a_hard_topology_names_the_best_domain() -> None:

@@ -355,7 +355,9 @@ class _Look:
             return []
         where = f"cluster {nearest.cluster}" + (f", domain {nearest.domain}" if nearest.domain else "")
         what = f", such as {nearest.shortage} {nearest.resource}" if nearest.resource else " on its nodes"
-        return [Change(ChangeKind.ROOM, f"room for {nearest.pods - nearest.fits} more pods in {where}{what}")]
+        missing = nearest.pods - nearest.fits
+        pods = f"{missing} more {'pod' if missing == 1 else 'pods'}"
+        return [Change(ChangeKind.ROOM, f"room for {pods} in {where}{what}")]
 
     def search(self, now: float) -> list[Change]:
         """Whom the dispatcher would take back for it, and whose end would let it start."""
