@@ -154,10 +154,18 @@ class Nodes:
 
     def copy(self) -> Nodes:
         """Independent free amounts over shared names, profiles and domains."""
+        return self.with_free(self.free.copy())
+
+    def with_free(self, free: Ints) -> Nodes:
+        """The same nodes with these free amounts, which are used as they are, not copied."""
         twin = Nodes.__new__(Nodes)
         twin.__dict__.update(self.__dict__)
-        twin.free = self.free.copy()
+        twin.free = free
         return twin
+
+    def is_of(self, other: Nodes) -> bool:
+        """Whether one was made of the other, so that nothing but what is free can differ."""
+        return self.domain is other.domain
 
     def at_most(self, amounts: Mapping[str, Vector]) -> Nodes:
         """A copy in which no more is free on each node than this, by name; nothing where it is not named."""
@@ -238,21 +246,20 @@ class Nodes:
         """Subtract the pods of several placements, each with the requests per task index, if all nodes that they name
         have room for them; otherwise nothing is done, and it is False.
         """
-        at: list[int] = []
-        amounts: list[list[int]] = []
+        taken: dict[int, list[int]] = {}
         for requests, placement in several:
             for task, node, count in placement.pods:
-                at.append(node)
-                amounts.append([min(requests[task].get(name, 0), _MOST) * count for name in self.resources])
-        if not at:
+                amounts = [min(requests[task].get(name, 0), _MOST) * count for name in self.resources]
+                # A node may be named more than once.
+                known = taken.get(node)
+                taken[node] = amounts if known is None else [a + b for a, b in zip(known, amounts, strict=True)]
+        if not taken:
             return True
-        left = self.free.copy()
-        for free, amount in zip(left, zip(*amounts, strict=True), strict=True):
-            # A node may be named more than once.
-            np.subtract.at(free, at, amount)
-        if (left[:, at] < 0).any():
+        columns = list(taken)
+        left = self.free[:, columns] - np.array(list(taken.values()), np.int64).T
+        if (left < 0).any():
             return False
-        self.free[:] = left
+        self.free[:, columns] = left
         return True
 
     def give(self, requests: Sequence[Mapping[str, int]], placement: Placement) -> None:
