@@ -35,11 +35,11 @@ class Profile:
 
     def accepts(self, task: Task, name: str) -> bool:
         """Whether selectors and tolerations of the task allow a node of this profile."""
-        if any(self.labels.get(key) != value for key, value in task.node_selector.items()):
+        if task.node_selector and any(self.labels.get(key) != value for key, value in task.node_selector.items()):
             return False
         if task.node_terms and not selectors.node_affinity_matches(task.node_terms, self.labels, name):
             return False
-        return selectors.untolerated(self.taints, task.tolerations) is None
+        return not self.taints or selectors.untolerated(self.taints, task.tolerations) is None
 
 
 class Nodes:
@@ -199,11 +199,13 @@ class Nodes:
 
     def accepting(self, task: Task) -> NDArray[np.bool_]:
         """bool[N]: which nodes the task's selectors and tolerations allow."""
-        if any("matchFields" in term for term in task.node_terms):
+        if task.node_terms and any("matchFields" in term for term in task.node_terms):
             verdicts = [self.profiles[p].accepts(task, name) for p, name in zip(self.profile, self.names, strict=True)]
             return np.array(verdicts, np.bool_)
-        by_profile = np.array([profile.accepts(task, "") for profile in self.profiles], np.bool_)
-        return by_profile[self.profile] if len(self.names) else np.zeros(0, np.bool_)
+        by_profile = [profile.accepts(task, "") for profile in self.profiles]
+        if all(by_profile):
+            return np.ones(len(self.names), np.bool_)
+        return np.array(by_profile, np.bool_)[self.profile]
 
     def room(self, requests: Mapping[str, int]) -> Ints:
         """int64[N]: how many pods of these requests each node still holds."""

@@ -96,36 +96,31 @@ class Member:
         classes = [node_class for root in roots for node_class in root.classes]
         profiles: dict[tuple[int, int], int] = {}
         distinct: list[Profile] = []
-        numbers: list[int] = []
+        profile: list[int] = []
         for node_class in classes:
             key = (id(node_class.labels), id(node_class.taints))
             if key not in profiles:
                 profiles[key] = len(distinct)
                 distinct.append(Profile(node_class.labels, node_class.taints))
-            numbers.append(profiles[key])
-        profile: Ints = np.array(numbers, np.int64)
+            profile.append(profiles[key])
         amounts = [[node_class.free.get(name, 0) for node_class in classes] for name in resources]
-        free: Ints = np.array(amounts, np.int64).reshape(len(resources), len(classes))
-        lowest = np.array([index.get(node_class.domain, NO_DOMAIN) for node_class in classes], np.int64)
+        lowest = [index.get(node_class.domain, NO_DOMAIN) for node_class in classes]
+        states: Ints = np.array([*amounts, lowest, profile], np.int64)
         known, of_class = self.nodes, self._classes_as_before(classes)
         if of_class is not None:
-            free, lowest, profile = free[:, of_class], lowest[of_class], profile[of_class]
-            if (
-                tree is known.tree
-                and resources == known.resources
-                and distinct == known.profiles
-                and np.array_equal(lowest, known.lowest)
-                and np.array_equal(profile, known.profile)
-            ):
-                return known.with_free(free)
-            return Nodes.of_arrays(tree, lowest, distinct, profile, resources, free, known.names)
-        names = [name for node_class in classes for name in _names(node_class)]
-        of_class = np.repeat(np.arange(len(classes)), [node_class.nodes for node_class in classes])
-        if any(names):
-            order = sorted((node for node, name in enumerate(names) if name), key=names.__getitem__)
-            order += [node for node, name in enumerate(names) if not name]
-            names, of_class = [names[node] for node in order], of_class[order]
-        return Nodes.of_arrays(tree, lowest[of_class], distinct, profile[of_class], resources, free[:, of_class], names)
+            states, names = states.take(of_class, axis=1), known.names
+            same = tree is known.tree and resources == known.resources and distinct == known.profiles
+            if same and (states[-2] == known.lowest).all() and (states[-1] == known.profile).all():
+                return known.with_free(states[:-2])
+        else:
+            names = [name for node_class in classes for name in _names(node_class)]
+            of_class = np.repeat(np.arange(len(classes)), np.array([each.nodes for each in classes], np.int64))
+            if any(names):
+                order = sorted((node for node, name in enumerate(names) if name), key=names.__getitem__)
+                order += [node for node, name in enumerate(names) if not name]
+                names, of_class = [names[node] for node in order], of_class[order]
+            states = states.take(of_class, axis=1)
+        return Nodes.of_arrays(tree, states[-2], distinct, states[-1], resources, states[:-2], names)
 
     def _tree_of(self, published: Sequence[PublishedDomain]) -> tuple[Tree, dict[str, int]]:
         """The tree of these domains, the same while they stay the same, and the index of each by its name."""
