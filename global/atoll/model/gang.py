@@ -66,7 +66,7 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def replicas(self) -> int:
-        return sum(task.replicas for task in self.tasks)
+        return sum([task.replicas for task in self.tasks])
 
     def total(self) -> Vector:
         """What all replicas request together: what a queue is charged."""
