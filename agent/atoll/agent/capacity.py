@@ -10,7 +10,7 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -47,15 +47,29 @@ class NodeRoom:
     """Index of its lowest domain."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Class:
     profile: int
     nodes: int
     free: Vector
     allocatable: Vector
     names: list[str]
-    exact: object = None
-    """What it shares with equal classes; None where nobody has asked yet."""
+    order: object = None
+    """See `_order`; None where nobody has asked yet."""
+
+    def exact(self) -> object:
+        """Equal for nodes that are equal."""
+        return self.profile, tuple(sorted(self.allocatable)), tuple(sorted(self.free.items()))
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Equal nodes of one lowest domain."""
+
+    #: by name, each as a class of its own
+    nodes: dict[str, _Class] = field(default_factory=dict)
+    #: all of them; None where that must be worked out anew
+    joined: _Class | None = None
 
 
 def summarise(cluster: str, nodes: Iterable[NodeRoom], tree: Tree, dropped: Iterable[str] = ()) -> dict[str, Json]:
@@ -79,9 +93,12 @@ class Summary:
         hidden = {_HOSTNAME, *dropped}
         profiles: dict[str, int] = {}
         self._described: list[tuple[Json, list[Json]]] = []
-        self._by_domain: defaultdict[int, list[_Class]] = defaultdict(list)
-        #: node -> (domain, position in `_by_domain`)
-        self._place: dict[str, tuple[int, int]] = {}
+        #: node -> (lowest domain, what it has in common with others there, it as a class of its own)
+        self._nodes: dict[str, tuple[int, object, _Class]] = {}
+        #: lowest domain -> what its nodes have in common -> those nodes
+        self._groups: defaultdict[int, dict[object, _Group]] = defaultdict(dict)
+        #: equal amounts -> those that stand for all
+        offered: dict[object, Vector] = {}
         for node in sorted(nodes, key=lambda each: each.name):
             labels = {key: node.labels[key] for key in sorted(node.labels) if key not in hidden}
             taints = [
@@ -91,33 +108,40 @@ class Summary:
             number = profiles.setdefault(text, len(profiles))
             if number == len(self._described):
                 self._described.append((labels, taints))
-            here = self._by_domain[node.lowest]
-            self._place[node.name] = (node.lowest, len(here))
-            free = _rounded(node.free, node.allocatable)
-            here.append(_Class(number, 1, free, dict(node.allocatable), [node.name]))
+            allocatable = offered.setdefault(tuple(node.allocatable.items()), dict(node.allocatable))
+            self._file(node.lowest, _Class(number, 1, _rounded(node.free, allocatable), allocatable, [node.name]))
         self._root = {index: _root(tree, index) for index in range(len(tree.domains))}
         self._tops = [index for index, root in self._root.items() if index == root]
-        if self._by_domain.get(NO_DOMAIN) or not self._tops:
+        if NO_DOMAIN in self._groups or not self._tops:
             self._tops.append(NO_DOMAIN)
-        #: lowest domain -> what its nodes have in common -> (those nodes, their class), as of the last spec
-        self._alike: dict[int, dict[object, tuple[list[_Class], _Class]]] = {}
         #: top domain -> its spec; without those to work out anew
         self._known: dict[int, Json] = {}
         #: top domain -> allocatable of all nodes below it
         self._totals: dict[int, Vector] = {top: {} for top in self._tops}
-        for index, classes in self._by_domain.items():
-            for each in classes:
-                vector.add(self._totals[self._root.get(index, NO_DOMAIN)], each.allocatable)
+        for index, _, each in self._nodes.values():
+            vector.add(self._totals[self._root.get(index, NO_DOMAIN)], each.allocatable)
 
     def set_free(self, name: str, free: Vector) -> None:
         """Say what is free on one of the nodes now."""
-        domain, position = self._place[name]
-        old = self._by_domain[domain][position]
+        domain, alike, old = self._nodes[name]
         rounded = _rounded(free, old.allocatable)
         if rounded != old.free:
+            groups = self._groups[domain]
+            group = groups[alike]
+            del group.nodes[name]
+            group.joined = None
+            if not group.nodes:
+                del groups[alike]
             # The old one is part of specs that were handed out.
-            self._by_domain[domain][position] = _Class(old.profile, 1, rounded, old.allocatable, old.names)
+            self._file(domain, _Class(old.profile, 1, rounded, old.allocatable, old.names))
             self._known.pop(self._root.get(domain, NO_DOMAIN), None)
+
+    def _file(self, domain: int, node: _Class) -> None:
+        [name], alike = node.names, node.exact()
+        self._nodes[name] = (domain, alike, node)
+        group = self._groups[domain].setdefault(alike, _Group())
+        group.nodes[name] = node
+        group.joined = None
 
     def specs(self) -> dict[str, Json]:
         """By object name, without `generation`; never changed later."""
@@ -134,13 +158,13 @@ class Summary:
         return specs
 
     def _equal(self, index: int) -> list[_Class]:
-        """One class for those nodes of a lowest domain that are equal."""
-        before, now = self._alike.get(index, {}), {}
-        for alike, group in _groups(self._by_domain.get(index, ()), _exact).items():
-            known = before.get(alike)
-            now[alike] = known if known is not None and known[0] == group else (group, _joined(group))
-        self._alike[index] = now
-        return [joined for _, joined in now.values()]
+        """One class for those nodes of a lowest domain that are equal; in order of the first node of each."""
+        joined = []
+        for group in self._groups.get(index, {}).values():
+            if group.joined is None:
+                group.joined = _joined(list(group.nodes.values()))
+            joined.append(group.joined)
+        return sorted(joined, key=lambda each: each.names[0])
 
 
 def object_name(root: str) -> str:
@@ -201,7 +225,9 @@ def _spec(
     described: list[tuple[Json, list[Json]]],
     limit: int,
 ) -> Json:
+    #: what a profile says -> its number, and the same for amounts that are one object
     numbers: dict[object, int] = {}
+    known: dict[tuple[int, int], int] = {}
     profiles: list[Json] = []
     classes: list[Json] = []
     inside = sorted(
@@ -210,17 +236,19 @@ def _spec(
     )
     for index in inside:
         for each in _merged(equal[index], limit):
-            amounts = sorted(each.allocatable.items())
-            key = (each.profile, *amounts)
-            if key not in numbers:
-                numbers[key] = len(profiles)
-                labels, taints = described[each.profile]
-                allocatable = {name: quantity.format_units(name, amount) for name, amount in amounts}
-                profiles.append({"labels": labels, "taints": taints, "allocatable": allocatable})
+            number = known.get((each.profile, id(each.allocatable)))
+            if number is None:
+                amounts = sorted(each.allocatable.items())
+                number = numbers.setdefault((each.profile, *amounts), len(profiles))
+                known[each.profile, id(each.allocatable)] = number
+                if number == len(profiles):
+                    labels, taints = described[each.profile]
+                    allocatable = {name: quantity.format_units(name, amount) for name, amount in amounts}
+                    profiles.append({"labels": labels, "taints": taints, "allocatable": allocatable})
             classes.append(
                 {
                     "domain": tree.domains[index].name if index != NO_DOMAIN else "",
-                    "profile": numbers[key],
+                    "profile": number,
                     "nodes": each.nodes,
                     "free": each.free,
                     "names": each.names,
@@ -273,13 +301,6 @@ def _merged(classes: list[_Class], limit: int) -> list[_Class]:
     return sorted(found[:limit], key=_order)
 
 
-def _exact(each: _Class) -> object:
-    """Equal for nodes that are equal."""
-    if each.exact is None:
-        each.exact = (each.profile, tuple(sorted(each.allocatable)), tuple(sorted(each.free.items())))
-    return each.exact
-
-
 def _groups(classes: Iterable[_Class], key: Callable[[_Class], object]) -> dict[object, list[_Class]]:
     """Those that have equal keys."""
     groups: dict[object, list[_Class]] = {}
@@ -300,9 +321,12 @@ def _neighbours(classes: list[_Class], limit: int) -> list[_Class]:
     return joined
 
 
-def _order(each: _Class) -> tuple[int, list[tuple[str, int]]]:
-    devices_first = sorted(each.free.items(), key=lambda item: (item[0] in (*_DIVISIBLE, "pods"), item[0]))
-    return each.profile, devices_first
+def _order(each: _Class) -> Any:
+    """Sort key: by profile, then by what is free, devices first."""
+    if each.order is None:
+        devices_first = sorted(each.free.items(), key=lambda item: (item[0] in (*_DIVISIBLE, "pods"), item[0]))
+        each.order = (each.profile, devices_first)
+    return each.order
 
 
 def _joined(group: list[_Class]) -> _Class:

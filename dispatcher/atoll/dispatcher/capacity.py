@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any
 
 import structlog
 
 from atoll.dispatcher.core import CapacityGone, CapacitySet, CapacityView, Event
 from atoll.dispatcher.core.events import NodeClass
-from atoll.dispatcher.objects import CapacityObject
+from atoll.dispatcher.objects import CapacityClass, CapacityObject
 from atoll.kube import metrics
 from atoll.model import keys
 from atoll.model.reports import BadReport, readable
@@ -102,21 +103,13 @@ def capacity_view(obj: CapacityObject) -> CapacityView:
         raise BadReport(f"spec.generation: {spec.generation} is below 0")
     _check_tree(obj)
     domains = {domain.name for domain in spec.domains} | {""}
+    profiles = [(profile.labels, tuple(profile.taints)) for profile in spec.profiles]
     classes = []
     for index, each in enumerate(spec.classes):
-        field = f"spec.classes[{index}]"
-        if each.domain not in domains:
-            raise BadReport(f"{field}.domain: {readable(each.domain)} is none of spec.domains")
-        if not 0 <= each.profile < len(spec.profiles):
-            raise BadReport(f"{field}.profile: {each.profile} is no index of spec.profiles")
-        if not 0 <= each.nodes <= MAX_NODES:
-            raise BadReport(f"{field}.nodes: {each.nodes} is not between 0 and {MAX_NODES}")
-        _check_resources(f"{field}.free", each.free)
-        profile = spec.profiles[each.profile]
-        free = {resource: min(max(amount, 0), MAX_AMOUNT) for resource, amount in each.free.items()}
-        # Names that are not one for each node say nothing about any of them.
-        names = tuple(each.names) if len(each.names) == each.nodes else ()
-        classes.append(NodeClass(each.domain, profile.labels, tuple(profile.taints), each.nodes, free, names))
+        try:
+            classes.append(_node_class(each, domains, profiles))
+        except BadReport as error:
+            raise BadReport(f"spec.classes[{index}].{error}") from None
     _check_resources("spec.total", spec.total)
     return CapacityView(
         keys.cluster_of(obj.metadata.namespace),
@@ -124,16 +117,39 @@ def capacity_view(obj: CapacityObject) -> CapacityView:
         spec.generation,
         tuple((domain.name, domain.tier, domain.tier_name, domain.parent) for domain in spec.domains),
         tuple(classes),
-        {resource: min(max(amount, 0), MAX_AMOUNT * MAX_NODES) for resource, amount in spec.total.items()},
+        _bounded(spec.total, MAX_AMOUNT * MAX_NODES),
     )
+
+
+def _node_class(
+    published: CapacityClass, domains: Set[str], profiles: Sequence[tuple[dict[str, str], tuple[dict[str, Any], ...]]]
+) -> NodeClass:
+    if published.domain not in domains:
+        raise BadReport(f"domain: {readable(published.domain)} is none of spec.domains")
+    if not 0 <= published.profile < len(profiles):
+        raise BadReport(f"profile: {published.profile} is no index of spec.profiles")
+    if not 0 <= published.nodes <= MAX_NODES:
+        raise BadReport(f"nodes: {published.nodes} is not between 0 and {MAX_NODES}")
+    _check_resources("free", published.free)
+    labels, taints = profiles[published.profile]
+    # Names that are not one for each node say nothing about any of them.
+    names = tuple(published.names) if len(published.names) == published.nodes else ()
+    return NodeClass(published.domain, labels, taints, published.nodes, _bounded(published.free, MAX_AMOUNT), names)
+
+
+def _bounded(amounts: dict[str, int], most: int) -> dict[str, int]:
+    """Between 0 and `most`; most often all of them are."""
+    if not amounts or (min(amounts.values()) >= 0 and max(amounts.values()) <= most):
+        return amounts
+    return {resource: min(max(amount, 0), most) for resource, amount in amounts.items()}
 
 
 def _check_resources(field: str, amounts: Mapping[str, int]) -> None:
     if len(amounts) > MAX_RESOURCES:
         raise BadReport(f"{field}: {len(amounts)} resources; the most is {MAX_RESOURCES}")
-    for resource in amounts:
-        if not _is_resource(resource):
-            raise BadReport(f"{field}: {readable(resource, 60)!r} is no name of a resource")
+    if not all(map(_is_resource, amounts)):
+        resource = next(resource for resource in amounts if not _is_resource(resource))
+        raise BadReport(f"{field}: {readable(resource, 60)!r} is no name of a resource")
 
 
 @functools.lru_cache(maxsize=1024)

@@ -35,11 +35,11 @@ class Profile:
 
     def accepts(self, task: Task, name: str) -> bool:
         """Whether selectors and tolerations of the task allow a node of this profile."""
-        if any(self.labels.get(key) != value for key, value in task.node_selector.items()):
+        if task.node_selector and any(self.labels.get(key) != value for key, value in task.node_selector.items()):
             return False
         if task.node_terms and not selectors.node_affinity_matches(task.node_terms, self.labels, name):
             return False
-        return selectors.untolerated(self.taints, task.tolerations) is None
+        return not self.taints or selectors.untolerated(self.taints, task.tolerations) is None
 
 
 class Nodes:
@@ -154,10 +154,18 @@ class Nodes:
 
     def copy(self) -> Nodes:
         """Independent free amounts over shared names, profiles and domains."""
+        return self.with_free(self.free.copy())
+
+    def with_free(self, free: Ints) -> Nodes:
+        """The same nodes with these free amounts, which are used as they are, not copied."""
         twin = Nodes.__new__(Nodes)
         twin.__dict__.update(self.__dict__)
-        twin.free = self.free.copy()
+        twin.free = free
         return twin
+
+    def is_of(self, other: Nodes) -> bool:
+        """Whether one was made of the other, so that nothing but what is free can differ."""
+        return self.domain is other.domain
 
     def at_most(self, amounts: Mapping[str, Vector]) -> Nodes:
         """A copy in which no more is free on each node than this, by name; nothing where it is not named."""
@@ -191,11 +199,13 @@ class Nodes:
 
     def accepting(self, task: Task) -> NDArray[np.bool_]:
         """bool[N]: which nodes the task's selectors and tolerations allow."""
-        if any("matchFields" in term for term in task.node_terms):
+        if task.node_terms and any("matchFields" in term for term in task.node_terms):
             verdicts = [self.profiles[p].accepts(task, name) for p, name in zip(self.profile, self.names, strict=True)]
             return np.array(verdicts, np.bool_)
-        by_profile = np.array([profile.accepts(task, "") for profile in self.profiles], np.bool_)
-        return by_profile[self.profile] if len(self.names) else np.zeros(0, np.bool_)
+        by_profile = [profile.accepts(task, "") for profile in self.profiles]
+        if all(by_profile):
+            return np.ones(len(self.names), np.bool_)
+        return np.array(by_profile, np.bool_)[self.profile]
 
     def room(self, requests: Mapping[str, int]) -> Ints:
         """int64[N]: how many pods of these requests each node still holds."""
@@ -238,21 +248,20 @@ class Nodes:
         """Subtract the pods of several placements, each with the requests per task index, if all nodes that they name
         have room for them; otherwise nothing is done, and it is False.
         """
-        at: list[int] = []
-        amounts: list[list[int]] = []
+        taken: dict[int, list[int]] = {}
         for requests, placement in several:
             for task, node, count in placement.pods:
-                at.append(node)
-                amounts.append([min(requests[task].get(name, 0), _MOST) * count for name in self.resources])
-        if not at:
+                amounts = [min(requests[task].get(name, 0), _MOST) * count for name in self.resources]
+                # A node may be named more than once.
+                known = taken.get(node)
+                taken[node] = amounts if known is None else [a + b for a, b in zip(known, amounts, strict=True)]
+        if not taken:
             return True
-        left = self.free.copy()
-        for free, amount in zip(left, zip(*amounts, strict=True), strict=True):
-            # A node may be named more than once.
-            np.subtract.at(free, at, amount)
-        if (left[:, at] < 0).any():
+        columns = list(taken)
+        left = self.free[:, columns] - np.array(list(taken.values()), np.int64).T
+        if (left < 0).any():
             return False
-        self.free[:] = left
+        self.free[:, columns] = left
         return True
 
     def give(self, requests: Sequence[Mapping[str, int]], placement: Placement) -> None:

@@ -97,14 +97,19 @@ def place(
     if within is not None:
         inside = _members(nodes, within)
         room = [np.where(inside, each, 0) for each in room]
-    placement = find(nodes, gang, floor, room, [_held(nodes, each) for each in room])
+    placement = find_in(nodes, gang, room)
     return placement if placement is not None else _nearest_miss(nodes, gang, room, floor, _levels(nodes, gang))
+
+
+def find_in(nodes: Nodes, gang: Gang, room: Sequence[Ints]) -> Placement | None:
+    """As `place`, for a caller that knows the room and does not ask what is missing."""
+    return find(nodes, gang, gang.floor(), room, [_held(nodes, each) for each in room])
 
 
 def find(
     nodes: Nodes, gang: Gang, floor: Sequence[int], room: Sequence[Ints], held: Sequence[Ints]
 ) -> Placement | None:
-    """As `place`, for a caller that knows the figures and does not ask what is missing.
+    """As `find_in`, for a caller that knows the sums over domains as well.
 
     Args:
         nodes: not changed.

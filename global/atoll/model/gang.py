@@ -66,7 +66,7 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def replicas(self) -> int:
-        return sum(task.replicas for task in self.tasks)
+        return sum([task.replicas for task in self.tasks])
 
     def total(self) -> Vector:
         """What all replicas request together: what a queue is charged."""
@@ -86,6 +86,9 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         Task minimums bind when the gang's minimum covers their sum; what is then missing to the gang's minimum, or
         all of it where the gang asks for less than that sum, is filled in task order.
         """
+        if len(self.tasks) == 1:
+            replicas = self.tasks[0].replicas
+            return [min(max(self.min_available, min(replicas, 1)), replicas)]
         floor = [task.min_available for task in self.tasks]
         if sum(floor) > self.min_available:
             floor = [0] * len(self.tasks)

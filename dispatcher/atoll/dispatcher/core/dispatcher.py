@@ -84,7 +84,7 @@ class Dispatcher(Asking):
         first = self._deadlines[0][0] if self._deadlines else None
         patience = self._patience[0][0] if self._patience else None
         renewal = self._next_renewal()
-        again = min((each.until for each in self._avoid.values() if not each.over), default=None)
+        again = min([each.until for each in self._avoid.values() if not each.over], default=None)
         retry = self._retries[0][0] if self._retries else None
         if self._stuck:
             retry = min(self._now + HELPLESS, math.inf if retry is None else retry)

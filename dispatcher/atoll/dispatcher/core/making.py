@@ -105,7 +105,7 @@ class Making(Keeping):
         return (victim for leaf in self._charged for victim in self._running_in(leaf))
 
     def _running_in(self, leaf: Node) -> Iterator[Victim]:
-        return (victim for uid in self._charged.get(leaf, ()) if (victim := self._running(uid)) is not None)
+        return filter(None, map(self._running, self._charged.get(leaf, ())))
 
     def _running(self, uid: str) -> Victim | None:
         """It as a victim; None where it does not run, or is being changed."""

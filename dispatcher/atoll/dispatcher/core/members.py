@@ -17,6 +17,8 @@ from atoll.model.topology import NO_DOMAIN, Domain, Tree
 from atoll.model.vector import Vector
 
 _NOTHING = np.zeros(0, np.int64)
+PublishedDomain = tuple[str, int, str, str]
+"""See `CapacityView.domains`."""
 
 
 def _no_nodes() -> Nodes:
@@ -46,6 +48,8 @@ class Member:
     changes: int = 0
     #: of `inflight` something has found less room than it takes
     short: bool = False
+    #: the domains as they were published last, the tree of them, and the index of each by its name
+    _topology: tuple[Sequence[PublishedDomain], Tree, dict[str, int]] = field(default_factory=lambda: ((), Tree(), {}))
 
     @property
     def generation(self) -> int:
@@ -62,7 +66,7 @@ class Member:
 
     def resources(self) -> set[str]:
         """The names of all that its nodes have."""
-        return {name for root in self.roots.values() for each in root.classes for name in each.free}
+        return set().union(*[each.free for root in self.roots.values() for each in root.classes])
 
     def accepts(self, affinity: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> bool:
         """Whether a cluster affinity and tolerations allow this member."""
@@ -85,45 +89,59 @@ class Member:
 
         Classes are spread out into single nodes, so that partly filled ones need no bookkeeping of their own. Nodes
         with names come first, in order of their names: an index means the same node as long as none comes or goes.
+        Most often all of them are as they were but for what is free.
         """
         roots = sorted(self.roots.values(), key=lambda root: root.root)
-        index = {name: number for number, name in enumerate(name for root in roots for name, *_ in root.domains)}
-        domains = [
-            Domain(name, tier, index.get(parent, NO_DOMAIN), tier_name)
-            for root in roots
-            for name, tier, tier_name, parent in root.domains
-        ]
+        tree, index = self._tree_of([domain for root in roots for domain in root.domains])
         classes = [node_class for root in roots for node_class in root.classes]
         profiles: dict[tuple[int, int], int] = {}
         distinct: list[Profile] = []
-        profile = np.zeros(len(classes), np.int64)
-        free: Ints = np.zeros((len(resources), len(classes)), np.int64)
-        rows = {name: row for row, name in enumerate(resources)}
-        for number, node_class in enumerate(classes):
+        profile: list[int] = []
+        for node_class in classes:
             key = (id(node_class.labels), id(node_class.taints))
             if key not in profiles:
                 profiles[key] = len(distinct)
                 distinct.append(Profile(node_class.labels, node_class.taints))
-            profile[number] = profiles[key]
-            for name, amount in node_class.free.items():
-                free[rows[name], number] = amount
-        counts = np.array([node_class.nodes for node_class in classes], np.int64)
-        lowest = np.array([index.get(node_class.domain, NO_DOMAIN) for node_class in classes], np.int64)
-        names = [name for node_class in classes for name in _names(node_class)]
-        of_class = np.repeat(np.arange(len(classes)), counts)
-        if any(names):
-            order = sorted((node for node, name in enumerate(names) if name), key=names.__getitem__)
-            order += [node for node, name in enumerate(names) if not name]
-            names, of_class = [names[node] for node in order], of_class[order]
-        return Nodes.of_arrays(
-            Tree(domains),
-            lowest[of_class],
-            distinct,
-            profile[of_class],
-            resources,
-            free[:, of_class],
-            names,
-        )
+            profile.append(profiles[key])
+        amounts = [[node_class.free.get(name, 0) for node_class in classes] for name in resources]
+        lowest = [index.get(node_class.domain, NO_DOMAIN) for node_class in classes]
+        states: Ints = np.array([*amounts, lowest, profile], np.int64)
+        known, of_class = self.nodes, self._classes_as_before(classes)
+        if of_class is not None:
+            states, names = states.take(of_class, axis=1), known.names
+            same = tree is known.tree and resources == known.resources and distinct == known.profiles
+            if same and (states[-2] == known.lowest).all() and (states[-1] == known.profile).all():
+                return known.with_free(states[:-2])
+        else:
+            names = [name for node_class in classes for name in _names(node_class)]
+            of_class = np.repeat(np.arange(len(classes)), np.array([each.nodes for each in classes], np.int64))
+            if any(names):
+                order = sorted((node for node, name in enumerate(names) if name), key=names.__getitem__)
+                order += [node for node, name in enumerate(names) if not name]
+                names, of_class = [names[node] for node in order], of_class[order]
+            states = states.take(of_class, axis=1)
+        return Nodes.of_arrays(tree, states[-2], distinct, states[-1], resources, states[:-2], names)
+
+    def _tree_of(self, published: Sequence[PublishedDomain]) -> tuple[Tree, dict[str, int]]:
+        """The tree of these domains, the same while they stay the same, and the index of each by its name."""
+        if published != self._topology[0]:
+            index = {name: number for number, (name, *_) in enumerate(published)}
+            domains = [
+                Domain(name, tier, index.get(parent, NO_DOMAIN), tier_name)
+                for name, tier, tier_name, parent in published
+            ]
+            self._topology = (published, Tree(domains), index)
+        return self._topology[1:]
+
+    def _classes_as_before(self, classes: Sequence[NodeClass]) -> Ints | None:
+        """int64[N], the class of each node, if they are of the nodes that it has and name all of them; else None."""
+        names = self.nodes.names
+        class_of = {name: number for number, node_class in enumerate(classes) for name in _names(node_class)}
+        if len(names) != len(class_of) or len(names) != sum([node_class.nodes for node_class in classes]):
+            return None
+        if class_of.keys() != self.index.keys():
+            return None
+        return np.array([class_of[name] for name in names], np.int64)
 
     def renew(self, nodes: Nodes) -> None:
         """Take figures that were just published, and subtract the decisions in flight: on the nodes where they were, if

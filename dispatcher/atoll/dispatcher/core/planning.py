@@ -12,7 +12,7 @@ from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.promise import SETTLE, Kept, Promise, holds
 from atoll.dispatcher.core.stays import GRACE, Stays, ends_needed, is_loose
 from atoll.dispatcher.core.world import World
-from atoll.fit import Nodes, Placement, fits, place
+from atoll.fit import Nodes, Placement, find_in, fits
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
@@ -199,13 +199,12 @@ class Planning(Stays):
 
 
 def _found(nodes: Nodes, gang: Gang) -> Placement | None:
-    """As `place`, for which to say what is missing would cost as much as to find room."""
+    """As `place`; to say what is missing would cost as much as to find room."""
     room = [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
     for each, floor in zip(room, gang.floor(), strict=True):
         if np.minimum(each, floor).sum() < floor:
             return None
-    placement = place(nodes, gang, room=room)
-    return placement if isinstance(placement, Placement) else None
+    return find_in(nodes, gang, room)
 
 
 def _start(promise: Promise) -> float:

@@ -153,8 +153,12 @@ class World:
         if not member.resources() <= set(self._resources):
             self._unfit = True
             return
-        fresh = member.published(self._resources)
-        known, profile = member.nodes, self._numbered(fresh)
+        known, fresh = member.nodes, member.published(self._resources)
+        start, end = self._span(member)
+        if fresh.is_of(known):
+            self._replace(member, fresh, self._profile[start:end])
+            return
+        profile = self._numbered(fresh)
         if len(self._profiles) > 2 * sum(len(each.nodes.profiles) for each in self.order) + 16:
             # Labels changed again and again: forget those that no node has any more.
             self._unfit = True
@@ -162,15 +166,30 @@ class World:
         if len(fresh) != len(known) or fresh.tree != known.tree or not np.array_equal(fresh.lowest, known.lowest):
             self._rearranged(member, fresh, profile)
             return
+        self._replace(member, fresh, profile)
+
+    def _replace(self, member: Member, nodes: Nodes, profile: Ints) -> None:
+        """The nodes of one member are others, or have others free, in the same places.
+
+        Args:
+            member: whose they are.
+            nodes: as they are now.
+            profile: int64[N], the number of each one's profile.
+        """
         start, end = self._span(member)
         before = self._states[:, start:end].copy()
-        self._free[:, start:end] = fresh.free
-        fresh.free = self._free[:, start:end]
+        self._free[:, start:end] = nodes.free
+        nodes.free = self._free[:, start:end]
         self._profile[start:end] = profile
-        self._renew(member, fresh)
+        self._renew(member, nodes)
         # Most often few nodes are other ones than before.
         others = np.flatnonzero((before != self._states[:, start:end]).any(axis=0))
-        self._changed(member, start + others, before[:, others])
+        if others.size == 1:
+            [node] = others.tolist()
+            states = np.stack((before[:, node], self._states[:, start + node]), axis=1)
+            self._changed_one(member, start + node, states, less=False)
+        else:
+            self._changed(member, start + others, before[:, others])
 
     def _rearranged(self, member: Member, nodes: Nodes, profile: Ints) -> None:
         """Nodes or domains of one member came, went or moved; those of the others stay what they are.
