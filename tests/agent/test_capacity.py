@@ -104,6 +104,23 @@ def test_the_total_is_of_all_nodes_also_of_those_that_no_class_promises() -> Non
     assert all(len(c["names"]) == c["nodes"] for c in spec["classes"])
 
 
+def test_a_class_is_of_nodes_that_have_as_much_as_its_profile_says() -> None:
+    racks = 12
+    tree = Tree([Domain("top", 2), *(Domain(f"rack-{i}", 1, 0) for i in range(racks))])
+    rooms, whole = [], {}
+    for rack in range(racks):
+        for number in range(2 * MAX_CLASSES):
+            name = f"n{rack:02}-{number:02}"
+            whole[name] = 1000 * (64 * (rack + 1) + number % 2)
+            offer = {**OFFER, "cpu": whole[name]}
+            # More different ones in a rack than may be told: two become one, which has the least of both.
+            rooms.append(NodeRoom(name, {}, [], offer, {**offer, "cpu": whole[name] * number // 40}, 1 + rack))
+    spec = summarise("m", rooms, tree)["top"]
+    for each in spec["classes"]:
+        told = int(spec["profiles"][each["profile"]]["allocatable"]["cpu"])
+        assert 1000 * told == min(whole[name] for name in each["names"])
+
+
 @pytest.mark.parametrize("nodes", [pytest.param(2000, id="so many are named"), pytest.param(2001, id="more are not")])
 def test_nodes_are_named_up_to_a_number(nodes: int) -> None:
     [found] = summarise("m", [make_room(f"n{i:04}") for i in range(nodes)], Tree())["nodes"]["classes"]

@@ -234,26 +234,27 @@ def _spec(
         inside,
         key=lambda i: (-tree.domains[i].tier, tree.domains[i].name) if i != NO_DOMAIN else (0, ""),
     )
-    for index in inside:
-        for each in _merged(equal[index], limit):
-            number = known.get((each.profile, id(each.allocatable)))
-            if number is None:
-                amounts = sorted(each.allocatable.items())
-                number = numbers.setdefault((each.profile, *amounts), len(profiles))
-                known[each.profile, id(each.allocatable)] = number
-                if number == len(profiles):
-                    labels, taints = described[each.profile]
-                    allocatable = {name: quantity.format_units(name, amount) for name, amount in amounts}
-                    profiles.append({"labels": labels, "taints": taints, "allocatable": allocatable})
-            classes.append(
-                {
-                    "domain": tree.domains[index].name if index != NO_DOMAIN else "",
-                    "profile": number,
-                    "nodes": each.nodes,
-                    "free": each.free,
-                    "names": each.names,
-                }
-            )
+    # A list, for an amount is known by the object that it is as long as that lives.
+    found = [(domain, each) for domain in inside for each in _merged(equal[domain], limit)]
+    for index, each in found:
+        number = known.get((each.profile, id(each.allocatable)))
+        if number is None:
+            amounts = sorted(each.allocatable.items())
+            number = numbers.setdefault((each.profile, *amounts), len(profiles))
+            known[each.profile, id(each.allocatable)] = number
+            if number == len(profiles):
+                labels, taints = described[each.profile]
+                allocatable = {name: quantity.format_units(name, amount) for name, amount in amounts}
+                profiles.append({"labels": labels, "taints": taints, "allocatable": allocatable})
+        classes.append(
+            {
+                "domain": tree.domains[index].name if index != NO_DOMAIN else "",
+                "profile": number,
+                "nodes": each.nodes,
+                "free": each.free,
+                "names": each.names,
+            }
+        )
     return {
         "cluster": cluster,
         "root": tree.domains[top].name if top != NO_DOMAIN else "",
