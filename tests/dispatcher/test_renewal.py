@@ -210,7 +210,7 @@ def test_a_claimants_room_may_be_on_a_node_without_a_name_that_is_lost() -> None
     s.now += OLD
     s.submit(make_binding("high").tasks(2, gpu=8).priority(1).submitted(LATE))
     s.write(*s.decide())
-    assert s.core.promises.made["uid-high"].expected is not None
+    assert s.core.promises.claims["uid-high"].expected is not None
     s.tell(make_capacity("m", [2, 0], generation=3))
     s.submit(make_binding("small").queue("z").tasks(1, gpu=1).submitted(LATE))
     assert names(s.run()) == []

@@ -113,6 +113,10 @@ class Promise:
         """Whether it runs by then; those for whom others go start as soon as these have gone."""
         return self.victims or self.at <= when
 
+    def runs_at(self, when: float) -> bool:
+        """Whether it has started by then, and its room is not there again."""
+        return self.starts_by(when) and not self.is_over_by(when)
+
     @property
     def ends(self) -> float:
         """When its room is there again if it starts as promised; infinite where that is not known."""
