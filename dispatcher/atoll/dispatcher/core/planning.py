@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from atoll.dispatcher.core.members import Member
-from atoll.dispatcher.core.promise import SETTLE, Kept, Promise, holds
+from atoll.dispatcher.core.promise import SETTLE, Kept, Promise
 from atoll.dispatcher.core.stays import GRACE, Stays, ends_needed, is_loose
 from atoll.dispatcher.core.world import World
 from atoll.fit import Nodes, Placement, fits, place
@@ -164,6 +164,7 @@ class Planning(Stays):
         if promise.kept is None or not promise.kept.rest.like(promise.member.nodes):
             for each, kept in self._plan(promise.member).items():
                 each.kept = kept
+                each.expected = kept.placement or each.expected
                 each.suspect = each.suspect or kept.placement is None
         assert promise.kept is not None, f"{promise.uid} is promised something in {promise.member.name}"
         return promise.kept
@@ -210,8 +211,10 @@ class Planning(Stays):
                 nodes.take(other.gang.requests(), self._once(other, plan, kept.placement))
             elif other.at < promise.at + promise.lasts + SETTLE:
                 np.minimum(nodes.free, kept.rest.free, out=nodes.free)
-        placement: Placement | None = promise.expected
-        if placement is None or not holds(nodes, promise.gang.requests(), placement):
+        placement = None
+        if promise.expected is not None:
+            placement = _found(nodes, promise.gang, promise.expected)
+        if placement is None:
             placement = _found(nodes, promise.gang)
         if placement is None:
             return Kept(None, nodes)
@@ -229,9 +232,16 @@ class Planning(Stays):
         return replace(placement, pods=[each for each in pods if each[2] > 0])
 
 
-def _found(nodes: Nodes, gang: Gang) -> Placement | None:
-    """As `place`, for which to say what is missing would cost as much as to find room."""
+def _found(nodes: Nodes, gang: Gang, expected: Placement | None = None) -> Placement | None:
+    """As `place`, for which to say what is missing would cost as much as to find room; on the nodes of another
+    placement only, if there is one.
+    """
     room = [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
+    if expected is not None:
+        elsewhere = np.ones(len(nodes), np.bool_)
+        elsewhere[[node for _, node, _ in expected.pods if node < len(nodes)]] = False
+        for each in room:
+            each[elsewhere] = 0
     for each, floor in zip(room, gang.floor(), strict=True):
         if np.minimum(each, floor).sum() < floor:
             return None

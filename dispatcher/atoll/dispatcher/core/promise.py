@@ -101,7 +101,7 @@ class Promise:
     victims: bool = False
     """Others make room for it: no time is to be computed until they have gone."""
     expected: Placement | None = None
-    """Where it goes once they have gone, as far as that is known."""
+    """Where it was expected last, or goes once they have gone, as far as that is known: its own while it fits there."""
     leaving: dict[str, bool] = field(default_factory=dict)
     """UID of one that is taken back for it, or for one who was promised earlier -> whether it has not gone yet."""
     limited: bool = False

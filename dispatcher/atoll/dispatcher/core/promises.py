@@ -101,10 +101,14 @@ class Promises(Planning):
         able = sorted(
             members, key=lambda m: (-int(rows[shape.rows[0], self._world.column(m.name)]) if shape.rows else 0, m.name)
         )
+        before = old.member if old is not None else None
+        able.sort(key=lambda m: m is not before)
         for member in able[:_LOOKS]:
             if found is not None and at <= max(quota, now):
                 break
-            earliest = self._fits_from(Promise(uid, leaf, shape, gang, member, at, at, made, lasts=lasts, looked=now))
+            wanted = Promise(uid, leaf, shape, gang, member, at, at, made, lasts=lasts, looked=now)
+            wanted.expected = old.expected if old is not None and member is before else None
+            earliest = self._fits_from(wanted)
             if earliest is not None and (found is None or max(earliest, quota) < at):
                 at, found = max(earliest, quota), member
         endless = bool(self._by_end) and self._by_end[-1][0] == math.inf
@@ -115,6 +119,7 @@ class Promises(Planning):
         overtaken = old.overtaken if old is not None else False
         promise = Promise(uid, leaf, shape, gang, found, at, first, made, overtaken, lasts=lasts)
         promise.looked = now
+        promise.expected = old.expected if old is not None and found is before else None
         promise.spare = left_beside(leaf, shape.request)
         if quota < math.inf:
             self._spare(promise, now)
@@ -186,8 +191,6 @@ class Promises(Planning):
         """
         self.withdraw(uid)
         before = self.made.get(uid)
-        if before is not None and before in self._promised(before.member):
-            before.expected = self._kept(before).placement
         first, *rest = members
         made = now if before is None else before.made
         promise = Promise(uid, leaf, shape, gang, first, math.inf, math.inf, made, looked=now, also=tuple(rest))
@@ -349,14 +352,17 @@ class Promises(Planning):
     @contextmanager
     def untouched(self) -> Iterator[None]:
         """Whatever is asked inside leaves nothing behind, not even what is kept to be quick."""
-        before = [(each, each.future, each.kept, dict(each.refused), each.suspect) for each in self.all()]
+        before = [
+            (each, each.future, each.kept, each.expected, dict(each.refused), each.suspect) for each in self.all()
+        ]
         latest = self.latest_end
         try:
             yield
         finally:
             self.latest_end = latest
-            for promise, future, kept, refused, suspect in before:
-                promise.future, promise.kept, promise.refused, promise.suspect = future, kept, refused, suspect
+            for promise, future, kept, expected, refused, suspect in before:
+                promise.future, promise.kept, promise.expected = future, kept, expected
+                promise.refused, promise.suspect = refused, suspect
 
     @contextmanager
     def settled(self, *, but: str = "") -> Iterator[None]:
