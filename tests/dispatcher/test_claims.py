@@ -134,6 +134,30 @@ def test_a_claim_and_what_was_promised_before_take_the_room_of_one(nodes: list[i
     assert [promises._kept(each).placement is None for each in promises.all()] == [False] * 3
 
 
+def test_room_that_does_not_come_is_not_looked_for_where_others_were_promised_it_before() -> None:
+    """Two nodes of 8: the second is promised to `elder`, who waits for `half` of it; then another GPU of it is free.
+    `low` leaves the first to the head, but somebody else has taken 5 there.
+    """
+    s = Scene(make_queue("q", view=BACKFILL), make_queue("r", view=BACKFILL), make_cluster("m"), named("m", [8, 8]))
+    for name, gpu, hours in (("low", 8, 9), ("half", 4, 1), ("little", 1, 1)):
+        work = make_binding(name).tasks(1, gpu=gpu).runs(hours * HOUR).created(EARLY)
+        assert names(s.submit(work if name == "low" else work.firm()).run()) == [name]
+        s.bound(name, generation=NEVER)
+    s.submit(make_binding("elder").queue("r").tasks(1, gpu=8).priority(1).submitted(EARLY))
+    s.run()
+    s.submit(make_binding("head").tasks(1, gpu=4).priority(1).submitted(EARLY))
+    assert evicted(s.run(after=OLD)) == ["low"]
+    let_go(s, "low")
+    s.change("little", finished=True)
+    s.tell(named("m", [3, 4], generation=NEVER))
+    assert names(s.decide()) == []
+    promises = s.core.promises
+    assert promises._kept(promises.claims["uid-head"]).placement is None
+    elder = promises._kept(promises.made["uid-elder"]).placement
+    assert elder is not None
+    assert [node for _, node, _ in elder.pods] == [1]
+
+
 def test_another_head_is_promised_a_time_meanwhile_and_its_going_away_changes_nothing() -> None:
     s, promise = asked()
     s.tell(make_queue("r", view=BACKFILL, gpu=100))

@@ -215,11 +215,24 @@ class Planning(Stays):
         if promise.expected is not None:
             placement = _found(nodes, promise.gang, promise.expected)
         if placement is None:
-            placement = _found(nodes, promise.gang)
+            placement = _found(self._unpromised(nodes, promise), promise.gang)
         if placement is None:
             return Kept(None, nodes)
         nodes.take(promise.gang.requests(), placement)
         return Kept(placement, nodes)
+
+    def _unpromised(self, nodes: Nodes, promise: Promise) -> Nodes:
+        """Where a promise may be but where it was expected: one for whom others go takes no place that others were
+        promised before it. These are planned later, for they start later.
+        """
+        if not promise.victims:
+            return nodes
+        nodes = nodes.copy()
+        for other in self.made.values():
+            if other.member is promise.member and other.expected is not None and other.age < promise.age:
+                pods = [each for each in other.expected.pods if each[1] < len(nodes)]
+                nodes.take(other.gang.requests(), replace(other.expected, pods=pods))
+        return nodes
 
     def _once(self, promise: Promise, plan: Mapping[Promise, Kept], placement: Placement) -> Placement:
         """What a promise takes that its workload does not take already, for whom others go."""
