@@ -399,7 +399,7 @@ def test_room_that_is_being_made_stays_the_claimants_though_another_is_the_head_
     assert evicted(s.run()) == ["low"]
     s.submit(make_binding("never").tasks(99).priority(2).submitted(LATE))
     s.run()
-    assert [promise.uid for promise in s.core.promises.made.values() if promise.victims] == ["uid-high"]
+    assert list(s.core.promises.claims) == ["uid-high"]
 
 
 def test_one_that_goes_is_counted_as_going_whatever_is_reported_of_it() -> None:
@@ -415,7 +415,7 @@ def test_one_that_goes_is_counted_as_going_whatever_is_reported_of_it() -> None:
     s.change("low", placed={"m": (3, 7)}, nodes={"m": {"m-0": 3, "m-1": 4}})
     s.tell(named("m", [1, 0], generation=3))
     s.run()
-    claim = s.core.promises.made["uid-high"]
+    claim = s.core.promises.claims["uid-high"]
     assert (claim.leaving, s.core.promises._kept(claim).placement is None) == ({"uid-low": True}, False)
 
 

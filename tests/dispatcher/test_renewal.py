@@ -41,6 +41,13 @@ def node_of(s: Scene, name: str) -> int:
     return node
 
 
+def place_of(s: Scene, name: str) -> list[int]:
+    """The nodes on which one that is promised room is expected."""
+    placement = s.core.promises._kept(s.core.promises.made[f"uid-{name}"]).placement
+    assert placement is not None
+    return [node for _, node, _ in placement.pods]
+
+
 def at(s: Scene, name: str) -> float:
     return s.core.promises.made[f"uid-{name}"].at - START
 
@@ -115,6 +122,35 @@ def test_a_head_keeps_its_place_however_late_what_runs_before_it_ends(runs: int)
     s.tell(named("m", [8], generation=3))
     s.change("r0", finished=True, placed={"m": (3, 0)})
     assert started(s, 1) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("hours", "after"), [(0.5, 0.0), (1.0, HOUR + 5)], ids=["another node is free by then", "both times have passed"]
+)
+def test_a_head_stays_where_it_was_expected_while_it_fits_there(hours: float, after: float) -> None:
+    """A node of 9 is free in an hour, those of 8 in two and in three. `elder` gets the first, `younger` the others.
+
+    1. What runs on the second ends at once, and `passes` starts there. 2. By the time at which the first is free, the
+    second is as well, and comes first.
+    """
+    s = Scene(make_queue("q", view=BACKFILL), make_queue("r", view=BACKFILL), make_queue("z", priority=1))
+    s.tell(make_cluster("m"), named("m", [8, 8, 9]))
+    for number, gpu in ((1, 9), (2, 8), (3, 8)):
+        s.submit(make_binding(f"r{number}").queue("z").tasks(1, gpu=gpu).runs(number * HOUR))
+        assert names(s.run()) == [f"r{number}"]
+        s.bound(f"r{number}", generation=NEVER)
+    s.submit(make_binding("elder").tasks(1, gpu=8).runs(10 * HOUR).submitted(EARLY))
+    s.run()
+    s.submit(make_binding("younger").queue("r").tasks(2, gpu=8).runs(HOUR).submitted(LATE))
+    s.run()
+    places = {name: place_of(s, name) for name in ("elder", "younger")}
+    assert places == {"elder": [2], "younger": [0, 1]}
+    s.change("r2", finished=True)
+    s.submit(make_binding("passes").queue("z").tasks(1, gpu=8).runs(hours * HOUR))
+    assert names(s.run(after=1.0)) == ["passes"]
+    s.bound("passes", generation=NEVER)
+    assert names(s.run(after=after)) == []
+    assert {name: place_of(s, name) for name in places} == places
 
 
 def test_a_head_that_fits_nowhere_for_a_moment_is_promised_something_again() -> None:
@@ -210,7 +246,7 @@ def test_a_claimants_room_may_be_on_a_node_without_a_name_that_is_lost() -> None
     s.now += OLD
     s.submit(make_binding("high").tasks(2, gpu=8).priority(1).submitted(LATE))
     s.write(*s.decide())
-    assert s.core.promises.made["uid-high"].expected is not None
+    assert s.core.promises.claims["uid-high"].expected is not None
     s.tell(make_capacity("m", [2, 0], generation=3))
     s.submit(make_binding("small").queue("z").tasks(1, gpu=1).submitted(LATE))
     assert names(s.run()) == []

@@ -207,7 +207,6 @@ class Asking(Making):
         uid = binding.view.uid
         self._awaiting[uid] = tuple(each.uid for each in departures)
         whole = [each.uid for each in departures if each.stays is None]
-        self.promises.drop(uid)
         self.promises.keep(
             uid,
             group.leaf,
@@ -376,7 +375,7 @@ class Asking(Making):
         uid = question.binding.view.uid
         del self._asking[uid]
         self._awaiting.pop(uid, None)
-        if self.promises.drop(uid) is not None:
+        if self.promises.withdraw(uid):
             # What the room was kept from is looked at again at once.
             self._refresh_idle()
         self._unfinished = True

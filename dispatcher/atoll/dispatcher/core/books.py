@@ -316,7 +316,7 @@ class Books(Waking):
             self._impatient.pop(uid, None)
             self._awaiting.pop(uid, None)
             self._cleared.pop(uid, None)
-            if self.promises.drop(uid) is not None:
+            if self.promises.drop(uid):
                 self._refresh_idle()
             for member in list(self.world.holders.get(uid, ())):
                 self.world.forget(member, uid)

@@ -109,7 +109,7 @@ class Dispatcher(Asking):
             self._try_again()
         if self._nominated:
             self._take_up_nominations()
-        if self.promises.made or self._patience or self._unpromised:
+        if not self.promises.empty or self._patience or self._unpromised:
             self._renew_promises()
         commands: list[Command] = [*self._overdue(), *self._settle_answers(), *self._keep_to_wishes()]
         self._wake_grown()
@@ -234,7 +234,7 @@ class Dispatcher(Asking):
             serving=self.serves(group.leaf),
             avoided=self.avoided(group.shape.key),
             permits=self._settles(binding),
-            barred=self._barred(binding) if self.promises.made else nowhere,
+            barred=nowhere if self.promises.empty else self._barred(binding),
             capped=partial(self.capped, group.leaf),
             times=partial(self.times, group.leaf),
         )
@@ -286,13 +286,13 @@ class Dispatcher(Asking):
             view.uid, Stay(binding.leaf, binding.amount, self._now, self._now + estimate(binding), pods)
         )
         self._sizes.file(binding)
-        if kept is not None:
+        if kept:
             self._refresh_idle()
         return command
 
     def _expected(self, choice: Choice) -> dict[str, Spots]:
         """Where it is to be in its member, lest it is where others are promised room."""
-        if choice.divided or not self.promises.made:
+        if choice.divided or self.promises.empty:
             return {}
         [member], [gang], [placement] = choice.members, choice.gangs, choice.placements
         names = member.nodes.names

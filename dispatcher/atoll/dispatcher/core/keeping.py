@@ -59,7 +59,7 @@ class Keeping(Resizing):
     def _permits(self, binding: Binding) -> Callable[[Choice], bool]:
         """Whether the queue's ceilings in members, and the room that is kept for others, allow a choice."""
         self._overtaking = []
-        if not self.promises.made and not any(node.tracks for node in path(binding.leaf)):
+        if self.promises.empty and not any(node.tracks for node in path(binding.leaf)):
             return always
 
         def permits(choice: Choice) -> bool:
@@ -85,7 +85,7 @@ class Keeping(Resizing):
 
     def _aside(self, binding: Binding, choice: Choice) -> Choice | None:
         """The choice on other nodes, on which it may be in nobody's way."""
-        if choice.divided or not self.promises.made:
+        if choice.divided or self.promises.empty:
             return None
         [member], [gang] = choice.members, choice.gangs
         placement = self.promises.aside(binding.view.uid, member, gang, self._now + estimate(binding))
@@ -98,7 +98,7 @@ class Keeping(Resizing):
         leaf, end = binding.leaf, self._now + estimate(binding)
         if self.capped(leaf, choice) is not None:
             return False, []
-        if not self.promises.made:
+        if self.promises.empty:
             return True, []
         broken = self.promises.refuses(binding.view.uid, leaf, binding.amount, choice, end)
         for member, gang in zip(choice.members, choice.gangs, strict=True):
@@ -158,13 +158,12 @@ class Keeping(Resizing):
             if leaf.view is None or leaf.view.strategy is not Strategy.BACKFILL or self.waiting.head(leaf) is not group:
                 return
             for other in [p for p in self.promises.made.values() if p.leaf is leaf and p.uid != uid]:
-                if other.uid not in self._impatient and not other.victims:
+                if other.uid not in self._impatient:
                     # It is the head no more: an elder came back.
                     other.overtaken = True
-                    self.promises.drop(other.uid)
+                    self.promises.forget(other.uid)
                     self._refresh_idle()
-        known = self.promises.made.get(uid)
-        if known is None:
+        if self.promises.own(uid) is None:
             made = self._promise(group.shape, self.bindings[uid])
             if certain and made is not None and made.at == math.inf:
                 self.promises.drop(uid)
@@ -194,19 +193,18 @@ class Keeping(Resizing):
 
     def _renew_promises(self) -> None:
         """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
+        for uid in [each.uid for each in self.promises.each() if self.bindings[each.uid].shape is None]:
+            # Its user holds it, or it is over: it needs no room.
+            self._awaiting.pop(uid, None)
+            self.promises.drop(uid)
+            self._refresh_idle()
+        for claim in list(self.promises.claims.values()):
+            self._await_victims(claim)
         for promise in list(self.promises.made.values()):
-            if self.promises.made.get(promise.uid) is not promise:
-                # It was made anew with an older one.
+            if self.promises.own(promise.uid) is not promise:
+                # It was made anew with an older one; or others go for it, and if they don't it is looked at after that.
                 continue
-            binding = self.bindings[promise.uid]
-            if binding.shape is None:
-                # Its user holds it, or it is over: it needs no room.
-                self._awaiting.pop(promise.uid, None)
-                self.promises.drop(promise.uid)
-                self._refresh_idle()
-            elif promise.victims:
-                self._await_victims(promise)
-            elif self.promises.is_mended(promise, self._now):
+            if self.promises.is_mended(promise, self._now):
                 self._refresh_idle()
             elif self._is_to_be_renewed(promise) and promise.looked + RENEWAL <= self._now:
                 self._renew(promise)
@@ -217,7 +215,7 @@ class Keeping(Resizing):
             waiting = self.bindings.get(uid)
             if waiting is not None and waiting.shape is not None and uid not in self._impatient:
                 self._impatient[uid] = None
-                if uid not in self.promises.made:
+                if self.promises.own(uid) is None:
                     self._promise(waiting.shape, waiting)
 
     def _renew(self, promise: Promise) -> None:
@@ -239,6 +237,9 @@ class Keeping(Resizing):
             waiting = self.bindings.get(uid)
             if waiting is None or waiting.shape is None or uid in self.promises.made:
                 continue
+            if uid in self.promises.claims:
+                self._unpromised[uid] = (self._now + AGAIN, before)
+                continue
             group = self.waiting.classes(waiting.leaf)[waiting.shape.key]
             if group.members[0] != waiting.key or group.parked is None:
                 continue
@@ -258,14 +259,16 @@ class Keeping(Resizing):
         return promise.doubted + (0.0 if promise.overtaken else DOUBT)
 
     def _await_victims(self, promise: Promise) -> None:
-        """Once all that were evicted are gone, or after too long, the claimant is one that waits as others do."""
+        """Once all that were evicted are gone, or after too long, the claimant waits as others do; what it was promised
+        before is its own.
+        """
         gone = self._all_gone(promise.uid)
         # A while longer than that: members tell of the room a moment after the pods are gone.
         if gone and promise.looked + PATIENCE > self._now:
             promise.looked = min(promise.looked, self._now - PATIENCE + SETTLE)
         if promise.looked + PATIENCE <= self._now:
             self._awaiting.pop(promise.uid, None)
-            self.promises.drop(promise.uid)
+            self.promises.withdraw(promise.uid)
             self._refresh_idle()
             claimant = self.bindings[promise.uid]
             assert claimant.shape is not None, f"{promise.uid} is kept room for and does not wait"
@@ -282,7 +285,7 @@ class Keeping(Resizing):
             else max(self._given_up(promise), promise.looked + RENEWAL)
             if promise.doubted < math.inf
             else max(promise.at, promise.looked) + RENEWAL
-            for promise in self.promises.made.values()
+            for promise in self.promises.each()
         ]
         times += [when for when, _ in self._unpromised.values()]
         return min(times, default=None)

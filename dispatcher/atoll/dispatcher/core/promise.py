@@ -101,7 +101,7 @@ class Promise:
     victims: bool = False
     """Others make room for it: no time is to be computed until they have gone."""
     expected: Placement | None = None
-    """Where it goes once they have gone, as far as that is known."""
+    """Where it was expected last, or goes once they have gone, as far as that is known: its own while it fits there."""
     leaving: dict[str, bool] = field(default_factory=dict)
     """UID of one that is taken back for it, or for one who was promised earlier -> whether it has not gone yet."""
     limited: bool = False
@@ -112,6 +112,10 @@ class Promise:
     def starts_by(self, when: float) -> bool:
         """Whether it runs by then; those for whom others go start as soon as these have gone."""
         return self.victims or self.at <= when
+
+    def runs_at(self, when: float) -> bool:
+        """Whether it has started by then, and its room is not there again."""
+        return self.starts_by(when) and not self.is_over_by(when)
 
     @property
     def ends(self) -> float:

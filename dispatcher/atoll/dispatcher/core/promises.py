@@ -59,7 +59,7 @@ class Promises(Planning):
 
     def renumber(self, member: Member, moved: Mapping[int, int | None]) -> None:
         """Nodes of a member have other indices (`Member.moved`): what runs is where it was."""
-        for promise in self.made.values():
+        for promise in self.all():
             if promise.member is member:
                 promise.expected = None
         self._left.pop(member.name, None)
@@ -71,7 +71,7 @@ class Promises(Planning):
 
     def _account(self, uid: str, stay: Stay, sign: int, *, changes: bool) -> None:
         """What ends after a promised time takes from what may be charged beyond it; what ends before does not."""
-        for promise in self.made.values():
+        for promise in self.all():
             if promise.leaving.get(uid):
                 # Counted as gone from the beginning; if it starts again, that is something else.
                 promise.leaving[uid] = changes
@@ -92,19 +92,23 @@ class Promises(Planning):
         to run.
         """
         old = self.known(uid)
-        self.drop(uid)
+        self.forget(uid)
         self._set_aside.pop(uid, None)
         made = old.made if old is not None else now
-        quota = self._admitted_from(leaf, shape.request, now, lasts)
+        quota = self._admitted_from(uid, leaf, shape.request, now, lasts)
         at, found = math.inf, None
         rows = self._world.counts
         able = sorted(
             members, key=lambda m: (-int(rows[shape.rows[0], self._world.column(m.name)]) if shape.rows else 0, m.name)
         )
+        before = old.member if old is not None else None
+        able.sort(key=lambda m: m is not before)
         for member in able[:_LOOKS]:
             if found is not None and at <= max(quota, now):
                 break
-            earliest = self._fits_from(Promise(uid, leaf, shape, gang, member, at, at, made, lasts=lasts, looked=now))
+            wanted = Promise(uid, leaf, shape, gang, member, at, at, made, lasts=lasts, looked=now)
+            wanted.expected = old.expected if old is not None and member is before else None
+            earliest = self._fits_from(wanted)
             if earliest is not None and (found is None or max(earliest, quota) < at):
                 at, found = max(earliest, quota), member
         endless = bool(self._by_end) and self._by_end[-1][0] == math.inf
@@ -115,13 +119,14 @@ class Promises(Planning):
         overtaken = old.overtaken if old is not None else False
         promise = Promise(uid, leaf, shape, gang, found, at, first, made, overtaken, lasts=lasts)
         promise.looked = now
+        promise.expected = old.expected if old is not None and found is before else None
         promise.spare = left_beside(leaf, shape.request)
         if quota < math.inf:
             self._spare(promise, now)
         else:
-            promise.limited, promise.spare = True, dict.fromkeys(self._short(leaf, shape.request), 0)
-        for other in self.made.values():
-            if promise.starts_by(other.at) and not promise.is_over_by(other.at) and not promise.uncertain():
+            promise.limited, promise.spare = True, dict.fromkeys(self._short(uid, leaf, shape.request), 0)
+        for other in self.all():
+            if promise.runs_at(other.at) and not promise.uncertain() and other.uid != uid and uid not in other.beside:
                 other.beside[uid] = None
                 give_back(other.spare, leaf, shape.request, -1)
         self.made[uid] = promise
@@ -130,7 +135,7 @@ class Promises(Planning):
 
     def _in_doubt(self, member: Member) -> bool:
         """Whether somebody is promised room there of whom nobody can say at the moment when and where it starts."""
-        return any(p.uncertain() for p in self.made.values() if p.member is member) or any(
+        return any(p.uncertain() for p in self.all() if p.member is member) or any(
             self._kept(each).placement is None for each in self._promised(member)
         )
 
@@ -139,17 +144,15 @@ class Promises(Planning):
         """Inside, it is set aside, and so are those who were promised later what it may need: their UIDs, the first
         first, each to be promised something again. What that is keeps its first time and its age.
         """
-        short = {node for node, _ in self._short(promise.leaf, promise.shape.request)}
+        short = {node for node, _ in self._short("", promise.leaf, promise.shape.request)}
         younger = [
             other
             for other in self.made.values()
-            if not other.victims
-            and promise.age < other.age
-            and (other.member is promise.member or not short.isdisjoint(path(other.leaf)))
+            if promise.age < other.age and (other.member is promise.member or not short.isdisjoint(path(other.leaf)))
         ]
         self._set_aside = {each.uid: each for each in sorted([promise, *younger], key=lambda each: each.age)}
         for uid in self._set_aside:
-            self.drop(uid)
+            self.forget(uid)
         try:
             yield list(self._set_aside)
         finally:
@@ -174,7 +177,7 @@ class Promises(Planning):
         goes: others are about to make room for it there.
 
         In several members, and where it would not fit yet although those have gone that go whole, nobody takes
-        anything.
+        anything. What it was promised before stays its own, where it was expected.
 
         Args:
             uid: of the workload.
@@ -186,46 +189,69 @@ class Promises(Planning):
             leaving: UIDs of those that go whole.
             expected: where it goes once they have, if that is one member.
         """
+        self.withdraw(uid)
+        before = self.made.get(uid)
         first, *rest = members
-        promise = Promise(uid, leaf, shape, gang, first, math.inf, math.inf, now, looked=now, also=tuple(rest))
+        made = now if before is None else before.made
+        promise = Promise(uid, leaf, shape, gang, first, math.inf, math.inf, made, looked=now, also=tuple(rest))
         promise.victims, promise.expected = True, expected
         promise.leaving = {each: True for each in leaving if each in self._stays}
         promise.spare = left_beside(leaf, shape.request)
         for each in promise.leaving:
             give_back(promise.spare, self._stays[each].leaf, self._stays[each].amount)
-        self.made[uid] = promise
+        self.claims[uid] = promise
         self._outdate(first.name)
 
     def is_mended(self, promise: Promise, now: float) -> bool:
         """Note since when its member would not hold it at its time, if anybody has seen that; whether it does again."""
         if not promise.suspect:
             return False
-        if promise.victims or self._kept(promise).placement is not None:
+        if self._kept(promise).placement is not None:
             promise.doubted, promise.suspect = math.inf, False
             return True
         promise.doubted = min(promise.doubted, now)
         return False
 
-    def drop(self, uid: str) -> Promise | None:
-        """The workload goes, or waits for something else now."""
+    def drop(self, uid: str) -> bool:
+        """The workload goes, or waits for something else now. Whether room was kept for it."""
+        claimed, promised = self.withdraw(uid), self.forget(uid)
+        return claimed or promised
+
+    def withdraw(self, uid: str) -> bool:
+        """Nobody goes for the workload any more: it waits for what it was promised before. Whether anybody did."""
+        promise = self.claims.pop(uid, None)
+        if promise is None:
+            return False
+        for other in self.all():
+            for each in [each for each, stays in promise.leaving.items() if stays and other.leaving.get(each)]:
+                # If it goes all the same, that is counted when it does.
+                del other.leaving[each]
+                give_back(other.spare, self._stays[each].leaf, self._stays[each].amount, -1)
+        self._leave_beside(promise)
+        return True
+
+    def forget(self, uid: str) -> bool:
+        """The workload is promised nothing any more, whoever goes for it. Whether it was."""
         promise = self.made.pop(uid, None)
         if promise is not None:
-            self._outdate(promise.member.name)
-            for other in self.made.values():
-                if uid in other.beside:
-                    del other.beside[uid]
-                    give_back(other.spare, promise.leaf, promise.shape.request)
-                for each in [each for each, stays in promise.leaving.items() if stays and other.leaving.get(each)]:
-                    # If it goes all the same, that is counted when it does.
-                    del other.leaving[each]
-                    give_back(other.spare, self._stays[each].leaf, self._stays[each].amount, -1)
-        return promise
+            self._leave_beside(promise)
+        return promise is not None
+
+    def _leave_beside(self, promise: Promise) -> None:
+        """A promise is no more: others need not leave it a share of limits, unless its workload runs all the same."""
+        uid = promise.uid
+        self._outdate(promise.member.name)
+        still = self.own(uid)
+        for other in self.all():
+            if uid in other.beside and (still is None or not still.runs_at(other.at)):
+                del other.beside[uid]
+                give_back(other.spare, promise.leaf, promise.shape.request)
 
     def asks_otherwise(self, uid: str) -> bool:
-        """The workload is another one: what is known of it is so no more. Whether room was kept for it."""
-        for promise in self.made.values():
+        """The workload is another one: what is known of it is so no more. Whether it was promised room."""
+        for promise in self.all():
             promise.refused.pop(uid, None)
-        return uid in self.made and not self.made[uid].victims and self.drop(uid) is not None
+        return self.forget(uid)
 
     def refuses(self, uid: str, leaf: Node, amount: Vector, choice: Choice, end: float) -> list[Promise]:
         """The promises that a choice for a workload would break, if it ran until `end`."""
@@ -253,9 +279,9 @@ class Promises(Planning):
 
     def _bind(self, uid: str, leaf: Node, amount: Vector, end: float) -> Iterator[tuple[Promise, bool]]:
         """Whom a workload that runs until `end` must not delay, and whether it takes what they need of limits."""
-        own = self.made.get(uid)
-        for promise in self.made.values():
-            if promise is own or end + SETTLE <= promise.at < math.inf or promise.yields_to(own):
+        own = self.own(uid)
+        for promise in self.all():
+            if promise.uid == uid or end + SETTLE <= promise.at < math.inf or promise.yields_to(own):
                 continue
             charged = promise.victims and self._settled
             yield promise, uid not in promise.beside and not charged and promise.exceeds(leaf, amount)
@@ -263,7 +289,7 @@ class Promises(Planning):
     def refuses_still(self, uid: str, member: Member, end: float) -> list[Promise]:
         """Those that the workload would break there, known from when that was tried and nothing had changed since."""
         broken = []
-        for promise in self.made.values():
+        for promise in self.all():
             known = promise.refused.get(uid) if promise.member is member else None
             if known is not None and known[0] == member.changes and known[1] <= end:
                 broken.append(promise)
@@ -288,7 +314,7 @@ class Promises(Planning):
             here = [each for each in others if (each.member is member or member in each.also) and each not in delayed]
             delayed += [each for each in here if each.uncertain()]
             here = [each for each in here if not each.uncertain()]
-            own = self.made.get(uid)
+            own = self.own(uid)
             if own is not None and own in self._promised(member) and self._kept(own).is_at(placement):
                 # Its own place, which was kept beside all who can be held. One that was promised something earlier and
                 # can't, as happens for a moment while figures contradict each other, may have its place there.
@@ -307,14 +333,14 @@ class Promises(Planning):
         """Where a gang is in nobody's way who was promised a place in its member, if it runs until `end`; None where
         there is no such place.
         """
-        own = self.made.get(uid)
+        own = self.own(uid)
         if own is not None and own in self._promised(member) and own.gang.full() == gang.full():
             expected = self._kept(own).placement
             if expected is not None and holds(member.nodes, gang.requests(), expected):
                 return expected
         nodes = member.nodes.copy()
-        for promise in self.made.values():
-            if promise is own or promise.limited or end + SETTLE <= promise.at < math.inf or promise.yields_to(own):
+        for promise in self.all():
+            if promise.uid == uid or promise.limited or end + SETTLE <= promise.at < math.inf or promise.yields_to(own):
                 continue
             if promise.member is member or member in promise.also:
                 if promise.uncertain() or self._kept(promise).placement is None:
@@ -326,14 +352,17 @@ class Promises(Planning):
     @contextmanager
     def untouched(self) -> Iterator[None]:
         """Whatever is asked inside leaves nothing behind, not even what is kept to be quick."""
-        before = [(each, each.future, each.kept, dict(each.refused), each.suspect) for each in self.made.values()]
+        before = [
+            (each, each.future, each.kept, each.expected, dict(each.refused), each.suspect) for each in self.all()
+        ]
         latest = self.latest_end
         try:
             yield
         finally:
             self.latest_end = latest
-            for promise, future, kept, refused, suspect in before:
-                promise.future, promise.kept, promise.refused, promise.suspect = future, kept, refused, suspect
+            for promise, future, kept, expected, refused, suspect in before:
+                promise.future, promise.kept, promise.expected = future, kept, expected
+                promise.refused, promise.suspect = refused, suspect
 
     @contextmanager
     def settled(self, *, but: str = "") -> Iterator[None]:
@@ -341,8 +370,8 @@ class Promises(Planning):
         but the workload of that UID.
         """
         before: dict[Node, Vector] = {}
-        for promise in self.made.values():
-            if promise.victims and promise.uid != but:
+        for promise in self.claims.values():
+            if promise.uid != but:
                 gone = [self._stays[uid] for uid, stays in promise.leaving.items() if stays]
                 for leaf, amount, times in (
                     (promise.leaf, promise.shape.request, 1),
@@ -363,18 +392,19 @@ class Promises(Planning):
 
     # -- the future --------------------------------------------------------------------------------------------------
 
-    def _admitted_from(self, leaf: Node, request: Vector, now: float, lasts: float) -> float:
-        """From when on the limits on the path admit the request for so long beside those who were promised room;
-        infinite where that is not known.
+    def _admitted_from(self, uid: str, leaf: Node, request: Vector, now: float, lasts: float) -> float:
+        """From when on the limits on the path admit the workload's request for so long beside the others who were
+        promised room; infinite where that is not known.
         """
-        left = self._short(leaf, request)
+        left = self._short(uid, leaf, request)
         if not left:
             return now
         queues = {node for node, _ in left}
-        starts = [(now if p.victims else max(p.at, now), p.leaf, p.shape.request, -1) for p in self.made.values()]
+        others = [each for each in self.each() if each.uid != uid]
+        starts = [(now if p.victims else max(p.at, now), p.leaf, p.shape.request, -1) for p in others]
         last = max((when for when, *_ in starts if when < math.inf), default=now)
-        starts += [(p.ends, p.leaf, p.shape.request, 1) for p in self.made.values() if p.ends < math.inf]
-        soon, later = self._given_back(queues, now)
+        starts += [(p.ends, p.leaf, p.shape.request, 1) for p in others if p.ends < math.inf]
+        soon, later = self._given_back(uid, queues, now)
         few = sorted([(now, leaf, {}, 1), *starts, *soon], key=_when)
         changes = heapq.merge(few, later, key=_when)
         #: queue -> those limits that what it uses counts for
@@ -400,21 +430,23 @@ class Promises(Planning):
                 since = None
         return math.inf if since is None else since
 
-    def _short(self, leaf: Node, request: Vector) -> dict[tuple[Node, str], int]:
+    def _short(self, uid: str, leaf: Node, request: Vector) -> dict[tuple[Node, str], int]:
         """(queue on the path, resource) -> what is left there beside the request, where that is not enough for all who
-        were promised room as well. Elsewhere there is enough, and what ends gives more.
+        were promised room as well, the workload itself apart. Elsewhere there is enough, and what ends gives more.
         """
         left = left_beside(leaf, request)
         beside = dict(left)
-        for promise in self.made.values():
-            give_back(beside, promise.leaf, promise.shape.request, -1)
+        for promise in self.each():
+            if promise.uid != uid:
+                give_back(beside, promise.leaf, promise.shape.request, -1)
         return {key: amount for key, amount in left.items() if beside[key] < 0}
 
-    def _given_back(self, queues: Set[Node], now: float) -> tuple[list[Change], Iterator[Change]]:
-        """What runs in these queues, and below, as its room is expected to be there again: what is not as its estimate
-        says, in no order, and the others in theirs.
+    def _given_back(self, uid: str, queues: Set[Node], now: float) -> tuple[list[Change], Iterator[Change]]:
+        """What runs in these queues, and below, as its room is expected to be there again where nobody goes for the
+        workload of that UID: what is not as its estimate says, in no order, and the others in theirs.
         """
-        leaving = {uid for p in self.made.values() for uid, stays in p.leaving.items() if stays}
+        claims = [claim for claim in self.claims.values() if claim.uid != uid]
+        leaving = {each for claim in claims for each, stays in claim.leaving.items() if stays}
         counts: dict[Node, bool] = {}
         known = self._stays
 
@@ -445,12 +477,14 @@ class Promises(Planning):
                 vector.add(over.setdefault(stay.leaf, {}), stay.amount)
         for leaf, amount in over.items():
             give_back(spare, leaf, amount)
-        for other in self.made.values():
-            if other.starts_by(promise.at) and not other.is_over_by(promise.at):
+        for other in self.each():
+            if other.uid != promise.uid and other.runs_at(promise.at):
                 promise.beside[other.uid] = None
                 give_back(spare, other.leaf, other.shape.request, -1)
-            leaving = other.leaving if other.victims else {}
-            for uid in (uid for uid, counts in leaving.items() if counts and uid not in promise.leaving):
+        for other in self.claims.values():
+            if other.uid == promise.uid:
+                continue
+            for uid in (uid for uid, counts in other.leaving.items() if counts and uid not in promise.leaving):
                 if not (stay := self._stays[uid]).over_at(promise.at, now):
                     promise.leaving[uid] = True
                     give_back(spare, stay.leaf, stay.amount)

@@ -175,8 +175,8 @@ class Resizing(Books):
         """
         capped = [node for node in path(leaf) if node.tracks]
         broken: list[Promise] = []
-        for promise in self.promises.made.values() if capped else ():
-            if not promise.victims or promise.uid == uid or promise.member.name != member:
+        for promise in self.promises.claims.values() if capped else ():
+            if promise.uid == uid or promise.member.name != member:
                 continue
             gone = [self.bindings[each] for each, stays in promise.leaving.items() if stays]
             for node in capped:

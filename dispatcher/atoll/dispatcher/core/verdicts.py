@@ -461,7 +461,7 @@ def _named(core: Dispatcher, uids: Iterable[str]) -> list[Named]:
 
 
 def _promised(core: Dispatcher, uid: str) -> Promised | None:
-    promise = core.promises.made.get(uid)
+    promise = core.promises.own(uid)
     if promise is None:
         return None
     names = ", ".join(member.name for member in (promise.member, *promise.also))
