@@ -180,3 +180,11 @@ def test_once_what_was_published_last_about_some_nodes_is_gone_the_others_count_
     assert s.core.world.members["m"].expected
     s.tell(CapacityGone("m", ""))
     assert not s.core.world.members["m"].expected
+
+
+def test_what_waits_in_a_circle_of_queues_waits_where_they_hang_once_that_is_broken() -> None:
+    above = {"a": "b", "b": "c", "c": "a"}
+    s = scene(*(make_queue(name, view={"parent": parent}) for name, parent in above.items()))
+    s.submit(*(make_binding(name).queue(name) for name in "abc"))
+    s.tell(make_queue("c"))
+    assert dispatched(s.run()) == [("a", "m")]

@@ -177,9 +177,12 @@ class Books(Waking):
         self._hungry.wake_all()
 
     def _classes_below(self, node: Node, name: str) -> list[ShapeClass]:
-        """Classes of the queues below the node, and of those that name it as their parent."""
+        """Classes of the queues below the node, of those that name it as their parent, and of those that are in a circle
+        of parents with it, which hang below each other once it leaves that.
+        """
         naming = (each for each in self.tree.nodes.values() if each.view is not None and each.view.parent == name)
-        below = {each: None for root in (node, *naming) for each in subtree(root)}
+        circle = (self.tree.nodes[each] for each in node.circle)
+        below = {each: None for root in (node, *naming, *circle) for each in subtree(root)}
         return [group for each in below for group in self.waiting.classes(each).values()]
 
     def _set_namespace(self, name: str, limits: dict[str, int] | None) -> None:
