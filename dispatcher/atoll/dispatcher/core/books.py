@@ -177,8 +177,8 @@ class Books(Waking):
         self._hungry.wake_all()
 
     def _classes_below(self, node: Node, name: str) -> list[ShapeClass]:
-        """Classes of the queues below the node, of those that name it as their parent, and of those that are in a circle
-        of parents with it, which hang below each other once it leaves that.
+        """Classes of the queues below the node, of those that name it as their parent, and of those in a circle of
+        parents with it, which hang below each other once it leaves that.
         """
         naming = (each for each in self.tree.nodes.values() if each.view is not None and each.view.parent == name)
         circle = (self.tree.nodes[each] for each in node.circle)
