@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atoll.dispatcher.core.promise import Stay
+from atoll.dispatcher.core.promises import Promises
+from atoll.dispatcher.core.shapes import shape_key, shape_of
 from atoll.dispatcher.core.tree import Tree
+from atoll.dispatcher.core.trial import Claimant, Trial
+from atoll.dispatcher.core.world import World
+from tests.dispatcher.builders import make_binding
 from tests.dispatcher.test_tree import pend, queue, tree_of, use
 
 
@@ -99,3 +107,26 @@ def test_a_division_that_is_kept_is_the_one_that_would_be_made(
         for (name, resource), amount in wanted.items():
             pend(anew, name, **{resource: amount})
         assert [kept.node(name).deserved for name in "abcd"] == [anew.node(name).deserved for name in "abcd"]
+
+
+def test_what_is_only_supposed_to_go_leaves_the_division_as_it_is() -> None:
+    tree = tree_of(queue("a"), queue("b"), queue("c", open=False), total={"gpu": 8})
+    a, c = tree.node("a"), tree.node("c")
+    use(tree, "c", gpu=2)
+    pend(tree, "b", gpu=8)
+    world, view = World(), make_binding("x").tasks(1, requests={"gpu": 9}, gpu=0).build()
+    shape = shape_of(view, shape_key(view, ""))
+    promises = Promises(world)
+    promises.enter("goes", Stay(c, {"gpu": 1}, 0.0, math.inf, {}))
+    promises.keep("x", a, shape, shape.gang, [world.member("m")], 0.0, ["goes"])
+
+    pend(tree, "a", gpu=8)
+    with Trial(Claimant("x", a, 0, shape, shape.gang), tree, {}) as trial:
+        trial.release(c, {"gpu": 1}, {})
+        assert a.deserved == {"gpu": 3}
+    assert a.deserved == {"gpu": 3}
+
+    pend(tree, "a", gpu=1)
+    with promises.settled():
+        assert a.deserved == {"gpu": 3}
+    assert a.deserved == {"gpu": 3}

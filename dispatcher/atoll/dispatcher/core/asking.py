@@ -99,6 +99,7 @@ class Asking(Making):
 
     def _ask_for_room(self) -> Iterator[Command]:
         """Look for who should go so that blocked workloads of higher priority, or of entitled queues, can start."""
+        self._look_at_rights()
         if self._plan_tokens < 1:
             return
         while self._retries and self._retries[0][0] <= self._now:
@@ -109,6 +110,8 @@ class Asking(Making):
             if not group.members or group.lot is None or not self._may_evict(group):
                 del self._stuck[group]
                 self._helpless.pop(group, None)
+                if group.members and group.lot is not None:
+                    self._rightless[group] = None
                 continue
             binding = self.bindings[group.members[0][2]]
             if binding.view.uid in self._awaiting:
@@ -128,6 +131,9 @@ class Asking(Making):
 
     def _whom_to_ask(self, group: ShapeClass, binding: Binding) -> Plan | None:
         """Who should go so that the first of a class can start; None where nobody's departure would help."""
+        if self.namespaces.shortage(binding.view.namespace, group.shape.request) is not None:
+            # Nobody goes for a limit of its namespace.
+            return None
         with self.promises.settled():
             victims = self._possible_victims(group)
             if named := self._named():

@@ -34,6 +34,7 @@ from atoll.dispatcher.core.events import (
     BindingView,
     CapacityGone,
     CapacitySet,
+    CapacityView,
     ClusterGone,
     ClusterSet,
     Event,
@@ -144,19 +145,9 @@ class Books(Waking):
                 if self.world.set_view(name, None):
                     self._members_changed()
             case CapacitySet(capacity):
-                member = self.world.member(capacity.cluster)
-                before, total = member.generation, member.total()
-                self.world.set_root(capacity)
-                self.promises.republished(member.name)
-                if member.generation != before:
-                    self._forgive(member)
-                if member.total() != total:
-                    self._tell_tree_of_members()
-                self._settle(member)
-                self._hungry.wake(member.name)
+                self._set_capacity(capacity.cluster, capacity.root, capacity)
             case CapacityGone(name, root):
-                self.world.drop_root(name, root)
-                self._tell_tree_of_members()
+                self._set_capacity(name, root, None)
 
     # -- taking in: queues, namespaces, members ------------------------------------------------------------------------
 
@@ -164,6 +155,7 @@ class Books(Waking):
         node = self.tree.node(name)
         if node.view == view:
             return
+        estimated = node.view.estimate if node.view is not None else None
         moved: list[Binding] = []
         if view is None or node.view is None or _place_of(view) != _place_of(node.view):
             moved = [self.bindings[key[2]] for group in self._classes_below(node, name) for key in group.members]
@@ -173,6 +165,9 @@ class Books(Waking):
         self._serving.clear()
         for binding in moved:
             self._enter(binding)
+        if node.view is not None and node.view.estimate != estimated:
+            for uid in self._charged.get(node, ()):
+                self.promises.enter(uid, self._stay(self.bindings[uid], self.promises.stay(uid)))
         for group in self.waiting.classes(node).values():
             group.shortest = 0.0
         for each in changed:
@@ -182,9 +177,12 @@ class Books(Waking):
         self._hungry.wake_all()
 
     def _classes_below(self, node: Node, name: str) -> list[ShapeClass]:
-        """Classes of the queues below the node, and of those that name it as their parent."""
+        """Classes of the queues below the node, of those that name it as their parent, and of those in a circle of
+        parents with it, which hang below each other once it leaves that.
+        """
         naming = (each for each in self.tree.nodes.values() if each.view is not None and each.view.parent == name)
-        below = {each: None for root in (node, *naming) for each in subtree(root)}
+        circle = (self.tree.nodes[each] for each in node.circle)
+        below = {each: None for root in (node, *naming, *circle) for each in subtree(root)}
         return [group for each in below for group in self.waiting.classes(each).values()]
 
     def _set_namespace(self, name: str, limits: dict[str, int] | None) -> None:
@@ -209,6 +207,21 @@ class Books(Waking):
         self._serving.clear()
         self._wake_all()
         self._hungry.wake_all()
+
+    def _set_capacity(self, name: str, root: str, capacity: CapacityView | None) -> None:
+        member = self.world.member(name)
+        before, total = member.generation, member.total()
+        if capacity is None:
+            self.world.drop_root(name, root)
+        else:
+            self.world.set_root(capacity)
+        self.promises.republished(name)
+        if member.generation != before:
+            self._forgive(member)
+        if member.total() != total:
+            self._tell_tree_of_members()
+        self._settle(member)
+        self._hungry.wake(name)
 
     def _tell_tree_of_members(self) -> None:
         members = self.world.members.values()
@@ -349,11 +362,8 @@ class Books(Waking):
                 self._reordered[binding.leaf] = None
                 if any(key[0] > binding.key[0] for key in group.members[1:2]):
                     self._headed[group] = None
-            patience = binding.gang.patience
-            if patience is None and binding.leaf.view is not None:
-                patience = binding.leaf.view.patience
-            if patience is not None:
-                heapq.heappush(self._patience, (to_seconds(binding.key[1]) + patience, uid))
+            if (until := patient_until(binding)) < math.inf:
+                heapq.heappush(self._patience, (until, uid))
             if group in self._idle:
                 # Perhaps it is short enough for the room that is kept for others.
                 del self._idle[group]
@@ -547,6 +557,13 @@ def estimate(binding: Binding) -> float:
     return view.estimate if view is not None and view.estimate is not None else math.inf
 
 
+def patient_until(binding: Binding) -> float:
+    """When a workload has waited long enough to be kept room for; infinite for never."""
+    own, view = binding.gang.patience, binding.leaf.view
+    patience = view.patience if own is None and view is not None else own
+    return math.inf if patience is None else to_seconds(binding.key[1]) + patience
+
+
 def _dispatched_at(view: BindingView, now: float) -> float:
     """When it was dispatched, by its story."""
     for line in reversed(view.decision.story):
@@ -556,5 +573,5 @@ def _dispatched_at(view: BindingView, now: float) -> float:
 
 
 def _place_of(view: QueueView) -> object:
-    """What decides where a queue is in the tree, whom it may use and which of its workloads are looked at."""
-    return view.parent, view.members, view.affinity, view.strategy
+    """What decides where a queue is in the tree, whom it may use, and how its workloads wait."""
+    return view.parent, view.members, view.affinity, view.strategy, view.patience

@@ -39,6 +39,8 @@ def verify(core: Dispatcher) -> None:
     for node in core.tree.nodes.values():
         expected = vector.total(charged.get(each.name, {}) for each in subtree(node))
         assert expected == node.used, f"queue {node.name}: used {node.used} differs from its charges {expected}"
+    # One that asks for nothing is charged nothing.
+    by_namespace = {name: used for name, used in by_namespace.items() if used}
     assert core.namespaces.used == by_namespace, "a namespace's use differs from its charges"
     for node in core.tree.nodes.values():
         waiting = sum(len(group.members) for each in subtree(node) for group in core.waiting.classes(each).values())

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from atoll.dispatcher.core.binding import Binding
-from atoll.dispatcher.core.books import estimate
+from atoll.dispatcher.core.books import estimate, patient_until
 from atoll.dispatcher.core.choice import Choice, always, as_it_is
 from atoll.dispatcher.core.events import Strategy
 from atoll.dispatcher.core.members import Member
@@ -213,7 +213,10 @@ class Keeping(Resizing):
         while self._patience and self._patience[0][0] <= self._now:
             uid = heapq.heappop(self._patience)[1]
             waiting = self.bindings.get(uid)
-            if waiting is not None and waiting.shape is not None and uid not in self._impatient:
+            if waiting is None or waiting.shape is None or patient_until(waiting) > self._now:
+                # It waits no more, or has more patience by now.
+                continue
+            if uid not in self._impatient:
                 self._impatient[uid] = None
                 if self.promises.own(uid) is None:
                     self._promise(waiting.shape, waiting)

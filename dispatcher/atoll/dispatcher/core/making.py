@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator, Sequence
 
 from atoll.dispatcher.core.binding import Binding
@@ -13,6 +14,7 @@ from atoll.dispatcher.core.keeping import Keeping
 from atoll.dispatcher.core.node import Node
 from atoll.dispatcher.core.promise import Stay
 from atoll.dispatcher.core.reclaim import PROTECTION, Victim
+from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.stays import GRACE
 from atoll.dispatcher.core.trial import entitled
 from atoll.dispatcher.core.waiting import ShapeClass
@@ -42,6 +44,10 @@ class Making(Keeping):
         self._stuck: dict[ShapeClass, None] = {}
         #: those whom nobody's departure helped -> seconds of the last pause; they are in `_stuck` or in `_retries`
         self._helpless: dict[ShapeClass, float] = {}
+        #: classes that others would have to make room for, and for whom nobody has to go
+        self._rightless: dict[ShapeClass, None] = {}
+        #: when it is looked at again whether that is still so, infinite while nothing has changed; when that was last
+        self._rights_due, self._rights_seen = math.inf, -math.inf
         #: (when to look again, serial, class): a heap
         self._retries: list[tuple[float, int, ShapeClass]] = []
         self._serial = 0
@@ -49,6 +55,29 @@ class Making(Keeping):
         self._candidates: dict[str, tuple[Stay, Binding, QueueView | None, Victim]] = {}
         #: times of this pass as text
         self._texts: dict[float, str] = {}
+
+    def _set_queue(self, name: str, view: QueueView | None) -> None:
+        super()._set_queue(name, view)
+        self._rights_may_change()
+
+    def _tell_tree_of_members(self) -> None:
+        super()._tell_tree_of_members()
+        self._rights_may_change()
+
+    def _enter(self, binding: Binding, before: Stay | None = None) -> None:
+        super()._enter(binding, before)
+        self._rights_may_change()
+
+    def _enter_charged(self, binding: Binding, before: Stay | None) -> None:
+        super()._enter_charged(binding, before)
+        self._rights_may_change()
+
+    def _stop_waiting(self, binding: Binding, shape: Shape) -> None:
+        group = self.waiting.classes(binding.leaf)[shape.key]
+        super()._stop_waiting(binding, shape)
+        if not group.members:
+            self._rightless.pop(group, None)
+        self._rights_may_change()
 
     def _take_up_nominations(self) -> None:
         """Another leader had others evicted for these: their room stays theirs."""
@@ -89,6 +118,24 @@ class Making(Keeping):
         promise = self.promises.made.get(binding.view.uid)
         return promise is not None and promise.at <= self._now + GRACE and self._now < promise.first + GRACE
 
+    def _rights_may_change(self) -> None:
+        """Queues, what runs or what waits are others now; each may decide who has to go for whom."""
+        if self._rightless:
+            self._rights_due = min(self._rights_due, max(self._now, self._rights_seen + HELPLESS))
+
+    def _look_at_rights(self) -> None:
+        """Consider those again for whom somebody may have to go by now; not often, for it is asked of each."""
+        if self._now < self._rights_due:
+            return
+        self._rights_due, self._rights_seen = math.inf, self._now
+        for group in list(self._rightless):
+            if not group.members or group.lot is None:
+                # Whoever files it again looks at it.
+                del self._rightless[group]
+            elif self._may_evict(group):
+                del self._rightless[group]
+                self._consider(group)
+
     def _may_evict(self, group: ShapeClass) -> bool:
         """Whether anybody could have to go at all: most often nobody does."""
         return self._yields_to(group) or self.tree.entitled(group.leaf, group.shape.request)
@@ -122,6 +169,7 @@ class Making(Keeping):
 
     def _list_charged(self, binding: Binding, times: int = 1) -> None:
         super()._list_charged(binding, times)
+        self._rights_may_change()
         if times < 0:
             self._candidates.pop(binding.view.uid, None)
 

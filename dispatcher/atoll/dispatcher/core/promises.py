@@ -26,7 +26,7 @@ import numpy as np
 
 from atoll.dispatcher.core.choice import Choice
 from atoll.dispatcher.core.members import Member
-from atoll.dispatcher.core.node import Node, path
+from atoll.dispatcher.core.node import Node, bring_up_to_date, path
 from atoll.dispatcher.core.planning import Planning
 from atoll.dispatcher.core.promise import SETTLE, Promise, Stay, give_back, holds, left_beside
 from atoll.dispatcher.core.shapes import Shape
@@ -379,6 +379,8 @@ class Promises(Planning):
                 ):
                     for node in path(leaf):
                         if node not in before:
+                            # What its parent divides follows from what is really used.
+                            bring_up_to_date(node)
                             before[node] = node.used
                             node.used = dict(node.used)
                         vector.add(node.used, amount, times)

@@ -16,7 +16,7 @@ import numpy as np
 
 from atoll.dispatcher.core.choice import Choice, always
 from atoll.dispatcher.core.members import Member
-from atoll.dispatcher.core.node import Node, path
+from atoll.dispatcher.core.node import Node, bring_up_to_date, path
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.tree import Shortage, Tree
 from atoll.dispatcher.core.world import MANY, World
@@ -226,6 +226,8 @@ class Trial:
         """Count an amount of a queue as not used; of `times` -1 as used again."""
         for node in path(leaf):
             if node not in self._before:
+                # What its parent divides follows from what is really used.
+                bring_up_to_date(node)
                 self._before[node] = (node.used, node.used_in)
                 node.used = dict(node.used)
                 node.used_in = {name: dict(part) for name, part in node.used_in.items()}

@@ -1,0 +1,190 @@
+"""What waits is looked at again when something other than room changes: rights, patience, estimates, what is published."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from atoll.dispatcher.core import Ask, CapacityGone, CapacitySet, Command, NamespaceSet, NamespaceView, Resize
+from atoll.model.gang import Gang
+from tests.dispatcher.builders import (
+    BACKFILL,
+    EARLY,
+    GPU,
+    LATE,
+    NEVER,
+    OLD,
+    START,
+    Scene,
+    dispatched,
+    evicted,
+    make_binding,
+    make_capacity,
+    make_cluster,
+    make_queue,
+    named,
+    scene,
+    share,
+)
+
+
+def later(s: Scene) -> list[Command]:
+    """What is decided at once, and then while nothing else happens: passes run when they are due."""
+    commands = s.run()
+    for _ in range(50):
+        due = s.core.next_deadline
+        if due is None or due > s.now + OLD:
+            break
+        commands += s.run(after=max(due - s.now, 0.0))
+    return commands
+
+
+def running(s: Scene, *names: str) -> Scene:
+    s.run()
+    for name in names:
+        s.bound(name, generation=NEVER)
+    s.run(after=OLD)
+    return s
+
+
+def regang(s: Scene, name: str, change: Callable[[Gang], Gang]) -> None:
+    gang = s.view(name).gang
+    assert gang is not None
+    s.change(name, gang=change(gang), generation=s.view(name).generation + 1)
+
+
+def lenders() -> Scene:
+    """Queue a uses all 6 GPUs but those of queue b, which uses what it deserves; one more of b waits."""
+    s = Scene(make_cluster("m"), make_capacity("m", [6]), share("a", 2), share("b", 4))
+    s.submit(*(make_binding(f"v{number}").queue("a") for number in range(3)))
+    s.submit(make_binding("one").queue("b"), make_binding("two").queue("b").tasks(1, gpu=2))
+    running(s, "v0", "v1", "v2", "one", "two")
+    s.submit(make_binding("waits").queue("b").tasks(2).submitted(LATE))
+    assert later(s)
+    assert s.verdict("waits") == "InsufficientResources"
+    return s
+
+
+def test_who_deserves_more_by_now_takes_back() -> None:
+    s = lenders()
+    s.tell(share("b", 6), share("a", 0))
+    assert evicted(later(s))
+
+
+def test_who_is_entitled_again_after_an_end_in_its_own_queue_takes_back() -> None:
+    s = lenders()
+    s.change("one", finished=True)
+    assert evicted(later(s))
+
+
+def test_one_of_its_queue_that_passed_it_goes_once_that_helps() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", [4])))
+    s.submit(make_binding("one").priority(5), make_binding("two").tasks(1, gpu=2).priority(5))
+    running(s, "one", "two")
+    s.submit(make_binding("waits").tasks(2).priority(3))
+    later(s)
+    s.submit(make_binding("passes").priority(1))
+    assert dispatched(s.run()) == [("passes", "m")]
+    s.bound("passes", generation=NEVER)
+    later(s)
+    s.change("one", finished=True)
+    assert evicted([*s.run(after=OLD), *later(s)]) == ["passes"]
+
+
+def test_one_of_its_queue_goes_once_its_priority_is_lower() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", [2])))
+    s.submit(make_binding("runs").tasks(2).priority(3))
+    running(s, "runs")
+    s.submit(make_binding("waits").tasks(2).priority(3))
+    assert not evicted(later(s))
+    regang(s, "runs", lambda gang: msgspec.structs.replace(gang, priority=1))
+    assert evicted(later(s)) == ["runs"]
+
+
+def test_one_of_its_queue_shrinks_once_it_can() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", [4])))
+    s.submit(make_binding("runs").tasks(4))
+    running(s, "runs")
+    s.submit(make_binding("waits").tasks(2))
+    assert not evicted(later(s))
+
+    def elastic(gang: Gang) -> Gang:
+        return msgspec.structs.replace(
+            gang, tasks=[msgspec.structs.replace(gang.tasks[0], min_available=1)], min_available=1
+        )
+
+    regang(s, "runs", elastic)
+    assert [command.name for command in later(s) if isinstance(command, Resize)] == ["runs"]
+
+
+def test_while_its_namespace_is_full_no_member_is_asked_for_it() -> None:
+    s = scene(make_queue("q", gpu=2), NamespaceSet(NamespaceView("default", {GPU: 3})))
+    s.submit(make_binding("other").queue("elsewhere").tasks(2).priority(9))
+    s.tell(make_queue("elsewhere"))
+    s.submit(make_binding("runs").tasks(1))
+    running(s, "other", "runs")
+    s.submit(make_binding("waits").tasks(2).priority(9))
+    assert not [command for command in later(s) if isinstance(command, Ask)]
+    s.change("other", finished=True)
+    assert evicted(later(s)) == ["runs"]
+
+
+@pytest.mark.parametrize("patience", [20.0, 0.0])
+def test_a_queue_that_gets_a_patience_keeps_room_for_what_waits_too_long_already(patience: float) -> None:
+    s = scene()
+    s.submit(make_binding("runs").tasks(5).runs(1000.0))
+    running(s, "runs")
+    s.submit(make_binding("waits").tasks(8))
+    s.run()
+    s.tell(make_queue("q", view={"patience": patience}))
+    s.run(after=30.0)
+    assert s.core.promises.made
+
+
+def test_a_queue_that_gets_more_patience_keeps_no_room_yet() -> None:
+    s = Scene(make_queue("q", view={"patience": 200.0}), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("runs").tasks(5).runs(5000.0))
+    running(s, "runs")
+    s.submit(make_binding("waits").tasks(8).submitted("2027-01-15T08:00:00Z"))
+    s.run()
+    s.tell(make_queue("q", view={"patience": 2000.0}))
+    s.run(after=200.0)
+    assert not s.core.promises.made
+    s.run(after=2000.0)
+    assert s.core.promises.made
+
+
+def test_how_long_a_queue_expects_its_workloads_to_run_counts_for_what_runs_already() -> None:
+    s = scene(make_queue("q", view=BACKFILL))
+    s.submit(make_binding("runs").tasks(5))
+    s.run()
+    s.submit(make_binding("waits").tasks(8).submitted(EARLY))
+    s.run()
+    s.tell(make_queue("q", view=BACKFILL | {"estimate": 100.0}))
+    s.run(after=2.0)
+    assert s.core.promises.made["uid-waits"].at < START + 110.0
+    s.submit(make_binding("short").runs(20.0).submitted(LATE))
+    assert dispatched(s.run()) == [("short", "m")]
+
+
+def test_once_what_was_published_last_about_some_nodes_is_gone_the_others_count_by_themselves() -> None:
+    old, new = named("m", [2], generation=1), named("m", {"o": 4}, generation=5)
+    s = Scene(make_queue("q"), make_cluster("m"), old, CapacitySet(dataclasses.replace(new.capacity, root="other")))
+    s.submit(make_binding("runs").tasks(4))
+    s.run()
+    s.tell(CapacitySet(dataclasses.replace(new.capacity, root="other", classes=named("m", {"o": 0}).capacity.classes)))
+    s.bound("runs", generation=4)
+    assert s.core.world.members["m"].expected
+    s.tell(CapacityGone("m", ""))
+    assert not s.core.world.members["m"].expected
+
+
+def test_what_waits_in_a_circle_of_queues_waits_where_they_hang_once_that_is_broken() -> None:
+    above = {"a": "b", "b": "c", "c": "a"}
+    s = scene(*(make_queue(name, view={"parent": parent}) for name, parent in above.items()))
+    s.submit(*(make_binding(name).queue(name) for name in "abc"))
+    s.tell(make_queue("c"))
+    assert dispatched(s.run()) == [("a", "m")]
