@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from atoll.dispatcher.core import Ask, CapacityGone, CapacitySet, Command, NamespaceSet, NamespaceView, Resize
+from atoll.dispatcher.core import Ask, CapacityGone, CapacitySet, Command, NamespaceSet, NamespaceView, Resize, making
 from atoll.model.gang import Gang
 from tests.dispatcher.builders import (
     BACKFILL,
@@ -71,6 +71,20 @@ def lenders() -> Scene:
 def test_who_deserves_more_by_now_takes_back() -> None:
     s = lenders()
     s.tell(share("b", 6), share("a", 0))
+    assert evicted(later(s))
+
+
+def test_of_many_each_pass_looks_at_some_until_all_were_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(making, "RIGHTS_LOOKS", 1)
+    s = Scene(make_cluster("m"), make_capacity("m", [6]), share("a", 2), share("b", 4), share("c", 0))
+    s.submit(*(make_binding(f"v{number}").queue("a").tasks(1, gpu=2) for number in range(3)))
+    running(s, "v0", "v1", "v2")
+    s.tell(share("a", 6), share("b", 0))
+    s.submit(*(make_binding(f"w{number}").queue("c").tasks(1, gpu=number).submitted(LATE) for number in (1, 2, 3)))
+    assert not evicted(later(s))
+    s.submit(make_binding("waits").queue("b").submitted(LATE))
+    assert not evicted(later(s))
+    s.tell(share("a", 2), share("b", 4))
     assert evicted(later(s))
 
 

@@ -88,8 +88,7 @@ class Dispatcher(Asking):
         retry = self._retries[0][0] if self._retries else None
         if self._stuck:
             retry = min(self._now + HELPLESS, math.inf if retry is None else retry)
-        rights = self._rights_due if self._rightless and self._rights_due < math.inf else None
-        due = (explain, first, patience, renewal, again, retry, rights, self._next_answer_due)
+        due = (explain, first, patience, renewal, again, retry, self._next_look_at_rights, self._next_answer_due)
         return min((when for when in due if when is not None), default=None)
 
     # -- deciding ----------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -27,6 +28,10 @@ PLANS_PER_SECOND = 2.0
 """Searches for workloads that should go for others: each looks at all that runs."""
 HELPLESS, HELPLESS_MAX = 10.0, 60.0
 """Seconds before that is tried again for one whom nobody's departure helps, doubled with each failure."""
+RIGHTS_LOOKS, RIGHTS_PAUSE = 500, 0.2
+"""Classes of which a pass looks again whether somebody would have to go for them by now, and seconds until the next of
+them are looked at.
+"""
 EXPLAIN_BURST = 50.0
 """Reasons that may be written at once."""
 
@@ -46,8 +51,9 @@ class Making(Keeping):
         self._helpless: dict[ShapeClass, float] = {}
         #: classes that others would have to make room for, and for whom nobody has to go
         self._rightless: dict[ShapeClass, None] = {}
-        #: when it is looked at again whether that is still so, infinite while nothing has changed; when that was last
-        self._rights_due, self._rights_seen = math.inf, -math.inf
+        #: when it is looked at again whether that is still so, infinite while nothing has changed; when that was last;
+        #: how many of them are still to be looked at this time
+        self._rights_due, self._rights_seen, self._rights_left = math.inf, -math.inf, 0
         #: (when to look again, serial, class): a heap
         self._retries: list[tuple[float, int, ShapeClass]] = []
         self._serial = 0
@@ -123,18 +129,30 @@ class Making(Keeping):
         if self._rightless:
             self._rights_due = min(self._rights_due, max(self._now, self._rights_seen + HELPLESS))
 
+    @property
+    def _next_look_at_rights(self) -> float | None:
+        due = self._now + RIGHTS_PAUSE if self._rights_left else self._rights_due
+        return due if self._rightless and due < math.inf else None
+
     def _look_at_rights(self) -> None:
-        """Consider those again for whom somebody may have to go by now; not often, for it is asked of each."""
-        if self._now < self._rights_due:
-            return
-        self._rights_due, self._rights_seen = math.inf, self._now
-        for group in list(self._rightless):
+        """Consider those again for whom somebody may have to go by now; not often, and a part of them in each pass, for
+        it is asked of each.
+        """
+        if not self._rights_left:
+            if self._now < self._rights_due:
+                return
+            self._rights_due, self._rights_seen, self._rights_left = math.inf, self._now, len(self._rightless)
+        several = list(itertools.islice(self._rightless, min(RIGHTS_LOOKS, self._rights_left)))
+        self._rights_left = self._rights_left - len(several) if several else 0
+        for group in several:
+            del self._rightless[group]
             if not group.members or group.lot is None:
                 # Whoever files it again looks at it.
-                del self._rightless[group]
-            elif self._may_evict(group):
-                del self._rightless[group]
+                continue
+            if self._may_evict(group):
                 self._consider(group)
+            else:
+                self._rightless[group] = None
 
     def _may_evict(self, group: ShapeClass) -> bool:
         """Whether anybody could have to go at all: most often nobody does."""
