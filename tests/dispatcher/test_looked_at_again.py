@@ -202,3 +202,20 @@ def test_what_waits_in_a_circle_of_queues_waits_where_they_hang_once_that_is_bro
     s.submit(*(make_binding(name).queue(name) for name in "abc"))
     s.tell(make_queue("c"))
     assert dispatched(s.run()) == [("a", "m")]
+
+
+@pytest.mark.parametrize(("goes", "stays"), [("above", "below"), ("below", "above")])
+def test_where_workloads_of_a_queue_and_of_one_below_it_wait_for_the_same_each_leaves_for_itself(
+    goes: str, stays: str
+) -> None:
+    s = scene(make_queue("top", gpu=2), make_queue("q", view={"parent": "top"}))
+    s.submit(make_binding("above").tasks(4))
+    s.run()
+    s.tell(make_queue("low", view={"parent": "q"}))
+    s.submit(make_binding("below").queue("low").tasks(4))
+    s.run()
+    s.gone(goes)
+    s.tell(make_queue("top"))
+    started = dispatched(s.run())
+    assert started == ([("below", "m")] if stays == "below" else [])
+    assert s.verdict(stays) == (None if started else "QueueNotLeaf")

@@ -454,7 +454,8 @@ class Waiting:
             return
         del lot.heads[group.leaf]
         child = group.leaf
-        while child is not lot.anchor:
+        # What waits in a queue that has others below it by now is filed beside what waits in these.
+        while child is not lot.anchor and child not in lot.heads and child not in lot.below:
             assert child.parent is not None, f"{group.leaf.name} is not below {lot.anchor.name}"
             known = lot.below[child.parent]
             del known[child]
