@@ -20,6 +20,7 @@ from tests.dispatcher.builders import (
     GPU,
     LATE,
     NEVER,
+    OLD,
     START,
     Scene,
     explained,
@@ -358,3 +359,28 @@ def test_nothing_is_kept_of_the_size_of_what_is_gone() -> None:
         (core._hungry.awake, core._hungry._where, core._hungry._parked, core._stopped, core._sizes.oversized)
     )
     assert not any(core._sizes.spare.values())
+
+
+def test_what_grows_again_counts_though_a_report_of_before_it_shrank_says_that_more_of_it_runs() -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", [4])))
+    s.submit(make_binding("a").tasks(4))
+    s.run()
+    s.tell(make_capacity("m", [0], generation=2))
+    s.bound("a", generation=2)
+
+    def wish(pods: int) -> None:
+        gang = s.view("a").gang
+        assert gang is not None
+        task = msgspec.structs.replace(gang.tasks[0], replicas=pods, min_available=1)
+        gang = msgspec.structs.replace(gang, tasks=[task], min_available=1)
+        s.change("a", gang=gang, generation=s.view("a").generation + 1)
+        s.run()
+
+    wish(1)
+    s.tell(make_capacity("m", [3], generation=3))
+    wish(2)
+    assert s.view("a").parts == (("m", (2,)),)
+    s.submit(make_binding("b").tasks(3).priority(-1))
+    assert names(s.run()) == []
+    s.run(after=OLD)
+    assert s.view("b").parts

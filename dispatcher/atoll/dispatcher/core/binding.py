@@ -150,7 +150,7 @@ def contained(binding: Binding, member: Member) -> bool:
     if binding.phase is Phase.EVICTING or binding.epoch != binding.view.epoch or binding.resized_at is not None:
         return False
     generation, pods = binding.view.placed.get(member.name, (-1, 0))
-    if binding.bound and binding.deadline is not None and pods < binding.parts[member.name].replicas:
+    if binding.bound and binding.deadline is not None and pods != binding.parts[member.name].replicas:
         # The pods by which it grew are still to come.
         return False
     if binding.bound or bound_in(binding, member.name):

@@ -519,7 +519,7 @@ class Books(Waking):
                 # Its last pods, for the first ones are there, unless the figures are older than they are.
                 generation, pods = binding.view.placed.get(member.name, (0, 0))
                 if generation <= member.generation:
-                    part = part.sized(last_pods(part, part.replicas - pods))
+                    part = part.sized(last_pods(part, max(part.replicas - pods, 0)))
             self.world.assume_late(member, uid, part)
 
     def _forgive(self, member: Member) -> None:

@@ -55,8 +55,11 @@ def still_grows(binding: Binding, now: float) -> bool:
         return False
     [(name, part)] = binding.parts.items()
     view = binding.view
-    grew = view.decision.reason is Reason.GROWN or part.replicas > part.min_available
-    if not grew or view.placed.get(name, (0, 0))[1] >= part.replicas:
+    grown, pods = view.decision.reason is Reason.GROWN, view.placed.get(name, (0, 0))[1]
+    if pods == part.replicas or (pods > part.replicas and not grown):
+        return False
+    # A report of more than it has grown to is of a time before it shrank.
+    if not (grown or part.replicas > part.min_available):
         return False
     return to_seconds(view.decision.deadline) > now
 
