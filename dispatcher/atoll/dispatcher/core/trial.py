@@ -17,9 +17,10 @@ import numpy as np
 from atoll.dispatcher.core.choice import Choice, always
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, bring_up_to_date, path
+from atoll.dispatcher.core.requests import MANY
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.tree import Shortage, Tree
-from atoll.dispatcher.core.world import MANY, World
+from atoll.dispatcher.core.world import World
 from atoll.dispatcher.split import Division, divide_natively
 from atoll.fit import Nodes, Placement, place
 from atoll.fit.nodes import Ints
