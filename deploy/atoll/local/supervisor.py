@@ -268,9 +268,10 @@ async def _run(
             kept = await on_top.enter_async_context(extra.kept(federation, progress, record))
         state.host = _cluster_state(federation.host)
         state.members = {key: _cluster_state(item) for key, item in federation.members.items()}
-        state.status = "ready"
+        # Written together: who waits for it reads both.
+        state.status = state.message = "ready"
         record()
-        progress("ready")
+        on_progress("ready")
         on_ready(state)
         await federation.watch()
 
