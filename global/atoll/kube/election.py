@@ -131,6 +131,8 @@ class Elector:
         #: the last lease seen and when it last changed, on the loop's clock
         self._seen: dict[str, Any] | None = None
         self._seen_at = 0.0
+        #: since when a lease that was there is not; None while it is
+        self._gone_since: float | None = None
         #: how long it lasts from then on
         self._lasts = lease_seconds
         #: set while the work runs
@@ -240,6 +242,13 @@ class Elector:
         spec = (self._seen or {}).get("spec") or {}
         holder = spec.get("holderIdentity") or ""
         self._lasts = float(spec.get("leaseDurationSeconds") or self._lease_seconds)
+        if lease is not None or self._seen is None or self._left() > 0:
+            self._gone_since = None
+        else:
+            # Another may have got it since it was seen here, and may lead.
+            self._gone_since = loop.time() if self._gone_since is None else self._gone_since
+            if loop.time() - self._gone_since < self._lasts:
+                raise _Taken
         if holder not in ("", self._identity) and loop.time() - self._seen_at < self._lasts:
             raise _Taken
         claim = self._claim(spec)
