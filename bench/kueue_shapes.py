@@ -14,7 +14,7 @@ import contextlib
 import itertools
 import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -168,7 +168,6 @@ class Record:
     """Seconds for which it was charged, those that were in vain included."""
     epoch: int = 0
     """Of its last dispatch."""
-    evictions: int = 0
     finished: bool = False
 
     def start(self, now: float, epoch: int) -> None:
@@ -191,6 +190,8 @@ class Outcome:
     records: dict[str, Record] = field(default_factory=dict)
     late: float = 0.0
     """Seconds by which the latest creation missed its time."""
+    evictions: Counter[str] = field(default_factory=Counter)
+    """Reason -> how many."""
 
     def admission(self, load: Sequence[Arrival]) -> dict[str, list[float]]:
         """Class -> seconds from creation to the first dispatch."""
@@ -263,7 +264,8 @@ async def _measure(
         add(case, f"mean_time_to_admission_{name}", sum(seconds) / len(seconds), "s")
         add(case, f"p99_time_to_admission_{name}", percentile(seconds, 99), "s")
     add(case, "mean_quota_use", outcome.use(load, len(shape.names) * _NOMINAL, wall), "share")
-    add(case, "evictions", sum(each.evictions for each in outcome.records.values()), "evictions")
+    for reason, number in outcome.evictions.most_common():
+        add(case, reason, number, "evictions")
     finished = sum(each.finished for each in outcome.records.values())
     add(case, "finished", finished, f"of {len(load)}")
     add(case, "wall", wall, "s")
@@ -385,7 +387,7 @@ class _Play:
             asyncio.get_running_loop().call_later(run_time, self._say, *over)
         elif phase is Phase.EVICTING and record.running_since is not None:
             record.stop(now)
-            record.evictions += 1
+            self._outcome.evictions[view.decision.reason] += 1
             self._say(0, new, {**condition("Released"), "observedGeneration": view.generation})
         elif phase is Phase.SUSPENDED and view.decision.question is not None and not view.reserved:
             # Members have more room than the queues have quota.

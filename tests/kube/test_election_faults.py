@@ -228,6 +228,26 @@ def test_a_stolen_lease_stops_the_work_at_the_next_look() -> None:
     virtual_time.run(main())
 
 
+def test_a_deleted_lease_binds_whoever_has_not_heard_of_it_for_long() -> None:
+    """1. second hears nothing for longer than a lease. 2. The lease is deleted, and first can't make it anew at once.
+    3. second hears again: first may still work, and it waits.
+    """
+
+    async def main() -> None:
+        court = Court()
+        async with two(court) as (first, second):
+            court.fates["second"] = always("error")
+            await asyncio.sleep(LEASE + 2)
+            assert first.working
+            court.server.lease = None
+            court.fates = {"first": always("error")}
+            await until(lambda: second.working, TAKEOVER)
+            assert not first.working
+            assert not overlaps([first, second])
+
+    virtual_time.run(main())
+
+
 def test_a_deleted_lease_binds_until_it_would_have_expired() -> None:
     """1. first leads. 2. The lease is deleted. 3. second waits: first makes it anew before it knows of anything."""
 

@@ -128,12 +128,10 @@ class Elector:
         self._renewed = -math.inf
         #: renewTime of the claim that was last sent, and when its attempt began
         self._sent = ("", -math.inf)
-        #: the last lease seen and when it last changed, on the loop's clock
+        #: spec of the lease as it was last seen, None once it is gone; and when that changed, on the loop's clock
         self._seen: dict[str, Any] | None = None
-        self._seen_at = 0.0
-        #: since when a lease that was there is not; None while it is
-        self._gone_since: float | None = None
-        #: how long it lasts from then on
+        self._seen_at = -math.inf
+        #: how long the lease binds others from then on
         self._lasts = lease_seconds
         #: set while the work runs
         self.leading = asyncio.Event()
@@ -236,35 +234,33 @@ class Elector:
         lease: dict[str, Any] | None = None
         with suppress(errors.NotFound):
             lease = await self._api.get(LEASES, self._name, self._namespace)
-        if lease is not None and (self._seen is None or self._seen.get("spec") != lease.get("spec")):
-            self._seen, self._seen_at = lease, loop.time()
-        # A lease that was deleted binds for as long as it would have lasted: its holder may not know yet.
-        spec = (self._seen or {}).get("spec") or {}
-        holder = spec.get("holderIdentity") or ""
-        self._lasts = float(spec.get("leaseDurationSeconds") or self._lease_seconds)
-        if lease is not None or self._seen is None or self._left() > 0:
-            self._gone_since = None
-        else:
-            # Another may have got it since it was seen here, and may lead.
-            self._gone_since = loop.time() if self._gone_since is None else self._gone_since
-            if loop.time() - self._gone_since < self._lasts:
-                raise _Taken
-        if holder not in ("", self._identity) and loop.time() - self._seen_at < self._lasts:
+        spec = None if lease is None else lease.get("spec") or {}
+        if spec != self._seen:
+            self._see(spec)
+        # A lease that was deleted binds as if another held it: somebody may lead who does not know yet.
+        free = self._left() > 0 if spec is None else spec.get("holderIdentity") in (None, "", self._identity)
+        if not free and loop.time() - self._seen_at < self._lasts:
             raise _Taken
-        claim = self._claim(spec)
-        if lease is not None and holder == self._identity and spec.get("renewTime") == self._sent[0]:
+        if spec and spec.get("holderIdentity") == self._identity and spec.get("renewTime") == self._sent[0]:
             # The answer to our last write was lost, the write was not. Without this a candidate that never gets an
             # answer would keep the lease alive and never lead.
             self._renewed = max(self._renewed, self._sent[1])
+        claim = self._claim(spec or {})
         self._sent = (claim["renewTime"], began)
         if lease is None:
             metadata = {"name": self._name, "namespace": self._namespace}
             lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
-            self._seen = await self._api.create(LEASES, {**lease, "spec": claim})
+            written = await self._api.create(LEASES, {**lease, "spec": claim})
         else:
             # The resourceVersion in it makes this a compare-and-swap.
-            self._seen = await self._api.replace(LEASES, {**lease, "spec": claim})
-        self._renewed, self._seen_at = began, loop.time()
+            written = await self._api.replace(LEASES, {**lease, "spec": claim})
+        self._see(written["spec"])
+        self._renewed = began
+
+    def _see(self, spec: dict[str, Any] | None) -> None:
+        self._seen, self._seen_at = spec, asyncio.get_running_loop().time()
+        if spec is not None:
+            self._lasts = float(spec.get("leaseDurationSeconds") or self._lease_seconds)
 
     def _claim(self, previous: dict[str, Any]) -> dict[str, Any]:
         now = rfc3339_micro(time.time())
@@ -286,4 +282,4 @@ class Elector:
                 spec = lease.get("spec") or {}
                 if spec.get("holderIdentity") == self._identity:
                     released = {**spec, "holderIdentity": "", "leaseDurationSeconds": 1}
-                    self._seen = await self._api.replace(LEASES, {**lease, "spec": released})
+                    self._see((await self._api.replace(LEASES, {**lease, "spec": released}))["spec"])
