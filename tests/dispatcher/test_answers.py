@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from atoll.dispatcher.core import Ceiling, Event, NamespaceSet, NamespaceView
+from atoll.dispatcher.core import Ceiling, Event, NamespaceSet, NamespaceView, Reservation
 from atoll.dispatcher.core.asking import AVOID_FIRST, AVOID_MAX, RESERVE_TIMEOUT
 from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
 from atoll.dispatcher.core.verdicts import account
@@ -197,6 +197,77 @@ def test_a_question_that_is_overtaken_is_withdrawn_though_nobody_has_answered() 
     step(s)
     assert open_questions(s) == []
     assert s.view("high").decision.reason is Reason.INSUFFICIENT_RESOURCES
+
+
+# -- members that are behind -------------------------------------------------------------------------------------------
+
+
+def burst(number: int) -> Scene:
+    """So many pods are sent to the member at once."""
+    s = scene(room=(make_cluster("m"), make_capacity("m", [number]))).submit(
+        *(make_binding(f"b{index}") for index in range(number))
+    )
+    assert len(names(s.run())) == number
+    return s
+
+
+def test_what_waits_its_turn_in_a_member_is_not_taken_back() -> None:
+    """1. A member gets sixty pods at once and binds one a second. 2. Nobody has to start over."""
+    s = burst(60)
+    for index in range(60):
+        assert evicted(s.run(after=1.0)) == []
+        s.bound(f"b{index}", generation=NEVER)
+    assert evicted(s.run(after=COMMIT_TIMEOUT)) == []
+
+
+def test_what_ends_is_as_good_as_what_is_bound() -> None:
+    s = burst(50)
+    for index in range(50):
+        assert evicted(s.run(after=1.0)) == []
+        s.change(f"b{index}", finished=True)
+
+
+def test_a_member_that_stands_still_is_not_waited_for() -> None:
+    """1. A member binds one of two pods soon, and then nothing. 2. The other one is taken back in time."""
+    s = burst(2)
+    s.run(after=1.0)
+    s.bound("b0", generation=NEVER)
+    assert evicted(s.run(after=COMMIT_TIMEOUT - 1.1)) == []
+    assert evicted(s.run(after=0.2)) == ["b1"]
+
+
+def test_a_member_that_stops_is_waited_for_half_as_long_again_at_most() -> None:
+    s = burst(2)
+    s.run(after=COMMIT_TIMEOUT - 1)
+    s.bound("b0", generation=NEVER)
+    assert evicted(s.run(after=1.0)) == []
+    assert s.core.next_deadline == s.now + COMMIT_TIMEOUT / 2
+    assert evicted(s.run(after=COMMIT_TIMEOUT / 2)) == ["b1"]
+
+
+def test_what_others_overtake_is_taken_back() -> None:
+    """1. A pod is sent every second, and bound at once, but for the first. 2. The first is taken back in time."""
+    s = scene(room=(make_cluster("m"), make_capacity("m", [40]))).submit(make_binding("stuck"))
+    s.run()
+    for index in range(29):
+        s.submit(make_binding(f"b{index}"))
+        assert names(s.run(after=1.0)) == [f"b{index}"]
+        s.bound(f"b{index}", generation=NEVER)
+    assert evicted(s.run(after=1.1)) == ["stuck"]
+
+
+def test_parts_of_several_members_are_not_waited_for() -> None:
+    """What some members have started must not wait for those that are behind."""
+    s = scene(room=(*map(make_cluster, "mn"), make_capacity("m", [4]), make_capacity("n", [4])))
+    s.submit(make_binding("gang").tasks(6).divided())
+    s.run()
+    s.submit(make_binding("one"), make_binding("two"))
+    s.change("gang", reserved={name: Reservation(True) for name in "mn"})
+    s.run()
+    s.run(after=COMMIT_TIMEOUT - 1)
+    s.bound("one", generation=NEVER)
+    s.bound("two", generation=NEVER)
+    assert evicted(s.run(after=1.1)) == ["gang"]
 
 
 # -- members that failed -----------------------------------------------------------------------------------------------

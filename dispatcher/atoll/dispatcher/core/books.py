@@ -292,6 +292,8 @@ class Books(Waking):
             # Perhaps it had less, but nobody knows any more.
             binding.amount = view.gang.total()
         stay = self.promises.stay(view.uid)
+        if stay is not None and old is not None and _newly_bound(binding, old):
+            self._hear(old, stay)
         if old is not None and _charged_alike(binding, old):
             # Most often the echo of a dispatch, or a report of where its pods are.
             self.bindings[view.uid] = binding
@@ -305,6 +307,12 @@ class Books(Waking):
                 self._refresh_idle()
         self.bindings[view.uid] = binding
         self._enter(binding, stay)
+
+    def _hear(self, binding: Binding, stay: Stay) -> None:
+        """Its members have bound what was sent to them, or it has ended there."""
+        for name in binding.parts:
+            member = self.world.member(name)
+            member.heard_at, member.heard_of = self._now, max(member.heard_of, stay.start)
 
     def _confirm(self, view: BindingView, old: Binding) -> None:
         """What was decided is written: all that follows from it is filed already."""
@@ -532,6 +540,13 @@ class Books(Waking):
 
 _MOVES = (Reason.SUBMITTED, Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
 """Reasons that say what happened, not what keeps something from happening."""
+
+
+def _newly_bound(binding: Binding, old: Binding) -> bool:
+    """Whether its pods are seen bound that were not before; one that has ended had them all."""
+    return (
+        binding.bound and binding.phase in (Phase.BOUND, Phase.FINISHED) and old.phase is Phase.BOUND and not old.bound
+    )
 
 
 def _charged_alike(binding: Binding, old: Binding) -> bool:

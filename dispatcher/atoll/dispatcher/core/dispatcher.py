@@ -362,6 +362,10 @@ class Dispatcher(Asking):
                 yield self._evict(binding, Reason.DEADLINE_EXCEEDED, text)
             elif binding.phase is Phase.BOUND and not binding.bound:
                 late = [name for name in binding.parts if not bound_in(binding, name)]
+                if self._has_its_turn_to_come(binding):
+                    binding.deadline = self._now + self._commit_timeout / 2
+                    heapq.heappush(self._deadlines, (binding.deadline, uid))
+                    continue
                 for name in late:
                     self._avoid_member(binding, name)
                 text = f"not all of its pods were bound in {', '.join(late)} within {self._commit_timeout:g} s"
@@ -369,6 +373,19 @@ class Dispatcher(Asking):
             elif binding.phase is Phase.BOUND:
                 # Whatever of its growth is not there by now waits in the member like anything else.
                 self._settle_binding(binding)
+
+    def _has_its_turn_to_come(self, binding: Binding) -> bool:
+        """Whether its member still binds what was sent to it before.
+
+        To take such work back would make a member that is behind do it twice. Parts in several members are not waited
+        for: what of them runs already would wait, too.
+        """
+        stay, half = self.promises.stay(binding.view.uid), self._commit_timeout / 2
+        if stay is None or len(binding.parts) != 1:
+            return False
+        [name] = binding.parts
+        member = self.world.member(name)
+        return self._now - member.heard_at < half and member.heard_of < stay.start + half
 
     def _try_again(self) -> None:
         """Members that were avoided long enough may be tried again; what they failed is forgotten much later."""

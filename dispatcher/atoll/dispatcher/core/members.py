@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -48,6 +49,9 @@ class Member:
     changes: int = 0
     #: of `inflight` something has found less room than it takes
     short: bool = False
+    #: when it was last seen that a workload is bound here, and when the latest of those had been sent
+    heard_at: float = -math.inf
+    heard_of: float = -math.inf
     #: the domains as they were published last, the tree of them, and the index of each by its name
     _topology: tuple[Sequence[PublishedDomain], Tree, dict[str, int]] = field(default_factory=lambda: ((), Tree(), {}))
 
