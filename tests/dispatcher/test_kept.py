@@ -135,6 +135,7 @@ def test_a_start_that_is_known_is_not_computed_again_before_it_has_passed() -> N
 
 def test_which_members_a_queue_may_use_is_computed_once() -> None:
     s = Scene(make_queue("q", view={"members": {"m": Ceiling()}}), *ROOM, make_cluster("n"), make_capacity("n", [1]))
+    s.run()
     leaf = s.core.tree.node("q")
     assert s.core.serves(leaf) is not None
     assert s.core.serves(leaf) is s.core.serves(leaf)
@@ -147,8 +148,10 @@ def test_new_figures_or_nodes_of_a_member_lay_nothing_out_anew() -> None:
     s.run()
     assert (s.core.world.version, s.core.world.counts is arrays) == (version, True)
     s.tell(make_capacity("n", [3, 1], generation=3))
+    s.run()
     assert (s.core.world.version, s.core.world.counts is arrays) == (version, True)
     s.tell(make_cluster("o"))
+    s.run()
     assert s.core.world.version > version
 
 

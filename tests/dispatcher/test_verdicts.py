@@ -34,6 +34,8 @@ def account(s: Scene, name: str) -> Account:
 
 
 def ask(s: Scene, builder: BindingBuilder) -> Account:
+    # What members publish counts from the next pass on.
+    s.core.world.refresh()
     return verdicts.what_if(s.core, builder.build(), s.now)
 
 
@@ -201,6 +203,7 @@ def with_head(*, quota: int, room: int, due: int) -> Scene:
 )
 def test_an_elastic_one_says_how_many_of_its_pods_start(s: Scene, pods: int) -> None:
     builder = make_binding("x").tasks(12, minimum=2).created("2026-01-03T00:00:00Z")
+    s.run()
     before = memory(s.core)
     found = ask(s, builder)
     assert memory(s.core) == before

@@ -19,6 +19,7 @@ from tests.dispatcher.builders import (
     make_binding,
     make_capacity,
     make_cluster,
+    names,
     scene,
 )
 
@@ -83,6 +84,16 @@ def test_whatever_one_member_publishes_the_arrays_are_as_if_made_anew(published:
             assert [room.tolist() for room in rooms] == [room.tolist() for room in others]
             helds, others = (each.held(each.members[name], which) for each, which in ((world, shape), (fresh, other)))
             assert [held.tolist() for held in helds] == [held.tolist() for held in others]
+
+
+def test_large_pods_in_flight_do_not_lose_their_room_to_small_ones() -> None:
+    """1. Pods of 2, 2 and 3 are sent to a node of 7. 2. Their member publishes nodes of 3 and 4. 3. All are counted."""
+    s = scene(room=(make_cluster("m"), make_capacity("m", [7])))
+    s.submit(make_binding("a").tasks(1, gpu=2), make_binding("b").tasks(1, gpu=2), make_binding("c").tasks(1, gpu=3))
+    assert names(s.run()) == ["a", "b", "c"]
+    s.tell(make_capacity("m", [3, 4], generation=2))
+    s.run()
+    assert s.core.world.members["m"].nodes.free[0].tolist() == [0, 0]
 
 
 @given(st.lists(capacities(), min_size=2, max_size=6), st.integers(1, 3))

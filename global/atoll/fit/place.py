@@ -12,7 +12,7 @@ A gang of several tasks is tried task by task, the greediest first, on what the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 
@@ -282,12 +282,17 @@ def _try(
 
 
 def _greediest_first(nodes: Nodes, tasks: Sequence[Task], want: Sequence[int]) -> list[int]:
-    """Task order by the largest part of the average node that one pod takes; then as written."""
+    """Task order by `weights`; then as written."""
     if len(tasks) == 1:
         return [0]
-    mean = np.maximum(nodes.free.sum(axis=1), 1)
-    weight = [float((nodes.column(task.requests) / mean).max(initial=0.0)) for task in tasks]
-    return sorted(range(len(tasks)), key=lambda i: (-weight[i], i))
+    known = weights(nodes, tasks)
+    return sorted(range(len(tasks)), key=lambda i: (-known[i], i))
+
+
+def weights(nodes: Nodes, tasks: Iterable[Task]) -> list[float]:
+    """Per task the largest part of what is free on all nodes that one of its pods takes; for comparisons."""
+    total = np.maximum(nodes.free.sum(axis=1), 1)
+    return [float((nodes.column(task.requests) / total).max(initial=0.0)) for task in tasks]
 
 
 def _fill(nodes: Nodes, room: Ints, count: int, domain: int) -> tuple[Ints, Ints]:

@@ -461,7 +461,6 @@ class Dispatcher(Asking):
         Raises:
             AssertionError: naming the invariant and the object.
         """
-        self.world.refresh()
         invariants.verify(self)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from atoll.dispatcher.core.events import CapacityView, ClusterView, NodeClass
-from atoll.fit import Miss, Nodes, Placement, Profile, fill, place
+from atoll.fit import Miss, Nodes, Placement, Profile, fill, place, weights
 from atoll.fit.nodes import Ints
 from atoll.model import selectors, vector
 from atoll.model.gang import Gang
@@ -172,7 +172,8 @@ class Member:
         known = self.inflight.values()
         if all(_is_whole(*each) for each in known) and nodes.take_all([(gang.requests(), at) for gang, at in known]):
             return
-        for uid, (gang, before) in list(self.inflight.items()):
+        for uid in self._largest_first(nodes):
+            gang, before = self.inflight[uid]
             requests = gang.requests()
             if _is_whole(gang, before) and nodes.take_all([(requests, before)]):
                 continue
@@ -182,6 +183,14 @@ class Member:
                 placement, self.short = fill(nodes, gang), True
             nodes.take(requests, placement)
             self.inflight[uid] = (gang, placement)
+
+    def _largest_first(self, nodes: Nodes) -> list[str]:
+        """UIDs of what is in flight by the size of its pods: small ones find room that large ones leave."""
+        tasks = [(uid, task) for uid, (gang, _) in self.inflight.items() for task in gang.tasks]
+        sizes = dict.fromkeys(self.inflight, 0.0)
+        for (uid, _), size in zip(tasks, weights(nodes, [task for _, task in tasks]), strict=True):
+            sizes[uid] = max(sizes[uid], size)
+        return sorted(sizes, key=lambda uid: -sizes[uid])
 
 
 def _is_whole(gang: Gang, placement: Placement) -> bool:
