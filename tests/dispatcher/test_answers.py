@@ -245,6 +245,19 @@ def test_a_member_that_stops_is_waited_for_half_as_long_again_at_most() -> None:
     assert evicted(s.run(after=COMMIT_TIMEOUT / 2)) == ["b1"]
 
 
+def test_another_leader_hears_of_a_member_first() -> None:
+    """1. A member is behind when another dispatcher takes over. 2. Nobody is taken back before it can have heard."""
+    s = burst(60)
+    for index in range(35):
+        s.run(after=1.0)
+        s.bound(f"b{index}", generation=NEVER)
+    s.restart()
+    assert evicted(s.run(after=0.5)) == []
+    s.bound("b35", generation=NEVER)
+    assert evicted(s.run(after=COMMIT_TIMEOUT / 2 - 1)) == []
+    assert len(evicted(s.run(after=COMMIT_TIMEOUT / 2))) == 24
+
+
 def test_what_others_overtake_is_taken_back() -> None:
     """1. A pod is sent every second, and bound at once, but for the first. 2. The first is taken back in time."""
     s = scene(room=(make_cluster("m"), make_capacity("m", [40]))).submit(make_binding("stuck"))

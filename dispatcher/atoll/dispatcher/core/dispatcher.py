@@ -59,6 +59,8 @@ class Dispatcher(Asking):
     def __init__(self, *, commit_timeout: float = COMMIT_TIMEOUT) -> None:
         super().__init__()
         self._commit_timeout = commit_timeout
+        #: time of the first pass, before which it has heard of no member
+        self._began = math.inf
 
     def handle(self, event: Event) -> list[Command]:
         """Take an event in; only `Pass` decides."""
@@ -101,6 +103,7 @@ class Dispatcher(Asking):
         self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + max(now - self._now, 0.0) * EXPLAIN_PER_SECOND)
         self._plan_tokens = min(PLAN_BURST, self._plan_tokens + max(now - self._now, 0.0) * PLANS_PER_SECOND)
         self._now = now
+        self._began = min(self._began, now)
         self._texts.clear()
         self.promises.pass_begins(now)
         self.world.refresh()
@@ -385,7 +388,7 @@ class Dispatcher(Asking):
             return False
         [name] = binding.parts
         member = self.world.member(name)
-        return self._now - member.heard_at < half and member.heard_of < stay.start + half
+        return self._now - max(member.heard_at, self._began) < half and member.heard_of < stay.start + half
 
     def _try_again(self) -> None:
         """Members that were avoided long enough may be tried again; what they failed is forgotten much later."""
