@@ -193,11 +193,13 @@ class Keeping(Resizing):
 
     def _renew_promises(self) -> None:
         """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
-        for uid in [each.uid for each in self.promises.each() if self.bindings[each.uid].shape is None]:
-            # Its user holds it, or it is over: it needs no room.
-            self._awaiting.pop(uid, None)
-            self.promises.drop(uid)
-            self._refresh_idle()
+        for binding in [self.bindings[each.uid] for each in self.promises.each()]:
+            if not self._may_start(binding):
+                self._awaiting.pop(binding.view.uid, None)
+                self.promises.drop(binding.view.uid)
+                self._refresh_idle()
+                if binding.shape is not None:
+                    self.waiting.refresh(self.waiting.classes(binding.leaf)[binding.shape.key])
         for claim in list(self.promises.claims.values()):
             self._await_victims(claim)
         for promise in list(self.promises.made.values()):
@@ -218,8 +220,14 @@ class Keeping(Resizing):
                 continue
             if uid not in self._impatient:
                 self._impatient[uid] = None
-                if self.promises.own(uid) is None:
+                if self.promises.own(uid) is None and self._may_start(waiting):
                     self._promise(waiting.shape, waiting)
+
+    def _may_start(self, binding: Binding) -> bool:
+        """Whether room is all that it may need: it waits, in an open queue that holds it behind nobody."""
+        if binding.shape is None or self.tree.standing(binding.leaf) is not Standing.OPEN:
+            return False
+        return not self.waiting.is_behind(self.waiting.classes(binding.leaf)[binding.shape.key])
 
     def _renew(self, promise: Promise) -> None:
         """Compute its time again, and then those of whom it may need what they were promised later: that what runs
@@ -244,7 +252,7 @@ class Keeping(Resizing):
                 self._unpromised[uid] = (self._now + AGAIN, before)
                 continue
             group = self.waiting.classes(waiting.leaf)[waiting.shape.key]
-            if group.members[0] != waiting.key or group.parked is None:
+            if group.members[0] != waiting.key or group.parked is None or not self._may_start(waiting):
                 continue
             head = self.waiting.head(waiting.leaf) is group or uid in self._impatient
             if head and before is not None and (before.leaf, before.shape.key) == (waiting.leaf, waiting.shape.key):

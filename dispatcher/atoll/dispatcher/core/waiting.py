@@ -231,6 +231,10 @@ class Waiting:
         """The class of the first workload in the queue's order."""
         return min(self.classes(leaf).values(), key=_first_key, default=None)
 
+    def is_behind(self, group: ShapeClass) -> bool:
+        """Whether its queue is strict, and another class is the one that may be looked at there."""
+        return self._strict(group.leaf) and self._spot(group.leaf).filed is not group
+
     # -- what blocks them --------------------------------------------------------------------------------------------
 
     def park_on_limit(self, group: ShapeClass, verdict: Verdict, node: Node, resource: str, amount: int) -> None:
