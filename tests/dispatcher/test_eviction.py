@@ -142,6 +142,15 @@ def test_an_entitled_queue_takes_back_what_another_borrowed() -> None:
     assert evicted(s.run(after=5)) == []
 
 
+def test_the_queue_that_gives_room_back_does_not_take_it_again_for_a_higher_priority() -> None:
+    s = full(make_binding("a").queue("a").tasks(8).priority(2), queues=(share("a", 4), share("b", 4)))
+    s.submit(make_binding("b").queue("b").tasks(4).submitted(LATE))
+    assert evicted(s.run()) == ["a"]
+    s.submit(make_binding("more").queue("a").tasks(8).priority(2).submitted(EARLY))
+    let_go(s, "a")
+    assert names(s.run()) == ["b"]
+
+
 def test_what_was_not_borrowed_is_not_taken_back() -> None:
     s = full(make_binding("a").queue("a").tasks(1, gpu=4), queues=(share("a", 4), share("b", 4)))
     s.submit(make_binding("b").queue("b").tasks(2, gpu=4))

@@ -134,16 +134,23 @@ class Keeping(Resizing):
         return self.tree.times_in(leaf, member.name, request, most)
 
     def _goes_before(self, binding: Binding, promise: Promise) -> bool:
-        """Whether room that is kept for another workload does not bind this one: a higher class, its queue's elder
-        unless others go for that room, or guaranteed.
+        """Whether room that is kept for another workload does not bind this one: a higher class, unless its own queue
+        gives that room up, its queue's elder unless others go for that room, or guaranteed.
         """
         other = self.bindings[promise.uid]
         if binding.key[0] != other.key[0]:
-            return binding.key[0] < other.key[0]
+            return binding.key[0] < other.key[0] and not self._lends(binding.leaf, promise)
         if binding.leaf is other.leaf and binding.key < other.key and not promise.victims:
             # Older, but nobody could promise it anything: else each would wait for the other.
             return True
         return self._below_guarantee(binding.leaf) and not self._below_guarantee(other.leaf)
+
+    def _lends(self, leaf: Node, promise: Promise) -> bool:
+        """Whether something of this queue goes for a workload of another one: it would take the room again."""
+        if not promise.victims or leaf is promise.leaf:
+            return False
+        victims = map(self.bindings.get, self._awaiting.get(promise.uid, ()))
+        return any(victim is not None and victim.leaf is leaf for victim in victims)
 
     def _below_guarantee(self, leaf: Node) -> bool:
         levels = (node for node in path(leaf) if node is not self.tree.root and node.guarantee)
