@@ -8,6 +8,7 @@ import pytest
 
 from atoll.dispatcher.core import Event
 from atoll.dispatcher.core.promise import SETTLE
+from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
@@ -16,6 +17,7 @@ from tests.dispatcher.builders import (
     OLD,
     START,
     Scene,
+    dispatched,
     evicted,
     make_binding,
     make_capacity,
@@ -233,3 +235,12 @@ def test_what_is_reported_to_be_elsewhere_will_be_gone_from_there() -> None:
     assert names(s.run()) == []
     [promise] = s.core.promises.made.values()
     assert promise.at == pytest.approx(START + HOUR + SETTLE, abs=1)
+
+
+def test_no_room_is_kept_in_one_member_for_a_head_that_must_be_divided() -> None:
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m1"), make_cluster("m2"))
+    s.tell(make_capacity("m1", [8]), make_capacity("m2", [1]))
+    s.submit(make_binding("head").tasks(4, gpu=2).divided(least=2).submitted(EARLY))
+    s.submit(make_binding("small").tasks(4).submitted(LATE))
+    assert dispatched(s.run()) == [("small", "m1")]
+    assert s.verdict("head") is Reason.INSUFFICIENT_RESOURCES

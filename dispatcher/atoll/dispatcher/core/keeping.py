@@ -189,7 +189,8 @@ class Keeping(Resizing):
         mask = self.world.allowed(shape)[0] & self.world.ready
         if serving is not None:
             mask = mask & serving
-        members = [self.world.order[column] for column in np.flatnonzero(mask)]
+        # One that must be divided could not use what is kept in one.
+        members = [self.world.order[column] for column in np.flatnonzero(mask)] if shape.least_clusters <= 1 else []
         uid, before = binding.view.uid, self.promises.known(binding.view.uid)
         promise = self.promises.promise(uid, binding.leaf, shape, shape.least, members, self._now, estimate(binding))
         if promise is None:
