@@ -257,6 +257,19 @@ def test_no_room_is_kept_for_the_head_of_a_queue_that(event: Event, reason: Reas
     assert s.verdict("head") is reason
 
 
+@pytest.mark.parametrize(("event", "reason"), STOPS)
+def test_what_waits_for_room_says_so_at_once_when_its_queue(event: Event, reason: Reason) -> None:
+    s = scene(make_queue("b", view=BACKFILL))
+    s.submit(make_binding("head").queue("b").tasks(9).submitted(EARLY))
+    s.submit(make_binding("next").queue("b").tasks(10).submitted(LATE))
+    s.run()
+    assert s.verdict("next") is Reason.INSUFFICIENT_RESOURCES
+    s.tell(event)
+    assert s.view("next").decision.reason is not reason
+    s.run()
+    assert s.view("next").decision.reason is reason
+
+
 def test_room_is_kept_for_its_head_again_once_the_queue_is_open() -> None:
     s = scene(make_queue("b", view=BACKFILL))
     s.submit(make_binding("runs").tasks(4))
