@@ -6,15 +6,17 @@ import math
 
 import pytest
 
-from atoll.dispatcher.core import Event
+from atoll.dispatcher.core import Ceiling, Event, NamespaceSet, NamespaceView
 from atoll.dispatcher.core.promise import SETTLE
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
+    GPU,
     LATE,
     NEVER,
     OLD,
+    ROOM,
     START,
     Scene,
     dispatched,
@@ -244,3 +246,25 @@ def test_no_room_is_kept_in_one_member_for_a_head_that_must_be_divided() -> None
     s.submit(make_binding("small").tasks(4).submitted(LATE))
     assert dispatched(s.run()) == [("small", "m1")]
     assert s.verdict("head") is Reason.INSUFFICIENT_RESOURCES
+
+
+@pytest.mark.parametrize("what", ["its namespace", "a ceiling"])
+def test_no_room_is_kept_for_what_has_waited_too_long_for_another_limit(what: str) -> None:
+    ceilings = {"members": {"m": Ceiling(1, {GPU: 5})}} if what == "a ceiling" else {}
+    s = Scene(make_queue("q", view={"patience": 10.0, **ceilings}), make_queue("r"), *ROOM)
+    if what == "its namespace":
+        s.tell(NamespaceSet(NamespaceView("default", {GPU: 5})))
+    s.submit(make_binding("waits").tasks(6).submitted(EARLY))
+    s.run(after=20.0)
+    assert s.verdict("waits") is Reason.QUOTA_EXCEEDED
+    s.submit(make_binding("small").queue("r").tasks(4).submitted(LATE))
+    assert names(s.run()) == ["small"]
+
+
+def test_room_is_kept_once_its_namespace_would_let_it_start() -> None:
+    s = Scene(make_queue("q", view={"patience": 10.0}), *ROOM, NamespaceSet(NamespaceView("default", {GPU: 5})))
+    s.submit(make_binding("runs").tasks(4), make_binding("waits").tasks(6).submitted(EARLY))
+    s.run(after=20.0)
+    s.tell(NamespaceSet(NamespaceView("default", {GPU: 16})))
+    s.run(after=20.0)
+    assert list(s.core.promises.made) == ["uid-waits"]

@@ -189,8 +189,11 @@ class Keeping(Resizing):
         mask = self.world.allowed(shape)[0] & self.world.ready
         if serving is not None:
             mask = mask & serving
-        # One that must be divided could not use what is kept in one.
-        members = [self.world.order[column] for column in np.flatnonzero(mask)] if shape.least_clusters <= 1 else []
+        members = [self.world.order[column] for column in np.flatnonzero(mask)]
+        if shape.least_clusters > 1 or self.namespaces.shortage(binding.view.namespace, shape.request) is not None:
+            # It must be divided, and could not use what is kept in one; or could not start whatever is kept for it.
+            members = []
+        members = [each for each in members if self.tree.shortage_in(binding.leaf, each.name, shape.request) is None]
         uid, before = binding.view.uid, self.promises.known(binding.view.uid)
         promise = self.promises.promise(uid, binding.leaf, shape, shape.least, members, self._now, estimate(binding))
         if promise is None:
