@@ -332,6 +332,19 @@ def test_room_is_everybodys_a_moment_after_all_are_gone_who_made_it(how: str) ->
     assert "small" in names(s.run(after=SETTLE + 0.5))
 
 
+def test_a_claimant_that_others_go_for_in_vain_is_told_again_why_it_waits() -> None:
+    s = full(make_binding("low").tasks(8), age=0.0)
+    s.tell(make_queue("q", gpu=8))
+    s.submit(make_binding("high").tasks(8).priority(1))
+    s.run()
+    assert s.view("high").decision.reason is Reason.QUOTA_EXCEEDED
+    assert evicted(s.run(after=OLD)) == ["low"]
+    assert s.view("high").decision.reason is Reason.AWAITING_VICTIMS
+    s.run(after=1.0)
+    s.run(after=PATIENCE)
+    assert s.view("high").decision.reason is Reason.QUOTA_EXCEEDED
+
+
 def test_room_that_a_shrunk_workload_made_is_everybodys_a_moment_after_its_pods_are_gone() -> None:
     s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [8]))
     s.submit(make_binding("wide").tasks(8, minimum=2).submitted(EARLY))

@@ -371,11 +371,8 @@ class Asking(Making):
     def _drop_question(self, question: OpenQuestion) -> None:
         """It was overtaken: whatever is said of the workload next withdraws it."""
         self._end(question)
-        binding = question.binding
-        if self.bindings.get(binding.view.uid) is binding and binding.shape is not None:
-            group = self._class_of(binding)
-            self.waiting.tell_again(group.leaf, group.shape, binding.key, binding.told)
-            self.waiting.refresh(group)
+        if self.bindings.get(question.binding.view.uid) is question.binding:
+            self._look_again(question.binding)
 
     def _end(self, question: OpenQuestion) -> None:
         uid = question.binding.view.uid

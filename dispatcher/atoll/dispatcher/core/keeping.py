@@ -209,8 +209,7 @@ class Keeping(Resizing):
                 self._awaiting.pop(binding.view.uid, None)
                 self.promises.drop(binding.view.uid)
                 self._refresh_idle()
-                if binding.shape is not None:
-                    self.waiting.refresh(self.waiting.classes(binding.leaf)[binding.shape.key])
+                self._look_again(binding)
         for claim in list(self.promises.claims.values()):
             self._await_victims(claim)
         for promise in list(self.promises.made.values()):
@@ -292,9 +291,13 @@ class Keeping(Resizing):
             self._awaiting.pop(promise.uid, None)
             self.promises.withdraw(promise.uid)
             self._refresh_idle()
-            claimant = self.bindings[promise.uid]
-            assert claimant.shape is not None, f"{promise.uid} is kept room for and does not wait"
-            self.waiting.refresh(self.waiting.classes(claimant.leaf)[claimant.shape.key])
+            self._look_again(self.bindings[promise.uid])
+
+    def _look_again(self, binding: Binding) -> None:
+        """Nobody goes for it any more: look at its class again, and tell it what that waits for."""
+        if binding.shape is not None:
+            self.waiting.tell_again(binding.leaf, binding.shape, binding.key, binding.told)
+            self.waiting.refresh(self.waiting.classes(binding.leaf)[binding.shape.key])
 
     def _all_gone(self, uid: str) -> bool:
         """Whether nobody has anything left of what was to go for this claimant."""
