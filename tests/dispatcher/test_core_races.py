@@ -10,6 +10,7 @@ from atoll.dispatcher.core import (
     ClusterGone,
     Explain,
     Refused,
+    Strategy,
 )
 from atoll.dispatcher.core.asking import AVOID_FIRST, AVOID_MAX
 from atoll.model.decision import Phase
@@ -88,6 +89,16 @@ def test_a_refused_explanation_is_told_again() -> None:
     s = scene().submit(make_binding("a").tasks(99))
     [first] = s.decide()
     assert isinstance(first, Explain)
+    s.refuse(first)
+    assert list(explained(s.decide())) == ["a"]
+
+
+def test_a_refused_explanation_is_told_again_though_its_queue_changed_meanwhile() -> None:
+    """1. The head of a strict queue is told why it waits. 2. It is to be looked at again. 3. The patch is refused."""
+    strict = {"strategy": Strategy.FIFO}
+    s = scene(make_queue("q", is_open=False, view=strict)).submit(make_binding("a"))
+    [first] = s.decide()
+    s.tell(make_queue("q", is_open=False, view=strict, gpu=3))
     s.refuse(first)
     assert list(explained(s.decide())) == ["a"]
 

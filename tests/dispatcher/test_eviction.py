@@ -142,6 +142,15 @@ def test_an_entitled_queue_takes_back_what_another_borrowed() -> None:
     assert evicted(s.run(after=5)) == []
 
 
+def test_the_queue_that_gives_room_back_does_not_take_it_again_for_a_higher_priority() -> None:
+    s = full(make_binding("a").queue("a").tasks(8).priority(2), queues=(share("a", 4), share("b", 4)))
+    s.submit(make_binding("b").queue("b").tasks(4).submitted(LATE))
+    assert evicted(s.run()) == ["a"]
+    s.submit(make_binding("more").queue("a").tasks(8).priority(2).submitted(EARLY))
+    let_go(s, "a")
+    assert names(s.run()) == ["b"]
+
+
 def test_what_was_not_borrowed_is_not_taken_back() -> None:
     s = full(make_binding("a").queue("a").tasks(1, gpu=4), queues=(share("a", 4), share("b", 4)))
     s.submit(make_binding("b").queue("b").tasks(2, gpu=4))
@@ -321,6 +330,19 @@ def test_room_is_everybodys_a_moment_after_all_are_gone_who_made_it(how: str) ->
     s.tell(make_capacity("m", [4, 0], generation=NEVER)).submit(make_binding("small"))
     assert names(s.run()) == []
     assert "small" in names(s.run(after=SETTLE + 0.5))
+
+
+def test_a_claimant_that_others_go_for_in_vain_is_told_again_why_it_waits() -> None:
+    s = full(make_binding("low").tasks(8), age=0.0)
+    s.tell(make_queue("q", gpu=8))
+    s.submit(make_binding("high").tasks(8).priority(1))
+    s.run()
+    assert s.view("high").decision.reason is Reason.QUOTA_EXCEEDED
+    assert evicted(s.run(after=OLD)) == ["low"]
+    assert s.view("high").decision.reason is Reason.AWAITING_VICTIMS
+    s.run(after=1.0)
+    s.run(after=PATIENCE)
+    assert s.view("high").decision.reason is Reason.QUOTA_EXCEEDED
 
 
 def test_room_that_a_shrunk_workload_made_is_everybodys_a_moment_after_its_pods_are_gone() -> None:

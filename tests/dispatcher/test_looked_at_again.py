@@ -8,8 +8,21 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from atoll.dispatcher.core import Ask, CapacityGone, CapacitySet, Command, NamespaceSet, NamespaceView, Resize, making
+from atoll.dispatcher.core import (
+    Ask,
+    CapacityGone,
+    CapacitySet,
+    Command,
+    Event,
+    NamespaceSet,
+    NamespaceView,
+    QueueGone,
+    Resize,
+    Strategy,
+    making,
+)
 from atoll.model.gang import Gang
+from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
@@ -26,6 +39,7 @@ from tests.dispatcher.builders import (
     make_cluster,
     make_queue,
     named,
+    names,
     scene,
     share,
 )
@@ -219,3 +233,67 @@ def test_where_workloads_of_a_queue_and_of_one_below_it_wait_for_the_same_each_l
     started = dispatched(s.run())
     assert started == ([("below", "m")] if stays == "below" else [])
     assert s.verdict(stays) == (None if started else "QueueNotLeaf")
+
+
+STOPS = [
+    pytest.param(make_queue("b", is_open=False, view=BACKFILL), Reason.QUEUE_CLOSED, id="is closed"),
+    pytest.param(QueueGone("b"), Reason.QUEUE_NOT_FOUND, id="is deleted"),
+    pytest.param(make_queue("below", view={"parent": "b"}), Reason.QUEUE_NOT_LEAF, id="gets a queue below it"),
+]
+
+
+@pytest.mark.parametrize(("event", "reason"), STOPS)
+def test_no_room_is_kept_for_the_head_of_a_queue_that(event: Event, reason: Reason) -> None:
+    s = scene(make_queue("b", view=BACKFILL))
+    s.submit(make_binding("runs").tasks(4))
+    running(s, "runs")
+    s.submit(make_binding("head").queue("b").tasks(8).submitted(EARLY))
+    s.run()
+    s.submit(make_binding("long").tasks(4).submitted(LATE))
+    s.run()
+    assert s.verdict("long") is Reason.WOULD_DELAY
+    s.tell(event)
+    assert names(s.run()) == ["long"]
+    assert s.verdict("head") is reason
+
+
+@pytest.mark.parametrize(("event", "reason"), STOPS)
+def test_what_waits_for_room_says_so_at_once_when_its_queue(event: Event, reason: Reason) -> None:
+    s = scene(make_queue("b", view=BACKFILL))
+    s.submit(make_binding("head").queue("b").tasks(9).submitted(EARLY))
+    s.submit(make_binding("next").queue("b").tasks(10).submitted(LATE))
+    s.run()
+    assert s.verdict("next") is Reason.INSUFFICIENT_RESOURCES
+    s.tell(event)
+    assert s.view("next").decision.reason is not reason
+    s.run()
+    assert s.view("next").decision.reason is reason
+
+
+def test_room_is_kept_for_its_head_again_once_the_queue_is_open() -> None:
+    s = scene(make_queue("b", view=BACKFILL))
+    s.submit(make_binding("runs").tasks(4))
+    running(s, "runs")
+    s.submit(make_binding("head").queue("b").tasks(8).submitted(EARLY))
+    s.run()
+    s.tell(make_queue("b", is_open=False, view=BACKFILL))
+    s.run()
+    assert not s.core.promises.made
+    s.tell(make_queue("b", view=BACKFILL))
+    s.run()
+    assert list(s.core.promises.made) == ["uid-head"]
+
+
+@pytest.mark.parametrize("view", [{"is_open": False}, {"strategy": Strategy.FIFO}], ids=["closed", "strict"])
+def test_no_room_is_kept_for_what_waits_too_long_for_something_else(view: dict[str, object]) -> None:
+    """In a strict queue it stands behind one that never fits."""
+    is_open = bool(view.get("is_open", True))
+    strategy = view.get("strategy", Strategy.TRAVERSE)
+    s = scene(make_queue("b", is_open=is_open, view={"strategy": strategy, "patience": 10.0}))
+    s.submit(make_binding("runs").tasks(4))
+    running(s, "runs")
+    s.submit(make_binding("huge").queue("b").tasks(80).submitted(EARLY))
+    s.submit(make_binding("waits").queue("b").tasks(8).submitted(LATE))
+    s.run()
+    s.submit(make_binding("long").tasks(4).submitted(LATE))
+    assert names(s.run(after=20.0)) == ["long"]

@@ -6,16 +6,20 @@ import math
 
 import pytest
 
-from atoll.dispatcher.core import Event
+from atoll.dispatcher.core import Ceiling, Event, NamespaceSet, NamespaceView
 from atoll.dispatcher.core.promise import SETTLE
+from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
+    GPU,
     LATE,
     NEVER,
     OLD,
+    ROOM,
     START,
     Scene,
+    dispatched,
     evicted,
     make_binding,
     make_capacity,
@@ -233,3 +237,34 @@ def test_what_is_reported_to_be_elsewhere_will_be_gone_from_there() -> None:
     assert names(s.run()) == []
     [promise] = s.core.promises.made.values()
     assert promise.at == pytest.approx(START + HOUR + SETTLE, abs=1)
+
+
+def test_no_room_is_kept_in_one_member_for_a_head_that_must_be_divided() -> None:
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m1"), make_cluster("m2"))
+    s.tell(make_capacity("m1", [8]), make_capacity("m2", [1]))
+    s.submit(make_binding("head").tasks(4, gpu=2).divided(least=2).submitted(EARLY))
+    s.submit(make_binding("small").tasks(4).submitted(LATE))
+    assert dispatched(s.run()) == [("small", "m1")]
+    assert s.verdict("head") is Reason.INSUFFICIENT_RESOURCES
+
+
+@pytest.mark.parametrize("what", ["its namespace", "a ceiling"])
+def test_no_room_is_kept_for_what_has_waited_too_long_for_another_limit(what: str) -> None:
+    ceilings = {"members": {"m": Ceiling(1, {GPU: 5})}} if what == "a ceiling" else {}
+    s = Scene(make_queue("q", view={"patience": 10.0, **ceilings}), make_queue("r"), *ROOM)
+    if what == "its namespace":
+        s.tell(NamespaceSet(NamespaceView("default", {GPU: 5})))
+    s.submit(make_binding("waits").tasks(6).submitted(EARLY))
+    s.run(after=20.0)
+    assert s.verdict("waits") is Reason.QUOTA_EXCEEDED
+    s.submit(make_binding("small").queue("r").tasks(4).submitted(LATE))
+    assert names(s.run()) == ["small"]
+
+
+def test_room_is_kept_once_its_namespace_would_let_it_start() -> None:
+    s = Scene(make_queue("q", view={"patience": 10.0}), *ROOM, NamespaceSet(NamespaceView("default", {GPU: 5})))
+    s.submit(make_binding("runs").tasks(4), make_binding("waits").tasks(6).submitted(EARLY))
+    s.run(after=20.0)
+    s.tell(NamespaceSet(NamespaceView("default", {GPU: 16})))
+    s.run(after=20.0)
+    assert list(s.core.promises.made) == ["uid-waits"]

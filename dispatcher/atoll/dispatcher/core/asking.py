@@ -29,7 +29,6 @@ from atoll.dispatcher.core.commands import Ask, Command
 from atoll.dispatcher.core.elastic import Counts, full, smaller
 from atoll.dispatcher.core.making import HELPLESS, HELPLESS_MAX, Making
 from atoll.dispatcher.core.members import Member
-from atoll.dispatcher.core.node import Standing
 from atoll.dispatcher.core.reclaim import Claimant, Plan, plan
 from atoll.dispatcher.core.shapes import shape_key
 from atoll.dispatcher.core.trial import Site, Trial
@@ -260,6 +259,7 @@ class Asking(Making):
             self.bindings.get(binding.view.uid) is not binding
             or binding.shape is None
             or (binding.shape.key, binding.epoch) != (question.shape, question.epoch)
+            or not self._may_start(binding)
         ):
             return False
         for each in question.departures:
@@ -276,7 +276,7 @@ class Asking(Making):
         binding = question.binding
         group = self._class_of(binding)
         members, gangs = question.choice.members, question.choice.gangs
-        if self.tree.standing(group.leaf) is not Standing.OPEN or not self._may_use(group, members):
+        if not self._may_use(group, members):
             return False
         if self.namespaces.shortage(binding.view.namespace, group.shape.request) is not None:
             return False
@@ -371,11 +371,8 @@ class Asking(Making):
     def _drop_question(self, question: OpenQuestion) -> None:
         """It was overtaken: whatever is said of the workload next withdraws it."""
         self._end(question)
-        binding = question.binding
-        if self.bindings.get(binding.view.uid) is binding and binding.shape is not None:
-            group = self._class_of(binding)
-            self.waiting.tell_again(group.leaf, group.shape, binding.key, binding.told)
-            self.waiting.refresh(group)
+        if self.bindings.get(question.binding.view.uid) is question.binding:
+            self._look_again(question.binding)
 
     def _end(self, question: OpenQuestion) -> None:
         uid = question.binding.view.uid

@@ -47,7 +47,7 @@ from atoll.dispatcher.core.events import (
 )
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.namespaces import Namespaces
-from atoll.dispatcher.core.node import Node, subtree
+from atoll.dispatcher.core.node import Node, Standing, path, subtree
 from atoll.dispatcher.core.promise import Pods, Stay, where_seen
 from atoll.dispatcher.core.promises import Promises
 from atoll.dispatcher.core.shapes import Shape, Shapes
@@ -173,6 +173,11 @@ class Books(Waking):
         for each in changed:
             self.waiting.limit_changed(each)
             self._ceilings_eased(each)
+        for each in (*changed, *path(node)):
+            if self.tree.standing(each) is not Standing.OPEN:
+                # It has another reason to wait now, whatever it waited for.
+                for group in list(self.waiting.classes(each).values()):
+                    self.waiting.refresh(group)
         self._refresh_idle()
         self._hungry.wake_all()
 

@@ -134,16 +134,23 @@ class Keeping(Resizing):
         return self.tree.times_in(leaf, member.name, request, most)
 
     def _goes_before(self, binding: Binding, promise: Promise) -> bool:
-        """Whether room that is kept for another workload does not bind this one: a higher class, its queue's elder
-        unless others go for that room, or guaranteed.
+        """Whether room that is kept for another workload does not bind this one: a higher class, unless its own queue
+        gives that room up, its queue's elder unless others go for that room, or guaranteed.
         """
         other = self.bindings[promise.uid]
         if binding.key[0] != other.key[0]:
-            return binding.key[0] < other.key[0]
+            return binding.key[0] < other.key[0] and not self._lends(binding.leaf, promise)
         if binding.leaf is other.leaf and binding.key < other.key and not promise.victims:
             # Older, but nobody could promise it anything: else each would wait for the other.
             return True
         return self._below_guarantee(binding.leaf) and not self._below_guarantee(other.leaf)
+
+    def _lends(self, leaf: Node, promise: Promise) -> bool:
+        """Whether something of this queue goes for a workload of another one: it would take the room again."""
+        if not promise.victims or leaf is promise.leaf:
+            return False
+        victims = map(self.bindings.get, self._awaiting.get(promise.uid, ()))
+        return any(victim is not None and victim.leaf is leaf for victim in victims)
 
     def _below_guarantee(self, leaf: Node) -> bool:
         levels = (node for node in path(leaf) if node is not self.tree.root and node.guarantee)
@@ -183,6 +190,10 @@ class Keeping(Resizing):
         if serving is not None:
             mask = mask & serving
         members = [self.world.order[column] for column in np.flatnonzero(mask)]
+        if shape.least_clusters > 1 or self.namespaces.shortage(binding.view.namespace, shape.request) is not None:
+            # It must be divided, and could not use what is kept in one; or could not start whatever is kept for it.
+            members = []
+        members = [each for each in members if self.tree.shortage_in(binding.leaf, each.name, shape.request) is None]
         uid, before = binding.view.uid, self.promises.known(binding.view.uid)
         promise = self.promises.promise(uid, binding.leaf, shape, shape.least, members, self._now, estimate(binding))
         if promise is None:
@@ -193,11 +204,12 @@ class Keeping(Resizing):
 
     def _renew_promises(self) -> None:
         """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
-        for uid in [each.uid for each in self.promises.each() if self.bindings[each.uid].shape is None]:
-            # Its user holds it, or it is over: it needs no room.
-            self._awaiting.pop(uid, None)
-            self.promises.drop(uid)
-            self._refresh_idle()
+        for binding in [self.bindings[each.uid] for each in self.promises.each()]:
+            if not self._may_start(binding):
+                self._awaiting.pop(binding.view.uid, None)
+                self.promises.drop(binding.view.uid)
+                self._refresh_idle()
+                self._look_again(binding)
         for claim in list(self.promises.claims.values()):
             self._await_victims(claim)
         for promise in list(self.promises.made.values()):
@@ -218,8 +230,14 @@ class Keeping(Resizing):
                 continue
             if uid not in self._impatient:
                 self._impatient[uid] = None
-                if self.promises.own(uid) is None:
+                if self.promises.own(uid) is None and self._may_start(waiting):
                     self._promise(waiting.shape, waiting)
+
+    def _may_start(self, binding: Binding) -> bool:
+        """Whether room is all that it may need: it waits, in an open queue that holds it behind nobody."""
+        if binding.shape is None or self.tree.standing(binding.leaf) is not Standing.OPEN:
+            return False
+        return not self.waiting.is_behind(self.waiting.classes(binding.leaf)[binding.shape.key])
 
     def _renew(self, promise: Promise) -> None:
         """Compute its time again, and then those of whom it may need what they were promised later: that what runs
@@ -244,7 +262,7 @@ class Keeping(Resizing):
                 self._unpromised[uid] = (self._now + AGAIN, before)
                 continue
             group = self.waiting.classes(waiting.leaf)[waiting.shape.key]
-            if group.members[0] != waiting.key or group.parked is None:
+            if group.members[0] != waiting.key or group.parked is None or not self._may_start(waiting):
                 continue
             head = self.waiting.head(waiting.leaf) is group or uid in self._impatient
             if head and before is not None and (before.leaf, before.shape.key) == (waiting.leaf, waiting.shape.key):
@@ -273,9 +291,13 @@ class Keeping(Resizing):
             self._awaiting.pop(promise.uid, None)
             self.promises.withdraw(promise.uid)
             self._refresh_idle()
-            claimant = self.bindings[promise.uid]
-            assert claimant.shape is not None, f"{promise.uid} is kept room for and does not wait"
-            self.waiting.refresh(self.waiting.classes(claimant.leaf)[claimant.shape.key])
+            self._look_again(self.bindings[promise.uid])
+
+    def _look_again(self, binding: Binding) -> None:
+        """Nobody goes for it any more: look at its class again, and tell it what that waits for."""
+        if binding.shape is not None:
+            self.waiting.tell_again(binding.leaf, binding.shape, binding.key, binding.told)
+            self.waiting.refresh(self.waiting.classes(binding.leaf)[binding.shape.key])
 
     def _all_gone(self, uid: str) -> bool:
         """Whether nobody has anything left of what was to go for this claimant."""

@@ -205,7 +205,8 @@ class Waiting:
     def tell_again(self, leaf: Node, shape: Shape, key: Key, told: Verdict | None) -> None:
         """A waiting workload knows this verdict; if that is not its class's, it is among those to be told."""
         group = self._spots[leaf].classes[shape.key]
-        verdict = group.verdict(key)
+        # While it is to be looked at again: most often the verdict is the same then.
+        verdict = group.verdict(key) or group.said
         if verdict is not None and differs(told, verdict):
             if lacks_room(told) and lacks_room(verdict) and key != group.members[0]:
                 return
@@ -230,6 +231,10 @@ class Waiting:
     def head(self, leaf: Node) -> ShapeClass | None:
         """The class of the first workload in the queue's order."""
         return min(self.classes(leaf).values(), key=_first_key, default=None)
+
+    def is_behind(self, group: ShapeClass) -> bool:
+        """Whether its queue is strict, and another class is the one that may be looked at there."""
+        return self._strict(group.leaf) and self._spot(group.leaf).filed is not group
 
     # -- what blocks them --------------------------------------------------------------------------------------------
 
