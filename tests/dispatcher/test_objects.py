@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import orjson
@@ -9,13 +10,26 @@ import pytest
 
 from atoll.dispatcher import objects
 from atoll.dispatcher.capacity import capacity_view
-from atoll.dispatcher.core import Ceiling, Part, QueueView, Resize, Strategy
+from atoll.dispatcher.core import (
+    BindingSet,
+    BindingView,
+    Ceiling,
+    Dispatch,
+    Dispatcher,
+    Event,
+    Part,
+    Pass,
+    QueueView,
+    Resize,
+    Strategy,
+)
 from atoll.dispatcher.core.events import NodeClass
 from atoll.dispatcher.core.tree import Tree, validate
 from atoll.dispatcher.shell import patch_of
 from atoll.model import gang, keys
 from atoll.model.decision import Decision, Phase
 from atoll.model.verdict import Reason
+from tests.dispatcher.builders import GPU, make_capacity, make_cluster, make_queue
 
 
 def queue(spec: dict[str, Any], annotations: dict[str, str] | None = None, **rest: Any) -> QueueView:
@@ -218,3 +232,49 @@ def test_what_a_resize_writes_is_what_the_core_is_told(replicas: list[int], task
     view = objects.binding_view(_binding(wishes, written["/spec/clusters"][0]))
     assert view is not None
     assert view.parts == (("m", tuple(count for _, count in tasks)),)
+
+
+def binding(wish: dict[str, Any], annotations: dict[str, str] | None = None, **rest: Any) -> BindingView:
+    """Of a workload that wants this, as told to the core."""
+    written = {keys.GANG: orjson.dumps(wish).decode(), **(annotations or {})}
+    metadata = {"name": "b", "namespace": "ns", "uid": "u", "generation": 1, "annotations": written}
+    view = objects.binding_view(objects.decode_binding(orjson.dumps({"metadata": metadata, **rest})))
+    assert view is not None
+    return view
+
+
+def wish_of(task: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """A gang of one task; every key of either can be another."""
+    made = {"name": "worker", "replicas": 2, "minAvailable": 1, "requests": {GPU: 1, "pods": 1}}
+    return {"queue": "q", "minAvailable": 1, "tasks": [{**made, **(task or {})}], **changes}
+
+
+def decided_beside(view: BindingView) -> Reason | None:
+    """Why this one waits; another workload beside it is dispatched."""
+    core = Dispatcher()
+    other = dataclasses.replace(binding(wish_of()), uid="other", name="other", suspended=True)
+    room: list[Event] = [make_queue("q"), make_cluster("m1"), make_capacity("m1", [4])]
+    for event in [*room, BindingSet(view), BindingSet(other)]:
+        core.handle(event)
+    commands = core.handle(Pass(1_800_000_000.0))
+    core.check()
+    assert [command.uid for command in commands if isinstance(command, Dispatch)] == ["other"]
+    verdict = core.verdict(view.uid)
+    return verdict.reason if verdict is not None else None
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        pytest.param(wish_of({"replicas": 2**31 - 1}), id="two billion pods, of which one is enough"),
+        pytest.param(wish_of({"replicas": -1}), id="less than no pods"),
+        pytest.param(wish_of({"minAvailable": -1}), id="a task that needs less than none"),
+        pytest.param(wish_of(minAvailable=-1), id="a gang that needs less than none"),
+        pytest.param(wish_of({"requests": {GPU: -1000, "pods": 1}}), id="a pod that would give its queue something"),
+        pytest.param(wish_of({"requests": {GPU: 2**62, "pods": 1}}), id="amounts of which sums are too large"),
+    ],
+)
+def test_a_wish_beyond_all_measure_is_invalid_and_in_nobodys_way(wish: dict[str, Any]) -> None:
+    view = binding(wish, spec={"suspension": {"scheduling": True}})
+    assert view.gang is None
+    assert decided_beside(view) is Reason.INVALID_GANG

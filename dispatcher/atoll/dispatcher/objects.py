@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
+from atoll.dispatcher import bounds
 from atoll.dispatcher.core import BindingView, Ceiling, ClusterView, QueueView, Reservation, Strategy
 from atoll.model import decision, duration, gang, keys, quantity, selectors
 from atoll.model.objects import Slim
@@ -287,8 +288,10 @@ def binding_view(obj: BindingObject) -> BindingView | None:
     read: gang.Gang | None = None
     told = decision.Decision()
     try:
-        read = gang.decode(text)
-    except msgspec.MsgspecError as error:
+        wish = gang.decode(text)
+        bounds.check(wish)
+        read = wish
+    except (msgspec.MsgspecError, bounds.BadWish) as error:
         log.warning("gang annotation can't be read", **_about(obj), error=str(error))
     try:
         told = decision.decode(annotations.get(keys.DECISION))
