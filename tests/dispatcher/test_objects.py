@@ -278,3 +278,28 @@ def test_a_wish_beyond_all_measure_is_invalid_and_in_nobodys_way(wish: dict[str,
     view = binding(wish, spec={"suspension": {"scheduling": True}})
     assert view.gang is None
     assert decided_beside(view) is Reason.INVALID_GANG
+
+
+@pytest.mark.parametrize(
+    "expressions",
+    [
+        pytest.param("zone in (a)", id="a text"),
+        pytest.param(["zone"], id="a list of texts"),
+        pytest.param([{"key": "zone", "operator": "In", "values": 5}], id="a number as the values"),
+        pytest.param([{"key": ["zone"], "operator": "Exists"}], id="a list as the key"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["matchExpressions", "matchFields"])
+def test_a_node_affinity_of_the_wrong_form_is_invalid_and_in_nobodys_way(kind: str, expressions: Any) -> None:
+    view = binding(wish_of({"nodeTerms": [{kind: expressions}]}), spec={"suspension": {"scheduling": True}})
+    assert decided_beside(view) is Reason.INVALID_GANG
+
+
+def test_a_node_affinity_as_kubernetes_has_it_is_a_wish() -> None:
+    expression = {"key": "zone", "operator": "In", "values": ["a"]}
+    terms = [
+        {"matchExpressions": [expression], "matchFields": None},
+        {},
+        {"matchExpressions": [{**expression, "x": 1}]},
+    ]
+    assert binding(wish_of({"nodeTerms": terms})).gang is not None

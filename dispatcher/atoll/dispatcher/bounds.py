@@ -6,6 +6,8 @@ core takes what it is told for granted: what is refused here would end the dispa
 
 from __future__ import annotations
 
+import msgspec
+
 from atoll.model.gang import Gang
 
 MOST_PODS = 1_000_000
@@ -15,6 +17,17 @@ MOST_UNITS = 2**60
 
 class BadWish(ValueError):
     """No workload can ask for that; the message names the field."""
+
+
+class _Expression(msgspec.Struct, rename="camel"):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class _Term(msgspec.Struct, rename="camel"):
+    match_expressions: list[_Expression] | None = None
+    match_fields: list[_Expression] | None = None
 
 
 def check(wish: Gang) -> None:
@@ -33,3 +46,8 @@ def check(wish: Gang) -> None:
         amounts = task.requests.values()
         if amounts and not (min(amounts) >= 0 and max(amounts) <= MOST_UNITS):
             raise BadWish(f"task {task.name}: requests must be between 0 and an exa")
+        if task.node_terms:
+            try:
+                msgspec.convert(task.node_terms, list[_Term])
+            except msgspec.ValidationError as error:
+                raise BadWish(f"task {task.name}: its required node affinity: {error}") from error
