@@ -303,3 +303,30 @@ def test_a_node_affinity_as_kubernetes_has_it_is_a_wish() -> None:
         {"matchExpressions": [{**expression, "x": 1}]},
     ]
     assert binding(wish_of({"nodeTerms": terms})).gang is not None
+
+
+LINE = {"at": "2026-01-01T00:00:00.000Z", "phase": "Bound", "reason": "Dispatched"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"deadline": "soon"}, id="a deadline that is no time"),
+        pytest.param({"deadline": "0001-01-01T00:00:00"}, id="a deadline that can't be computed with"),
+        pytest.param({"story": [{**LINE, "at": "yesterday"}]}, id="a line of the story"),
+        pytest.param({"story": [{**LINE, "at": ""}]}, id="a line of the story without one"),
+        pytest.param({"story": [LINE, {**LINE, "at": "24:00"}]}, id="any line of the story"),
+        pytest.param({"phase": "Reserving", "deadline": "2026-13-01T00:00:00Z"}, id="a hold"),
+    ],
+)
+def test_a_decision_with_a_time_that_is_none_is_as_if_it_was_not_there(changes: dict[str, Any]) -> None:
+    text = orjson.dumps({"epoch": 1, "phase": "Bound", "reason": "Dispatched", **changes}).decode()
+    spec = {"clusters": [{"name": "m1", "replicas": 2}]}
+    view = binding(wish_of(), {keys.EPOCH: "1", keys.DECISION: text}, spec=spec)
+    assert decided_beside(view) is None
+    assert view.decision == Decision()
+
+
+def test_a_wish_submitted_at_no_time_is_invalid_and_in_nobodys_way() -> None:
+    view = binding(wish_of(submitted="yesterday", patience=60.0), spec={"suspension": {"scheduling": True}})
+    assert decided_beside(view) is Reason.INVALID_GANG

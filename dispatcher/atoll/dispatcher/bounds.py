@@ -1,14 +1,17 @@
-"""What nobody can mean, or what is beyond all measure, in what a workload asks for.
+"""What nobody can mean, or what is beyond all measure, in what a workload asks for and in what is said of it.
 
 The templates of most kinds are not checked before a member sees them, so their users may have written anything. The
-core takes what it is told for granted: what is refused here would end the dispatcher, or stop it, for everybody.
+core takes what it is told for granted: what is refused here would end the dispatcher, or stop it, for everybody. The
+same goes for annotations that somebody changed by hand.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from atoll.model.decision import Decision
 from atoll.model.gang import Gang
+from atoll.model.timestamps import to_seconds
 
 MOST_PODS = 1_000_000
 MOST_UNITS = 2**60
@@ -17,6 +20,10 @@ MOST_UNITS = 2**60
 
 class BadWish(ValueError):
     """No workload can ask for that; the message names the field."""
+
+
+class BadDecision(ValueError):
+    """No dispatcher wrote that; the message names the field."""
 
 
 class _Expression(msgspec.Struct, rename="camel"):
@@ -37,6 +44,8 @@ def check(wish: Gang) -> None:
         BadWish: it is such.
     """
     pods = 0
+    if wish.submitted and not _is_time(wish.submitted):
+        raise BadWish(f"submitted: {wish.submitted!r} is no time")
     if not 0 <= wish.min_available <= MOST_PODS:
         raise BadWish(f"minAvailable: {wish.min_available} is not between 0 and {MOST_PODS}")
     for task in wish.tasks:
@@ -51,3 +60,24 @@ def check(wish: Gang) -> None:
                 msgspec.convert(task.node_terms, list[_Term])
             except msgspec.ValidationError as error:
                 raise BadWish(f"task {task.name}: its required node affinity: {error}") from error
+
+
+def check_decision(told: Decision) -> None:
+    """Refuse what can't be gone by.
+
+    Raises:
+        BadDecision: it is such.
+    """
+    if told.deadline and not _is_time(told.deadline):
+        raise BadDecision(f"deadline: {told.deadline!r} is no time")
+    for line in told.story:
+        if not _is_time(line.at):
+            raise BadDecision(f"story: {line.at!r} is no time")
+
+
+def _is_time(text: str) -> bool:
+    """Whether it is one that can be computed with."""
+    try:
+        return to_seconds(text) > 0
+    except (ValueError, OverflowError):
+        return False

@@ -294,8 +294,10 @@ def binding_view(obj: BindingObject) -> BindingView | None:
     except (msgspec.MsgspecError, bounds.BadWish) as error:
         log.warning("gang annotation can't be read", **_about(obj), error=str(error))
     try:
-        told = decision.decode(annotations.get(keys.DECISION))
-    except msgspec.MsgspecError as error:
+        said_last = decision.decode(annotations.get(keys.DECISION))
+        bounds.check_decision(said_last)
+        told = said_last
+    except (msgspec.MsgspecError, bounds.BadDecision) as error:
         log.warning("decision annotation can't be read", **_about(obj), error=str(error))
     epoch = annotations.get(keys.EPOCH, "0")
     conditions = {condition.type: condition for condition in obj.status.conditions}
