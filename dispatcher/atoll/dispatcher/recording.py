@@ -28,6 +28,10 @@ class Recorder:
         """
         self._file = io.BufferedWriter(path.open("ab+", buffering=0))
 
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
     def begin(self, commit_timeout: float) -> None:
         """A fresh core starts: a log may hold the terms of several leaders."""
         self._end_line()

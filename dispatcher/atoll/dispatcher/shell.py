@@ -10,6 +10,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import structlog
@@ -93,7 +94,7 @@ class Shell:
         self.core = core or Dispatcher(commit_timeout=COMMIT_TIMEOUT)
         if recorder is not None:
             assert core is None, "a log of a core that has a past can't be decided again"
-            recorder.begin(COMMIT_TIMEOUT)
+            self._record(lambda to: to.begin(COMMIT_TIMEOUT))
         #: told since the last pass
         self._events: list[Event] = []
         self._wake = asyncio.Event()
@@ -249,10 +250,21 @@ class Shell:
 
     def _handle(self, event: Event) -> list[Command]:
         commands = self.core.handle(event)
-        if self._recorder is not None:
-            self._recorder.record(event, commands)
+        self._record(lambda to: to.record(event, commands))
         self._reporter.told(event, commands)
         return commands
+
+    def _record(self, write: Callable[[Recorder], None]) -> None:
+        """Keep the log for as long as that can be done: it is worth no decision."""
+        if self._recorder is None:
+            return
+        try:
+            write(self._recorder)
+        except OSError as error:
+            log.warning("the log of events can't be written and ends here", error=str(error))
+            with suppress(OSError):
+                self._recorder.close()
+            self._recorder = None
 
     def _take_in(self) -> None:
         events, self._events = self._events, []
