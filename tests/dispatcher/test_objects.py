@@ -96,6 +96,8 @@ def test_defaults(spec: dict[str, Any], annotations: dict[str, str], expected: d
         pytest.param({"capability": {"cpu": "much"}}, {}, "spec.capability can't be read", id="a capability"),
         pytest.param({"deserved": {"cpu": "1x"}}, {}, "spec.deserved can't be read", id="an entitlement"),
         pytest.param({"guarantee": {"resource": {"cpu": "x"}}}, {}, "spec.guarantee.resource can't", id="a guarantee"),
+        pytest.param({"guarantee": {"resource": {"cpu": "1e400"}}}, {}, "1e400 of cpu is more than", id="too much"),
+        pytest.param({"deserved": {"cpu": "9" * 5000}}, {}, "999 of cpu is more than", id="too many digits"),
         pytest.param({"dequeueStrategy": "lifo"}, {}, "'lifo' is none of fifo, traverse, backfill", id="a strategy"),
         pytest.param({}, {keys.DEQUEUE_STRATEGY: "lifo"}, "annotation atoll.sh/dequeue-strategy", id="its annotation"),
         pytest.param({}, {keys.CLUSTER_AFFINITY: "size=large"}, "is not a label selector", id="a cluster affinity"),
@@ -119,6 +121,10 @@ def test_what_cant_be_read_makes_the_queue_invalid(
     tree.set_queue(view)
     assert tree.standing(tree.node("q")) == "invalid"
     assert validate([view])["q"].startswith("queue q: ")
+
+
+def test_as_much_as_a_number_can_say_is_no_mistake() -> None:
+    assert queue({"capability": {"cpu": 2**63 - 1, "memory": "8Ei"}}).problem == ""
 
 
 @pytest.mark.parametrize("state", [pytest.param(s, id=s or "none") for s in ("", "Open", "Closing", "Closed")])

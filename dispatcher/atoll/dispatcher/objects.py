@@ -23,6 +23,9 @@ Quantities = dict[str, str | int | float]
 
 MAX_CAPACITY = 512 * 1024
 """Bytes of one ClusterCapacity; agents publish at most 200 kB, and field management adds to it."""
+_LONGEST_QUANTITY = 64
+_MOST_AMOUNT = 2**80
+"""Of a resource, for a queue; more than any number of 63 bits that people write where they mean no limit."""
 
 
 class Part(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -387,7 +390,7 @@ def queue_view(obj: QueueObject) -> QueueView:
             return otherwise
 
     def amounts(field: str, value: Quantities) -> Vector:
-        return read(field, quantity.capacity, value, {})
+        return read(field, _amounts, value, {})
 
     def by_annotation(key: str, parse: Callable[[Any], T], otherwise: T) -> T:
         return read(f"annotation {key}", parse, annotations.get(key), otherwise)
@@ -423,6 +426,14 @@ def queue_view(obj: QueueObject) -> QueueView:
         protection=by_annotation(keys.PROTECTED_FOR, duration.parse, None),
         problem="; ".join(problems),
     )
+
+
+def _amounts(quantities: Quantities) -> Vector:
+    for name, text in quantities.items():
+        # Such numbers can't be shown, and arithmetic on a million digits takes seconds.
+        if len(str(text)) > _LONGEST_QUANTITY or abs(quantity.floor_units(name, text)) > _MOST_AMOUNT:
+            raise ValueError(f"{str(text)[:_LONGEST_QUANTITY]} of {name} is more than there can be")
+    return quantity.capacity(quantities)
 
 
 def _strategy(text: str) -> Strategy:
