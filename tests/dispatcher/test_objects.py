@@ -336,3 +336,8 @@ def test_a_decision_with_a_time_that_is_none_is_as_if_it_was_not_there(changes: 
 def test_a_wish_submitted_at_no_time_is_invalid_and_in_nobodys_way() -> None:
     view = binding(wish_of(submitted="yesterday", patience=60.0), spec={"suspension": {"scheduling": True}})
     assert decided_beside(view) is Reason.INVALID_GANG
+
+
+@pytest.mark.parametrize("epoch", [pytest.param(e, id=i) for e, i in (("²", "a power"), ("9" * 5000, "too long"))])
+def test_a_binding_with_an_epoch_that_is_no_number_is_seen(epoch: str) -> None:
+    assert binding(wish_of(), {keys.EPOCH: epoch}).epoch == 0

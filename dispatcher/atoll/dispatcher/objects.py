@@ -278,6 +278,7 @@ def decode_capacity(raw: bytes | msgspec.Raw) -> CapacityObject:
     return _decode_capacity(raw)
 
 
+_LONGEST_EPOCH = 20
 _YES = ("Reserved", "Fits")
 """What members say of a hold that they grant, and of a question."""
 
@@ -306,7 +307,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
     conditions = {condition.type: condition for condition in obj.status.conditions}
     released = conditions.get("Released")
     placement = obj.spec.placement or BindingPlacement()
-    at = int(epoch) if epoch.isdigit() else 0
+    at = int(epoch) if epoch.isascii() and epoch.isdigit() and len(epoch) < _LONGEST_EPOCH else 0
     least, most = _spread(placement)
     said = {item.cluster_name: item.status for item in obj.status.aggregated_status if item.status is not None}
     if read is not None:
