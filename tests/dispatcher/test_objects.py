@@ -259,7 +259,9 @@ def decided_beside(view: BindingView) -> Reason | None:
     """Why this one waits; another workload beside it is dispatched."""
     core = Dispatcher()
     other = dataclasses.replace(binding(wish_of()), uid="other", name="other", suspended=True)
-    room: list[Event] = [make_queue("q"), make_cluster("m1"), make_capacity("m1", [4])]
+    room: list[Event] = [make_queue("q")]
+    for member in ("m1", "m2"):
+        room += [make_cluster(member), make_capacity(member, [4])]
     for event in [*room, BindingSet(view), BindingSet(other)]:
         core.handle(event)
     commands = core.handle(Pass(1_800_000_000.0))
@@ -273,6 +275,7 @@ def decided_beside(view: BindingView) -> Reason | None:
     "wish",
     [
         pytest.param(wish_of({"replicas": 2**31 - 1}), id="two billion pods, of which one is enough"),
+        pytest.param(wish_of(tasks=[]), id="no tasks"),
         pytest.param(wish_of({"replicas": -1}), id="less than no pods"),
         pytest.param(wish_of({"minAvailable": -1}), id="a task that needs less than none"),
         pytest.param(wish_of(minAvailable=-1), id="a gang that needs less than none"),

@@ -48,6 +48,8 @@ def check(wish: Gang) -> None:
         raise BadWish(f"submitted: {wish.submitted!r} is no time")
     if not 0 <= wish.min_available <= MOST_PODS:
         raise BadWish(f"minAvailable: {wish.min_available} is not between 0 and {MOST_PODS}")
+    if not wish.tasks:
+        raise BadWish("tasks: there are none")
     for task in wish.tasks:
         pods += task.replicas
         if task.replicas < 0 or not 0 <= task.min_available <= MOST_PODS or pods > MOST_PODS:
