@@ -61,6 +61,8 @@ COALESCE = 0.002
 """Seconds that changes are collected before the core decides on them."""
 AGAIN = 0.5
 """Seconds after which a decision that was refused or not written is made or written again."""
+LONGEST_AGAIN = 30.0
+"""Seconds after which it is written again however much patience the server asks for."""
 WRITERS = 32
 _ANNOTATIONS = "/metadata/annotations/"
 _DECISION = _ANNOTATIONS + keys.DECISION.replace("/", "~1")
@@ -309,7 +311,8 @@ class Shell:
             # It may or may not have been carried out: the epoch test makes a second try harmless.
             outcome = "repeated"
             log.warning("decision not written, will try again", error=str(error))
-            asyncio.get_running_loop().call_later(AGAIN, self._commands.put_nowait, (cycle, command, seen))
+            pause = max(AGAIN, min(error.retry_after or 0.0, LONGEST_AGAIN))
+            asyncio.get_running_loop().call_later(pause, self._commands.put_nowait, (cycle, command, seen))
         self.metrics.writes.labels(type(command).__name__, outcome).inc()
         if outcome == "written" and isinstance(command, Dispatch):
             log.info("dispatched", clusters=[part.cluster for part in command.parts], epoch=command.decision.epoch)
