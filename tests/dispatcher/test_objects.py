@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import orjson
@@ -9,13 +10,26 @@ import pytest
 
 from atoll.dispatcher import objects
 from atoll.dispatcher.capacity import capacity_view
-from atoll.dispatcher.core import Ceiling, Part, QueueView, Resize, Strategy
+from atoll.dispatcher.core import (
+    BindingSet,
+    BindingView,
+    Ceiling,
+    Dispatch,
+    Dispatcher,
+    Event,
+    Part,
+    Pass,
+    QueueView,
+    Resize,
+    Strategy,
+)
 from atoll.dispatcher.core.events import NodeClass
 from atoll.dispatcher.core.tree import Tree, validate
 from atoll.dispatcher.shell import patch_of
 from atoll.model import gang, keys
 from atoll.model.decision import Decision, Phase
 from atoll.model.verdict import Reason
+from tests.dispatcher.builders import GPU, make_capacity, make_cluster, make_queue
 
 
 def queue(spec: dict[str, Any], annotations: dict[str, str] | None = None, **rest: Any) -> QueueView:
@@ -82,6 +96,8 @@ def test_defaults(spec: dict[str, Any], annotations: dict[str, str], expected: d
         pytest.param({"capability": {"cpu": "much"}}, {}, "spec.capability can't be read", id="a capability"),
         pytest.param({"deserved": {"cpu": "1x"}}, {}, "spec.deserved can't be read", id="an entitlement"),
         pytest.param({"guarantee": {"resource": {"cpu": "x"}}}, {}, "spec.guarantee.resource can't", id="a guarantee"),
+        pytest.param({"guarantee": {"resource": {"cpu": "1e400"}}}, {}, "1e400 of cpu is more than", id="too much"),
+        pytest.param({"deserved": {"cpu": "9" * 5000}}, {}, "999 of cpu is more than", id="too many digits"),
         pytest.param({"dequeueStrategy": "lifo"}, {}, "'lifo' is none of fifo, traverse, backfill", id="a strategy"),
         pytest.param({}, {keys.DEQUEUE_STRATEGY: "lifo"}, "annotation atoll.sh/dequeue-strategy", id="its annotation"),
         pytest.param({}, {keys.CLUSTER_AFFINITY: "size=large"}, "is not a label selector", id="a cluster affinity"),
@@ -105,6 +121,10 @@ def test_what_cant_be_read_makes_the_queue_invalid(
     tree.set_queue(view)
     assert tree.standing(tree.node("q")) == "invalid"
     assert validate([view])["q"].startswith("queue q: ")
+
+
+def test_as_much_as_a_number_can_say_is_no_mistake() -> None:
+    assert queue({"capability": {"cpu": 2**63 - 1, "memory": "8Ei"}}).problem == ""
 
 
 @pytest.mark.parametrize("state", [pytest.param(s, id=s or "none") for s in ("", "Open", "Closing", "Closed")])
@@ -218,3 +238,109 @@ def test_what_a_resize_writes_is_what_the_core_is_told(replicas: list[int], task
     view = objects.binding_view(_binding(wishes, written["/spec/clusters"][0]))
     assert view is not None
     assert view.parts == (("m", tuple(count for _, count in tasks)),)
+
+
+def binding(wish: dict[str, Any], annotations: dict[str, str] | None = None, **rest: Any) -> BindingView:
+    """Of a workload that wants this, as told to the core."""
+    written = {keys.GANG: orjson.dumps(wish).decode(), **(annotations or {})}
+    metadata = {"name": "b", "namespace": "ns", "uid": "u", "generation": 1, "annotations": written}
+    view = objects.binding_view(objects.decode_binding(orjson.dumps({"metadata": metadata, **rest})))
+    assert view is not None
+    return view
+
+
+def wish_of(task: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """A gang of one task; every key of either can be another."""
+    made = {"name": "worker", "replicas": 2, "minAvailable": 1, "requests": {GPU: 1, "pods": 1}}
+    return {"queue": "q", "minAvailable": 1, "tasks": [{**made, **(task or {})}], **changes}
+
+
+def decided_beside(view: BindingView) -> Reason | None:
+    """Why this one waits; another workload beside it is dispatched."""
+    core = Dispatcher()
+    other = dataclasses.replace(binding(wish_of()), uid="other", name="other", suspended=True)
+    room: list[Event] = [make_queue("q")]
+    for member in ("m1", "m2"):
+        room += [make_cluster(member), make_capacity(member, [4])]
+    for event in [*room, BindingSet(view), BindingSet(other)]:
+        core.handle(event)
+    commands = core.handle(Pass(1_800_000_000.0))
+    core.check()
+    assert [command.uid for command in commands if isinstance(command, Dispatch)] == ["other"]
+    verdict = core.verdict(view.uid)
+    return verdict.reason if verdict is not None else None
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        pytest.param(wish_of({"replicas": 2**31 - 1}), id="two billion pods, of which one is enough"),
+        pytest.param(wish_of(tasks=[]), id="no tasks"),
+        pytest.param(wish_of({"replicas": -1}), id="less than no pods"),
+        pytest.param(wish_of({"minAvailable": -1}), id="a task that needs less than none"),
+        pytest.param(wish_of(minAvailable=-1), id="a gang that needs less than none"),
+        pytest.param(wish_of({"requests": {GPU: -1000, "pods": 1}}), id="a pod that would give its queue something"),
+        pytest.param(wish_of({"requests": {GPU: 2**62, "pods": 1}}), id="amounts of which sums are too large"),
+    ],
+)
+def test_a_wish_beyond_all_measure_is_invalid_and_in_nobodys_way(wish: dict[str, Any]) -> None:
+    view = binding(wish, spec={"suspension": {"scheduling": True}})
+    assert view.gang is None
+    assert decided_beside(view) is Reason.INVALID_GANG
+
+
+@pytest.mark.parametrize(
+    "expressions",
+    [
+        pytest.param("zone in (a)", id="a text"),
+        pytest.param(["zone"], id="a list of texts"),
+        pytest.param([{"key": "zone", "operator": "In", "values": 5}], id="a number as the values"),
+        pytest.param([{"key": ["zone"], "operator": "Exists"}], id="a list as the key"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["matchExpressions", "matchFields"])
+def test_a_node_affinity_of_the_wrong_form_is_invalid_and_in_nobodys_way(kind: str, expressions: Any) -> None:
+    view = binding(wish_of({"nodeTerms": [{kind: expressions}]}), spec={"suspension": {"scheduling": True}})
+    assert decided_beside(view) is Reason.INVALID_GANG
+
+
+def test_a_node_affinity_as_kubernetes_has_it_is_a_wish() -> None:
+    expression = {"key": "zone", "operator": "In", "values": ["a"]}
+    terms = [
+        {"matchExpressions": [expression], "matchFields": None},
+        {},
+        {"matchExpressions": [{**expression, "x": 1}]},
+    ]
+    assert binding(wish_of({"nodeTerms": terms})).gang is not None
+
+
+LINE = {"at": "2026-01-01T00:00:00.000Z", "phase": "Bound", "reason": "Dispatched"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"deadline": "soon"}, id="a deadline that is no time"),
+        pytest.param({"deadline": "0001-01-01T00:00:00"}, id="a deadline that can't be computed with"),
+        pytest.param({"story": [{**LINE, "at": "yesterday"}]}, id="a line of the story"),
+        pytest.param({"story": [{**LINE, "at": ""}]}, id="a line of the story without one"),
+        pytest.param({"story": [LINE, {**LINE, "at": "24:00"}]}, id="any line of the story"),
+        pytest.param({"phase": "Reserving", "deadline": "2026-13-01T00:00:00Z"}, id="a hold"),
+    ],
+)
+def test_a_decision_with_a_time_that_is_none_is_as_if_it_was_not_there(changes: dict[str, Any]) -> None:
+    text = orjson.dumps({"epoch": 1, "phase": "Bound", "reason": "Dispatched", **changes}).decode()
+    spec = {"clusters": [{"name": "m1", "replicas": 2}]}
+    view = binding(wish_of(), {keys.EPOCH: "1", keys.DECISION: text}, spec=spec)
+    assert decided_beside(view) is None
+    assert view.decision == Decision()
+
+
+def test_a_wish_submitted_at_no_time_is_invalid_and_in_nobodys_way() -> None:
+    view = binding(wish_of(submitted="yesterday", patience=60.0), spec={"suspension": {"scheduling": True}})
+    assert decided_beside(view) is Reason.INVALID_GANG
+
+
+@pytest.mark.parametrize("epoch", [pytest.param(e, id=i) for e, i in (("²", "a power"), ("9" * 5000, "too long"))])
+def test_a_binding_with_an_epoch_that_is_no_number_is_seen(epoch: str) -> None:
+    assert binding(wish_of(), {keys.EPOCH: epoch}).epoch == 0

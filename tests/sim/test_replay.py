@@ -70,3 +70,18 @@ def test_a_log_holds_several_cores(tmp_path: Path) -> None:
     with (tmp_path / "log").open("rb") as file:
         assert replay.replay(file) == replay.Replayed(2, 0, 2)
     assert decode(encode(Begin(30.0))) == Begin(30.0)
+
+
+def test_a_log_goes_on_where_a_process_that_was_killed_left_it(log: Path, tmp_path: Path) -> None:
+    """1. A leader is killed while it writes. 2. The next one appends to the same file. 3. All of it is replayed."""
+    whole = log.read_bytes()
+    answered = whole.index(b"\n", whole.index(b'["Commands"'))
+    for length in (len(whole) // 2, answered, answered - 10, whole.index(b'["Commands"'), 5):
+        path = tmp_path / str(length)
+        path.write_bytes(whole[:length])
+        with Recorder(path) as recorder:
+            recorder.begin(30.0)
+            recorder.record(Pass(1.0), [])
+        with path.open("rb") as file:
+            done = replay.replay(file)
+        assert done.cores == (2 if length > 5 else 1)

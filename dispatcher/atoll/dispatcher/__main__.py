@@ -55,7 +55,7 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
     async def lead() -> None:
         # Everything is read anew: what an earlier leader decided is on the bindings.
         nonlocal shell, query
-        shell = Shell(host, metrics, recorder=recorder)
+        shell = Shell(host, metrics, recorder=None if recorder is None or recorder.closed else recorder)
         async with asyncio.TaskGroup() as group:
             group.create_task(shell.run())
             if options.query_port:

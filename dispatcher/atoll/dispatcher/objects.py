@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
+from atoll.dispatcher import bounds
 from atoll.dispatcher.core import BindingView, Ceiling, ClusterView, QueueView, Reservation, Strategy
 from atoll.model import decision, duration, gang, keys, quantity, selectors
 from atoll.model.objects import Slim
@@ -22,6 +23,9 @@ Quantities = dict[str, str | int | float]
 
 MAX_CAPACITY = 512 * 1024
 """Bytes of one ClusterCapacity; agents publish at most 200 kB, and field management adds to it."""
+_LONGEST_QUANTITY = 64
+_MOST_AMOUNT = 2**80
+"""Of a resource, for a queue; more than any number of 63 bits that people write where they mean no limit."""
 
 
 class Part(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -274,6 +278,7 @@ def decode_capacity(raw: bytes | msgspec.Raw) -> CapacityObject:
     return _decode_capacity(raw)
 
 
+_LONGEST_EPOCH = 20
 _YES = ("Reserved", "Fits")
 """What members say of a hold that they grant, and of a question."""
 
@@ -287,18 +292,22 @@ def binding_view(obj: BindingObject) -> BindingView | None:
     read: gang.Gang | None = None
     told = decision.Decision()
     try:
-        read = gang.decode(text)
-    except msgspec.MsgspecError as error:
+        wish = gang.decode(text)
+        bounds.check(wish)
+        read = wish
+    except (msgspec.MsgspecError, bounds.BadWish) as error:
         log.warning("gang annotation can't be read", **_about(obj), error=str(error))
     try:
-        told = decision.decode(annotations.get(keys.DECISION))
-    except msgspec.MsgspecError as error:
+        said_last = decision.decode(annotations.get(keys.DECISION))
+        bounds.check_decision(said_last)
+        told = said_last
+    except (msgspec.MsgspecError, bounds.BadDecision) as error:
         log.warning("decision annotation can't be read", **_about(obj), error=str(error))
     epoch = annotations.get(keys.EPOCH, "0")
     conditions = {condition.type: condition for condition in obj.status.conditions}
     released = conditions.get("Released")
     placement = obj.spec.placement or BindingPlacement()
-    at = int(epoch) if epoch.isdigit() else 0
+    at = int(epoch) if epoch.isascii() and epoch.isdigit() and len(epoch) < _LONGEST_EPOCH else 0
     least, most = _spread(placement)
     said = {item.cluster_name: item.status for item in obj.status.aggregated_status if item.status is not None}
     if read is not None:
@@ -382,7 +391,7 @@ def queue_view(obj: QueueObject) -> QueueView:
             return otherwise
 
     def amounts(field: str, value: Quantities) -> Vector:
-        return read(field, quantity.capacity, value, {})
+        return read(field, _amounts, value, {})
 
     def by_annotation(key: str, parse: Callable[[Any], T], otherwise: T) -> T:
         return read(f"annotation {key}", parse, annotations.get(key), otherwise)
@@ -418,6 +427,14 @@ def queue_view(obj: QueueObject) -> QueueView:
         protection=by_annotation(keys.PROTECTED_FOR, duration.parse, None),
         problem="; ".join(problems),
     )
+
+
+def _amounts(quantities: Quantities) -> Vector:
+    for name, text in quantities.items():
+        # Such numbers can't be shown, and arithmetic on a million digits takes seconds.
+        if len(str(text)) > _LONGEST_QUANTITY or abs(quantity.floor_units(name, text)) > _MOST_AMOUNT:
+            raise ValueError(f"{str(text)[:_LONGEST_QUANTITY]} of {name} is more than there can be")
+    return quantity.capacity(quantities)
 
 
 def _strategy(text: str) -> Strategy:

@@ -10,6 +10,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import structlog
@@ -60,6 +61,8 @@ COALESCE = 0.002
 """Seconds that changes are collected before the core decides on them."""
 AGAIN = 0.5
 """Seconds after which a decision that was refused or not written is made or written again."""
+LONGEST_AGAIN = 30.0
+"""Seconds after which it is written again however much patience the server asks for."""
 WRITERS = 32
 _ANNOTATIONS = "/metadata/annotations/"
 _DECISION = _ANNOTATIONS + keys.DECISION.replace("/", "~1")
@@ -93,7 +96,7 @@ class Shell:
         self.core = core or Dispatcher(commit_timeout=COMMIT_TIMEOUT)
         if recorder is not None:
             assert core is None, "a log of a core that has a past can't be decided again"
-            recorder.begin(COMMIT_TIMEOUT)
+            self._record(lambda to: to.begin(COMMIT_TIMEOUT))
         #: told since the last pass
         self._events: list[Event] = []
         self._wake = asyncio.Event()
@@ -249,10 +252,21 @@ class Shell:
 
     def _handle(self, event: Event) -> list[Command]:
         commands = self.core.handle(event)
-        if self._recorder is not None:
-            self._recorder.record(event, commands)
+        self._record(lambda to: to.record(event, commands))
         self._reporter.told(event, commands)
         return commands
+
+    def _record(self, write: Callable[[Recorder], None]) -> None:
+        """Keep the log for as long as that can be done: it is worth no decision."""
+        if self._recorder is None:
+            return
+        try:
+            write(self._recorder)
+        except OSError as error:
+            log.warning("the log of events can't be written and ends here", error=str(error))
+            with suppress(OSError):
+                self._recorder.close()
+            self._recorder = None
 
     def _take_in(self) -> None:
         events, self._events = self._events, []
@@ -297,7 +311,8 @@ class Shell:
             # It may or may not have been carried out: the epoch test makes a second try harmless.
             outcome = "repeated"
             log.warning("decision not written, will try again", error=str(error))
-            asyncio.get_running_loop().call_later(AGAIN, self._commands.put_nowait, (cycle, command, seen))
+            pause = max(AGAIN, min(error.retry_after or 0.0, LONGEST_AGAIN))
+            asyncio.get_running_loop().call_later(pause, self._commands.put_nowait, (cycle, command, seen))
         self.metrics.writes.labels(type(command).__name__, outcome).inc()
         if outcome == "written" and isinstance(command, Dispatch):
             log.info("dispatched", clusters=[part.cluster for part in command.parts], epoch=command.decision.epoch)

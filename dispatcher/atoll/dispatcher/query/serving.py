@@ -116,7 +116,12 @@ class Query:
             # What a context once trusted it trusts for ever.
             await self._stop()
             self._front = front
-            await self._start(self._leaf, front)
+            try:
+                await self._start(self._leaf, front)
+            except BaseException:
+                # Else the next round would take it for served, and say so to the API server.
+                await self._stop()
+                raise
         self._front = front
         await self.register(self._signer.certificate)
 

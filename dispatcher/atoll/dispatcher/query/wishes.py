@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from atoll.dispatcher import bounds
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.objects import BindingObject, BindingPlacement, BindingSpec, QueueObject, binding_view
 from atoll.dispatcher.query.documents import Refusal
@@ -22,9 +23,7 @@ Json = dict[str, Any]
 
 UID: Final = "what-if"
 """Of the binding that does not exist."""
-_MOST_PODS: Final = 1_000_000
 _MOST_TASKS: Final = 1000
-_MOST_UNITS: Final = 2**60
 
 
 class Wishes:
@@ -120,8 +119,7 @@ def _check(wish: gang.Gang) -> None:
     """Refuse what is beyond all measure: answering it would keep the dispatcher from its work."""
     if not wish.tasks or len(wish.tasks) > _MOST_TASKS:
         raise Refusal(422, "Invalid", f"between 1 and {_MOST_TASKS} tasks are wanted")
-    counts = [count for task in wish.tasks for count in (task.replicas, task.min_available)]
-    if min(*counts, wish.min_available) < 0 or max(*counts, wish.min_available, wish.replicas) > _MOST_PODS:
-        raise Refusal(422, "Invalid", f"numbers of pods must be between 0 and {_MOST_PODS}")
-    if any(not 0 <= amount <= _MOST_UNITS for task in wish.tasks for amount in task.requests.values()):
-        raise Refusal(422, "Invalid", "requests must be between 0 and an exa")
+    try:
+        bounds.check(wish)
+    except bounds.BadWish as error:
+        raise Refusal(422, "Invalid", str(error)) from error
