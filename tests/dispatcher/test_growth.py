@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import CapacitySet, Ceiling, Event, NamespaceSet, NamespaceView, Strategy
-from atoll.dispatcher.core.elastic import larger, last_pods, smaller
+from atoll.dispatcher.core.elastic import can_grow, can_shrink, larger, last_pods, smaller
 from atoll.dispatcher.core.resizing import GROW_TIMEOUT
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.gang import TopologyWish
@@ -176,6 +176,7 @@ def test_the_sizes_above_and_below_hold_no_fewer_and_no_more_of_any_task(
     wish = make_binding("a").tasks(3, minimum=1).tasks(8, minimum=4).build().gang
     assert wish is not None
     assert (larger(wish, counts), smaller(wish, counts)) == (above, below)
+    assert (can_grow(wish, counts), can_shrink(wish, counts)) == (bool(above), bool(below))
 
 
 @pytest.mark.parametrize(

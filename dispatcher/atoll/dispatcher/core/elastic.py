@@ -59,6 +59,17 @@ def smaller(gang: Gang, counts: Counts) -> list[Counts]:
     return [size for size in reversed(sizes(gang)) if size != counts and _within(size, counts)]
 
 
+def can_grow(gang: Gang, counts: Counts) -> bool:
+    """Whether there are sizes above one, of which there may be a million."""
+    return counts != full(gang) and _within(counts, full(gang))
+
+
+def can_shrink(gang: Gang, counts: Counts) -> bool:
+    """Whether there are sizes below one."""
+    floor = tuple(gang.floor())
+    return counts != floor and _within(floor, counts)
+
+
 def _within(counts: Counts, others: Counts) -> bool:
     return all(count <= other for count, other in zip(counts, others, strict=True))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atoll.dispatcher.core.binding import Binding
-from atoll.dispatcher.core.elastic import Hungry, full, larger, smaller
+from atoll.dispatcher.core.elastic import Hungry, can_grow, can_shrink, full
 from atoll.dispatcher.core.node import Node
 from atoll.model.decision import Phase
 from atoll.model.timestamps import to_seconds
@@ -33,9 +33,9 @@ class Sizes:
         if part is gang and gang.min_available >= gang.replicas:
             return
         size = full(part)
-        if larger(gang, size):
+        if can_grow(gang, size):
             self._hungry.add(uid)
-        if not binding.view.divided and smaller(gang, size):
+        if not binding.view.divided and can_shrink(gang, size):
             self.spare.setdefault(binding.leaf, {}).setdefault(-binding.key[0], {})[uid] = None
 
     def forget(self, binding: Binding) -> None:
