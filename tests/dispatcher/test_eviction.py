@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from atoll.dispatcher.core import Ask, Command, Dispatcher, Evict, Explain, QueueSet
+from atoll.dispatcher.core import Ask, CapacityGone, Command, Dispatcher, Evict, Explain, QueueSet
 from atoll.dispatcher.core.keeping import PATIENCE
 from atoll.dispatcher.core.making import HELPLESS, PLAN_BURST, PLANS_PER_SECOND
 from atoll.dispatcher.core.promise import SETTLE
@@ -497,6 +497,23 @@ def test_a_node_that_joins_is_not_taken_for_the_one_where_work_runs() -> None:
     assert not any(isinstance(each, Ask) for each in s.run(after=OLD))
     s.submit(make_binding("helped").tasks(1, gpu=8).priority(1))
     assert any(isinstance(each, Ask) for each in s.run(after=OLD))
+
+
+def test_what_runs_is_known_where_it_is_when_a_member_that_was_gone_publishes_again() -> None:
+    """1. A pod of 8 runs on one of two nodes. 2. All that its member published goes. 3. It publishes the same again, and
+    for one of a higher priority the pod goes.
+    """
+    s = Scene(make_queue("q"), make_cluster("m"), named("m", [8, 0]))
+    s.submit(make_binding("low").tasks(1, gpu=8).submitted(EARLY))
+    s.run()
+    s.tell(named("m", [0, 0], generation=2))
+    s.change("low", placed={"m": (2, 1)}, nodes={"m": {"m-0": 1}})
+    s.run(after=OLD)
+    s.tell(CapacityGone("m", ""))
+    s.run()
+    s.tell(named("m", [0, 0], generation=3))
+    s.submit(make_binding("high").tasks(1, gpu=8).priority(1))
+    assert evicted(s.run()) == ["low"]
 
 
 def test_nor_are_two_that_join_before_the_next_pass() -> None:

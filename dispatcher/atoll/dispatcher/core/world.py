@@ -86,7 +86,7 @@ class World(Rooms):
             self.refresh()
 
     def take_moved(self) -> list[tuple[Member, dict[int, int | None]]]:
-        """Members whose nodes have other indices than at the last call, and which (`Member.moved`)."""
+        """Members whose nodes have other indices than at the last call, and which (`Member.moved`), or that had none."""
         moved, self._moved = self._moved, {}
         found = [(member, member.moved) for member in moved]
         for member in moved:
@@ -177,8 +177,9 @@ class World(Rooms):
         self._first_domain = [0, *itertools.accumulate(len(nodes.tree.domains) for nodes in published)]
 
     def _renew(self, member: Member, nodes: Nodes) -> None:
+        had_none = not member.index
         member.renew(nodes)
-        if member.moved:
+        if member.moved or (had_none and member.index):
             self._moved[member] = None
 
     def _lay_out(self) -> None:
