@@ -12,8 +12,11 @@ from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
     LATE,
+    OLD,
     START,
     Scene,
+    evicted,
+    let_go,
     make_binding,
     make_cluster,
     make_queue,
@@ -153,6 +156,21 @@ def test_what_is_over_before_goes_where_it_fits_best() -> None:
 def test_where_nobody_is_promised_room_any_node_will_do() -> None:
     s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), named("m", [8]))
     assert expected(s.submit(make_binding("a")).run()) == [{}]
+
+
+def test_who_went_for_another_one_is_told_a_node_on_which_it_is_not_in_its_way() -> None:
+    """1. A pod of 4 runs on the node of 8, and goes for one of 8. 2. Both start in one pass. 3. The member is told which
+    of them is meant for which node, in whatever order it hears of them.
+    """
+    s = Scene(make_queue("q"), make_cluster("m"), named("m", [8, 0])).submit(make_binding("low").tasks(1, gpu=4))
+    s.run()
+    s.change("low", placed={"m": (2, 1)}, nodes={"m": {"m-0": 1}})
+    s.tell(named("m", [4, 4], generation=2))
+    s.submit(make_binding("high").tasks(1, gpu=8).priority(1))
+    assert evicted(s.run(after=OLD)) == ["low"]
+    let_go(s, "low")
+    s.tell(named("m", [8, 4], generation=3))
+    assert expected(s.run()) == [{"m": [("t0", "m-0", 1)]}, {"m": [("t0", "m-1", 1)]}]
 
 
 def test_nobody_passes_two_heads_of_whom_each_could_still_start_but_not_both() -> None:

@@ -294,8 +294,8 @@ class Dispatcher(Asking):
         return command
 
     def _expected(self, choice: Choice) -> dict[str, Spots]:
-        """Where it is to be in its member, lest it is where others are promised room."""
-        if choice.divided or self.promises.empty:
+        """Where it is to be in its member, lest it is where others are promised room, or were made room for."""
+        if choice.divided or (self.promises.empty and not self._cleared):
             return {}
         [member], [gang], [placement] = choice.members, choice.gangs, choice.placements
         names = member.nodes.names
