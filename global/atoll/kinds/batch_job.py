@@ -11,7 +11,7 @@ from typing import Any
 
 from atoll.kinds import metadata
 from atoll.kinds.interface import NOTHING, Json, Outcome, Part, Report
-from atoll.model import keys, reports, selectors
+from atoll.model import keys, numbers, reports, selectors
 from atoll.model.apiresource import BATCH_JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task
 from atoll.model.vector import pod_requests
@@ -228,9 +228,10 @@ def minimum_of(obj: Mapping[str, Any]) -> int | None:
     for holder in (obj.get("metadata") or {}, template):
         text = (holder.get("annotations") or {}).get(keys.GROUP_MIN_MEMBER)
         if text is not None:
-            if not (text.isascii() and text.isdigit() and int(text) > 0):
+            minimum = numbers.whole(text)
+            if not minimum:
                 raise ValueError(f"annotation {keys.GROUP_MIN_MEMBER}: {text!r} is no whole number of 1 or more")
-            return int(text)
+            return minimum
     return None
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from atoll.agent.jobs import state
 from atoll.agent.jobs.pods import names
 from atoll.agent.objects import Pod
-from atoll.model import keys
+from atoll.model import keys, numbers
 from atoll.model.timestamps import to_seconds
 
 Json = Mapping[str, Any]
@@ -179,8 +179,8 @@ def watches_evictions(job: Json) -> bool:
 
 def is_divided(job: Json) -> bool:
     """Whether other members run parts of the same gang."""
-    text = ((job.get("metadata") or {}).get("annotations") or {}).get(keys.PARTS) or ""
-    return text.isdigit() and int(text) > 1
+    text = ((job.get("metadata") or {}).get("annotations") or {}).get(keys.PARTS)
+    return (numbers.whole(text) or 0) > 1
 
 
 def commanded(job: Json) -> tuple[str, str] | None:

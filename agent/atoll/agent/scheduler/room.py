@@ -14,7 +14,7 @@ import structlog
 
 from atoll.agent.objects import HyperNode, Node, Pod
 from atoll.fit import Nodes, Profile
-from atoll.model import keys, quantity, topology, vector
+from atoll.model import keys, numbers, quantity, topology, vector
 from atoll.model.decision import Gone
 from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.vector import Vector
@@ -319,8 +319,7 @@ class Room:
 
 
 def _index(pod: Pod) -> int | None:
-    text = pod.metadata.labels.get(keys.TASK_INDEX, "")
-    return int(text) if text.isdecimal() else None
+    return numbers.whole(pod.metadata.labels.get(keys.TASK_INDEX))
 
 
 def unique_labels(nodes: Iterable[Node]) -> set[str]:
