@@ -64,6 +64,18 @@ def test_an_epoch_that_is_no_number_ends_nobody(epoch: str) -> None:
     assert_planned(outcome, 1)
 
 
+@pytest.mark.parametrize("amount", ["9223372036854775807", "8Ei"])
+@pytest.mark.parametrize("resource", ["cpu", "memory"])
+def test_pods_that_ask_for_all_there_can_be_end_nobody(resource: str, amount: str) -> None:
+    spec = {"containers": [{"resources": {"requests": {resource: amount}}}] * 3}
+    room = make_room(make_node("a"), make_node("b"), pods=[make_pod(f"{n}", node="a", spec=spec) for n in range(3)])
+    views = [standing(key_of(pod), None, [pod], room, SERVED) for pod in (make_pod("p"), make_pod("q", spec=spec))]
+    small, large = plan(room, views)
+    assert_planned(small, 1)
+    assert_waits(large, NOT_ENOUGH_RESOURCES, "0 of the 1")
+    assert room.free("a")[resource] < 0
+
+
 def test_a_gang_larger_than_the_cluster_waits_and_takes_nothing() -> None:
     room = racks()
     [outcome] = plan(room, [gang(room, make_group("g", 9), members("g", 9))])

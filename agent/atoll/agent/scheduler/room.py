@@ -19,6 +19,9 @@ from atoll.model.decision import Gone
 from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.vector import Vector
 
+_MOST = 2**60
+"""Units that a node may have, or have too few of: beyond that no sum of them can be trusted to fit 64 bits."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -89,7 +92,8 @@ class Room:
             self._allocatable.pop(name, None)
         else:
             self._nodes[name] = new
-            self._allocatable[name] = quantity.capacity(new.status.allocatable)
+            offers = quantity.capacity(new.status.allocatable)
+            self._allocatable[name] = {resource: min(amount, _MOST) for resource, amount in offers.items()}
         self.disturbed.add(name)
         self._arrays = self._topology = None
         self._changed(grew=True)
@@ -225,7 +229,7 @@ class Room:
     def free(self, node: str) -> Vector:
         """What is left of a node, in integer units; negative where others overbooked it."""
         used = self._used.get(node, {})
-        return {name: amount - used.get(name, 0) for name, amount in self._allocatable[node].items()}
+        return {name: max(amount - used.get(name, 0), -_MOST) for name, amount in self._allocatable[node].items()}
 
     def node(self, name: str) -> Node | None:
         """The node of that name; None where there is none."""
