@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll.agent.jobs import state
-from atoll.agent.jobs.pods import names
+from atoll.agent.jobs.pods import places as places_of
 from atoll.agent.objects import Pod
 from atoll.model import keys, numbers
 from atoll.model.timestamps import to_seconds
@@ -87,9 +87,10 @@ def wishes(job: Json, pods: Iterable[Pod], lost: Mapping[str, float]) -> list[Wi
 
 def happenings(job: Json, pods: Iterable[Pod], lost: Mapping[str, float]) -> Iterator[Happening]:
     """Every event that the pods show at this moment."""
-    places = names(job)
+    existing = list(pods)
+    places = places_of(job, [*(pod.metadata.name for pod in existing), *lost])
     by_task: dict[int, list[Pod]] = {}
-    for pod in pods:
+    for pod in existing:
         place = places.get(pod.metadata.name)
         if place is None:
             continue
