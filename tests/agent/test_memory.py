@@ -96,6 +96,16 @@ async def test_a_pod_of_an_earlier_job_of_the_same_name_leaves_nothing() -> None
     assert "old" not in controller._unseen
 
 
+async def test_a_job_of_billions_of_pods_gets_none_and_is_told_why() -> None:
+    job = {**make_job(make_task("w", 2**31 - 1)), "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}
+    caches: list[MemberCache] = []
+    controller = controlling(client(9), caches)
+    caches[0].jobs._put("default/train", decode_full(orjson.dumps(job)))
+    await controller._reconcile("default/train")
+    event = repr(controller._recorder._queue.get_nowait())
+    assert "asks for 2147483647 pods at once, and one Job gets at most 100000" in event
+
+
 async def test_a_job_that_is_gone_already_gets_no_pods() -> None:
     """A watch that was silent tells what it missed, one event after the other: Jobs too that are long gone, and whose
     binding runs elsewhere.

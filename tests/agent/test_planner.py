@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from atoll.agent.scheduler.gangs import Standing, gang_of, key_of, standing
 from atoll.agent.scheduler.planner import NOT_ENOUGH_RESOURCES, NOT_ENOUGH_TASKS, Parked, Plan, Wait, plan
 from atoll.agent.scheduler.room import Room
 from atoll.agent.scheduler.status import group_status
+from atoll.model import keys
 from tests.agent.builders import make_domain, make_group, make_node, make_pod, make_room
 
 SERVED = ("atoll", "volcano")
@@ -52,6 +54,26 @@ def test_a_gang_that_fits_is_placed_whole_and_near_together() -> None:
     room = racks()
     [outcome] = plan(room, [gang(room, make_group("g", 4), members("g", 4))])
     assert set(assert_planned(outcome, 4)) in ({"r0n0", "r0n1"}, {"r1n0", "r1n1"})
+
+
+@pytest.mark.parametrize("epoch", ["\u00b2", "9" * 5000, "many"])
+def test_an_epoch_that_is_no_number_ends_nobody(epoch: str) -> None:
+    room, pod = racks(), make_pod("p", binding="b")
+    pod.metadata.annotations[keys.EPOCH] = epoch
+    [outcome] = plan(room, [standing(key_of(pod), None, [pod], room, SERVED)])
+    assert_planned(outcome, 1)
+
+
+@pytest.mark.parametrize("amount", ["9223372036854775807", "8Ei"])
+@pytest.mark.parametrize("resource", ["cpu", "memory"])
+def test_pods_that_ask_for_all_there_can_be_end_nobody(resource: str, amount: str) -> None:
+    spec = {"containers": [{"resources": {"requests": {resource: amount}}}] * 3}
+    room = make_room(make_node("a"), make_node("b"), pods=[make_pod(f"{n}", node="a", spec=spec) for n in range(3)])
+    views = [standing(key_of(pod), None, [pod], room, SERVED) for pod in (make_pod("p"), make_pod("q", spec=spec))]
+    small, large = plan(room, views)
+    assert_planned(small, 1)
+    assert_waits(large, NOT_ENOUGH_RESOURCES, "0 of the 1")
+    assert room.free("a")[resource] < 0
 
 
 def test_a_gang_larger_than_the_cluster_waits_and_takes_nothing() -> None:

@@ -97,9 +97,34 @@ def test_only_some_pods_may_run_at_once(ended: tuple[int, ...], expected: list[i
     assert pods.vanished(job, existing) == []
 
 
+def test_of_billions_of_pods_only_those_that_may_run_at_once_are_looked_at() -> None:
+    job = make_job(make_task("w", 2**31 - 1))
+    job["metadata"]["annotations"] = {keys.AT_ONCE: '{"w":2}'}
+    existing = [make_pod("train-w-0", phase="Succeeded"), make_pod(f"train-w-{2**31 - 2}", phase="Failed")]
+    found = pods.present(job, existing)
+    assert list(found) == ["train-w-0", "train-w-1", "train-w-2", f"train-w-{2**31 - 2}"]
+    assert pods.asked(job) == 2
+
+
+def test_a_pod_has_its_place_by_its_name() -> None:
+    job = make_job(make_task("w", 2), make_task("w-1", 2))
+    names = [
+        "train-w-1",
+        "train-w-1-0",
+        "train-w-2",
+        "train-w-01",
+        "train-w--1",
+        "train-x-0",
+        "w-0",
+        "other-w-0",
+        "train-",
+    ]
+    assert pods.places(job, names) == {"train-w-1": (0, 1), "train-w-1-0": (1, 0)}
+
+
 def test_a_task_without_a_name_gets_its_default() -> None:
     task = make_task("", 1)
-    assert list(pods.names(make_job(make_task("a", 1), task))) == ["train-a-0", "train-default1-0"]
+    assert list(pods.present(make_job(make_task("a", 1), task), ())) == ["train-a-0", "train-default1-0"]
 
 
 def test_a_new_size_changes_the_pod_group_and_drops_tasks_that_are_gone() -> None:

@@ -20,6 +20,14 @@ from atoll.kube.transport import ApiServer
 from tests.agent.builders import make_domain, make_node, make_pod, make_room
 from tests.agent.holding import GPU, assert_refused, assert_reserved, free, held, part, pods, racks, view
 
+
+def _plan_of(slots: str, *, requests: str = '{"cpu": 1}', terms: str = "[]") -> str:
+    """A plan of binding `b` as anybody may have written it."""
+    task = f'{{"name": "w", "replicas": 4, "minAvailable": 4, "requests": {requests}, "nodeTerms": {terms}}}'
+    gang = f'{{"queue": "q", "minAvailable": 4, "tasks": [{task}]}}'
+    return f'{{"uid": "b", "epoch": 1, "nodes": {{}}, "expires": "", "name": "n", "gang": {gang}, "slots": {slots}}}'
+
+
 # -- asking ----------------------------------------------------------------------------------------------------------
 
 
@@ -52,6 +60,15 @@ def test_a_part_of_which_nothing_can_start_is_refused_though_it_has_no_minimum()
     holds = Holds(make_room())
     holds.hold("b", 1, part(2, minimum=0), "train", "default", 0.0)
     assert_refused(holds)
+
+
+@pytest.mark.parametrize("terms", [[{"matchExpressions": "x"}], [{"matchFields": [{"operator": "In", "values": 1}]}]])
+def test_a_part_that_asks_for_nodes_in_the_wrong_form_is_refused_for_good(terms: list[dict[str, object]]) -> None:
+    holds, gang = Holds(racks()), part(1)
+    task = msgspec.structs.replace(gang.tasks[0], node_terms=terms)
+    holds.hold("b", 1, msgspec.structs.replace(gang, tasks=[task]), "train", "default", 0.0)
+    holds.retry()
+    assert_refused(holds, "can't be read")
 
 
 def test_asking_again_changes_nothing() -> None:
@@ -353,6 +370,36 @@ def test_an_adopted_plan_is_without_the_pods_that_were_bound() -> None:
         adopted.adopt(stored, "default", [("w", "n0")] * bound, 0.0)
         assert after.free("n0")[GPU] == left
         assert (adopted.get("b") is None) == (bound == 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('{"uid": 1}', id="no plan"),
+        pytest.param(_plan_of('[[-3, "n0", 1]]'), id="a task before the first"),
+        pytest.param(_plan_of('[[7, "n0", 1]]'), id="a task after the last"),
+        pytest.param(_plan_of('[[0, "n0", -1]]'), id="fewer pods than none"),
+        pytest.param(_plan_of('[[0, "n0", 1]]', requests='{"cpu": -1}'), id="a negative request"),
+        pytest.param('{"more": ' + "[" * 100_000, id="nested without end"),
+    ],
+)
+def test_a_plan_that_somebody_made_up_is_not_adopted(text: str) -> None:
+    with pytest.raises(ValueError):
+        decode_plan(text)
+
+
+@pytest.mark.parametrize("terms", ['[{"matchExpressions": ["x"]}]', '[{"matchExpressions": [{"key": ["x"]}]}]'])
+@pytest.mark.parametrize("amount", [1, 2**63])
+def test_an_adopted_plan_of_the_wrong_form_is_refused_and_ends_nobody(terms: str, amount: int) -> None:
+    room = make_room(make_node("n0"))
+    adopted = Holds(room)
+    text = _plan_of('[[0, "n0", 4]]', requests=f'{{"cpu": {amount}}}', terms=terms)
+    adopted.adopt(decode_plan(text), "default", [], 0.0)
+    room.nodes()
+    adopted.check()
+    adopted.retry()
+    assert_refused(adopted, "can't be read")
+    assert free(room) == {"n0": 8}
 
 
 def test_an_adopted_plan_whose_nodes_are_gone_is_refused() -> None:

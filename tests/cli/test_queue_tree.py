@@ -58,6 +58,15 @@ def test_a_parent_shows_what_is_below_it() -> None:
     ]
 
 
+def test_what_the_dispatcher_can_not_read_hides_nothing_else() -> None:
+    odd = binding("odd")
+    odd["status"] = {"aggregatedStatus": [{"clusterName": "east", "status": {"placement": "there"}}]}
+    cluster, capacity = member("east", 8)
+    broken = {**capacity, "spec": {**capacity["spec"], "classes": [{"nodes": "many"}]}}
+    data = describe("lab", LAB, RUNS, odd, members=((cluster, broken),))
+    assert [each["running"] for each in data["tree"]["children"] if each["name"] == "research"] == [1]
+
+
 def test_a_borrower_names_those_who_lend_the_largest_first() -> None:
     [cpu, _] = describe("research", LAB, RUNS)["resources"]
     assert (cpu["deserved"], cpu["borrowed"], cpu["lenders"]) == ("4", "4", ["audio", "text"])

@@ -261,6 +261,37 @@ def test_a_job_that_reached_its_completions_just_as_it_was_taken_back_is_complet
     assert status["startTime"] == status["completionTime"] == NOW
 
 
+def test_a_member_that_reports_billions_of_indices_costs_nothing() -> None:
+    last = 2**31 - 2
+    job = make_job(completionMode="Indexed", completions=last + 1, parallelism=1, backoffLimitPerIndex=1)
+    status = aggregate(job, {"completedIndexes": f"1-{last}", "failedIndexes": f"0-{last}"})
+    assert (status["succeeded"], status["completedIndexes"]) == (last, f"1-{last}")
+    assert status["failedIndexes"] == "0"
+
+
+INDICES = st.sets(st.integers(0, 30))
+
+
+@given(INDICES, INDICES, INDICES, st.integers(0, 35))
+def test_indices_are_joined_as_sets_are(old: set[int], new: set[int], failed: set[int], completions: int) -> None:
+    job = make_job(completionMode="Indexed", completions=completions, parallelism=1, backoffLimitPerIndex=1)
+    job["status"] = {"completedIndexes": _written(old)}
+    status = aggregate(job, {"completedIndexes": _written(new), "failedIndexes": _written(failed)})
+    done = {index for index in old | new if index < completions}
+    assert _read(status.get("completedIndexes")) == done
+    assert _read(status.get("failedIndexes")) == {index for index in failed - done if index < completions}
+    assert status.get("succeeded", 0) == len(done)
+
+
+def _written(indices: set[int]) -> str:
+    return ",".join(map(str, sorted(indices)))
+
+
+def _read(text: str | None) -> set[int]:
+    runs = [part.partition("-") for part in (text or "").split(",") if part]
+    return {index for first, _, last in runs for index in range(int(first), int(last or first) + 1)}
+
+
 def test_indices_of_all_dispatches_are_joined() -> None:
     job = make_job(completionMode="Indexed", parallelism=9, completions=9, backoffLimitPerIndex=1)
     job["status"] = {"completedIndexes": "0,2", "succeeded": 2}

@@ -79,3 +79,9 @@ def test_what_is_no_forest_is_refused_by_name(objects: list[dict[str, Any]], wor
     with pytest.raises(TopologyError) as error:
         build(objects, NODES)
     assert all(word in str(error.value) for word in words), error.value
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{4294967296}", "(" * 500 + "a" + ")" * 500])
+def test_what_is_no_regular_expression_is_refused_by_name(pattern: str) -> None:
+    with pytest.raises(TopologyError, match=r"HyperNode r: regexMatch .* is not a regular expression"):
+        build([domain("r", 1, regexMatch={"pattern": pattern})], NODES)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.model import gang, quantity, timestamps, vector
+from atoll.model import gang, numbers, quantity, timestamps, vector
 from atoll.model.gang import Gang, Task
 
 HALF = Fraction(1, 2)
@@ -211,6 +211,15 @@ def test_a_component_name_is_short_and_distinct(name: str) -> None:
     assert len(short) <= 32
     assert (short == name) is (len(name) <= 32)
     assert gang.component_name(name + "x") != short
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0", 0), ("007", 7), ("9" * 18, 10**18 - 1), ("9" * 19, None), ("9" * 5000, None), ("\u00b2", None), ("\u0663", None),
+     ("-1", None), (" 1", None), ("", None), (None, None)],
+)  # fmt: skip
+def test_a_number_in_an_annotation_is_whole_or_none(text: str | None, number: int | None) -> None:
+    assert numbers.whole(text) == number
 
 
 @given(st.integers(0, 4_000_000_000_000))

@@ -187,7 +187,44 @@ def pinned(policy: str, **given: Json) -> Json:
 RESTART = {"action": "RestartJob"}
 CONTAINER = "spec.tasks[0].template.spec.containers[0]"
 
+TEMPLATE = "spec.tasks[0].template"
+
+
+def affine(*terms: Any) -> Json:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+    return make_job(make_task(template=pod(affinity={"nodeAffinity": required})))
+
+
+TERMS = f"{TEMPLATE}.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+
 REFUSED = {
+    "a node selector with a number": (
+        make_job(make_task(template=pod(nodeSelector={"zone": 1}))),
+        f"{TEMPLATE}.spec.nodeSelector[...]",
+    ),
+    "a text for tolerations": (make_job(make_task(template=pod(tolerations="all"))), f"{TEMPLATE}.spec.tolerations"),
+    "a list for the affinity": (make_job(make_task(template=pod(affinity=[]))), f"{TEMPLATE}.spec.affinity"),
+    "a text for match expressions": (affine({"matchExpressions": "a"}), f"{TERMS}[0].matchExpressions"),
+    "a number for a value of an expression": (
+        affine({"matchExpressions": [{"key": "a", "operator": "In", "values": [1]}]}),
+        f"{TERMS}[0].matchExpressions[0].values[0]",
+    ),
+    "a list for a service account": (
+        make_job(make_task(template=pod(serviceAccountName=["a"]))),
+        f"{TEMPLATE}.spec.serviceAccountName",
+    ),
+    "a label of a pod that is a number": (
+        make_job(make_task(template={**pod(), "metadata": {"labels": {"a": 1}}})),
+        f"{TEMPLATE}.metadata.labels[...]",
+    ),
+    "an overhead that is no quantity": (
+        make_job(make_task(template=pod(overhead={"cpu": "much"}))),
+        f"{TEMPLATE}.spec.overhead.cpu",
+    ),
+    "resources of a pod below zero": (
+        make_job(make_task(template=pod(resources={"requests": {"cpu": "-1"}}))),
+        f"{TEMPLATE}.spec.resources.requests.cpu",
+    ),
     "a job without tasks": ({"metadata": {"name": "j"}, "spec": {}}, "spec.tasks"),
     "minAvailable above the sum of replicas": (make_job(minAvailable=3), "spec.minAvailable"),
     "a negative minAvailable": (make_job(minAvailable=-1), "spec.minAvailable"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -14,6 +14,7 @@ from atoll.model import vector
 from atoll.model.vector import Vector
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 
 class QueueUse(msgspec.Struct):
@@ -27,8 +28,17 @@ class QueueUse(msgspec.Struct):
 
 def views(bindings: Iterable[Json]) -> list[BindingView]:
     """The bindings that are Atoll's, as the dispatcher reads them."""
-    found = (binding_view(msgspec.convert(item, BindingObject)) for item in bindings)
+    found = (binding_view(item) for item in readable(bindings, BindingObject))
     return [item for item in found if item is not None]
+
+
+def readable(items: Iterable[Json], kind: type[T]) -> Iterator[T]:
+    """Objects as the dispatcher reads them; those that it can't read, and leaves out, are left out here as well."""
+    for item in items:
+        try:
+            yield msgspec.convert(item, kind)
+        except msgspec.ValidationError:
+            continue
 
 
 def use_by_queue(bindings: Iterable[BindingView]) -> dict[str, QueueUse]:

@@ -9,9 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-import msgspec
-
-from atoll.cli.bindings import QueueUse
+from atoll.cli.bindings import QueueUse, readable
 from atoll.dispatcher import objects
 from atoll.dispatcher.capacity import capacity_view
 from atoll.dispatcher.core.events import BindingView
@@ -37,11 +35,11 @@ def build(
         capacities: all ClusterCapacity objects.
     """
     tree = Tree()
-    tree.set_queues(objects.queue_view(msgspec.convert(item, objects.QueueObject)) for item in queues)
+    tree.set_queues(objects.queue_view(item) for item in readable(queues, objects.QueueObject))
     totals: defaultdict[str, Vector] = defaultdict(dict)
-    for item in capacities:
+    for capacity in readable(capacities, objects.CapacityObject):
         with suppress(BadReport):
-            view = capacity_view(msgspec.convert(item, objects.CapacityObject))
+            view = capacity_view(capacity)
             vector.add(totals[view.cluster], view.total)
     tree.set_members(
         {

@@ -20,7 +20,7 @@ from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model import keys
+from atoll.model import keys, numbers
 from atoll.model.apiresource import COMMANDS, JOBS, QUEUES, ApiResource
 from atoll.model.objects import Full
 from atoll.model.verdict import Reason
@@ -191,8 +191,7 @@ def _target_of(command: CommandObject) -> ApiResource | None:
 
 
 def _one_more(job: Full) -> str:
-    text = job.metadata.annotations.get(keys.RETRIES, "")
-    return str((int(text) if text.isdigit() else 0) + 1)
+    return str((numbers.whole(job.metadata.annotations.get(keys.RETRIES)) or 0) + 1)
 
 
 def _about(resource: ApiResource, name: str, namespace: str, uid: str) -> Json:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from atoll.kinds import Kind
-from atoll.model import keys
+from atoll.model import keys, numbers
 from atoll.model.decision import Gone, Spots, decode_gone, decode_spots
 from atoll.model.objects import Slim
 
@@ -46,8 +46,7 @@ class WorkObject(Slim, frozen=True, rename="camel"):
 
     @property
     def epoch(self) -> int:
-        text = self.metadata.annotations.get(keys.EPOCH, "")
-        return int(text) if text.isdigit() else 0
+        return numbers.whole(self.metadata.annotations.get(keys.EPOCH)) or 0
 
     @property
     def carried(self) -> dict[str, int]:

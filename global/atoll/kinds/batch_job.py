@@ -6,12 +6,13 @@ manages: no counter falls, no end is taken back, and an end is written in one pi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from atoll.kinds import metadata
 from atoll.kinds.interface import NOTHING, Json, Outcome, Part, Report
-from atoll.model import keys, reports, selectors
+from atoll.model import keys, numbers, reports, selectors
 from atoll.model.apiresource import BATCH_JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task
 from atoll.model.vector import pod_requests
@@ -228,9 +229,10 @@ def minimum_of(obj: Mapping[str, Any]) -> int | None:
     for holder in (obj.get("metadata") or {}, template):
         text = (holder.get("annotations") or {}).get(keys.GROUP_MIN_MEMBER)
         if text is not None:
-            if not (text.isascii() and text.isdigit() and int(text) > 0):
+            minimum = numbers.whole(text)
+            if not minimum:
                 raise ValueError(f"annotation {keys.GROUP_MIN_MEMBER}: {text!r} is no whole number of 1 or more")
-            return int(text)
+            return minimum
     return None
 
 
@@ -269,30 +271,58 @@ def _counts(spec: Mapping[str, Any], old: Mapping[str, Any], reports: Sequence[R
     if _indexed(spec):
         limit = int(spec.get("completions") or 0)
         texts = [old.get("completedIndexes"), *(report.status.get("completedIndexes") for report in reports)]
-        completed = {index for text in texts for index in _parse(text) if index < limit}
-        status.update(succeeded=len(completed), completedIndexes=_format(completed))
+        completed = _joined(run for text in texts for run in _parse(text, limit))
+        done = sum(end - first for first, end in completed)
+        status.update(succeeded=done, completedIndexes=_format(completed))
         if spec.get("backoffLimitPerIndex") is not None:
-            failed = {index for report in reports for index in _parse(report.status.get("failedIndexes"))}
-            status["failedIndexes"] = _format(failed - completed)
+            failed = _joined(run for report in reports for run in _parse(report.status.get("failedIndexes"), limit))
+            status["failedIndexes"] = _format(_without(failed, completed))
     return status
 
 
-def _parse(text: str | None) -> Iterable[int]:
-    """The indices of `0,2-4`."""
+Run = tuple[int, int]
+"""Indices from the first on, the second not among them: one by one, those of a large Job would fill the memory."""
+
+
+def _parse(text: str | None, limit: int) -> Iterable[Run]:
+    """The runs of `0,2-4`, as far as they are below a limit."""
     for part in filter(None, (text or "").split(",")):
         first, _, last = part.partition("-")
-        yield from range(int(first), int(last or first) + 1)
+        yield int(first), min(int(last or first) + 1, limit)
 
 
-def _format(indices: Iterable[int]) -> str:
+def _joined(runs: Iterable[Run]) -> list[Run]:
+    """The same indices in as few rising runs as possible."""
+    found: list[Run] = []
+    for first, end in sorted(runs):
+        if found and first <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        elif first < end:
+            found.append((first, end))
+    return found
+
+
+def _without(runs: Iterable[Run], others: Sequence[Run]) -> Iterator[Run]:
+    """Those indices that are not in any of others; both joined."""
+    left = deque(others)
+    for first, end in runs:
+        while left and left[0][1] <= first:
+            left.popleft()
+        while left and left[0][0] < end:
+            if first < left[0][0]:
+                yield first, left[0][0]
+            first = left[0][1]
+            if first >= end:
+                break
+            left.popleft()
+        if first < end:
+            yield first, end
+
+
+def _format(runs: Iterable[Run]) -> str:
     """As Kubernetes writes them: runs of three and more with a dash."""
-    runs: list[list[int]] = []
-    for index in sorted(indices):
-        if runs and runs[-1][1] == index - 1:
-            runs[-1][1] = index
-        else:
-            runs.append([index, index])
-    return ",".join(str(a) if a == b else f"{a}{',' if b == a + 1 else '-'}{b}" for a, b in runs)
+    parts = (f"{a}" if b - a == 1 else f"{a}{',' if b - a == 2 else '-'}{b - 1}" for a, b in runs)
+    return ",".join(parts)
 
 
 def _why(reports: Sequence[Report], end: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from atoll.model import duration, keys
+from atoll.model import duration, keys, numbers
 from atoll.model.gang import TopologyWish
 
 _HOST_ANNOTATIONS = (
@@ -30,10 +30,8 @@ def topology_wish(*holders: Mapping[str, Any]) -> TopologyWish | None:
     found: dict[str, str] = {}
     for holder in reversed(holders):
         found |= topology_annotations(holder)
-    mode, tier = found.get(keys.TOPOLOGY_MODE), found.get(keys.HIGHEST_TIER, "")
-    if not mode and not tier.isdigit():
-        return None
-    return TopologyWish(mode or "hard", int(tier) if tier.isdigit() else None)
+    mode, tier = found.get(keys.TOPOLOGY_MODE), numbers.whole(found.get(keys.HIGHEST_TIER))
+    return TopologyWish(mode or "hard", tier) if mode or tier is not None else None
 
 
 def topology_annotations(holder: Mapping[str, Any]) -> dict[str, str]:

@@ -14,7 +14,7 @@ import msgspec
 
 from atoll.kinds import metadata
 from atoll.kinds.interface import NOTHING, Json, Outcome, Part, Report
-from atoll.model import duration, keys, reports, selectors
+from atoll.model import duration, keys, numbers, reports, selectors
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.vector import pod_requests
@@ -232,8 +232,8 @@ def _ended_pods(old: Mapping[str, Any]) -> Json:
 
 def _retries(obj: Mapping[str, Any]) -> int:
     """How often Commands started it again."""
-    text = (obj["metadata"].get("annotations") or {}).get(keys.RETRIES) or ""
-    return int(text) if text.isdigit() else 0
+    said = numbers.whole((obj["metadata"].get("annotations") or {}).get(keys.RETRIES))
+    return min(said or 0, _INT32)
 
 
 def _rank(phase: str) -> int:

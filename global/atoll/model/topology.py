@@ -132,7 +132,7 @@ def _matching_nodes(
     elif pattern := (selector.get("regexMatch") or {}).get("pattern"):
         try:
             expression = re.compile(pattern)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise TopologyError(
                 f"HyperNode {domain}: regexMatch {pattern!r} is not a regular expression: {error}"
             ) from error

@@ -5,7 +5,10 @@ Not the whole of Kubernetes' own validation, which the member's API server does;
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
+
+import msgspec
 
 from atoll.webhook.problems import (
     LABEL_RULE,
@@ -19,6 +22,73 @@ from atoll.webhook.problems import (
 )
 
 
+class _Resources(msgspec.Struct):
+    requests: dict[str, str | int | float] | None = None
+    limits: dict[str, str | int | float] | None = None
+
+
+class _Container(msgspec.Struct, rename="camel"):
+    resources: _Resources | None = None
+    restart_policy: str | None = None
+
+
+class _Expression(msgspec.Struct):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class _Term(msgspec.Struct, rename="camel"):
+    match_expressions: list[_Expression] | None = None
+    match_fields: list[_Expression] | None = None
+
+
+class _Terms(msgspec.Struct, rename="camel"):
+    node_selector_terms: list[_Term] | None = None
+
+
+class _NodeAffinity(msgspec.Struct, rename="camel"):
+    required_during_scheduling_ignored_during_execution: _Terms | None = None
+
+
+class _Affinity(msgspec.Struct, rename="camel"):
+    node_affinity: _NodeAffinity | None = None
+
+
+class _Toleration(msgspec.Struct):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+    overhead: dict[str, str | int | float] | None = None
+    resources: _Resources | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: _Affinity | None = None
+    tolerations: list[_Toleration] | None = None
+    priority_class_name: str | None = None
+    service_account_name: str | None = None
+
+
+class _Metadata(msgspec.Struct):
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Template(msgspec.Struct):
+    """What is read of a template on the host, in the types that the member's API server will insist on."""
+
+    metadata: _Metadata | None = None
+    spec: _Spec | None = None
+
+
+_PLACE = re.compile(r" - at `(?:key in )?\$(.*)`$")
+
+
 def validate_template(template: object, path: str) -> list[Problem]:
     """What is wrong with a pod template.
 
@@ -26,8 +96,12 @@ def validate_template(template: object, path: str) -> list[Problem]:
         template: a PodTemplateSpec.
         path: where it is in the object.
     """
-    problems: list[Problem] = []
+    problems = _type_problems(template, path)
     spec = mapping(mapping(template).get("spec"))
+    amounts(spec.get("overhead"), f"{path}.spec.overhead", problems)
+    for key, resources in mapping(spec.get("resources")).items():
+        if key in ("requests", "limits"):
+            amounts(resources, f"{path}.spec.resources.{key}", problems)
     if not sequence(spec.get("containers")):
         problems.append(Problem(f"{path}.spec.containers", "is empty; a pod needs at least one container"))
     names: set[str] = set()
@@ -35,6 +109,17 @@ def validate_template(template: object, path: str) -> list[Problem]:
         for index, container in enumerate(sequence(spec.get(key))):
             problems += _container_problems(mapping(container), f"{path}.spec.{key}[{index}]", names)
     return problems
+
+
+def _type_problems(template: object, path: str) -> list[Problem]:
+    """The first value of a wrong type: the schema of a Volcano Job does not look into its templates."""
+    try:
+        msgspec.convert(template, _Template | None)
+    except msgspec.ValidationError as error:
+        place = _PLACE.search(str(error))
+        said = str(error)[: place.start()] if place else str(error)
+        return [Problem(path + (place[1] if place else ""), f"can't be read as part of a pod: {said}")]
+    return []
 
 
 def size(template: object) -> int:

@@ -124,6 +124,10 @@ class JobController:
     async def _look(self, cached: Full) -> None:
         uid = cached.metadata.uid
         job, pods = self._known(cached.body, uid), self._cache.pods.by_index("owner", uid)
+        if (asked := made.asked(job)) > made.MOST:
+            text = f"asks for {asked} pods at once, and one Job gets at most {made.MOST}: make several Jobs of it"
+            self._recorder.record(_reference(job), "TooManyPods", text, warning=True)
+            return
         # 1. What the host or a policy wants is written down first, so that it can't be half done.
         lost = dict(self._lost.get(uid, {}))
         intent = self._intent(job, pods, self._evicted(job, pods, lost, first_look=uid not in self._known_jobs))
@@ -207,7 +211,7 @@ class JobController:
             lost |= dict.fromkeys(made.vanished(job, pods), now)
         # What runs again, or was asked for no longer, is forgiven.
         back = {pod.metadata.name for pod in pods if pod.phase != "Pending"}
-        asked = made.names(job) if lost else {}
+        asked = made.places(job, lost)
         return {name: at for name, at in lost.items() if name not in back and name in asked}
 
     # -- objects -----------------------------------------------------------------------------------------------------
@@ -350,8 +354,8 @@ def _told(pod: Pod) -> tuple[object, ...]:
 
 
 def _by_task(job: dict[str, Any], names: Iterable[str]) -> Counter[str]:
-    places, tasks = made.names(job), job["spec"].get("tasks") or ()
-    return Counter(state.task_name(tasks[places[name][0]], places[name][0]) for name in names if name in places)
+    tasks = job["spec"].get("tasks") or ()
+    return Counter(state.task_name(tasks[position], position) for position, _ in made.places(job, names).values())
 
 
 def _version(obj: Full) -> int:

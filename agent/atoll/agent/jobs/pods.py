@@ -13,11 +13,13 @@ import msgspec
 
 from atoll.agent.jobs.state import RETRY_COUNT, index_of, min_available, task_minimum, task_name
 from atoll.agent.objects import Pod
-from atoll.model import keys, quantity, vector
+from atoll.model import keys, numbers, quantity, vector
 from atoll.model.vector import Vector
 
 Json = dict[str, Any]
 
+MOST = 100_000
+"""Pods that one Job may ask for at once: what is worked out of them at each look takes a tenth of a second."""
 _TEMPLATE_UID = "volcano.sh/template-uid"
 
 
@@ -123,13 +125,28 @@ def pod_name(job: Mapping[str, Any], task: str, index: int) -> str:
     return f"{job['metadata']['name']}-{task}-{index}"
 
 
-def names(job: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """Every pod that the Job should have: name -> (position of its task, index in the task)."""
-    return {
-        pod_name(job, task_name(task, position), index): (position, index)
+def places(job: Mapping[str, Any], names: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Those of these names that pods of the Job have: name -> (position of its task, index in the task)."""
+    prefix = f"{job['metadata']['name']}-"
+    tasks = {
+        task_name(task, position): (position, int(task.get("replicas") or 0))
         for position, task in enumerate(job["spec"].get("tasks") or ())
-        for index in range(int(task.get("replicas") or 0))
     }
+    found = {}
+    for name in names:
+        task, _, text = name.removeprefix(prefix).rpartition("-")
+        position, replicas = tasks.get(task, (0, 0))
+        index = numbers.whole(text)
+        if index is not None and index < replicas and name == f"{prefix}{task}-{index}":
+            found[name] = (position, index)
+    return found
+
+
+def asked(job: Mapping[str, Any]) -> int:
+    """How many pods the Job asks for now, those that have ended not counted."""
+    at_once, tasks = _at_once(job), job["spec"].get("tasks") or ()
+    wanted = [(task_name(task, position), int(task.get("replicas") or 0)) for position, task in enumerate(tasks)]
+    return sum(min(at_once.get(name, replicas), replicas) for name, replicas in wanted)
 
 
 def present(job: Mapping[str, Any], pods: Iterable[Pod]) -> dict[str, tuple[int, int]]:
@@ -141,17 +158,19 @@ def present(job: Mapping[str, Any], pods: Iterable[Pod]) -> dict[str, tuple[int,
         pods: that exist.
     """
     at_once = _at_once(job)
-    if not at_once:
-        return names(job)
-    ended = {pod.metadata.name for pod in pods if pod.finished}
-    tasks, found = job["spec"].get("tasks") or (), {}
-    for name, at in names(job).items():
-        task = task_name(tasks[at[0]], at[0])
-        if task in at_once and name not in ended:
-            if not at_once[task]:
-                continue
-            at_once[task] -= 1
-        found[name] = at
+    ended = places(job, (pod.metadata.name for pod in pods if pod.finished)) if at_once else {}
+    found: dict[str, tuple[int, int]] = {}
+    for position, task in enumerate(job["spec"].get("tasks") or ()):
+        name, replicas = task_name(task, position), int(task.get("replicas") or 0)
+        left = at_once.get(name, replicas)
+        indices, index = {index for at, index in ended.values() if at == position}, 0
+        # Not one by one to the last: there may be far more pods than may run at once.
+        while left > 0 and index < replicas:
+            if index not in indices:
+                indices.add(index)
+                left -= 1
+            index += 1
+        found |= {pod_name(job, name, index): (position, index) for index in sorted(indices)}
     return found
 
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll.agent.jobs import state
-from atoll.agent.jobs.pods import names
+from atoll.agent.jobs.pods import places as places_of
 from atoll.agent.objects import Pod
-from atoll.model import keys
+from atoll.model import keys, numbers
 from atoll.model.timestamps import to_seconds
 
 Json = Mapping[str, Any]
@@ -87,9 +87,10 @@ def wishes(job: Json, pods: Iterable[Pod], lost: Mapping[str, float]) -> list[Wi
 
 def happenings(job: Json, pods: Iterable[Pod], lost: Mapping[str, float]) -> Iterator[Happening]:
     """Every event that the pods show at this moment."""
-    places = names(job)
+    existing = list(pods)
+    places = places_of(job, [*(pod.metadata.name for pod in existing), *lost])
     by_task: dict[int, list[Pod]] = {}
-    for pod in pods:
+    for pod in existing:
         place = places.get(pod.metadata.name)
         if place is None:
             continue
@@ -179,8 +180,8 @@ def watches_evictions(job: Json) -> bool:
 
 def is_divided(job: Json) -> bool:
     """Whether other members run parts of the same gang."""
-    text = ((job.get("metadata") or {}).get("annotations") or {}).get(keys.PARTS) or ""
-    return text.isdigit() and int(text) > 1
+    text = ((job.get("metadata") or {}).get("annotations") or {}).get(keys.PARTS)
+    return (numbers.whole(text) or 0) > 1
 
 
 def commanded(job: Json) -> tuple[str, str] | None:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from atoll.agent.objects import Pod
-from atoll.model import keys
+from atoll.model import keys, numbers
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
 
 Json = dict[str, Any]
@@ -119,8 +119,7 @@ def max_retry(spec: Mapping[str, Any]) -> int:
 
 def index_of(name: str) -> int:
     """The index in its task of a pod of this name."""
-    text = name.rpartition("-")[2]
-    return int(text) if text.isdigit() else 0
+    return numbers.whole(name.rpartition("-")[2]) or 0
 
 
 def partition_of(task: Mapping[str, Any], index: int) -> int:
@@ -149,7 +148,7 @@ def outdated(job: Mapping[str, Any], pod: Pod) -> bool:
 
 
 def _number(text: str | None) -> int:
-    return int(text) if text and text.isdigit() else 0
+    return numbers.whole(text) or 0
 
 
 def doomed(job: Mapping[str, Any], pods: Iterable[Pod]) -> list[Pod]:

@@ -10,7 +10,7 @@ import msgspec
 
 from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.scheduler.room import Room
-from atoll.model import keys
+from atoll.model import keys, numbers
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.timestamps import to_seconds
 
@@ -62,7 +62,8 @@ class Standing:
         text = self.group.metadata.annotations.get(keys.EPOCH, "") if self.group is not None else ""
         if not text and self.waiting:
             text = self.waiting[0].metadata.annotations.get(keys.EPOCH, "")
-        return int(text) if text.isdigit() else -1
+        found = numbers.whole(text)
+        return -1 if found is None else found
 
 
 def key_of(pod: Pod) -> str:
@@ -118,8 +119,8 @@ def standing(key: str, group: PodGroup | None, pods: Iterable[Pod], room: Room, 
 
 
 def _order(pod: Pod) -> tuple[str, int, str]:
-    index = pod.metadata.labels.get(keys.TASK_INDEX, "")
-    return pod.task, int(index) if index.isdigit() else 0, pod.metadata.name
+    index = numbers.whole(pod.metadata.labels.get(keys.TASK_INDEX))
+    return pod.task, index or 0, pod.metadata.name
 
 
 def wish_of(group: PodGroup | None) -> TopologyWish | None:

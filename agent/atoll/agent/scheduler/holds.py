@@ -28,6 +28,9 @@ TTL = 60.0
 _RENEW = TTL / 2
 """Seconds by which the told expiry may lag behind; every renewal told is a write on both sides."""
 
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What placing raises where pods ask for something of the wrong form: nobody has checked what a gang was made of."""
+
 Slot = tuple[int, str]
 """(task index, node)."""
 
@@ -238,9 +241,13 @@ class Holds:
 
     def _plan(self, hold: Hold) -> None:
         room, gang = self._room, hold.gang
-        room.select_by(_labels_selected(gang))
-        nodes = room.nodes() if hold.gone is None else room.nodes_without(hold.gone)
-        outcome = place(nodes, gang)
+        try:
+            room.select_by(_labels_selected(gang))
+            nodes = room.nodes() if hold.gone is None else room.nodes_without(hold.gone)
+            outcome = place(nodes, gang)
+        except _UNREADABLE as error:
+            self._refuse(hold, f"what its pods ask for can't be read: {error}", 1, 0)
+            return
         if isinstance(outcome, Miss):
             self._refuse(hold, outcome.sentence(), outcome.requested, outcome.available)
             return
@@ -294,7 +301,11 @@ class Holds:
     def _check(self, hold: Hold) -> None:
         lost: dict[str, str] = {}
         for task, node in hold.slots:
-            if node not in lost and (why := self._trouble(hold.gang.tasks[task], node)):
+            try:
+                why = self._trouble(hold.gang.tasks[task], node)
+            except _UNREADABLE as error:
+                why = f"what the pods on reserved node {node} ask for can't be read: {error}"
+            if why and node not in lost:
                 lost[node] = why
         why = "; ".join(lost[node] for node in sorted(lost)[:3])
         if not lost and not self._near_enough(hold):
@@ -382,12 +393,21 @@ def encode_plan(hold: Hold, expires: str) -> str:
 
 
 def decode_plan(text: str) -> Plan:
-    """Read it back.
+    """Read it back; anybody who may write PodGroups may have written it.
 
     Raises:
-        msgspec.MsgspecError: not JSON, or not a plan.
+        ValueError: not JSON, or not a plan that can be kept.
     """
-    return _decoder.decode(text)
+    try:
+        plan = _decoder.decode(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    for task, _, count in plan.slots:
+        if not 0 <= task < len(plan.gang.tasks) or count <= 0:
+            raise ValueError(f"slots: {count} pods of task {task}")
+    if any(amount < 0 for task in plan.gang.tasks for amount in task.requests.values()):
+        raise ValueError("gang: a request is negative")
+    return plan
 
 
 def describe(hold: Hold, expires: str) -> dict[str, Any]:

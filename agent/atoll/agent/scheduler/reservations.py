@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
 import structlog
 
 from atoll.agent.cache import MemberCache
@@ -170,7 +169,7 @@ class Reservations:
         meta = group.metadata
         try:
             plan = holds.decode_plan(meta.annotations[keys.PLAN])
-        except msgspec.MsgspecError as error:
+        except ValueError as error:
             log.warning("a reservation can't be read and is ignored", pod_group=meta.key, error=str(error))
             return
         settled = [

@@ -14,10 +14,13 @@ import structlog
 
 from atoll.agent.objects import HyperNode, Node, Pod
 from atoll.fit import Nodes, Profile
-from atoll.model import keys, quantity, topology, vector
+from atoll.model import keys, numbers, quantity, topology, vector
 from atoll.model.decision import Gone
 from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.vector import Vector
+
+_MOST = 2**60
+"""Units that a node may have, or have too few of: beyond that no sum of them can be trusted to fit 64 bits."""
 
 log = structlog.get_logger(__name__)
 
@@ -89,7 +92,8 @@ class Room:
             self._allocatable.pop(name, None)
         else:
             self._nodes[name] = new
-            self._allocatable[name] = quantity.capacity(new.status.allocatable)
+            offers = quantity.capacity(new.status.allocatable)
+            self._allocatable[name] = {resource: min(amount, _MOST) for resource, amount in offers.items()}
         self.disturbed.add(name)
         self._arrays = self._topology = None
         self._changed(grew=True)
@@ -225,7 +229,7 @@ class Room:
     def free(self, node: str) -> Vector:
         """What is left of a node, in integer units; negative where others overbooked it."""
         used = self._used.get(node, {})
-        return {name: amount - used.get(name, 0) for name, amount in self._allocatable[node].items()}
+        return {name: max(amount - used.get(name, 0), -_MOST) for name, amount in self._allocatable[node].items()}
 
     def node(self, name: str) -> Node | None:
         """The node of that name; None where there is none."""
@@ -319,8 +323,7 @@ class Room:
 
 
 def _index(pod: Pod) -> int | None:
-    text = pod.metadata.labels.get(keys.TASK_INDEX, "")
-    return int(text) if text.isdecimal() else None
+    return numbers.whole(pod.metadata.labels.get(keys.TASK_INDEX))
 
 
 def unique_labels(nodes: Iterable[Node]) -> set[str]:
