@@ -86,7 +86,7 @@ class World(Rooms):
             self.refresh()
 
     def take_moved(self) -> list[tuple[Member, dict[int, int | None]]]:
-        """Members whose nodes have other indices than at the last call, and which (`Member.moved`), or that had none."""
+        """Members whose nodes have other indices than at the last call, or were unknown, and which (`Member.moved`)."""
         moved, self._moved = self._moved, {}
         found = [(member, member.moved) for member in moved]
         for member in moved:
