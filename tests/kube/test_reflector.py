@@ -284,3 +284,34 @@ async def test_nothing_in_an_object_can_end_the_watch() -> None:
     async with following(hostile, Reflector) as (reflector, _):
         await eventually(lambda: len(server.resumed) == 1)
         assert sorted(reflector.store) == ["ns/a"]
+
+
+async def test_an_object_that_is_nested_without_end_hides_no_other() -> None:
+    """1. It is there, with its text in quotes and brackets, when all are listed. 2. Another one comes. 3. One that
+    was there becomes like it. 4. The first one goes.
+    """
+    deep = b'{"a":' * 3000 + b'["]\\"}", 1]' + b"}" * 3000
+    odd = b'{"metadata":{"name":"%s","namespace":"ns","resourceVersion":"%s"},"spec":' + deep + b"}"
+    listed = b'{"metadata":{"resourceVersion":"5"},"items":[' + odd % (b"deep", b"3") + b",%s]}"
+    server = PodServer({}, 5, [])
+    told = [
+        orjson.dumps(event("ADDED", "b", 6)),
+        b'{"type":"MODIFIED","object":' + odd % (b"a", b"7") + b"}",
+        b'{"type":"DELETED","object":' + odd % (b"deep", b"8") + b"}",
+    ]
+
+    async def hostile(request: web.Request) -> web.StreamResponse:
+        if request.query.get("watch") != "true":
+            return web.Response(body=listed % orjson.dumps(pod("a", 4)), content_type="application/json")
+        if not told:
+            return await server(request)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"".join(line + b"\n" for line in told))
+        told.clear()
+        return response
+
+    async with following(hostile, Reflector) as (reflector, _):
+        await eventually(lambda: bool(server.resumed))
+        assert sorted(reflector.store) == ["ns/b"]
+        assert server.resumed == ["8"]

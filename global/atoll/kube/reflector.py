@@ -24,7 +24,7 @@ import msgspec
 import structlog
 from msgspec.structs import force_setattr
 
-from atoll.kube import errors, metrics
+from atoll.kube import depth, errors, metrics
 from atoll.kube.transport import ApiServer, Page
 from atoll.model.apiresource import ApiResource
 from atoll.model.objects import HasMeta, Meta, decode_meta
@@ -375,7 +375,13 @@ class Reflector(Generic[T]):
     def _handle(self, line: bytes) -> str | None:
         """Take one watch event in and give its resourceVersion."""
         self.heard_at = time.monotonic()
-        event = _event_decoder.decode(line)
+        too_deep = False
+        try:
+            event = _event_decoder.decode(line)
+        except RecursionError:
+            event = _event_decoder.decode(depth.flattened(line))
+            too_deep = depth.CUT in bytes(event.object)
+            log.warning("object is nested too deeply and is left out", resource=self.name)
         if event.type == "BOOKMARK":
             return self._bookmark(event.object)
         if event.type == "ERROR":
@@ -385,7 +391,7 @@ class Reflector(Generic[T]):
                 raise errors.Gone(message, code=410, reason=status.reason)
             raise errors.Unexpected(message, code=status.code, reason=status.reason)
         deleted = event.type == "DELETED"
-        obj = None if deleted else self._decoded(event.object)
+        obj = None if deleted or too_deep else self._decoded(event.object)
         try:
             meta: Meta = obj.metadata if obj is not None else decode_meta(event.object).metadata
         except _UNREADABLE as error:

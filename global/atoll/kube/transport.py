@@ -19,9 +19,10 @@ from typing import Any, Final, Self
 import aiohttp
 import msgspec
 import orjson
+import structlog
 from yarl import URL
 
-from atoll.kube import config, errors, metrics
+from atoll.kube import config, depth, errors, metrics
 from atoll.kube.drain import Writes, keeps_leadership
 from atoll.kube.ratelimit import RateLimit
 from atoll.model.apiresource import ApiResource
@@ -57,6 +58,19 @@ class Page(msgspec.Struct, frozen=True):
 
 
 _page_decoder = msgspec.json.Decoder(Page)
+
+log = structlog.get_logger(__name__)
+
+
+def _page(resource: ApiResource, body: bytes) -> Page:
+    """The page without the objects that are nested too deeply to be read."""
+    try:
+        return _page_decoder.decode(body)
+    except RecursionError:
+        page = _page_decoder.decode(depth.flattened(body))
+    items = [item for item in page.items if depth.CUT not in bytes(item)]
+    log.warning("objects nested too deeply are left out", resource=resource.plural, count=len(page.items) - len(items))
+    return Page(page.metadata, items)
 
 
 class ApiServer:
@@ -285,7 +299,7 @@ class ApiServer:
         accept = _accept("PartialObjectMetadataList" if metadata_only else None)
         path = resource.path(namespace)
         while True:
-            page = _page_decoder.decode(await self.request("GET", path, params=params, accept=accept))
+            page = _page(resource, await self.request("GET", path, params=params, accept=accept))
             yield page
             if not page.metadata.continue_:
                 return
