@@ -80,6 +80,7 @@ def test_jobs_in_csv_and_yaml_are_the_same(tmp_path: Path) -> None:
     )
     found = jobs.read(written(tmp_path / "t.csv", csv))
     assert found == jobs.read(written(tmp_path / "t.yaml", yaml))
+    assert found == jobs.read(written(tmp_path / "list.yaml", yaml.removeprefix("jobs:\n")))
     assert [job.name for job in found] == ["a", "b"]
     assert found[1].tasks[0].requests == {"cpu": 500, GPU: 2, "pods": 1}
     assert (found[1].topology, found[1].minimum) == (TopologyWish("hard", 1), 2)

@@ -38,7 +38,7 @@ def text_of(path: Path) -> str:
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
-    """The YAML documents of a file; a List stands for its items.
+    """The YAML documents of a file; a List, as a list, stands for its items.
 
     Raises:
         InputError: not YAML, or a document that is no mapping.
@@ -49,9 +49,10 @@ def documents(path: Path) -> list[dict[str, Any]]:
         raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     result: list[dict[str, Any]] = []
     for number, document in enumerate(found, start=1):
-        if not isinstance(document, dict):
-            raise InputError(f"{path}, document {number}: expected a mapping, found {type(document).__name__}")
-        result += document["items"] if isinstance(document.get("items"), list) else [document]
+        for item in document if isinstance(document, list) else [document]:
+            if not isinstance(item, dict):
+                raise InputError(f"{path}, document {number}: expected a mapping, found {type(item).__name__}")
+            result += item["items"] if isinstance(item.get("items"), list) else [item]
     return result
 
 
