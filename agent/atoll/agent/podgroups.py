@@ -39,7 +39,6 @@ _PREFIX = "podgroup-"
 _REPLICA_SETS = ApiResource("apps", "v1", "replicasets", "ReplicaSet")
 _STATEFUL_SETS = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
 _API_VERSIONS = {"Job": "batch/v1", "ReplicaSet": "apps/v1", "Deployment": "apps/v1", "StatefulSet": "apps/v1"}
-_INT32 = 2**31 - 1
 _COALESCE = 0.01
 """Seconds for which pods of one owner are gathered, so that most of a gang is known by its first look."""
 
@@ -71,7 +70,7 @@ def serves(pod: Pod, served: Collection[str]) -> bool:
 def minimum(pod: Pod) -> int:
     """Pods that must start together, as the pod says; 1 where it says nothing that can be read."""
     members = numbers.whole(pod.metadata.annotations.get(keys.GROUP_MIN_MEMBER))
-    return min(max(1, members or 1), _INT32)
+    return min(max(1, members or 1), numbers.INT32)
 
 
 def group_of(owner: Owner, pod: Pod) -> Json:
@@ -152,7 +151,7 @@ def _topology(notes: Mapping[str, str]) -> Json:
     mode, tier = notes.get(_TOPOLOGY_MODE), numbers.whole(notes.get(_HIGHEST_TIER))
     if not mode and tier is None:
         return {}
-    return {"mode": mode or "hard", **({"highestTierAllowed": min(tier, _INT32)} if tier is not None else {})}
+    return {"mode": mode or "hard", **({"highestTierAllowed": min(tier, numbers.INT32)} if tier is not None else {})}
 
 
 def change(group: PodGroup, wanted: Json) -> Json:

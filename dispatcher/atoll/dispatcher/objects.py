@@ -10,7 +10,7 @@ import structlog
 
 from atoll.dispatcher import bounds
 from atoll.dispatcher.core import BindingView, Ceiling, ClusterView, QueueView, Reservation, Strategy
-from atoll.model import decision, duration, gang, keys, quantity, selectors
+from atoll.model import decision, duration, gang, keys, numbers, quantity, selectors
 from atoll.model.objects import Slim
 from atoll.model.vector import Vector
 
@@ -278,7 +278,6 @@ def decode_capacity(raw: bytes | msgspec.Raw) -> CapacityObject:
     return _decode_capacity(raw)
 
 
-_LONGEST_EPOCH = 20
 _YES = ("Reserved", "Fits")
 """What members say of a hold that they grant, and of a question."""
 
@@ -303,11 +302,10 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         told = said_last
     except (msgspec.MsgspecError, bounds.BadDecision) as error:
         log.warning("decision annotation can't be read", **_about(obj), error=str(error))
-    epoch = annotations.get(keys.EPOCH, "0")
     conditions = {condition.type: condition for condition in obj.status.conditions}
     released = conditions.get("Released")
     placement = obj.spec.placement or BindingPlacement()
-    at = int(epoch) if epoch.isascii() and epoch.isdigit() and len(epoch) < _LONGEST_EPOCH else 0
+    at = numbers.whole(annotations.get(keys.EPOCH)) or 0
     least, most = _spread(placement)
     said = {item.cluster_name: item.status for item in obj.status.aggregated_status if item.status is not None}
     if read is not None:

@@ -20,7 +20,6 @@ from atoll.model.vector import pod_requests
 TASK = "main"
 """Its one task."""
 
-_INT32 = 2**31 - 1
 _HOST_ONLY = ("ttlSecondsAfterFinished", "managedBy", "suspend")
 _GENERATED_LABELS = (
     "controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name",
@@ -153,9 +152,9 @@ class BatchJob:
         own = {
             "active": reports.number(pods),
             "ready": reports.number(pods),
-            "terminating": reports.number(_INT32),
+            "terminating": reports.number(numbers.INT32),
             "succeeded": reports.number(max(pods, completions)),
-            "failed": reports.number(_INT32),
+            "failed": reports.number(numbers.INT32),
             "startTime": reports.moment,
             "completionTime": reports.moment,
             "completedIndexes": reports.indices(completions),

@@ -24,7 +24,6 @@ _PHASES = (
     "Pending", "Restarting", "Running", "Completing", "Completed",
     "Aborting", "Aborted", "Terminating", "Terminated", "Failed",
 )  # fmt: skip
-_INT32 = 2**31 - 1
 _COUNTS = ("pending", "running", "succeeded", "failed", "terminating", "unknown")
 
 
@@ -140,8 +139,8 @@ class VolcanoJob:
             "state": _STATE,
             "minAvailable": reports.number(pods),
             "taskStatusCount": reports.table(reports.record(phase=phases), reports.text(253), max(len(tasks), 1)),
-            "version": reports.number(_INT32),
-            "retryCount": reports.number(_INT32),
+            "version": reports.number(numbers.INT32),
+            "retryCount": reports.number(numbers.INT32),
             "runningDuration": reports.matching(_DURATION),
             "conditions": reports.items(reports.record(status=reports.text(32), lastTransitionTime=reports.moment), 64),
         }
@@ -233,7 +232,7 @@ def _ended_pods(old: Mapping[str, Any]) -> Json:
 def _retries(obj: Mapping[str, Any]) -> int:
     """How often Commands started it again."""
     said = numbers.whole((obj["metadata"].get("annotations") or {}).get(keys.RETRIES))
-    return min(said or 0, _INT32)
+    return min(said or 0, numbers.INT32)
 
 
 def _rank(phase: str) -> int:

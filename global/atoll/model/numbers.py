@@ -6,6 +6,8 @@ refuses.
 
 from __future__ import annotations
 
+INT32 = 2**31 - 1
+"""The most that most whole numbers in Kubernetes objects can be."""
 _DIGITS = 18
 """What has no more of them is below 2^63."""
 
