@@ -95,6 +95,20 @@ def test_an_invalid_queue_says_why_and_since_when() -> None:
     assert (condition["status"], condition["lastTransitionTime"]) == ("True", "2027-01-15T08:01:00Z")
 
 
+def test_a_queue_that_is_guaranteed_more_than_there_is_stays_valid_and_says_so() -> None:
+    tree = Tree()
+    tree.set_queues([QueueView("q", {}, guarantee={GPU: 8})])
+    tree.set_members({"m": ({GPU: 8}, {})})
+    tree.take_changed()
+    tree.set_members({"m": ({GPU: 4}, {})})
+    assert "q" in [node.name for node in tree.take_changed()]
+    patch = status_patch(make_status({}), tree.node("q"), {}, NOW)
+    assert patch is not None
+    [condition] = patch["status"]["conditions"]
+    assert (condition["status"], condition["reason"]) == ("True", "GuaranteeNotCovered")
+    assert condition["message"] == f"It is guaranteed {GPU} 8, more than the 4 that its members have."
+
+
 def test_the_core_names_the_queues_that_changed() -> None:
     s = scene()
     s.core.tree.take_changed()

@@ -18,6 +18,7 @@ from atoll.dispatcher.core.events import Ceiling, QueueView
 from atoll.dispatcher.core.node import Node, Standing
 from atoll.dispatcher.core.shares import Claim, water_fill
 from atoll.dispatcher.core.tree import Tree, validate
+from atoll.dispatcher.core.verdicts import exceeded
 from atoll.model import vector
 from atoll.model.vector import Vector
 
@@ -349,6 +350,15 @@ class History(RuleBasedStateMachine):
             view = truth.views.get(name)
             ceilings = view is not None and any(each.capability for each in view.members.values())
             assert seen["used_in"] == (truth.used_in(name) if ceilings else {}), name
+
+    @invariant()
+    def what_is_said_to_stop_a_request_are_limits_that_do(self) -> None:
+        for name in sorted({*self.truth.names(), "root"}):
+            node = self.tree.node(name)
+            for resource in RESOURCES:
+                for amount in (1, 7):
+                    stops = self.tree.shortage(node, {resource: amount}) is not None
+                    assert bool([*exceeded(node, resource, amount)]) == stops, (name, resource, amount)
 
     def served(self, name: str, member: str) -> bool:
         # A restricted queue is not served by a member that is not there.

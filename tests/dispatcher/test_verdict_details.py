@@ -55,6 +55,57 @@ def test_a_limit_that_nobody_set_is_told_as_such() -> None:
     running(running(s, make_binding("runs").tasks(4)), make_binding("a").tasks(3))
     [limit] = account(s, "a").limits
     assert (limit.kind, limit.name, limit.available, limit.shortage, limit.declared) == ("Queue", "q", "0", "3", False)
+    assert limit.guaranteed
+
+
+def test_where_others_are_guaranteed_the_rest_no_limit_would_help() -> None:
+    """Of 8, 6 are guaranteed to another queue; 8 are free, and nothing limits `q` itself."""
+    total = CapacitySet(dataclasses.replace(make_capacity("m", [8]).capacity, total={GPU: 8}))
+    s = Scene(make_queue("q"), make_queue("sure", view={"guarantee": {GPU: 6}}), make_cluster("m"), total)
+    running(s, make_binding("a").tasks(4))
+    found = account(s, "a")
+    assert found.reason == "QuotaExceeded"
+    [change] = found.changes
+    assert (change.kind, change.enough) == (ChangeKind.LIMITS, True)
+    assert change.message == f"lower guarantees of other queues, by what is short (queue q: 2 {GPU})"
+
+
+def test_a_limit_and_a_guarantee_beside_it_are_both_named_each_by_what_the_other_leaves_short() -> None:
+    """`top` may use 2, of which 1 is guaranteed to the queue beside `q`. With 4 for `top` it leaves 3."""
+    total = CapacitySet(dataclasses.replace(make_capacity("m", [8]).capacity, total={GPU: 8}))
+    s = Scene(
+        make_queue("top", gpu=2, view={"guarantee": {GPU: 1}}),
+        make_queue("q", view={"parent": "top"}),
+        make_queue("sure", view={"parent": "top", "guarantee": {GPU: 1}}),
+        make_cluster("m"),
+        total,
+    )
+    running(s, make_binding("a").tasks(4))
+    found = account(s, "a")
+    assert [(each.name, each.shortage, each.guaranteed) for each in found.limits] == [
+        ("q", "1", True),
+        ("top", "2", False),
+    ]
+    assert found.changes[0].message == (
+        f"higher limits, by what is short (queue top: 2 {GPU}), "
+        f"and lower guarantees of other queues, by what is short (queue q: 1 {GPU})"
+    )
+
+
+def test_pods_that_are_larger_than_any_node_are_told_so() -> None:
+    """Nodes of 8, one of which is full; whoever ends, none holds 16. Where the nodes are large enough, they fill up."""
+    small = (make_cluster("m"), make_capacity("m", [0, 8]))
+    s = running(scene(room=small), make_binding("runs").tasks(8))
+    running(s, make_binding("big").tasks(1, gpu=16))
+    found = account(s, "big")
+    [room] = found.clusters
+    assert "no node has more than 8 for it" in room.message
+    [change] = found.changes
+    assert change.kind is ChangeKind.ROOM
+    assert change.message.startswith("larger nodes, or smaller pods: in cluster m a pod of task")
+    running(s, make_binding("fits").tasks(1, gpu=8))
+    [change] = account(s, "fits").changes
+    assert "room for 1 more pod" in change.message
 
 
 def test_the_numbers_are_those_of_now_though_the_binding_says_others() -> None:

@@ -30,7 +30,11 @@ def details(status: Json) -> list[str]:
     """Limits, members and the promise."""
     lines = []
     for limit in status.get("limits") or ():
-        why = "" if limit.get("declared", True) else " (by what members have and others are guaranteed)"
+        why = ""
+        if limit.get("guaranteed"):
+            why = " (the rest is guaranteed to queues beside it)"
+        elif not limit.get("declared", True):
+            why = " (its members have no more)"
         where = f" in {limit['cluster']}" if limit.get("cluster") else ""
         lines.append(
             f"  limit     {limit['kind'].lower()} {limit['name']}{where}: {limit['requested']} {limit['resource']}"

@@ -24,7 +24,7 @@ from atoll.dispatcher.objects import QueueObject
 from atoll.kube import conditions, errors
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
-from atoll.model import quantity
+from atoll.model import quantity, queues
 from atoll.model.apiresource import QUEUES
 from atoll.model.decision import Phase
 from atoll.model.vector import Vector
@@ -213,14 +213,13 @@ def status_patch(queue: QueueObject, node: Node, counts: Mapping[str, int], now:
     """
     seen = queue.status
     allocated = {name: quantity.format_units(name, amount) for name, amount in sorted(node.used.items())}
-    met = conditions.with_condition(
-        seen.conditions,
-        VALID,
-        not node.problem,
-        "TreeInvalid" if node.problem else "TreeValid",
-        node.problem or "The queue and those above it fit together.",
-        now=now,
-    )
+    reason, text = "TreeValid", "The queue and those above it fit together."
+    if node.problem:
+        reason, text = "TreeInvalid", node.problem
+    elif over := queues.over_total(node.guarantee, node.total):
+        # Members come and go, so this is no fault of the tree; but the queues beside it may be left with nothing.
+        reason, text = "GuaranteeNotCovered", f"It is guaranteed {over} that its members have."
+    met = conditions.with_condition(seen.conditions, VALID, not node.problem, reason, text, now=now)
     wanted: Json = {name: counts.get(name, 0) for name in COUNTS}
     changed: Json = {name: value for name, value in wanted.items() if getattr(seen, name) != value}
     if {name: str(value) for name, value in seen.allocated.items()} != allocated:

@@ -29,6 +29,8 @@ class Limit(Value, frozen=True):
     """By how much the limit is too low now."""
     declared: bool = True
     """Somebody set it; if not, it follows from what the members have and what other queues are guaranteed."""
+    guaranteed: bool = False
+    """What is missing is guaranteed to the queues beside it."""
     cluster: str = ""
     """The member for which it is set; empty for all together."""
 

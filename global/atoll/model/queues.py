@@ -33,6 +33,11 @@ def over_guarantee(pledged: Mapping[str, int], guarantee: Mapping[str, int]) -> 
     return _figures(vector.shortage({}, pledged, {**dict.fromkeys(pledged, 0), **guarantee}))
 
 
+def over_total(guarantee: Mapping[str, int], total: Mapping[str, int]) -> str:
+    """How a queue is guaranteed more than the members have that it may use; empty where that is not known."""
+    return _figures(vector.shortage({}, guarantee, total))
+
+
 def _figures(over: tuple[str, int, int] | None) -> str:
     if over is None:
         return ""

@@ -192,6 +192,12 @@ class Stays:
             free(nodes, where, amounts.T)
         return nodes
 
+    def emptied(self, member: Member) -> Nodes:
+        """The member's nodes as they would be if all that runs there had ended."""
+        nodes = self._at_once(member)
+        self._free_all(nodes, member, self.running_in(member))
+        return nodes
+
     def _free_all(self, nodes: Nodes, member: Member, uids: Iterable[str]) -> None:
         cells = list(self._each_held(member, uids))
         if cells:

@@ -28,6 +28,7 @@ from atoll.dispatcher.core.promise import SETTLE
 from atoll.dispatcher.core.reclaim import Claimant, Plan, Victim, departures, plan
 from atoll.dispatcher.core.resizing import Stop
 from atoll.dispatcher.core.shapes import Shape, shape_key, shape_of
+from atoll.dispatcher.core.shares import real_capability
 from atoll.dispatcher.core.waiting import differs
 from atoll.dispatcher.core.world import World
 from atoll.fit import Placement, place
@@ -145,6 +146,8 @@ class _Look:
     world: World
     #: member -> what of it would go there, where a ceiling stops that
     _capped_in: dict[str, Vector] = field(default_factory=dict)
+    #: member -> why no node of it is large enough
+    _small_in: dict[str, str] = field(default_factory=dict)
 
     @property
     def _gang(self) -> Gang:
@@ -221,27 +224,16 @@ class _Look:
         """Every limit that it would exceed: of the queues on its path, from its own up, and of its namespace; then the
         ceilings of these queues in the members where it could go.
         """
-        found: list[Limit] = []
-        derived: dict[str, Limit] = {}
         wanted = [(name, amount) for name, amount in sorted(self.shape.request.items()) if amount > 0]
-        for node in path(self._leaf):
-            declared = node.view.capability if node.view is not None else {}
-            for name, amount in wanted:
-                used = node.used.get(name, 0)
-                own, real = declared.get(name, math.inf) - used, node.limit.get(name, math.inf) - used
-                if amount > own:
-                    found.append(_limit("Queue", node.name, name, amount, int(own), declared=True))
-                elif amount > real:
-                    derived.setdefault(name, _limit("Queue", node.name, name, amount, int(real), declared=False))
-        # What follows from a limit above is no limit of its own.
-        known = {limit.resource for limit in found}
-        found += [limit for name, limit in derived.items() if name not in known]
+        above = {node.name: position for position, node in enumerate(path(self._leaf))}
+        found = [limit for name, amount in wanted for limit in exceeded(self._leaf, name, amount)]
+        found.sort(key=lambda limit: above[limit.name])
         namespace = self.binding.view.namespace
         charged, limits = self.core.namespaces.used.get(namespace, {}), self.core.namespaces.limits.get(namespace, {})
         for name, amount in wanted:
             left = limits.get(name, math.inf) - charged.get(name, 0)
             if amount > left:
-                found.append(_limit("Namespace", namespace, name, amount, int(left), declared=True))
+                found.append(_limit("Namespace", namespace, name, amount, int(left)))
         return [*found, *self._ceilings()] if isinstance(self.choice, Verdict) else found
 
     def _ceilings(self) -> Iterator[Limit]:
@@ -252,7 +244,7 @@ class _Look:
                     for name, amount in sorted(wanted.items()):
                         left = ceiling.get(name, math.inf) - used.get(name, 0)
                         if amount > max(left, 0):
-                            yield _limit("Queue", node.name, name, amount, int(left), declared=True, cluster=member)
+                            yield _limit("Queue", node.name, name, amount, int(left), cluster=member)
 
     @cached_property
     def rooms(self) -> list[Room]:
@@ -300,16 +292,38 @@ class _Look:
                 return _room(member, wanted, wanted, Reason.WOULD_DELAY, text)
             return Room(member.name, wanted, wanted, message="it has room", domain=domain)
         shortage = quantity.format_units(placement.resource, placement.needed) if placement.resource else ""
+        too_small = self._too_small(member)
+        if too_small:
+            self._small_in[member.name] = too_small
         return Room(
             member.name,
             wanted,
             placement.available,
             placement.reason.value,
-            placement.sentence(),
+            f"{placement.sentence()}{f'; {too_small}' if too_small else ''}",
             placement.domain,
             placement.resource,
             shortage,
         )
+
+    def _too_small(self, member: Member) -> str:
+        """Why no node there holds a pod of some task, even if all that runs there had ended; empty where one would."""
+        for task, least, room in zip(
+            self._gang.tasks, self.shape.floor, self.world.room(member, self.shape), strict=True
+        ):
+            accepts = member.nodes.accepting(task)
+            if not least or room.any() or not accepts.any():
+                continue
+            nodes = self.core.promises.emptied(member)
+            if (nodes.room(task.requests) * accepts).any():
+                continue
+            most = dict(zip(nodes.resources, (nodes.free * accepts).max(axis=1).tolist(), strict=True))
+            for name, amount in sorted(task.requests.items()):
+                if amount > (most_of := max(most.get(name, 0), 0)):
+                    asked, has = (quantity.format_units(name, value) for value in (amount, most_of))
+                    return f"a pod of task {task.name} asks for {asked} {name}, and no node has more than {has} for it"
+            return f"no node has all that a pod of task {task.name} asks for"
+        return ""
 
     # -- what would help ---------------------------------------------------------------------------------------------
 
@@ -325,15 +339,12 @@ class _Look:
                 stopped = self.choice.blocker if isinstance(self.choice, Verdict) else None
                 ceiling = stopped.cluster if stopped is not None else ""
                 limits = [limit for limit in self.limits if limit.cluster in ("", ceiling)]
-                limits = [limit for limit in limits if limit.declared] or limits
-                raised = ", ".join(
-                    f"{each.kind.lower()} {each.name}{f' in cluster {each.cluster}' if each.cluster else ''}: "
-                    f"{each.shortage} {each.resource}"
-                    for each in limits
-                )
                 enough = bool(ceiling) or isinstance(self.choice, Choice)
                 rest = "" if enough else ", and there must be room as well"
-                change = Change(ChangeKind.LIMITS, f"higher limits, by what is short ({raised}){rest}", enough, limits)
+                kind = (
+                    ChangeKind.LIMITS if any(each.declared or each.guaranteed for each in limits) else ChangeKind.ROOM
+                )
+                change = Change(kind, f"{_higher(limits)}{rest}", enough, limits)
                 return [change] if enough else [change, *self._more_room()]
             case Reason.INSUFFICIENT_RESOURCES | Reason.NO_DOMAIN_FITS:
                 return self._more_room()
@@ -350,9 +361,13 @@ class _Look:
 
     def _more_room(self) -> list[Change]:
         """Room in the member that comes nearest."""
-        nearest = next((room for room in self.rooms if room.fits < room.pods and room.reason in _FULL), None)
-        if nearest is None:
+        full = [room for room in self.rooms if room.fits < room.pods and room.reason in _FULL]
+        if not full:
             return []
+        nearest = next((room for room in full if room.cluster not in self._small_in), None)
+        if nearest is None:
+            one = full[0].cluster
+            return [Change(ChangeKind.ROOM, f"larger nodes, or smaller pods: in cluster {one} {self._small_in[one]}")]
         where = f"cluster {nearest.cluster}" + (f", domain {nearest.domain}" if nearest.domain else "")
         what = f", such as {nearest.shortage} {nearest.resource}" if nearest.resource else " on its nodes"
         missing = nearest.pods - nearest.fits
@@ -495,8 +510,57 @@ def _room(member: Member, wanted: int, fits: int, reason: Reason, message: str) 
     return Room(member.name, wanted, fits, reason.value, message)
 
 
+def exceeded(leaf: Node, name: str, amount: int) -> Iterator[Limit]:
+    """Every limit of one resource on the path, from the root down, each as if those above it were raised as needed."""
+    above: int | None = None
+    for node in [*path(leaf)][::-1]:
+        up, used = node.parent, node.used.get(name, 0)
+        own = node.view.capability.get(name) if node.view is not None else None
+        pledged = up.pledged.get(name, 0) if up is not None else 0
+        left = real_capability(None, above, pledged, node.guarantee.get(name, 0))
+        # What those above use as well was said there.
+        total = node.total.get(name) if up is None or node.total is not up.total else None
+        if own is not None and amount > own - used:
+            yield _limit("Queue", node.name, name, amount, own - used)
+        if left is not None and amount > left - used:
+            yield _limit("Queue", node.name, name, amount, left - used, declared=False, guaranteed=True)
+        if total is not None and amount > total - used:
+            yield _limit("Queue", node.name, name, amount, total - used, declared=False)
+        bounds = [bound for bound in (own, left, total) if bound is not None]
+        above = max(min(bounds), used + amount) if bounds else None
+
+
+def _higher(limits: Sequence[Limit]) -> str:
+    """What must be changed so that none of these is exceeded."""
+    kinds = {
+        "higher limits": [each for each in limits if each.declared],
+        "lower guarantees of other queues": [each for each in limits if each.guaranteed],
+        "more nodes in the members that it may use": [
+            each for each in limits if not (each.declared or each.guaranteed)
+        ],
+    }
+    texts = []
+    for what, those in kinds.items():
+        missing = ", ".join(
+            f"{each.kind.lower()} {each.name}{f' in cluster {each.cluster}' if each.cluster else ''}: "
+            f"{each.shortage} {each.resource}"
+            for each in those
+        )
+        if missing:
+            texts.append(f"{what}, by what is short ({missing})")
+    return ", and ".join(texts)
+
+
 def _limit(
-    kind: str, name: str, resource: str, amount: int, available: int, *, declared: bool, cluster: str = ""
+    kind: str,
+    name: str,
+    resource: str,
+    amount: int,
+    available: int,
+    *,
+    declared: bool = True,
+    guaranteed: bool = False,
+    cluster: str = "",
 ) -> Limit:
     return Limit(
         kind,
@@ -506,5 +570,6 @@ def _limit(
         quantity.format_units(resource, max(available, 0)),
         quantity.format_units(resource, amount - available),
         declared,
+        guaranteed,
         cluster,
     )
