@@ -54,12 +54,30 @@ def test_tasks_go_where_their_own_pods_are_expected() -> None:
         pytest.param([], 1, id="nobody expects it anywhere"),
         pytest.param([("w", "gone", 1)], 1, id="the node is gone"),
         pytest.param([("w", "r1n1", 1)], 2, id="another dispatch was meant"),
-        pytest.param([("w", "r1n1", 2)], 1, id="not these pods"),
         pytest.param([("other", "r1n1", 1)], 1, id="not this task"),
     ],
 )
 def test_else_it_goes_where_it_fits_best(room: Room, spots: Spots, epoch: int) -> None:
     assert placed(room, pods(1), spots, epoch=epoch) == {"r0n0": 1}
+
+
+def test_more_pods_than_are_expected_go_where_they_fit_best(room: Room) -> None:
+    assert placed(room, pods(2), [("w", "r1n1", 1)]) == {"r0n1": 2}
+
+
+def test_pods_by_which_it_grows_go_where_they_are_expected_one_after_the_other(room: Room) -> None:
+    """Each of two nodes has room for both; one of each is left to somebody else."""
+    expected = Expected()
+    expected.expect("b", 1, [("w", "r1n0", 1), ("w", "r1n1", 1)])
+    [first, one, other] = pods(3)
+    room.assume(first, "r0n1")
+    found = []
+    for made in ([first, one], [first, one, other]):
+        view = standing("default/b", make_group("b", 1), made, room, ("atoll",))
+        [outcome] = plan(room, [view], expected=expected)
+        assert isinstance(outcome, Plan)
+        found += [node for _, node in outcome.nodes]
+    assert sorted(found) == ["r1n0", "r1n1"]
 
 
 def test_where_the_room_was_taken_it_goes_elsewhere() -> None:

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from atoll.dispatcher.core import CapacitySet, Ceiling, Event, NamespaceSet, NamespaceView, Strategy
+from atoll.dispatcher.core import CapacitySet, Ceiling, Dispatch, Event, NamespaceSet, NamespaceView, Strategy
+from atoll.dispatcher.core.commands import Resize
 from atoll.dispatcher.core.elastic import can_grow, can_shrink, larger, last_pods, smaller
 from atoll.dispatcher.core.resizing import GROW_TIMEOUT
 from atoll.model.decision import Decision, Line, Phase
@@ -32,6 +33,7 @@ from tests.dispatcher.builders import (
     names,
     scene,
 )
+from tests.dispatcher.test_beside import two_nodes_of_which_the_head_gets_the_second
 from tests.dispatcher.test_elastic import crowded, elastic, resized, runs, scale, started
 
 HOUR = 3600.0
@@ -385,3 +387,30 @@ def test_what_grows_again_counts_though_a_report_of_before_it_shrank_says_that_m
     assert names(s.run()) == []
     s.run(after=OLD)
     assert s.view("b").parts
+
+
+# -- where -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_member_is_told_the_nodes_of_the_new_pods_lest_they_take_the_place_of_who_is_dispatched_beside_them() -> (
+    None
+):
+    """`a` holds half of the first node; `b`, which needs a whole one, gets the second."""
+    s = Scene(make_queue("q", gpu=4), make_cluster("m"), named("m", [8, 8]))
+    s.submit(elastic("a", 1, 8).submitted(EARLY))
+    s.run()
+    runs(s, "a")
+    s.tell(make_queue("q", gpu=16))
+    commands = s.submit(make_binding("b").tasks(1, gpu=8).submitted(LATE)).run()
+    assert names(commands) == ["b"]
+    [grows] = [each for each in commands if isinstance(each, Resize)]
+    assert grows.decision.expected == {"m": [("t0", "m-0", 4)]}
+
+
+def test_who_starts_with_more_than_its_minimum_beside_a_promise_is_told_the_nodes_of_all_its_pods() -> None:
+    s = two_nodes_of_which_the_head_gets_the_second()
+    [begins] = s.submit(elastic("a", 1, 2).runs(2 * HOUR).submitted(LATE)).run()
+    assert isinstance(begins, Dispatch)
+    assert sum(part.pods for part in begins.parts) == 2
+    spots = begins.decision.expected["m"]
+    assert [(node, count) for _, node, count in spots] == [("m-0", 1), ("m-0", 1)]

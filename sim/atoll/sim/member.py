@@ -141,11 +141,16 @@ class SimMember:
         self._dirty[uid] = None
         self.wake()
 
-    def resize(self, uid: str, epoch: int, gang: Gang, namespace: str, name: str, created: str) -> None:
-        """Make the pods that a part has beyond those of before, and remove those that it has no more."""
+    def resize(
+        self, uid: str, epoch: int, gang: Gang, namespace: str, name: str, created: str, expected: Spots = ()
+    ) -> None:
+        """Make the pods that a part has beyond those of before, where they are expected if that is possible, and remove
+        those that it has no more.
+        """
         part = self._parts.get(uid)
         if part is None or part.epoch != epoch:
             return
+        self._expected.expect(uid, epoch, expected)
         wanted = _part(uid, epoch, gang, namespace, name, created)
         gone = [part.pods.pop(key) for key in list(part.pods) if key not in wanted.pods]
         part.pods = {**wanted.pods, **part.pods}

@@ -319,7 +319,8 @@ class Simulation:
         view, now = self.host.views[uid], timestamps.rfc3339(self.timeline.now)
         for name, part in self._parts(view):
             member, epoch = self.members[name], view.epoch
-            self._send(name, partial(member.resize, uid, epoch, part, view.namespace, view.name, now))
+            spots = view.decision.expected.get(name, ())
+            self._send(name, partial(member.resize, uid, epoch, part, view.namespace, view.name, now, spots))
 
     def _parts(
         self, view: BindingView, asked: Mapping[str, Mapping[str, int]] | None = None

@@ -8,7 +8,9 @@ and the host has decided on all of them side by side.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
+from atoll.agent.objects import Pod
 from atoll.agent.scheduler.gangs import Standing
 from atoll.model import vector
 from atoll.model.decision import Spots
@@ -16,30 +18,55 @@ from atoll.model.vector import Vector
 
 
 class Expected:
-    """Binding UID -> where the pods of its newest dispatch are expected."""
+    """Binding UID -> where the pods of its newest dispatch are expected, or those by which it grew last."""
 
     def __init__(self) -> None:
         """Begin without any."""
         self._spots: dict[str, tuple[int, Spots]] = {}
+        #: binding UID -> (task, node) -> pods of those that have no node yet
+        self._left: dict[str, Counter[tuple[str, str]]] = {}
 
     def expect(self, uid: str, epoch: int, spots: Spots) -> None:
-        """Remember where a dispatch is expected, unless a newer one is known."""
-        if epoch >= self._spots.get(uid, (-1, ()))[0]:
+        """Remember where pods of a dispatch are expected, unless a newer one is known."""
+        before = self._spots.get(uid, (-1, ()))
+        if epoch >= before[0] and (epoch, spots) != before:
             self._spots[uid] = (epoch, spots)
+            self._left[uid] = _counted(spots)
 
     def forget(self, uid: str) -> None:
         """The binding has nothing here any more."""
         self._spots.pop(uid, None)
+        self._left.pop(uid, None)
 
     def wanted(self, view: Standing) -> dict[str, Vector] | None:
-        """Node -> what its waiting pods are expected to take there; None where anything will do."""
+        """Node -> what its waiting pods are expected to take there; None where anything will do.
+
+        What grows gets its pods one after the other, so those that wait may be fewer than are expected.
+        """
         epoch, spots = self._spots.get(view.binding_uid, (-1, ()))
-        if epoch != view.epoch or not spots or view.settled:
+        if epoch != view.epoch or not spots:
             return None
+        if not view.settled:
+            # It begins, perhaps anew.
+            self._left[view.binding_uid] = _counted(spots)
+        left = self._left[view.binding_uid]
         requests = {pod.task: pod.requests for pod in reversed(view.waiting)}
         wanted: dict[str, Vector] = {}
         pods: Counter[str] = Counter()
-        for task, node, count in spots:
+        for (task, node), count in left.items():
             vector.add(wanted.setdefault(node, {}), requests.get(task, {}), count)
             pods[task] += count
-        return wanted if pods == Counter(pod.task for pod in view.waiting) else None
+        return wanted if Counter(pod.task for pod in view.waiting) <= pods else None
+
+    def placed(self, view: Standing, nodes: Iterable[tuple[Pod, str]]) -> None:
+        """These pods of it have nodes now."""
+        if (left := self._left.get(view.binding_uid)) is not None:
+            left.subtract((pod.task, node) for pod, node in nodes)
+            self._left[view.binding_uid] = +left
+
+
+def _counted(spots: Spots) -> Counter[tuple[str, str]]:
+    counts: Counter[tuple[str, str]] = Counter()
+    for task, node, count in spots:
+        counts[task, node] += count
+    return counts

@@ -80,6 +80,7 @@ def plan(
         if isinstance(outcome, Plan):
             for pod, node in outcome.nodes:
                 room.assume(pod, node)
+            expected.placed(view, outcome.nodes)
         yield outcome
 
 

@@ -18,6 +18,7 @@ from atoll.dispatcher.core.world import World
 from atoll.dispatcher.split import Division, Short, divide_natively, sets_of
 from atoll.fit import Placement, place
 from atoll.fit.nodes import Ints
+from atoll.model.decision import Spots
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict
@@ -56,6 +57,13 @@ def alone(shape: Shape, gang: Gang, member: Member, placement: Placement) -> Cho
         # It begins with its minimum; what it gets beyond that is decided when nobody else can use it.
         return Choice((member,), (gang.sized(shape.floor),), (cut(placement, shape.floor),))
     return Choice((member,), (gang,), (placement,))
+
+
+def spots(member: Member, gang: Gang, placement: Placement) -> dict[str, Spots]:
+    """The nodes of a placement in its member, as a decision names them; none where some have no names."""
+    names = member.nodes.names
+    found = [(gang.tasks[task].name, names[node], count) for task, node, count in placement.pods]
+    return {member.name: found} if all(node for _, node, _ in found) else {}
 
 
 def always(_: Choice) -> bool:

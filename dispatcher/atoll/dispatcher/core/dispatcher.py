@@ -16,7 +16,7 @@ from atoll.dispatcher.core import invariants
 from atoll.dispatcher.core.asking import AVOID_MAX, RESERVE_TIMEOUT, Asking
 from atoll.dispatcher.core.binding import Binding, bound_in
 from atoll.dispatcher.core.books import HELD, estimate
-from atoll.dispatcher.core.choice import Choice, choose, nowhere
+from atoll.dispatcher.core.choice import Choice, choose, nowhere, spots
 from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Part
 from atoll.dispatcher.core.events import (
     Event,
@@ -298,9 +298,7 @@ class Dispatcher(Asking):
         if choice.divided or (self.promises.empty and not self._cleared):
             return {}
         [member], [gang], [placement] = choice.members, choice.gangs, choice.placements
-        names = member.nodes.names
-        spots = [(gang.tasks[task].name, names[node], count) for task, node, count in placement.pods]
-        return {member.name: spots} if all(node for _, node, _ in spots) else {}
+        return spots(member, gang, placement)
 
     def _settle_answers(self) -> Iterator[Command]:
         """Commit what all members have reserved, take back what one refused or what its user holds.

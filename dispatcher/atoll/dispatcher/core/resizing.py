@@ -8,7 +8,7 @@ are free once the member says so.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ import msgspec
 
 from atoll.dispatcher.core.binding import Binding
 from atoll.dispatcher.core.books import Books, estimate
-from atoll.dispatcher.core.choice import Choice
+from atoll.dispatcher.core.choice import Choice, spots
 from atoll.dispatcher.core.commands import Command, Dispatch, Part, Resize
 from atoll.dispatcher.core.elastic import Counts, cut, difference, first_pods, full, joined, larger
 from atoll.dispatcher.core.node import Node, Rank, Standing, path
@@ -25,7 +25,7 @@ from atoll.dispatcher.core.shapes import shape_key
 from atoll.dispatcher.core.waiting import Key
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.model import vector
-from atoll.model.decision import Decision, Line, Phase
+from atoll.model.decision import Decision, Line, Phase, Spots
 from atoll.model.gang import Gang, TopologyWish
 from atoll.model.timestamps import rfc3339
 from atoll.model.topology import NO_DOMAIN
@@ -90,13 +90,21 @@ class Resizing(Books):
             before = binding.pods
             self._take(binding, *growth)
             grew[binding.leaf] = None
+            # Lest its new pods go where others are expected, who may be dispatched in this very pass.
+            expected = spots(self.world.members[name], binding.gang, growth[1])
             if uid in begun:
                 command = commands[begun[uid]]
                 assert isinstance(command, Dispatch), "what begins is dispatched"
-                commands[begun[uid]] = replace(command, parts=_parts(binding))
+                decision = command.decision
+                if decision.expected:
+                    at_first = decision.expected[name]
+                    both = {name: [*at_first, *expected[name]]} if expected else {}
+                    decision = msgspec.structs.replace(decision, expected=both)
+                commands[begun[uid]] = replace(command, parts=_parts(binding), decision=decision)
             else:
                 text = f"{binding.pods} pods, not {before}: there is room"
-                commands.append(self._resize(binding, Reason.GROWN, text, self._now + GROW_TIMEOUT))
+                deadline = self._now + GROW_TIMEOUT
+                commands.append(self._resize(binding, Reason.GROWN, text, deadline, expected))
         return list(grew)
 
     def _may_resize(self, binding: Binding, *, begun: bool = False) -> bool:
@@ -260,8 +268,15 @@ class Resizing(Books):
         )
         self._sizes.file(binding)
 
-    def _resize(self, binding: Binding, reason: Reason, text: str, deadline: float | None = None) -> Resize:
-        """The command that makes its binding say what was decided."""
+    def _resize(
+        self,
+        binding: Binding,
+        reason: Reason,
+        text: str,
+        deadline: float | None = None,
+        expected: Mapping[str, Spots] | None = None,
+    ) -> Resize:
+        """The command that makes its binding say what was decided. `expected`: where new pods are to be."""
         view = binding.view
         line = Line(rfc3339(self._now), Phase.BOUND, reason, text)
         story = view.decision.told(line)
@@ -269,7 +284,7 @@ class Resizing(Books):
             # Many small changes must not push out what happened before.
             story = [*story[:-2], line]
         until = view.decision.deadline if deadline is None else rfc3339(deadline)
-        decision = Decision(binding.epoch, Phase.BOUND, reason, None, until, story)
+        decision = Decision(binding.epoch, Phase.BOUND, reason, None, until, story, expected=dict(expected or {}))
         binding.resized_at, binding.told = view.generation, None
         self._stopped.pop(view.uid, None)
         parts = _parts(binding)
