@@ -292,7 +292,7 @@ def test_what_waits_is_explained_by_the_dispatchers_verdict() -> None:
     assert (waiting["position"], waiting["of"], waiting["ahead"], waiting["more"]) == (3, 9, ["a/b"], 1)
     assert waiting["help"] == ["higher limits; that is enough"]
     lines = explanation.text(data).splitlines()
-    assert "  ahead     1 others, then a/b" in lines
+    assert "  ahead     1 other, then a/b" in lines
     assert any(line.endswith(f"(since {T0})") for line in lines)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,14 @@ def test_tables_a_log_and_a_plot_come_out(files: list[str], tmp_path: Path) -> N
         pytest.param(["--trace", "none.csv"], "--clusters is missing", id="no clusters"),
         pytest.param(["--trace", "x", "--plot", "p.png"], "a plot is .svg or .html", id="a plot of another form"),
         pytest.param(["--trace", "x", "--outage", "a"], "expected MEMBER:FROM:TO", id="half an outage"),
+        pytest.param(["--trace", "x", "--outage", "a:0:inf"], "expected MEMBER:FROM:TO", id="an endless outage"),
+        pytest.param(["--trace", "x", "--plot", "none/p.svg"], "--plot none/p.svg: no such directory", id="no place"),
+        *(
+            pytest.param(
+                ["--trace", "x", option, "inf"], f"{option} inf: expected a number with an end", id=f"{option} inf"
+            )
+            for option in ("--load", "--weeks", "--until", "--checkpoint")
+        ),
     ],
 )
 def test_what_can_not_be_done_is_said_in_one_line(options: list[str], says: str) -> None:
@@ -69,3 +78,54 @@ def test_what_can_not_be_done_is_said_in_one_line(options: list[str], says: str)
     text, code = errors.describe(done.exception)
     assert says in text
     assert code == errors.USAGE
+
+
+def refused(*arguments: str) -> str:
+    done = CliRunner().invoke(app, ["simulate", *arguments])
+    assert isinstance(done.exception, CommandError), done.output
+    text, code = errors.describe(done.exception)
+    assert code == errors.USAGE
+    return text
+
+
+def rewritten(files: list[str], option: str, text: str) -> None:
+    Path(files[files.index(option) + 1]).write_text(text)
+
+
+def test_a_queue_that_is_not_in_the_file_is_refused(files: list[str]) -> None:
+    rewritten(files, "--trace", "submit,duration,queue\n0,1,default\n1,1,defualt\n2,1,defualt\n")
+    text = refused(*files)
+    assert "t.csv: queue defualt (of 2 jobs, the first is default/job-1) is not in " in text
+    assert "q.yaml, which has default: correct the name" in text
+
+
+def test_a_member_that_is_not_there_is_noted(files: list[str]) -> None:
+    rewritten(files, "--trace", "submit,duration,clusters\n0,1,a\n1,1,a;mars\n2,1,mars\n")
+    shown = call(*files)
+    assert "note: member mars, which 2 jobs may use, is not among the clusters" in shown
+    assert "NoClusterMatches" in shown
+
+
+def test_jobs_that_never_started_are_listed_by_reason(files: list[str]) -> None:
+    rewritten(
+        files, "--trace", "submit,duration,requests\n0,30,nvidia.com/gpu=4\n1,1,amd.com/gpu=1\n2,1,amd.com/gpu=1\n"
+    )
+    shown = call(*files)
+    assert re.search(r"^NEVER STARTED +JOBS +EXAMPLE +WHY$", shown, re.MULTILINE)
+    assert re.search(
+        r"^InsufficientResources +2 +default/job-1 +no member has room.*, such as 1 amd.com/gpu", shown, re.MULTILINE
+    )
+    found = json.loads(call(*files, "--json"))
+    assert found["never_started"]["InsufficientResources"]["jobs"] == 2
+    rewritten(files, "--trace", TRACE)
+    assert "NEVER STARTED" not in call(*files)
+    assert json.loads(call(*files, "--json"))["never_started"] == {}
+
+
+def test_one_is_not_many_and_seconds_are_no_hours(files: list[str]) -> None:
+    rewritten(files, "--trace", "submit,duration\n0,30\n")
+    shown = call(*files)
+    assert shown.startswith("t.csv: 1 job over 0.00s on ")
+    assert " in 1 member;" in shown
+    rewritten(files, "--trace", "submit,duration\n0,30\n45,1\n")
+    assert call(*files).startswith("t.csv: 2 jobs over 45.00s on ")

@@ -60,7 +60,7 @@ def test_only_the_nearest_members_are_printed() -> None:
     account = Account(clusters=[Room(f"m{n}", 2, 1, "InsufficientResources", "room for 1") for n in range(11)])
     lines = verdicts.details(plain(account))
     assert len(lines) == 9
-    assert lines[-1] == "  member    3 others, which hold less of it"
+    assert lines[-1] == "  member    3 others with less room for it"
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2]", "kind: Job", "a: {"])
@@ -75,3 +75,8 @@ def test_a_file_may_hold_several(tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text("kind: Job\nmetadata: {name: a}\n---\n---\nkind: Job\nmetadata: {name: b}\n")
     assert [each["metadata"]["name"] for each in what_if.read(str(file))] == ["a", "b"]
+
+
+def test_a_single_member_that_is_left_out_is_one() -> None:
+    account = Account(clusters=[Room(f"m{n}", 2, 1, "InsufficientResources", "room for 1") for n in range(9)])
+    assert verdicts.details(plain(account))[-1] == "  member    1 other with less room for it"

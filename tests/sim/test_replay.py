@@ -28,7 +28,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_fresh_core_answers_the_same(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert replay.main([str(log)]) == 0
-    assert "1 cores: all answers are the same" in capsys.readouterr().out
+    assert "1 core: all answers are the same" in capsys.readouterr().out
 
 
 def test_every_line_is_read_back_as_it_was(log: Path) -> None:
@@ -60,6 +60,35 @@ def test_what_is_no_log_is_said_so() -> None:
         replay.replay([encode(Pass(1.0))])
     with pytest.raises(LogError, match="not a line"):
         decode(b"{}\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        pytest.param(b"", "nothing to replay", id="an empty log"),
+        pytest.param(b"# later", "nothing to replay", id="half a line"),
+        pytest.param(encode(Begin(30.0)), "nothing to replay", id="a core that was told nothing"),
+        pytest.param(b"# later\n", "line 1: not a line of an event log", id="a comment"),
+        pytest.param(b"\xff\xfe\n", "line 1: not a line of an event log", id="no text"),
+        pytest.param(b"\n", "line 1: not a line of an event log", id="an empty line"),
+    ],
+)
+def test_a_log_without_events_is_no_success(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, says: str
+) -> None:
+    path = tmp_path / "core.log"
+    path.write_bytes(content)
+    assert replay.main([str(path)]) == 1
+    shown = capsys.readouterr()
+    assert f"{path}: {says}" in shown.err
+    assert not shown.out
+
+
+def test_a_log_that_is_not_there_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert replay.main([str(tmp_path / "none")]) == 1
+    assert capsys.readouterr().err == f"{tmp_path / 'none'}: No such file or directory\n"
+    assert replay.main([str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"{tmp_path}: Is a directory\n"
 
 
 def test_a_log_holds_several_cores(tmp_path: Path) -> None:

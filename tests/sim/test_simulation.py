@@ -11,15 +11,17 @@ from hypothesis import strategies as st
 
 from atoll.agent.objects import Pod
 from atoll.dispatcher.core import QueueView
+from atoll.dispatcher.core.events import Strategy
 from atoll.model.gang import TopologyWish
 from atoll.model.objects import Meta
 from atoll.model.verdict import Reason
+from atoll.sim import metrics
 from atoll.sim.inputs import InputError
 from atoll.sim.jobs import GPU, Job
 from atoll.sim.member import Delays, SimMember
 from atoll.sim.simulation import START, Options, Outage, Simulation
 from atoll.sim.timeline import Timeline
-from tests.sim.builders import DELAYS, START_UP, by_name, make_job, make_member, simulate, starts
+from tests.sim.builders import DELAYS, START_UP, by_name, make_job, make_member, simulate, starts, with_members
 
 
 class Seen:
@@ -207,6 +209,68 @@ def test_a_job_that_fits_nowhere_does_not_keep_the_run_going() -> None:
     run = simulate([make_member()], [make_job("huge", 0.0, 10.0, pods=9, gpu=8), make_job("a", 1.0, 10.0)])
     assert starts(run)["huge"] is None
     assert run.journal.end < 3600
+
+
+def test_the_end_is_that_of_the_work_though_others_wait_for_ever() -> None:
+    jobs = [make_job("a", 0.0, 100.0, gpu=8), make_job("huge", 50.0, 10.0, pods=9, gpu=8)]
+    for queue in (QueueView("q", {}), QueueView("q", {}, strategy=Strategy.BACKFILL)):
+        run = simulate([make_member()], jobs, queues=[queue])
+        over = by_name(run.journal)["a"].finished
+        assert over == pytest.approx(100.0 + START_UP, abs=1e-6)
+        assert run.journal.end == over
+        whole = metrics.report(run.journal, [queue])["utilisation"]["whole"]
+        assert whole == pytest.approx(100.0 / over, abs=1e-6)
+
+
+def test_a_run_that_has_no_more_work_is_not_cut_off() -> None:
+    run = simulate([make_member()], [make_job("a", 0.0, 10.0), make_job("huge", 1.0, 10.0, gpu=9)], until=1e6)
+    assert run.journal.end == by_name(run.journal)["a"].finished
+
+
+def test_the_end_is_not_before_the_last_submission() -> None:
+    run = simulate([make_member()], [make_job("a", 0.0, 10.0), make_job("huge", 500.0, 10.0, gpu=9)])
+    assert run.journal.end == 500.0
+
+
+def test_jobs_that_never_started_are_counted_by_the_reason_of_the_core() -> None:
+    trace = [
+        make_job("runs", 0.0, 10.0),
+        make_job("typo", 1.0, 10.0, queue="p"),
+        make_job("closed", 2.0, 10.0, queue="shut"),
+        make_job("parent", 3.0, 10.0, queue="top"),
+        make_job("large", 4.0, 10.0, gpu=9),
+        make_job("larger", 5.0, 10.0, gpu=10),
+        with_members(make_job("elsewhere", 6.0, 10.0), "mars"),
+        make_job("capped", 7.0, 10.0, gpu=2, queue="small"),
+    ]
+    queues = [
+        QueueView("q", {}),
+        QueueView("shut", {}, open=False),
+        QueueView("top", {}),
+        QueueView("small", {GPU: 1}, parent="top"),
+    ]
+    run = simulate([make_member()], trace, queues=queues)
+    found = metrics.report(run.journal, queues)
+    assert found["jobs"]["never_started"] == 7
+    assert {reason: (each["jobs"], each["example"]) for reason, each in found["never_started"].items()} == {
+        "InsufficientResources": (2, "default/large"),
+        "NoClusterMatches": (1, "default/elsewhere"),
+        "QueueClosed": (1, "default/closed"),
+        "QueueNotFound": (1, "default/typo"),
+        "QueueNotLeaf": (1, "default/parent"),
+        "QuotaExceeded": (1, "default/capped"),
+    }
+    assert found["never_started"]["QueueNotFound"]["message"] == "its queue does not exist: queue p"
+    assert next(iter(found["never_started"])) == "InsufficientResources", "the most frequent first"
+
+
+def test_jobs_that_were_cut_off_say_what_stopped_them() -> None:
+    jobs = [make_job("a", 0.0, 100.0, gpu=8), make_job("b", 1.0, 1.0), make_job("c", 49.9999, 1.0)]
+    found = metrics.report(simulate([make_member()], jobs, until=50.0).journal, [])
+    assert {reason: each["example"] for reason, each in found["never_started"].items()} == {
+        "InsufficientResources": "default/b",
+        "Submitted": "default/c",
+    }
 
 
 def test_a_run_is_cut_off_where_it_is_told_to() -> None:

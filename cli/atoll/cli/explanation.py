@@ -16,6 +16,7 @@ from atoll.model import keys, quantity, vector
 from atoll.model.decision import Phase
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason, Verdict
+from atoll.model.words import counted
 
 Json = dict[str, Any]
 
@@ -451,7 +452,7 @@ def _waiting_text(waiting: Json, queue: Json | None) -> list[str]:
         name = f" in queue {queue['name']}" if queue else ""
         lines.append(f"  position  {waiting['position']} of {waiting['of']}{name}")
         if waiting["ahead"] or waiting.get("more"):
-            others = f"{waiting['more']} others" if waiting.get("more") else ""
+            others = counted(waiting["more"], "other") if waiting.get("more") else ""
             lines.append(f"  ahead     {', then '.join(filter(None, (others, ', '.join(waiting['ahead']))))}")
     since = f" (since {waiting['since']})" if waiting.get("since") else ""
     lines.append(f"  reason    {waiting['reason']}: {waiting['message']}{since}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from contextlib import ExitStack
 from enum import StrEnum
@@ -13,6 +14,7 @@ import typer
 
 from atoll.cli.errors import USAGE, CommandError
 from atoll.cli.printing import show_table
+from atoll.model.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -98,8 +100,13 @@ def simulate(
     from atoll.sim.inputs import InputError
 
     try:
+        for option, number in (("load", load), ("weeks", weeks), ("until", until), ("checkpoint", checkpoint)):
+            if number is not None and not math.isfinite(number):
+                raise InputError(f"--{option} {number}: expected a number with an end")
         if plot is not None and plot.suffix not in (".svg", ".html"):
             raise InputError(f"--plot {plot}: a plot is .svg or .html")
+        if plot is not None and not plot.parent.is_dir():
+            raise InputError(f"--plot {plot}: no such directory; make it first")
         outages = tuple(simulation.Outage.parse(text) for text in outage or ())
         members, views, jobs, about = _prepare(
             trace, trace_format, clusters, queues, strategy, estimates, load, gangs, seed, weeks, limit
@@ -180,6 +187,9 @@ def _prepare(
         views = queues_of.read(queues)
     else:
         views = queues_of.philly() if philly and clusters is None else queues_of.named_by(jobs)
+    if queues is not None:
+        queues_of.check(jobs, views, trace, queues)
+    notes += members_of.unknown(jobs, members)
     views = queues_of.with_strategy(views, None if strategy is None else CoreStrategy(strategy.value))
     jobs = changes.with_gangs(jobs, gangs, seed)
     capacity = vector.total(member.total() for member in members)
@@ -222,15 +232,16 @@ def _progress(stack: ExitStack, jobs: Sequence[Job]) -> Callable[[float, int], N
 def _show(report: Json, journal: Journal) -> None:
     about, resource = report["trace"], report["resource"]
     print(
-        f"{about['name']}: {report['jobs']['submitted']} jobs over {report['seconds']['window'] / 3600:.1f} h on "
-        f"{journal.capacity} {resource} in {len(about['members'])} members; load {about['offered_load']:.2f}, "
+        f"{about['name']}: {counted(report['jobs']['submitted'], 'job')} over {_time(report['seconds']['window'])} on "
+        f"{journal.capacity} {resource} in {counted(len(about['members']), 'member')}; "
+        f"load {about['offered_load']:.2f}, "
         f"time compressed {about['compression']:.2f} times; strategy {about['strategy']}, "
         f"estimates {about['estimates']}, seed {about['seed']}"
     )
     for note in about["notes"]:
         print(f"note: {note}")
     if synthetic := report["jobs"]["synthetic"]:
-        print(f"note: {synthetic} of the jobs are synthetic gangs")
+        print(f"note: {counted(synthetic, 'synthetic gang')} among the jobs")
     print()
     headers = ("JOBS", "WAIT MEAN", "P50", "P95", "P99", "MAX", "SLOWDOWN MEAN", "P95", "JCT MEAN", "FTF P95")
     show_table((f"{resource.upper()} PER JOB", *headers), [_row(*item) for item in report["classes"].items()])
@@ -260,6 +271,12 @@ def _show(report: Json, journal: Journal) -> None:
     ]
     print()
     show_table(("OF THE RUN", ""), rows)
+    if never := report["never_started"]:
+        print()
+        show_table(
+            ("NEVER STARTED", "JOBS", "EXAMPLE", "WHY"),
+            [(reason, each["jobs"], each["example"], _why(each)) for reason, each in never.items()],
+        )
 
 
 def _row(name: str, figures: Json) -> tuple[object, ...]:
@@ -271,6 +288,11 @@ def _row(name: str, figures: Json) -> tuple[object, ...]:
     fairness = figures["finish_time"]["p95"]
     rho = "-" if fairness is None else f"{fairness:.2f}"
     return (name, figures["jobs"], *waits, *ratios, _time(figures["jct"]["mean"]), rho)
+
+
+def _why(obstacle: Json) -> str:
+    helps = f" (would help: {'; or '.join(obstacle['would_help'])})" if obstacle["would_help"] else ""
+    return f"{obstacle['message']}{helps}"
 
 
 def _time(seconds: float | None) -> str:

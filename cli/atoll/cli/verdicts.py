@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from atoll.model.words import counted
+
 Json = dict[str, Any]
 
 _MEMBERS = 8
@@ -16,7 +18,7 @@ def answer(workload: str, status: Json) -> str:
         lines = [f"{workload} would start now"]
         for place in status.get("places") or ():
             domain = f", domain {place['domain']}" if place.get("domain") else ""
-            lines.append(f"  in {place['cluster']}: {_pods(place['pods'])}{domain}")
+            lines.append(f"  in {place['cluster']}: {counted(place['pods'], 'pod')}{domain}")
         return "\n".join(lines)
     lines = [f"{workload} would wait", f"  reason    {status['reason']}: {status['message']}"]
     if place := status.get("queue"):
@@ -44,10 +46,10 @@ def details(status: Json) -> list[str]:
     for room in members[:_MEMBERS]:
         where = f", domain {room['domain']}" if room.get("domain") else ""
         lines.append(
-            f"  member    {room['cluster']}: {room['fits']} of {_pods(room['pods'])}{where}; {room['message']}"
+            f"  member    {room['cluster']}: {room['fits']} of {counted(room['pods'], 'pod')}{where}; {room['message']}"
         )
     if len(members) > _MEMBERS:
-        lines.append(f"  member    {len(members) - _MEMBERS} others, which hold less of it")
+        lines.append(f"  member    {counted(len(members) - _MEMBERS, 'other')} with less room for it")
     if promised := status.get("promised"):
         when = f"from {promised['at']}" if promised.get("at") else "from a time that nobody knows yet"
         lines.append(f"  promised  room in {promised['cluster']} {when}")
@@ -73,7 +75,3 @@ def changes(status: Json) -> list[str]:
             text += "; that is enough"
         lines.append(text)
     return lines
-
-
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"

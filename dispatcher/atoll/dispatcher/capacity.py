@@ -147,14 +147,14 @@ def _bounded(amounts: dict[str, int], most: int) -> dict[str, int]:
 def _check_resources(field: str, amounts: Mapping[str, int]) -> None:
     if len(amounts) > MAX_RESOURCES:
         raise BadReport(f"{field}: {len(amounts)} resources; the most is {MAX_RESOURCES}")
-    if not all(map(_is_resource, amounts)):
-        resource = next(resource for resource in amounts if not _is_resource(resource))
+    if not all(map(is_resource, amounts)):
+        resource = next(resource for resource in amounts if not is_resource(resource))
         raise BadReport(f"{field}: {readable(resource, 60)!r} is no name of a resource")
 
 
 @functools.lru_cache(maxsize=1024)
-def _is_resource(name: str) -> bool:
-    """Kept, for every class of every report names the same few."""
+def is_resource(name: str) -> bool:
+    """Whether it can be the name of a resource. Kept, for every class of every report names the same few."""
     return _RESOURCE.fullmatch(name) is not None
 
 

@@ -80,7 +80,9 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         if block is None:
             return _SENTENCES[self.reason]
         text = f"{_SENTENCES[self.reason]}: {block.kind.lower()} {block.name}"
-        if block.resource == "pods":
+        if block.resource == "pods" and block.requested == "1":
+            text += " has no room for its pod"
+        elif block.resource == "pods":
             text += f" holds {block.available} of the {block.requested} pods that must start together"
         elif block.resource:
             where = f" in cluster {block.cluster}" if block.cluster else ""

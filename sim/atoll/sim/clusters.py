@@ -14,19 +14,23 @@ clusters:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from atoll.agent.objects import HyperNode, Node
+from atoll.dispatcher.capacity import MAX_NODES, MAX_RESOURCES
 from atoll.model import quantity, vector
 from atoll.model.objects import Meta
 from atoll.model.vector import Vector
-from atoll.sim.inputs import Fields, InputError, capacity, documents, rows, whole
-from atoll.sim.jobs import GPU, GPU_SHARE
+from atoll.model.words import counted
+from atoll.sim.inputs import Fields, InputError, capacity, documents, is_csv, labels, listed, rows, text, whole
+from atoll.sim.jobs import GPU, GPU_SHARE, Job
 
 PHILLY = {
     "6214e9": 64, "b436b2": 64, "6c71a0": 32, "0e4a51": 32, "11cb48": 16, "e13805": 16, "ed69ec": 8, "103959": 8,
@@ -34,6 +38,7 @@ PHILLY = {
 """Virtual cluster -> nodes of 8 GPUs (HeliosArtifact, MIT)."""
 GPUS_PER_NODE = 8
 _PODS = 110
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,49 +118,78 @@ def read(path: Path) -> list[MemberSpec]:
     Raises:
         InputError: naming the place and the field.
     """
-    if path.name.removesuffix(".xz").endswith(".csv"):
+    if is_csv(path):
         found = _openb(path)
     else:
         found = []
         for document in documents(path):
             top = Fields(document, str(path))
-            listed = top.take("clusters", list)
+            members = top.take("clusters", listed)
             top.done()
-            found += [_member(Fields(item, f"{path}, cluster {n}")) for n, item in enumerate(listed, start=1)]
+            found += [_member(Fields(item, f"{path}, cluster {n}")) for n, item in enumerate(members, start=1)]
     names = [member.name for member in found]
     if not found:
-        raise InputError(f"{path}: no clusters; list them under `clusters:`")
+        raise InputError(f"{path}: no clusters; list at least one")
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"{path}: cluster {twice[0]} is there twice: give every cluster a name of its own")
     return found
 
 
+def unknown(jobs: Iterable[Job], members: Iterable[MemberSpec]) -> list[str]:
+    """What must be said about members that jobs name and that there are not: one may be left out on purpose."""
+    known = {member.name for member in members}
+    lost = Counter(name for job in jobs for name in job.clusters if name not in known)
+    return [
+        f"member {name}, which {counted(count, 'job')} may use, is not among the clusters"
+        for name, count in sorted(lost.items())
+    ]
+
+
 def _member(fields: Fields) -> MemberSpec:
-    name = fields.take("name", str)
-    pools = [_pool(Fields(item, f"{fields.place}, pool {n}")) for n, item in enumerate(fields.take("pools", list), 1)]
-    spec = MemberSpec(name, tuple(pools), fields.take("labels", _texts, {}), fields.take("taints", tuple, ()))
+    name, pools = fields.take("name", text), fields.take("pools", listed)
+    made = tuple(_pool(Fields(item, f"{fields.place}, pool {n}")) for n, item in enumerate(pools, start=1))
+    spec = MemberSpec(name, made, fields.take("labels", labels, {}), _taints(fields))
     fields.done()
+    if (nodes := sum(pool.nodes for pool in made)) > MAX_NODES:
+        raise InputError(f"{fields.place}: {nodes} nodes; a member can have {MAX_NODES}")
+    if (resources := len(spec.total())) > MAX_RESOURCES:
+        raise InputError(f"{fields.place}: {resources} different resources; a member can have {MAX_RESOURCES}")
     return spec
 
 
 def _pool(fields: Fields) -> Pool:
     resources = {"pods": _PODS, **fields.take("resources", capacity)}
-    tiers = tuple(whole(size) for size in fields.maybe("tiers", list) or ())
-    if any(size < 1 for size in tiers):
-        raise InputError(f"{fields.place}, field tiers: sizes start at 1")
     pool = Pool(
-        fields.take("nodes", whole),
+        fields.take("nodes", partial(whole, most=MAX_NODES)),
         resources,
-        fields.take("labels", _texts, {}),
-        fields.take("taints", tuple, ()),
-        tiers,
+        fields.take("labels", labels, {}),
+        _taints(fields),
+        fields.take("tiers", _sizes, ()),
     )
     fields.done()
     return pool
 
 
-def _texts(value: Any) -> dict[str, str]:
-    return {str(key): str(each) for key, each in value.items()}
+def _sizes(value: Any) -> tuple[int, ...]:
+    return tuple(whole(size, least=1) for size in listed(value))
+
+
+def _taints(fields: Fields) -> tuple[Mapping[str, Any], ...]:
+    made = []
+    for number, item in enumerate(fields.maybe("taints", listed) or (), start=1):
+        inner = Fields(item, f"{fields.place}, taint {number}")
+        made.append({"key": inner.take("key", text), "effect": inner.take("effect", _effect)})
+        if (value := inner.maybe("value", text)) is not None:
+            made[-1]["value"] = value
+        inner.maybe("timeAdded", str)
+        inner.done()
+    return tuple(made)
+
+
+def _effect(value: Any) -> str:
+    if value not in _EFFECTS:
+        raise ValueError(f"expected {', '.join(_EFFECTS[:-1])} or {_EFFECTS[-1]}")
+    return str(value)
 
 
 def _openb(path: Path) -> list[MemberSpec]:

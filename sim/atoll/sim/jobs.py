@@ -2,7 +2,7 @@
 
 The simulator's own format holds one job per CSV row or per item of a YAML list (or under `jobs:`), with these columns:
 
-    submit      seconds since the start of the trace, or an RFC 3339 time (required)
+    submit      seconds since the start of the trace, or in every job an RFC 3339 time (required)
     duration    seconds that it runs once all parts have started (required)
     name        default `job-<number>`
     queue       default `default`
@@ -22,16 +22,32 @@ The simulator's own format holds one job per CSV row or per item of a YAML list 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from atoll.model import timestamps, vector
+from atoll.dispatcher.bounds import MOST_PODS
+from atoll.model import numbers, timestamps, vector
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.vector import Vector
-from atoll.sim.inputs import Fields, InputError, documents, requests, rows, seconds, truth, whole
+from atoll.sim.inputs import (
+    Fields,
+    InputError,
+    documents,
+    is_csv,
+    labels,
+    listed,
+    moment,
+    names,
+    requests,
+    rows,
+    seconds,
+    text,
+    truth,
+    whole,
+)
 
 GPU = "nvidia.com/gpu"
 GPU_SHARE = "atoll.sh/gpu-milli"
@@ -87,12 +103,12 @@ def read(path: Path) -> list[Job]:
     Raises:
         InputError: naming the line or item, the field, and what is expected.
     """
-    name = path.name.removesuffix(".xz")
-    if name.endswith(".csv"):
-        items: Iterable[tuple[str, Mapping[str, Any]]] = rows(path, ("submit", "duration"))
-    else:
-        items = _items(path)
-    return ordered([_job(Fields(content, place), number) for number, (place, content) in enumerate(items)])
+    items = list(rows(path, ("submit", "duration")) if is_csv(path) else _items(path))
+    if not items:
+        raise InputError(f"{path}: no jobs; list at least one")
+    first = items[0][1].get("submit") if isinstance(items[0][1], Mapping) else None
+    submit = _dated if _is(moment, first) and not _is(seconds, first) else _counted
+    return ordered([_job(Fields(content, place), number, submit) for number, (place, content) in enumerate(items)])
 
 
 def ordered(jobs: Iterable[Job]) -> list[Job]:
@@ -113,77 +129,94 @@ def ordered(jobs: Iterable[Job]) -> list[Job]:
 def _items(path: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
     found: list[Any] = []
     for document in documents(path):
-        found += document["jobs"] if isinstance(document.get("jobs"), list) else [document]
+        if "jobs" not in document:
+            found.append(document)
+            continue
+        top = Fields(document, str(path))
+        found += top.take("jobs", listed, [])
+        top.done()
     return [(f"{path}, job {number}", item) for number, item in enumerate(found, start=1)]
 
 
-def _job(fields: Fields, number: int) -> Job:
-    tasks = fields.maybe("tasks", list)
-    if tasks is None:
-        replicas = fields.take("replicas", whole, 1)
-        least = fields.maybe("min", whole)
-        made = [_task(fields, "task", replicas, replicas if least is None else least)]
+def _job(fields: Fields, number: int, submit: Callable[[Any], float]) -> Job:
+    given = fields.maybe("tasks", listed)
+    if given is None:
+        made = [_task(fields, "task")]
         minimum = made[0].min_available
     else:
         made = []
-        for index, item in enumerate(tasks):
+        for index, item in enumerate(given):
             inner = Fields(item, f"{fields.place}, task {index + 1}")
-            count = inner.take("replicas", whole, 1)
-            made.append(_task(inner, inner.take("name", str, f"task-{index}"), count, inner.take("min", whole, count)))
+            made.append(_task(inner, inner.take("name", text, f"task-{index}")))
             inner.done()
-        minimum = fields.take("min", whole, sum(task.min_available for task in made))
-    if not sum(task.replicas for task in made) or minimum > sum(task.replicas for task in made):
-        raise InputError(
-            f"{fields.place}: min is {minimum} of {sum(t.replicas for t in made)} pods; ask for at least 1"
-        )
+        minimum = fields.take("min", _pods, sum(task.min_available for task in made))
+    _check_tasks(made, minimum, fields.place)
     job = Job(
-        fields.take("name", str, f"job-{number}"),
-        fields.take("submit", _moment),
+        fields.take("name", text, f"job-{number}"),
+        fields.take("submit", submit),
         fields.take("duration", seconds),
         tuple(made),
-        fields.take("queue", str, "default"),
-        fields.take("namespace", str, "default"),
-        fields.take("priority", int, 0),
+        fields.take("queue", text, "default"),
+        fields.take("namespace", text, "default"),
+        fields.take("priority", partial(whole, least=-numbers.INT32), 0),
         minimum,
         fields.maybe("estimate", seconds),
         fields.maybe("topology", _topology),
         fields.take("divided", truth, False),
-        fields.take("clusters", _names, ()),
-        fields.take("class", str, ""),
+        fields.take("clusters", names, ()),
+        fields.take("class", text, ""),
     )
     fields.done()
     return job
 
 
-def _task(fields: Fields, name: str, replicas: int, minimum: int) -> Task:
+def _task(fields: Fields, name: str) -> Task:
+    replicas = fields.take("replicas", _pods, 1)
+    least = fields.take("min", _pods, replicas)
+    if least > replicas:
+        raise InputError(f"{fields.place}: min is {least} of {replicas} pods; ask for no more than there are")
     wanted = {**(fields.maybe("requests", requests) or {}), "pods": 1}
-    return Task(name, replicas, minimum, wanted, fields.take("selector", _labels, {}))
+    return Task(name, replicas, least, wanted, fields.take("selector", labels, {}))
 
 
-def _moment(value: Any) -> float:
-    if isinstance(value, datetime):
-        return value.timestamp()
+def _check_tasks(tasks: list[Task], minimum: int, place: str) -> None:
+    pods, known = sum(task.replicas for task in tasks), [task.name for task in tasks]
+    if twice := [name for name in known if known.count(name) > 1]:
+        raise InputError(f"{place}: task {twice[0]} is there twice: give every task a name of its own")
+    if not 1 <= pods <= MOST_PODS:
+        raise InputError(f"{place}: a job of {pods} pods; ask for at least 1 and at most {MOST_PODS}")
+    if minimum > pods:
+        raise InputError(f"{place}: min is {minimum} of {pods} pods; ask for no more than there are")
+
+
+_pods = partial(whole, most=MOST_PODS)
+
+
+def _is(convert: Callable[[Any], float], value: Any) -> bool:
     try:
-        return float(value)
+        convert(value)
     except ValueError:
-        return timestamps.to_seconds(str(value))
+        return False
+    return True
+
+
+def _counted(value: Any) -> float:
+    try:
+        return seconds(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, or in all jobs a time such as 2026-01-31T12:00:00Z: one kind per trace") from error
+
+
+def _dated(value: Any) -> float:
+    try:
+        return moment(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, as in the first job: one kind per trace") from error
 
 
 def _topology(value: Any) -> TopologyWish:
-    mode, _, tier = str(value).partition(":")
+    mode, _, tier = value.partition(":") if isinstance(value, str) else ("", "", "")
     if mode not in ("hard", "soft") or not tier:
         raise ValueError("expected hard:TIER or soft:TIER")
-    return TopologyWish(mode, int(tier)) if tier.isdigit() else TopologyWish(mode, None, tier)
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    if isinstance(value, list):
-        return tuple(str(each) for each in value)
-    return tuple(filter(None, (part.strip() for part in str(value).split(";"))))
-
-
-def _labels(value: Any) -> dict[str, str]:
-    if isinstance(value, Mapping):
-        return {str(key): str(each) for key, each in value.items()}
-    pairs = (part.partition("=") for part in str(value).split(";") if part.strip())
-    return {key.strip(): each.strip() for key, _, each in pairs}
+    number = numbers.whole(tier)
+    return TopologyWish(mode, None, tier) if number is None else TopologyWish(mode, number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 
+from atoll.model.verdict import Reason
 from atoll.sim.jobs import Job
 
 
@@ -63,6 +64,18 @@ class Steps:
 
 
 @dataclass(slots=True)
+class Obstacle:
+    """Why jobs had not started when the run ended, as the dispatcher says."""
+
+    example: str
+    """Of the first of them: `namespace/name`, the whole verdict, and what would help."""
+    message: str
+    would_help: list[str]
+    jobs: int = 0
+    """How many they are."""
+
+
+@dataclass(slots=True)
 class Journal:
     """Everything that metrics are made of."""
 
@@ -79,18 +92,22 @@ class Journal:
     capacities: dict[str, int] = field(default_factory=dict)
     """Of each member."""
     end: float = 0.0
-    """When the run ended."""
+    """When the last job came, started, ended or was taken back, or the last pod went; or when the run was cut off."""
+
+    obstacles: dict[Reason, Obstacle] = field(default_factory=dict)
+    """Of the jobs that never started."""
 
     def submitted(self, uid: str, job: Job) -> None:
         """A job enters its queue."""
         amount = job.total().get(self.resource, 0)
         self.records[uid] = Record(job, amount or job.replicas, amount)
+        self.end = job.submit
         self._waits(uid, job.submit, 1)
 
     def started(self, uid: str, when: float) -> None:
         """All parts have their minimum."""
         record = self.records[uid]
-        record.started = when
+        record.started = self.end = when
         if record.first_start is None:
             record.first_start = when
         self._waits(uid, when, -1)
@@ -99,17 +116,19 @@ class Journal:
         """A decision takes it back."""
         record = self.records[uid]
         record.evictions.append(reason)
+        self.end = when
         if record.started is not None:
             record.started = None
             self._waits(uid, when, 1)
 
     def finished(self, uid: str, when: float) -> None:
         """It is over."""
-        self.records[uid].finished = when
+        self.records[uid].finished = self.end = when
 
     def occupied(self, uid: str, member: str, when: float, amount: int) -> None:
         """Its pods take so much more, or less, in a member."""
         queue = self.records[uid].job.queue
+        self.end = when
         for steps in (self.queues.setdefault(queue, Steps()), self.whole, self.members.setdefault(member, Steps())):
             steps.step(when, used=amount)
 

@@ -9,10 +9,11 @@ from random import Random
 
 from atoll.model.gang import Task
 from atoll.model.vector import Vector
-from atoll.sim.inputs import InputError
+from atoll.sim.inputs import MOST_SECONDS, InputError
 from atoll.sim.jobs import GPU, Job, ordered
 
 SYNTHETIC = "synthetic"
+_YEAR = 365.25 * 86400
 GANG_SIZES = {2: 13_142, 4: 5_267, 8: 2_486, 16: 872, 32: 755, 64: 84, 128: 15}
 """Workers -> jobs seen (Alibaba spot GPU 2026, aggregates by sultanul-ovi, MIT)."""
 
@@ -77,10 +78,19 @@ def offered(jobs: Sequence[Job], capacity: Vector, resource: str) -> float:
 
 
 def compressed(jobs: Sequence[Job], factor: float) -> list[Job]:
-    """The same jobs submitted `factor` times as fast, the first at 0; run times stay."""
+    """The same jobs submitted `factor` times as fast, the first at 0; run times stay.
+
+    Raises:
+        InputError: they would be submitted over centuries.
+    """
     if not jobs:
         return []
     first = jobs[0].submit
+    if (span := (jobs[-1].submit - first) / factor) > MOST_SECONDS:
+        raise InputError(
+            f"the last job would be submitted after {span / _YEAR:.0f} years, time compressed {factor:g} times: "
+            "check the times of the trace and --load"
+        )
     return [dataclasses.replace(job, submit=round((job.submit - first) / factor, 3)) for job in jobs]
 
 

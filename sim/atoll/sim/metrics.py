@@ -3,7 +3,8 @@
 wait              submission to the first start
 slowdown          bounded: (end - submission) / max(run time, 10 s), at least 1 (Feitelson's bounded slowdown)
 jct               submission to end
-utilisation       use / capacity; `window` while jobs are submitted, `whole` up to the last end
+utilisation       use / capacity; `window` while jobs are submitted, `whole` until the last job started or ended, or
+                  until the run was cut off
 jain              Jain's index of use / fair share over the queues that want something, where the fair share divides
                   the capacity by weight (deserved amounts where they are set) and no queue gets more than it wants;
                   mean over the time in which more is wanted than there is (1 where that never happens)
@@ -11,12 +12,15 @@ finish_time       Themis' rho: jct / the jct that the job would have had in its 
                   come first served (a job larger than the share gets a share of its size)
 below_guarantee   what a queue held less than min(guarantee, what it wanted), integrated; likewise below_deserved
 inversions        starts with a waiting job of higher priority and no larger size in the same queue
+never_started     by the dispatcher's reason at the end of the run, the most frequent first: how many jobs, and of one
+                  of them (the first submitted) the name, the whole verdict and what would help
 promises          heads whose first start was promised, how many of them were overtaken by a better right (their
                   promise no longer binds), how many of the others started later, and by how much at most
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -25,8 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atoll.dispatcher.core import QueueView
+from atoll.model.verdict import Reason
 from atoll.sim import fairness
-from atoll.sim.journal import Journal, Record, Steps
+from atoll.sim.journal import Journal, Obstacle, Record, Steps
 
 Json = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -58,6 +63,7 @@ def report(journal: Journal, queues: Sequence[QueueView]) -> Json:
             "never_started": sum(record.first_start is None for record in records),
             "synthetic": sum(record.job.kind == "synthetic" for record in records),
         },
+        "never_started": _never_started(journal.obstacles),
         "utilisation": {
             "window": _r(_mean(journal.whole, window) / max(journal.capacity, 1)),
             "whole": _r(_mean(journal.whole, journal.end) / max(journal.capacity, 1)),
@@ -133,6 +139,11 @@ def _evictions(records: Sequence[Record]) -> Json:
             reasons[str(reason)] = reasons.get(str(reason), 0) + 1
     most = max((len(record.evictions) for record in records), default=0)
     return {"total": sum(reasons.values()), "by_reason": dict(sorted(reasons.items())), "most_of_one_job": most}
+
+
+def _never_started(obstacles: Mapping[Reason, Obstacle]) -> Json:
+    most = sorted(obstacles.items(), key=lambda item: (-item[1].jobs, item[0]))
+    return {str(reason): dataclasses.asdict(each) for reason, each in most}
 
 
 def _promises(records: Sequence[Record]) -> Json:

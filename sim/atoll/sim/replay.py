@@ -2,7 +2,8 @@
 
     python -m atoll.sim.replay LOG
 
-Exit code 0 when every answer is equal, 1 at the first that is not, which is printed with its line.
+Exit code 0 when every answer is equal, 1 at the first that is not, which is printed with its line, and where there is
+nothing to replay.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from atoll.dispatcher.core import Command, Dispatcher
 from atoll.dispatcher.core.log import Answer, Begin, LogError, decode
+from atoll.model.words import counted
 from atoll.sim.inputs import InputError
 
 
@@ -49,7 +51,7 @@ def replay(lines: Iterable[bytes]) -> Replayed:
 
     Raises:
         Differs: at the first event whose answer is another one.
-        InputError: a line that is not one of a log, or an event before any `Begin`.
+        InputError: a line that is not one of a log, an event before any `Begin`, or no event at all.
     """
     core: Dispatcher | None = None
     given: tuple[Command, ...] = ()
@@ -79,6 +81,8 @@ def replay(lines: Iterable[bytes]) -> Replayed:
         given, at = tuple(core.handle(entry)), number
         events += 1
         commands += len(given)
+    if not events:
+        raise InputError("nothing to replay: there is no event in it; give the file that --record wrote")
     # The answer to the last event may be what was cut off.
     return Replayed(events, commands, cores)
 
@@ -92,9 +96,11 @@ def main(arguments: list[str] | None = None) -> int:
         with options.log.open("rb") as file:
             done = replay(file)
     except (OSError, InputError, Differs) as error:
-        print(f"{options.log}: {error}", file=sys.stderr)
+        said = error.strerror if isinstance(error, OSError) else error
+        print(f"{options.log}: {said}", file=sys.stderr)
         return 1
-    print(f"{done.events} events, {done.commands} commands, {done.cores} cores: all answers are the same")
+    counts = (counted(done.events, "event"), counted(done.commands, "command"), counted(done.cores, "core"))
+    print(f"{', '.join(counts)}: all answers are the same")
     return 0
 
 

@@ -27,6 +27,7 @@ from atoll.dispatcher.core import (
     QueueView,
     Reservation,
     Resize,
+    verdicts,
 )
 from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
 from atoll.dispatcher.core.promise import Promise
@@ -36,12 +37,12 @@ from atoll.model.decision import Decision, Phase
 from atoll.model.decision import Line as StoryLine
 from atoll.model.gang import Gang, divide
 from atoll.model.vector import Vector
-from atoll.model.verdict import Reason
+from atoll.model.verdict import Reason, Verdict
 from atoll.sim.clusters import MemberSpec
 from atoll.sim.host import Host
-from atoll.sim.inputs import InputError
+from atoll.sim.inputs import MOST_SECONDS, InputError
 from atoll.sim.jobs import Job
-from atoll.sim.journal import Journal
+from atoll.sim.journal import Journal, Obstacle
 from atoll.sim.member import Delays, Line, SimMember
 from atoll.sim.timeline import Timeline
 
@@ -71,7 +72,7 @@ class Outage:
             outage = cls(name, float(times), float(text.rpartition(":")[2]))
         except ValueError:
             outage = cls("", 0, 0)
-        if not outage.member or not 0 <= outage.begin < outage.end:
+        if not outage.member or not 0 <= outage.begin < outage.end <= MOST_SECONDS:
             raise InputError(
                 f"--outage {text}: expected MEMBER:FROM:TO in seconds since the start, such as east:600:1200"
             )
@@ -176,9 +177,26 @@ class Simulation:
         """Play it to the end: until nothing happens any more or `until` is reached."""
         if self._jobs:
             self.timeline.at(START + self._jobs[0].submit, self._submit)
-        self.timeline.run(START + self.options.until)
-        self.journal.end = max(self.timeline.now - START, 0.0)
+        if self.timeline.run(START + self.options.until):
+            self.journal.end = self.options.until
+        self._ask_why()
         return self.journal
+
+    def _ask_why(self) -> None:
+        """Let the core say why jobs have not started."""
+        core, obstacles = self.host.core, self.journal.obstacles
+        for uid, record in self.journal.records.items():
+            if record.first_start is not None:
+                continue
+            # Of a job that is dispatched, or that the core has not looked at yet, its decision tells.
+            decided = self.host.views[uid].decision
+            verdict = core.verdict(uid) or Verdict(decided.reason, decided.blocker)
+            if verdict.reason not in obstacles:
+                account = verdicts.account(core, uid)
+                helps = [change.message for change in account.changes] if account is not None else []
+                name = f"{record.job.namespace}/{record.job.name}"
+                obstacles[verdict.reason] = Obstacle(name, verdict.sentence(), helps)
+            obstacles[verdict.reason].jobs += 1
 
     # -- what users and operators do ---------------------------------------------------------------------------------
 

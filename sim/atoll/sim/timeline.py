@@ -34,15 +34,20 @@ class Timeline:
         """Do something in so many seconds."""
         self.at(self.now + delay, action)
 
-    def run(self, until: float = float("inf")) -> None:
-        """Go on until nothing is left to happen, or to that time; what is due then has happened."""
+    def run(self, until: float = float("inf")) -> bool:
+        """Go on until nothing is left to happen, or to that time; what is due then has happened.
+
+        Returns:
+            Whether it was cut off: something was still to come that is more than a look.
+        """
         idle = 0
         while self._heap and self._heap[0][0] <= until:
             self.now, _, look, action = heapq.heappop(self._heap)
             self._real -= not look
             idle = idle + 1 if look and not self._real else 0
             if idle > _IDLE_LIMIT:
-                return
+                return False
             action()
         if self._heap:
             self.now = max(self.now, until)
+        return self._real > 0

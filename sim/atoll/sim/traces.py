@@ -7,12 +7,12 @@ class.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 from atoll.model.gang import Task
+from atoll.model.words import counted
 from atoll.sim.clusters import GPUS_PER_NODE, PHILLY
-from atoll.sim.inputs import Fields, InputError, rows, seconds, whole
+from atoll.sim.inputs import Fields, InputError, moment, rows, seconds, text, whole
 from atoll.sim.jobs import GPU, GPU_SHARE, Job, ordered
 
 
@@ -22,25 +22,28 @@ def philly(path: Path) -> tuple[list[Job], list[str]]:
     Raises:
         InputError: naming line and field.
     """
-    found: list[tuple[datetime, float, int, str]] = []
+    found: list[tuple[float, float, int, str]] = []
     unsized: dict[str, int] = {}
     for place, row in rows(path, ("timestamp", "duration", "num_gpus", "cluster")):
         fields = Fields(row, place)
-        cluster = fields.take("cluster", str)
+        cluster = fields.take("cluster", text)
         if cluster not in PHILLY:
             unsized[cluster] = unsized.get(cluster, 0) + 1
             continue
-        submitted = fields.take("timestamp", lambda text: datetime.fromisoformat(text).replace(tzinfo=UTC))
+        submitted = fields.take("timestamp", moment)
         found.append((submitted, fields.take("duration", seconds), fields.take("num_gpus", whole), cluster))
     if not found:
         raise InputError(f"{path}: no job of a virtual cluster of known size; known are {', '.join(PHILLY)}")
     found.sort(key=lambda each: each[0])
     first = found[0][0]
     jobs = [
-        Job(f"j{number:06d}", (submitted - first).total_seconds(), duration, (_gpus(gpus),), cluster, cluster)
+        Job(f"j{number:06d}", submitted - first, duration, (_gpus(gpus),), cluster, cluster)
         for number, (submitted, duration, gpus, cluster) in enumerate(found)
     ]
-    notes = [f"{count} jobs of virtual cluster {name} dropped: its size is unknown" for name, count in unsized.items()]
+    notes = [
+        f"{counted(count, 'job')} of virtual cluster {name} dropped: its size is unknown"
+        for name, count in unsized.items()
+    ]
     return ordered(jobs), notes
 
 
@@ -73,8 +76,8 @@ def openb(path: Path) -> tuple[list[Job], list[str]]:
             "pod", 1, 1, wanted | ({GPU_SHARE: share} if share else {}), node_terms=terms if models and share else []
         )
         duration = max(ended - (created if began is None else began), 0.0)
-        jobs.append(Job(fields.take("name", str), created, duration, (task,), (row.get("qos") or "default").lower()))
+        jobs.append(Job(fields.take("name", text), created, duration, (task,), (row.get("qos") or "default").lower()))
     notes = ["shares of GPUs are counted per node, not per card"]
     if endless:
-        notes.append(f"{endless} pods without a deletion time dropped")
+        notes.append(f"{counted(endless, 'pod')} without a deletion time dropped")
     return ordered(jobs), notes
