@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from atoll.dispatcher.core import Ask, CapacityGone, Command, Dispatcher, Evict, Explain, QueueSet
-from atoll.dispatcher.core.keeping import PATIENCE
+from atoll.dispatcher.core.keeping import AGAIN, PATIENCE
 from atoll.dispatcher.core.making import HELPLESS, PLAN_BURST, PLANS_PER_SECOND
 from atoll.dispatcher.core.promise import SETTLE
 from atoll.dispatcher.core.stays import GRACE
@@ -32,6 +32,8 @@ from tests.dispatcher.builders import (
     names,
     share,
 )
+
+HOUR = 3600.0
 
 
 def full(*running: BindingBuilder, queues: tuple[QueueSet, ...] = (make_queue("q"),), age: float = OLD) -> Scene:
@@ -528,3 +530,36 @@ def test_nor_are_two_that_join_before_the_next_pass() -> None:
     assert not any(isinstance(each, Ask) for each in s.run(after=OLD))
     s.submit(make_binding("helped").tasks(1, gpu=8).priority(1))
     assert any(isinstance(each, Ask) for each in s.run(after=OLD))
+
+
+def lent_and_taken_back() -> Scene:
+    """Of 8, 4 are each queue's. `gang` of the first borrowed 4; all of it went for `one` of the second, which runs."""
+    s = Scene(share("q", 4, **BACKFILL), share("r", 4), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("gang").queue("q").tasks(8).submitted(EARLY)).run()
+    s.bound("gang", generation=NEVER)
+    s.submit(make_binding("one").queue("r").runs(HOUR).submitted(LATE))
+    assert evicted(s.run(after=OLD)) == ["gang"]
+    let_go(s, "gang")
+    assert names(s.run()) == ["one"]
+    return s
+
+
+def test_no_room_is_kept_for_what_would_be_taken_back_again() -> None:
+    """Else the members would be empty but for `one`, time and again."""
+    s = lent_and_taken_back()
+    assert s.core.promises.own("uid-gang") is None
+    for number in range(3):
+        s.submit(make_binding(f"other-{number}").queue("r").runs(2 * HOUR).submitted(LATE))
+    assert len(names(s.run())) == 3
+
+
+def test_room_is_kept_for_it_once_its_queue_deserves_that_much_or_it_has_waited_too_long() -> None:
+    s = lent_and_taken_back()
+    s.tell(share("q", 8, **BACKFILL))
+    s.run(after=AGAIN)
+    assert s.core.promises.own("uid-gang") is not None
+
+    s = lent_and_taken_back()
+    s.tell(share("q", 4, patience=60.0, **BACKFILL))
+    s.run(after=AGAIN)
+    assert s.core.promises.own("uid-gang") is not None

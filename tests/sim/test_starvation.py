@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from atoll.dispatcher.core.events import Strategy
-from atoll.sim import clusters, jobs, load, queues
+from atoll.model.verdict import Reason
+from atoll.sim import clusters, jobs, load, metrics, queues
 from atoll.sim.jobs import GPU
-from atoll.sim.journal import Record
+from atoll.sim.journal import Journal, Record
 from atoll.sim.metrics import PROMISE_SLACK
 from atoll.sim.simulation import run
 
@@ -20,13 +21,19 @@ LAST_OF_THE_STREAM = 14_700.0
 
 
 @functools.cache
-def gang(strategy: Strategy | None, file: str = "queues.yaml") -> Record:
+def played(strategy: Strategy | None, file: str = "queues.yaml", reclaimable: bool = False) -> Journal:
     members = clusters.read(EXAMPLE / "clusters.yaml")
     views = queues.with_strategy(queues.read(EXAMPLE / file), strategy)
+    views = [dataclasses.replace(view, reclaimable=view.reclaimable or reclaimable) for view in views]
     trace = load.estimated(jobs.read(EXAMPLE / "jobs.csv"), load.Estimates(), 0)
     journal, _ = run(members, views, trace, GPU)
     assert all(record.finished is not None for record in journal.records.values())
-    [found] = [record for record in journal.records.values() if record.job.kind == "gang"]
+    return journal
+
+
+def gang(strategy: Strategy | None, file: str = "queues.yaml") -> Record:
+    [found] = [record for record in played(strategy, file).records.values() if record.job.kind == "gang"]
+    assert not found.evictions
     return found
 
 
@@ -49,6 +56,16 @@ def test_it_starts_by_the_promised_time(strategy: Strategy | None, file: str, wi
     assert record.first_start <= record.promised + PROMISE_SLACK
     assert record.first_start - record.job.submit < within
     assert not record.overtaken
+
+
+def test_a_gang_that_borrows_and_is_taken_back_does_not_keep_the_members_empty_for_it_again() -> None:
+    """Each of the small jobs may take it back: it was started three times, each time beside one of them in the end."""
+    journal = played(Strategy.BACKFILL, reclaimable=True)
+    [found] = [record for record in journal.records.values() if record.job.kind == "gang"]
+    assert found.evictions == [Reason.RECLAIMED]
+    report = metrics.report(journal, [])
+    assert report["utilisation"]["window"] > 0.9
+    assert report["promises"]["late"] == 0
 
 
 def test_work_that_all_waited_too_long_does_not_keep_members_idle_for_each_other() -> None:

@@ -18,6 +18,7 @@ from atoll.dispatcher.core.node import Node, Standing, path
 from atoll.dispatcher.core.promise import SETTLE, Promise
 from atoll.dispatcher.core.resizing import Resizing
 from atoll.dispatcher.core.shapes import Shape
+from atoll.dispatcher.core.victims import BUDGET
 from atoll.dispatcher.core.waiting import ShapeClass
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason, Verdict
@@ -30,6 +31,9 @@ AGAIN = 10.0
 """Seconds after which it is tried again to promise something to a head that fits nowhere at the moment."""
 PATIENCE = 60.0
 """Seconds that room is kept for a workload while those that were evicted for it end."""
+
+
+_FOR_OTHERS = (Reason.PREEMPTED, Reason.RECLAIMED)
 
 
 class Keeping(Resizing):
@@ -193,6 +197,8 @@ class Keeping(Resizing):
         if shape.least_clusters > 1 or self.namespaces.shortage(binding.view.namespace, shape.request) is not None:
             # It must be divided, and could not use what is kept in one; or could not start whatever is kept for it.
             members = []
+        if self._would_go_again(binding):
+            members = []
         members = [each for each in members if self.tree.shortage_in(binding.leaf, each.name, shape.request) is None]
         uid, before = binding.view.uid, self.promises.known(binding.view.uid)
         promise = self.promises.promise(uid, binding.leaf, shape, shape.least, members, self._now, estimate(binding))
@@ -201,6 +207,15 @@ class Keeping(Resizing):
         else:
             self._unpromised.pop(uid, None)
         return promise
+
+    def _would_go_again(self, binding: Binding) -> bool:
+        """Whether it was taken back because its queue used more than it deserves, and would be again: room that is kept
+        for it would be of no use to anybody. What has waited too long is promised room all the same.
+        """
+        evictions = [line.reason for line in binding.view.decision.story if line.reason in _FOR_OTHERS]
+        if Reason.RECLAIMED not in evictions or len(evictions) >= BUDGET or binding.view.uid in self._impatient:
+            return False
+        return self.tree.borrows(binding.leaf, binding.amount)
 
     def _renew_promises(self) -> None:
         """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""

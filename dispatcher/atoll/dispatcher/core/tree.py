@@ -283,6 +283,13 @@ class Tree:
         levels = self._below_common(node, claimant)
         return bool(relevant and levels) and all(_spares(each, amount, relevant) for each in levels)
 
+    def borrows(self, node: Node, amount: Vector) -> bool:
+        """Whether a queue that used so much in addition would use what others may take back."""
+        relevant = [name for name, value in amount.items() if value > 0]
+        after = dict(node.used)
+        vector.add(after, amount)
+        return node is not self.root and _spares(node, amount, relevant, after)
+
     def may_lend(self, claimant: Node, request: Vector) -> Callable[[Node], bool]:
         """A quick test of queues: where it says no, `lends` says so of every amount. Each level is looked at once."""
         known: dict[Node, bool] = dict.fromkeys(path(claimant), True)
@@ -437,11 +444,12 @@ def validate(views: Iterable[QueueView]) -> dict[str, str]:
     return {name: node.problem for name, node in sorted(tree.nodes.items()) if node.problem}
 
 
-def _spares(node: Node, amount: Vector, relevant: list[str]) -> bool:
-    """Whether a queue that lends is above its entitlement, and stays within its guarantee."""
+def _spares(node: Node, amount: Vector, relevant: list[str], used: Vector | None = None) -> bool:
+    """Whether a queue that lends is above its entitlement, and stays within its guarantee. `used`: if not as it is."""
     if node.view is not None and not node.view.reclaimable:
         return False
-    used, guarantee, deserved = node.used, node.guarantee, node.deserved
+    used = node.used if used is None else used
+    guarantee, deserved = node.guarantee, node.deserved
     if any(used.get(name, 0) - amount[name] < guarantee.get(name, 0) for name in amount if amount[name] > 0):
         return False
     measured = [name for name in relevant if name in deserved]
