@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from atoll.cli.errors import USAGE, CommandError
-from atoll.cli.queue_spec import queue_object, selector, update
+from atoll.cli.queue_spec import queue_object, selector, update, warnings
 from atoll.model import keys, selectors
 
 QUEUE: dict[str, Any] = {
@@ -118,3 +118,32 @@ def test_what_can_not_be_read_is_refused_by_the_name_of_its_option(options: dict
     with pytest.raises(CommandError, match=said) as raised:
         queue_object("q", **options)
     assert raised.value.code == USAGE
+
+
+MEMBERS: list[dict[str, Any]] = [
+    {"metadata": {"name": "east", "labels": {"size": "large"}}},
+    {"metadata": {"name": "west", "labels": {"size": "small"}}},
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        pytest.param({}, [], id="all members"),
+        pytest.param({"member": ["east"], "clusters": "size=large"}, [], id="members that exist"),
+        pytest.param(
+            {"member": ["east", "north:cpu=4"]},
+            ["--member: there is no member north yet (there are east, west)"],
+            id="one that does not",
+        ),
+        pytest.param(
+            {"clusters": "size=huge"},
+            ["--clusters: no member has such labels yet (kubectl get clusters --show-labels)"],
+            id="labels that none has",
+        ),
+        pytest.param({"member": [""]}, [], id="members taken out"),
+    ],
+)
+def test_members_that_do_not_exist_are_warned_of(options: dict[str, Any], warning: list[str]) -> None:
+    made = queue_object("q", **{**options, "member": [each for each in options.get("member", ()) if each]})
+    assert warnings(made, MEMBERS) == warning

@@ -173,6 +173,27 @@ def update(queue: Json, **options: Any) -> Json:
     return patch
 
 
+def warnings(queue: Json, clusters: Sequence[Json]) -> list[str]:
+    """What of a queue has no effect yet: members that do not exist, which may join later.
+
+    Args:
+        queue: as the API server has it.
+        clusters: all Cluster objects.
+    """
+    from atoll.model import keys, selectors
+
+    there = {cluster["metadata"]["name"]: cluster["metadata"].get("labels") or {} for cluster in clusters}
+    found = []
+    named = {each.get("name") for each in queue["spec"].get("extendClusters") or ()}
+    if missing := ", ".join(sorted(named - there.keys())):
+        known = f"there are {', '.join(sorted(there))}" if there else "there is none at all"
+        found.append(f"--member: there is no member {missing} yet ({known})")
+    text = (queue["metadata"].get("annotations") or {}).get(keys.CLUSTER_AFFINITY)
+    if text and not any(selectors.label_selector_matches(selectors.parse(text), labels) for labels in there.values()):
+        found.append("--clusters: no member has such labels yet (kubectl get clusters --show-labels)")
+    return found
+
+
 def _field(option: str) -> str:
     return {"strategy": "dequeueStrategy", "member": "extendClusters"}.get(option, option)
 

@@ -235,23 +235,25 @@ def rows(queues: list[Json], use: Mapping[str, QueueUse], now: float, *, wide: b
     """The table's rows, in the order of names.
 
     Args:
-        queues: as the API server gave them.
+        queues: all of them, as the API server gave them.
         use: by name, as `atoll.cli.bindings.use_by_queue` counts it.
         now: seconds since the epoch.
         wide: with the columns of `-o wide`.
     """
-    result = []
+    from atoll.cli import queue_tree
+
+    result, states = [], queue_tree.states(queues)
     for queue in sorted(queues, key=lambda item: str(item["metadata"]["name"])):
-        spec, status, name = queue.get("spec") or {}, queue.get("status") or {}, queue["metadata"]["name"]
-        held = use.get(name)
+        spec, name = queue_tree.mapping(queue.get("spec")), queue["metadata"]["name"]
+        capability, held = queue_tree.mapping(spec.get("capability")), use.get(name)
         row: list[object] = [
             name,
-            status.get("state") or "Open",
+            states[name],
             spec.get("priority") or 0,
             held.pending if held else 0,
             held.running if held else 0,
-            _amounts(held.used, spec.get("capability") or {}) if held else "",
-            ",".join(f"{key}={value}" for key, value in sorted((spec.get("capability") or {}).items())),
+            _amounts(held.used, capability) if held else "",
+            ",".join(f"{key}={value}" for key, value in sorted(capability.items())),
             age(queue["metadata"].get("creationTimestamp"), now),
         ]
         if wide:
@@ -281,22 +283,27 @@ def _show(ctx: typer.Context, name: str | None, output: Format | None, no_header
 
         def table(queues: list[Json], bindings: list[Json]) -> dict[str, list[object]]:
             use = use_by_queue(views(bindings))
-            return {str(row[0]): row for row in rows(queues, use, time.time(), wide=wide)}
+            found = rows(queues, use, time.time(), wide=wide)
+            return {str(row[0]): row for row in found if name in (None, row[0])}
 
         watching.check_output(output)
-        watching.watch(settings(ctx), QUEUES, None, name, table, headers, bindings_in=None, no_headers=no_headers)
+        # The state of one is that of those above it as well, so all are watched.
+        watching.watch(settings(ctx), QUEUES, None, None, table, headers, bindings_in=None, no_headers=no_headers)
         return
     data = output not in (None, Format.WIDE)
 
     async def read(host: ApiServer) -> tuple[list[Json], list[Json]]:
-        queues = [await host.get(QUEUES, name)] if name else await host.list(QUEUES)
-        return queues, [] if data else await host.list(BINDINGS)
+        found = [await host.get(QUEUES, name)] if name else await host.list(QUEUES)
+        if data:
+            return found, []
+        return await host.list(QUEUES) if name else found, await host.list(BINDINGS)
 
     queues, bindings = call(settings(ctx), read)
     if output is not None and data:
         show_objects(queues, output, one=name is not None, group=_GROUP)
         return
-    show_table(headers, rows(queues, use_by_queue(views(bindings)), time.time(), wide=wide), no_headers=no_headers)
+    found = rows(queues, use_by_queue(views(bindings)), time.time(), wide=wide)
+    show_table(headers, [row for row in found if name in (None, row[0])], no_headers=no_headers)
 
 
 async def _delete(host: ApiServer, name: str, force: bool) -> None:
