@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from enum import StrEnum
@@ -53,6 +54,19 @@ Estimate = Annotated[str | None, typer.Option(help="How long its workloads run i
 Sla = Annotated[
     str | None, typer.Option(help="How long its workloads may wait before room is kept for them, such as 30m.")
 ]
+ProtectedFor = Annotated[
+    str | None,
+    typer.Option(
+        help="How long after its start a workload is not taken back for others, such as 10m (1m where none is set)."
+    ),
+]
+DefaultPolicy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[NAMESPACE/]NAME", help="Policy of its workloads that none selects: cluster-wide, or of a namespace."
+    ),
+]
+Type = Annotated[str | None, typer.Option("--type", help="Free label for the kind of queue.")]
 
 
 class Strategy(StrEnum):
@@ -86,31 +100,24 @@ def create(
     member: Members = None,
     estimate: Estimate = None,
     sla: Sla = None,
+    protected_for: ProtectedFor = None,
+    default_policy: DefaultPolicy = None,
+    type_: Type = None,
     output: Output = None,
 ) -> None:
     """Create a queue."""
-    from atoll.cli.queue_spec import queue_object
-
-    wanted = queue_object(
-        name,
-        namespaces=namespaces,
-        capability=capability,
-        deserved=deserved,
-        guarantee=guarantee,
-        weight=weight,
-        priority=priority,
-        parent=parent,
-        reclaimable=reclaimable,
-        strategy=strategy,
-        clusters=clusters,
-        member=member,
-        estimate=estimate,
-        sla=sla,
-    )
     from atoll.cli.connection import call
+    from atoll.cli.queue_spec import queue_object
     from atoll.model.apiresource import QUEUES
 
-    made = call(settings(ctx), lambda host: host.create(QUEUES, wanted, field_manager="atollctl"))
+    wanted = queue_object(name, **asked(ctx))
+
+    async def work(host: ApiServer) -> Json:
+        made = await host.create(QUEUES, wanted, field_manager="atollctl")
+        await _warn(host, made)
+        return made
+
+    made = call(settings(ctx), work)
     if output is None or output is Format.WIDE:
         print(f"queue.{_GROUP}/{name} created")
     else:
@@ -134,35 +141,52 @@ def update(
     member: Members = None,
     estimate: Estimate = None,
     sla: Sla = None,
+    protected_for: ProtectedFor = None,
+    default_policy: DefaultPolicy = None,
+    type_: Type = None,
 ) -> None:
     """Change a queue; a list of resources replaces the whole list, an empty one ('') removes it."""
     from atoll.cli import queue_spec
     from atoll.cli.connection import call
     from atoll.model.apiresource import QUEUES
 
+    wishes = asked(ctx)
+
     async def work(host: ApiServer) -> bool:
         before = await host.get(QUEUES, name)
-        patch = queue_spec.update(
-            before,
-            namespaces=namespaces,
-            capability=capability,
-            deserved=deserved,
-            guarantee=guarantee,
-            weight=weight,
-            priority=priority,
-            parent=parent,
-            reclaimable=reclaimable,
-            strategy=strategy,
-            clusters=clusters,
-            member=member,
-            estimate=estimate,
-            sla=sla,
-        )
+        patch = queue_spec.update(before, **wishes)
         after = await host.merge_patch(QUEUES, name, patch, field_manager="atollctl")
+        if wishes.get("member") or wishes.get("clusters"):
+            await _warn(host, after)
         return bool(after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"])
 
     changed = call(settings(ctx), work)
     print(f"queue.{_GROUP}/{name} {'updated' if changed else 'unchanged'}")
+
+
+def asked(ctx: typer.Context) -> Json:
+    """What the options of `create` and `update` ask for, as `atoll.cli.queue_spec` takes it."""
+    given = {key: value for key, value in ctx.params.items() if key not in ("name", "output")}
+    return {key.rstrip("_"): list(value) if isinstance(value, tuple) else value for key, value in given.items()}
+
+
+async def _warn(host: ApiServer, queue: Json) -> None:
+    """Say on stderr which members of a queue do not exist, to who may list members."""
+    from atoll.cli import queue_spec
+    from atoll.kube.errors import ApiError
+    from atoll.model import keys
+    from atoll.model.apiresource import CLUSTERS
+
+    selector = keys.CLUSTER_AFFINITY in (queue["metadata"].get("annotations") or {})
+    if not (selector or queue["spec"].get("extendClusters")):
+        return
+    try:
+        clusters = await host.list(CLUSTERS)
+    except ApiError:
+        # The queue is as it was asked for; this is only advice.
+        return
+    for line in queue_spec.warnings(queue, clusters):
+        print(f"Warning: {line}", file=sys.stderr)
 
 
 @app.command(epilog="Example: atollctl queue describe research")
