@@ -89,7 +89,35 @@ def test_a_config_file_and_counts_exclude_each_other() -> None:
             AlreadyExists("taken", reason="AlreadyExists"), "Error from server (AlreadyExists): taken", id="taken"
         ),
         pytest.param(NotFound("gone"), "Error from server (NotFound): gone", id="no reason given"),
-        pytest.param(Unreachable("refused"), "Unable to connect to the server: refused", id="no answer"),
+        pytest.param(
+            Unreachable("GET https://h:6443/apis/x: Connection refused"),
+            "Unable to connect to the server: GET https://h:6443/apis/x: Connection refused; check server and"
+            " certificate-authority of the kubeconfig's context (kubectl config view --minify), or choose another with"
+            " --kubeconfig or --context",
+            id="no answer",
+        ),
+        pytest.param(
+            from_response(401, b'{"message":"Unauthorized","reason":"Unauthorized"}', None, "GET /apis/x"),
+            "error: You must be logged in to the server (Unauthorized): it does not know the credentials of the"
+            " kubeconfig's user, or they have expired; renew them, or choose others with --kubeconfig or --context",
+            id="credentials that the server does not know",
+        ),
+        pytest.param(
+            from_response(403, b'{"message":"queues is forbidden: User \\"u\\" cannot list"}', None, "GET /"),
+            'Error from server (Forbidden): queues is forbidden: User "u" cannot list; ask an administrator of the host'
+            " for that right, or choose another user with --kubeconfig or --context",
+            id="credentials that may not do it",
+        ),
+        pytest.param(
+            from_response(403, b'{"message":"admission webhook denied the request: no"}', None, "POST /apis/x"),
+            "Error from server (Forbidden): admission webhook denied the request: no",
+            id="what admission refuses to everybody",
+        ),
+        pytest.param(
+            from_response(400, b"Client sent an HTTP request to an HTTPS server.\n", None, "GET /apis/x"),
+            "Error from server (Invalid): Client sent an HTTP request to an HTTPS server.",
+            id="an answer that ends with a line",
+        ),
         pytest.param(Refused("it runs Kueue"), "error: it runs Kueue", id="an installation refused"),
     ],
 )

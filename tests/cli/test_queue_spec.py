@@ -6,14 +6,19 @@ from typing import Any
 
 import pytest
 
+from atoll.api.scheduling import QueueCluster, QueueSpec
+from atoll.cli import queues
 from atoll.cli.errors import USAGE, CommandError
-from atoll.cli.queue_spec import queue_object, selector, update
+from atoll.cli.queue_spec import queue_object, selector, update, warnings
 from atoll.model import keys, selectors
+from tests.cli.command_line import parse
 
 QUEUE: dict[str, Any] = {
     "metadata": {"name": "q", "uid": "u"},
     "spec": {"capability": {"cpu": "4", "memory": "1Ti"}, "guarantee": {"resource": {"cpu": "1"}}, "weight": 2},
 }
+
+QUEUE_WITHOUT: dict[str, Any] = {"metadata": {"name": "q", "uid": "u"}}
 
 
 @pytest.mark.parametrize(
@@ -118,3 +123,92 @@ def test_what_can_not_be_read_is_refused_by_the_name_of_its_option(options: dict
     with pytest.raises(CommandError, match=said) as raised:
         queue_object("q", **options)
     assert raised.value.code == USAGE
+
+
+@pytest.mark.parametrize("command", ["create", "update"])
+def test_every_field_and_annotation_of_a_queue_has_an_option(command: str) -> None:
+    words = (
+        "--weight 2 --capability cpu=8 --deserved cpu=4 --guarantee cpu=2 --no-reclaimable --parent lab --priority 3"
+        " --type gpu --strategy fifo --member east:cpu=4 --namespaces team=a --clusters size=large"
+        " --estimate 2h --sla 30m --protected-for 10m --default-policy spread"
+    )
+    asked = queues.asked(parse(["queue", command, "q", *words.split()]))
+    made = queue_object("q", **asked)
+    fields = {
+        "weight": 2,
+        "capability": {"cpu": "8"},
+        "deserved": {"cpu": "4"},
+        "guarantee": {"resource": {"cpu": "2"}},
+        "reclaimable": False,
+        "parent": "lab",
+        "priority": 3,
+        "type": "gpu",
+        "dequeueStrategy": "fifo",
+        "extendClusters": [{"name": "east", "capacity": {"cpu": "4"}}],
+    }
+    assert made["spec"] == update(QUEUE_WITHOUT, **asked)["spec"] == fields
+    # No part of Atoll acts on node groups, or on weights of members.
+    assert {field.alias for field in QueueSpec.model_fields.values()} - fields.keys() == {"affinity"}
+    assert {field.alias for field in QueueCluster.model_fields.values()} - {"weight"} == {"name", "capacity"}
+    assert made["metadata"]["annotations"] == {
+        keys.NAMESPACE_SELECTOR: '{"matchLabels": {"team": "a"}}',
+        keys.CLUSTER_AFFINITY: '{"matchLabels": {"size": "large"}}',
+        keys.RUNNING_ESTIMATE: "2h",
+        keys.SLA_WAITING_TIME: "30m",
+        keys.PROTECTED_FOR: "10m",
+        keys.DEFAULT_POLICY: "spread",
+    }
+
+
+def test_what_is_not_asked_for_is_not_there() -> None:
+    assert queue_object("q", **queues.asked(parse(["queue", "create", "q"])))["spec"] == {"weight": 1}
+    with pytest.raises(CommandError, match="nothing to change"):
+        update(QUEUE, **queues.asked(parse(["queue", "update", "q"])))
+
+
+def test_an_empty_text_takes_an_annotation_away() -> None:
+    asked = queues.asked(parse(["queue", "update", "q", "--protected-for", "", "--default-policy", ""]))
+    assert update(QUEUE, **asked)["metadata"]["annotations"] == {keys.PROTECTED_FOR: None, keys.DEFAULT_POLICY: None}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--protected-for", "long"], "--protected-for "),
+        (["--default-policy", "a/b/c"], "--default-policy 'a/b/c': write NAME of a ClusterPropagationPolicy"),
+    ],
+)
+def test_an_option_that_can_not_be_read_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(CommandError) as raised:
+        queue_object("q", **queues.asked(parse(["queue", "create", "q", *words])))
+    assert str(raised.value).startswith(message)
+    assert raised.value.code == USAGE
+
+
+MEMBERS: list[dict[str, Any]] = [
+    {"metadata": {"name": "east", "labels": {"size": "large"}}},
+    {"metadata": {"name": "west", "labels": {"size": "small"}}},
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        pytest.param({}, [], id="all members"),
+        pytest.param({"member": ["east"], "clusters": "size=large"}, [], id="members that exist"),
+        pytest.param(
+            {"member": ["east", "north:cpu=4"]},
+            ["--member: there is no member north yet (there are east, west)"],
+            id="one that does not",
+        ),
+        pytest.param(
+            {"clusters": "size=huge"},
+            ["--clusters: no member has such labels yet (kubectl get clusters --show-labels)"],
+            id="labels that none has",
+        ),
+        pytest.param({"member": [""]}, [], id="members taken out"),
+    ],
+)
+def test_members_that_do_not_exist_are_warned_of(options: dict[str, Any], warning: list[str]) -> None:
+    made = queue_object("q", **{**options, "member": [each for each in options.get("member", ()) if each]})
+    assert warnings(made, MEMBERS) == warning

@@ -8,6 +8,7 @@ import pytest
 
 from atoll.cli import queue_description, queue_tree
 from atoll.cli.bindings import views
+from atoll.cli.queues import rows
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
 from tests.cli.test_rendering import NOW, binding, queue
@@ -109,3 +110,90 @@ def test_only_what_is_charged_is_used_and_what_waits_is_wanted(phase: Phase) -> 
     node = queue_tree.build([queue()], views([made]), [], []).node("research")
     assert node.used.get("cpu", 0) == (8000 if phase.charged else 0)
     assert node.wanted.get("cpu", 0) == 8000
+
+
+# -- states ----------------------------------------------------------------------------------------------------------
+
+
+def in_state(item: Json, state: str) -> Json:
+    return {**item, "status": {"state": state}}
+
+
+@pytest.mark.parametrize(
+    ("queues", "state"),
+    [
+        pytest.param([queue("lab"), queue(parent="lab")], "Open", id="all open"),
+        pytest.param([in_state(queue(), "Closing")], "Closing", id="its own state"),
+        pytest.param(
+            [in_state(queue("lab"), "Closing"), queue(parent="lab")], "Open (lab is Closing)", id="the parent"
+        ),
+        pytest.param(
+            [in_state(queue("top"), "Closed"), queue("lab", parent="top"), queue(parent="lab")],
+            "Open (top is Closed)",
+            id="one further up",
+        ),
+        pytest.param(
+            [in_state(queue("lab"), "Closed"), in_state(queue(parent="lab"), "Closed")], "Closed", id="both closed"
+        ),
+        pytest.param([queue(parent="nowhere")], "Open (invalid)", id="a parent that does not exist"),
+        pytest.param([queue(weight="two")], "Open (invalid)", id="a field that can't be read"),
+    ],
+)
+def test_the_state_says_why_an_open_queue_takes_nothing(queues: list[Json], state: str) -> None:
+    assert queue_tree.states(queues)["research"] == state
+    [row] = [row for row in rows(queues, {}, NOW, wide=False) if row[0] == "research"]
+    assert row[1] == state
+    data = describe("research", queues)
+    assert data["state"] == state.split()[0]
+    assert queue_description.text(data).startswith(f"Queue research: {state}, weight ")
+
+
+# -- what can't be read ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "where"),
+    [
+        pytest.param({"weight": "two"}, "$.spec.weight", id="a weight in words"),
+        pytest.param({"capability": ["cpu"]}, "$.spec.capability", id="a list of limits"),
+        pytest.param({"parent": 7}, "$.spec.parent", id="a number as parent"),
+        pytest.param({"extendClusters": {"name": "east"}}, "$.spec.extendClusters", id="members that are no list"),
+        pytest.param(["weight"], "$.spec", id="a spec that is a list"),
+    ],
+)
+def test_a_queue_that_can_not_be_read_is_described_with_the_reason_and_hides_no_other(spec: Any, where: str) -> None:
+    broken = {**queue(), "spec": spec}
+    queues = [queue("lab", capability={"cpu": "24"}), broken, queue("audio", parent="lab")]
+    data = describe("research", queues, binding("b"))
+    assert data["problem"].startswith("queue research: can't be read: ")
+    assert where in data["problem"]
+    assert f"  INVALID     {data['problem']}" in queue_description.text(data).splitlines()
+    assert [each["binding"] for each in data["pending"]] == ["b-job"]
+    assert [row[0] for row in rows(queues, {}, NOW, wide=True)] == ["audio", "lab", "research"]
+    assert "problem" not in describe("audio", queues)
+
+
+def test_a_parent_shows_a_child_that_can_not_be_read() -> None:
+    data = describe("lab", [queue("lab"), queue(parent="lab", weight="two"), queue("audio", parent="lab")])
+    assert ["problem" in each for each in data["tree"]["children"]] == [False, True]
+
+
+# -- members ---------------------------------------------------------------------------------------------------------
+
+
+def test_members_that_serve_a_queue_and_those_that_do_not_exist() -> None:
+    east, west = member("east", 64, size="large"), member("west", 16, size="small")
+    named = [queue(extendClusters=[{"name": "west"}, {"name": "north"}])]
+    data = describe("research", named, members=(east, west))
+    assert (data["members"], data["missingMembers"]) == (["west"], ["north"])
+    lines = queue_description.text(data).splitlines()
+    assert "  members     west" in lines
+    assert "  MISSING     north: spec.extendClusters names it, and there is no such member (yet)" in lines
+    none = describe("research", [queue(extendClusters=[{"name": "north"}])], members=(east, west))
+    assert "  members     none" in queue_description.text(none).splitlines()
+    assert not {"members", "missingMembers"} & describe("research", [queue()], members=(east, west)).keys()
+
+
+def test_an_idle_child_without_limits_shows_those_above_it() -> None:
+    [cpu] = describe("idle", [queue("lab", capability={"cpu": "64"}), queue("idle", parent="lab")])["resources"]
+    assert (cpu["used"], cpu["limit"]) == ("0", "64")

@@ -167,6 +167,52 @@ def test_a_waiting_workload_has_a_position_numbers_and_help() -> None:
     assert "Waits for 60s" in text
 
 
+def test_a_queue_is_explained_with_the_limits_from_above_and_of_its_members() -> None:
+    mine = binding(phase=Phase.BOUND, reason=Reason.DISPATCHED, clusters=("east",))
+    capacity = {
+        "metadata": {"name": "nodes", "namespace": "karmada-es-east"},
+        "spec": {"generation": 1, "root": "", "classes": [], "total": {"cpu": 96000, "memory": 2**40}},
+    }
+    facts = explanation.Facts(
+        job(),
+        mine,
+        [mine],
+        [{**queue("lab", capability={"cpu": "64"}), "status": {"state": "Closing"}}, queue(parent="lab")],
+        clusters=[{"metadata": {"name": "east"}}],
+        capacities=[capacity],
+    )
+    lines = explanation.text(explanation.explain(facts, NOW)).splitlines()
+    assert "Queue research: Open (lab is Closing), 1 running, 0 waiting" in lines
+    assert "  cpu                  8 of 64" in lines
+    assert "  memory               0 of 1Ti" in lines
+
+
+def test_a_queue_that_can_not_be_read_is_explained_with_the_reason() -> None:
+    mine = binding(reason=Reason.QUEUE_NOT_FOUND)
+    data = explanation.explain(explanation.Facts(job(), mine, [mine], [queue(weight="two")]), NOW)
+    assert "  INVALID   queue research: can't be read: " in explanation.text(data)
+
+
+@pytest.mark.parametrize(
+    ("clusters", "names"),
+    [
+        pytest.param([{"metadata": {"name": "east"}}], True, id="a member that does not exist"),
+        pytest.param([{"metadata": {"name": "east"}}, {"metadata": {"name": "north"}}], False, id="all exist"),
+        pytest.param(None, False, id="members that this user may not list"),
+    ],
+)
+def test_no_member_matches_because_the_queue_names_one_that_does_not_exist(
+    clusters: list[Json] | None, names: bool
+) -> None:
+    mine = binding(reason=Reason.NO_CLUSTER)
+    queues = [queue("lab", extendClusters=[{"name": "north"}]), queue(parent="lab")]
+    data = explanation.explain(explanation.Facts(job(), mine, [mine], queues, clusters=clusters), NOW)
+    text = (
+        "member north, which queue lab names in spec.extendClusters and which does not exist: join it, or name others"
+    )
+    assert (data["waiting"]["help"][0].startswith(text)) is names
+
+
 @pytest.mark.parametrize(
     ("conditions", "status", "expected"),
     [

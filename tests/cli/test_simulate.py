@@ -113,7 +113,9 @@ def test_jobs_that_never_started_are_listed_by_reason(files: list[str]) -> None:
     shown = call(*files)
     assert re.search(r"^NEVER STARTED +JOBS +EXAMPLE +WHY$", shown, re.MULTILINE)
     assert re.search(
-        r"^InsufficientResources +2 +default/job-1 +no member has room.*, such as 1 amd.com/gpu", shown, re.MULTILINE
+        r"^InsufficientResources +2 +default/job-1 +no member has room.*asks for 1 amd.com/gpu, and no node has any",
+        shown,
+        re.MULTILINE,
     )
     found = json.loads(call(*files, "--json"))
     assert found["never_started"]["InsufficientResources"]["jobs"] == 2

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
-import pytest
 
-from atoll.cli import verdicts, what_if
-from atoll.cli.errors import CommandError
+from atoll.cli import verdicts
 from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, Position, Promised, Room
 
 
@@ -61,20 +57,6 @@ def test_only_the_nearest_members_are_printed() -> None:
     lines = verdicts.details(plain(account))
     assert len(lines) == 9
     assert lines[-1] == "  member    3 others with less room for it"
-
-
-@pytest.mark.parametrize("text", ["", "[1, 2]", "kind: Job", "a: {"])
-def test_a_file_without_manifests_is_refused(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "job.yaml"
-    file.write_text(text)
-    with pytest.raises(CommandError, match=r"job\.yaml"):
-        what_if.read(str(file))
-
-
-def test_a_file_may_hold_several(tmp_path: Path) -> None:
-    file = tmp_path / "jobs.yaml"
-    file.write_text("kind: Job\nmetadata: {name: a}\n---\n---\nkind: Job\nmetadata: {name: b}\n")
-    assert [each["metadata"]["name"] for each in what_if.read(str(file))] == ["a", "b"]
 
 
 def test_a_single_member_that_is_left_out_is_one() -> None:

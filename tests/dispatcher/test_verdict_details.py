@@ -102,7 +102,9 @@ def test_pods_that_are_larger_than_any_node_are_told_so() -> None:
     assert "no node has more than 8 for it" in room.message
     [change] = found.changes
     assert change.kind is ChangeKind.ROOM
-    assert change.message.startswith("larger nodes, or smaller pods: in cluster m a pod of task")
+    assert change.message == (
+        f"larger nodes, or smaller pods: a pod of task t0 asks for 16 {GPU}, and no node has more than 8 for it in cluster m"
+    )
     running(s, make_binding("fits").tasks(1, gpu=8))
     [change] = account(s, "fits").changes
     assert "room for 1 more pod" in change.message

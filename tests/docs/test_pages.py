@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.core import TyperGroup
 
 from atoll.api import KINDS, reference
-from atoll.cli.app import app
+from tests.cli.command_line import parse
 from tests.docs.pages import DOCS, PAGES, ROOT, anchors, blocks, commands, links
 
 
@@ -59,22 +57,6 @@ def test_every_atollctl_command_is_one_that_the_program_takes(
 def test_a_command_that_the_program_does_not_take_is_noticed(words: list[str]) -> None:
     with pytest.raises(Exception, match=r"(?i)no such|missing|valid integer"):
         parse(words)
-
-
-def parse(words: list[str]) -> None:
-    """Parse a command line as the program does, and run nothing.
-
-    Raises:
-        UsageError: the program would refuse it.
-    """
-    command: Any = typer.main.get_command(app)
-    context = command.make_context("atollctl", list(words))
-    while isinstance(command, TyperGroup):
-        rest = [*context._protected_args, *context.args]
-        name, found, rest = command.resolve_command(context, rest)
-        assert found is not None, f"there is no command {name!r}"
-        command = found
-        context = command.make_context(name, rest, parent=context)
 
 
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M))

@@ -220,12 +220,17 @@ async def test_explain_and_what_if_print_what_the_dispatcher_knows(served: Site,
     file = tmp_path / "job.yaml"
     file.write_text(yaml.safe_dump_all([job("waits", cpu="1", queue="default"), job("x", cpu="2", queue=queue)]))
     first, _, second = (await atollctl(served, "what-if", "-f", str(file))).partition(f"Job {served.namespace}/x")
-    assert first.startswith(f"Job {served.namespace}/waits would start now\n  in ")
+    head = "2 workloads, each as if it came alone\n"
+    assert first.startswith(f"{head}Job {served.namespace}/waits would start now\n  in ")
     assert second.startswith(" would wait\n  reason    QuotaExceeded")
     assert f"would help: the end of 1 workload: {served.namespace}/runs-job; that is enough" in second
     assert [each["metadata"]["name"] for each in await served.host.list(JOBS, served.namespace)] == ["runs", "waits"]
     data = orjson.loads(await atollctl(served, "what-if", "-f", str(file), "-o", "json"))
     assert [each["status"]["starts"] for each in data] == [True, False]
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(yaml.safe_dump(job("wrong", minAvailable=9)))
+    refused = await atollctl(served, "what-if", "-f", str(wrong), "-f", str(file), ok=False)
+    assert f'Job {served.namespace}/wrong: Error from server (Invalid): Job.batch.volcano.sh "wrong" is inv' in refused
     refused = await atollctl(served, "what-if", "-f", str(_pod(tmp_path)), ok=False)
     assert "what-if takes Job of batch.volcano.sh/v1alpha1" in refused
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from email.utils import formatdate
 from importlib.metadata import version as release
 
@@ -13,11 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
-from atoll.kube import errors, metrics, transport
+from atoll.kube import certificates, errors, metrics, transport
+from atoll.kube.config import Connection, tls_context
 from atoll.kube.ratelimit import RateLimit
 from atoll.kube.transport import ApiServer
+from atoll.model import authority
 from atoll.model.apiresource import LEASES, PODS
-from tests.kube.servers import serving
+from tests.kube.servers import nobody, serving
 
 
 @pytest.mark.parametrize(
@@ -120,6 +126,52 @@ async def test_an_answer_that_is_no_object_is_an_error_of_ours(body: bytes) -> N
     async with serving(nonsense) as api:
         with pytest.raises(errors.Unexpected, match="API server"):
             await api.get(PODS, "p", "n")
+
+
+@asynccontextmanager
+async def _listening(*, certificate: bool) -> AsyncIterator[int]:
+    """A port where somebody takes connections and says nothing, or shows a certificate that nobody trusts."""
+    tls = None
+    if certificate:
+        now = datetime.now(UTC)
+        tls = certificates.server_context(
+            certificates.issue(authority.make_signer(now, name="stranger"), ["localhost"], now)
+        )
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(hear, "127.0.0.1", 0, ssl=tls)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def _no_answer(url: str, tls: ssl.SSLContext | None, deadline: float) -> str:
+    async with ApiServer(Connection(url, tls, nobody)) as api:
+        with pytest.raises(errors.Unreachable) as raised:
+            await api.request("POST", "/api", body=b"{}", deadline=deadline)
+        return raised.value.message
+
+
+async def test_no_answer_is_told_with_the_address_and_the_reason_and_nothing_of_our_own() -> None:
+    async with _listening(certificate=False) as silent, _listening(certificate=True) as strange:
+        # All but one are known at once, if the machine is not too busy to ask.
+        told = await asyncio.gather(
+            _no_answer("http://127.0.0.1:1", None, 2.0),
+            _no_answer("https://127.0.0.1:1", tls_context(), 2.0),
+            _no_answer(f"http://127.0.0.1:{silent}", None, 0.1),
+            _no_answer(f"https://127.0.0.1:{strange}", tls_context(), 2.0),
+            _no_answer("https://nobody.invalid", tls_context(), 2.0),
+        )
+    refused, refused_tls, hangs, untrusted, unknown = told
+    assert refused == "POST http://127.0.0.1:1/api: Connection refused"
+    assert refused_tls == "POST https://127.0.0.1:1/api: Connection refused"
+    assert hangs == f"POST http://127.0.0.1:{silent}/api: no answer in time"
+    assert untrusted.startswith(f"POST https://127.0.0.1:{strange}/api: [SSL: CERTIFICATE_VERIFY_FAILED]")
+    # What a resolver says, and how fast, is the machine's.
+    assert unknown.startswith("POST https://nobody.invalid/api: ")
+    assert not [each for each in told if "object at" in each or "ssl:" in each]
 
 
 async def test_a_watch_that_is_never_answered_ends_with_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

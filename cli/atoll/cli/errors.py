@@ -9,7 +9,11 @@ from typing import NoReturn
 FAILED = 1
 USAGE = 2
 
-_REQUEST = re.compile(r" \([A-Z]+ /\S*: \d+ \w*\)$")
+_REQUEST = re.compile(r"\s* \([A-Z]+ /\S*: \d+ \w*\)$")
+_SHOW = "kubectl config view --minify"
+_OTHERS = "with --kubeconfig or --context"
+_NO_RIGHT = " is forbidden: User "
+"""In the words of the API server's authorizer; admission refuses with 403 as well, whoever asks."""
 
 
 class CommandError(Exception):
@@ -36,12 +40,19 @@ def describe(error: Exception) -> tuple[str, int]:
     # A command that failed in one of these ways has imported the module by now.
     from atoll.control.install.refusal import Refused
     from atoll.kube.config import BadKubeconfig
-    from atoll.kube.errors import ApiError, Unreachable
+    from atoll.kube.errors import ApiError, Unauthorized, Unreachable
 
     if isinstance(error, Unreachable):
-        return f"Unable to connect to the server: {error.message}", FAILED
+        todo = f"check server and certificate-authority of the kubeconfig's context ({_SHOW}), or choose another"
+        return f"Unable to connect to the server: {error.message}; {todo} {_OTHERS}", FAILED
+    if isinstance(error, Unauthorized):
+        why = "it does not know the credentials of the kubeconfig's user, or they have expired"
+        todo = f"renew them, or choose others {_OTHERS}"
+        return f"error: You must be logged in to the server (Unauthorized): {why}; {todo}", FAILED
     if isinstance(error, ApiError):
         message = _REQUEST.sub("", error.message)
+        if _NO_RIGHT in message:
+            message += f"; ask an administrator of the host for that right, or choose another user {_OTHERS}"
         return f"Error from server ({error.reason or type(error).__name__}): {message}", FAILED
     if isinstance(error, BadKubeconfig | Refused):
         return f"error: {error}", FAILED

@@ -65,7 +65,7 @@ async def gather(host: ApiServer, kind: str, name: str, namespace: str) -> Any:
     from atoll.cli.explanation import Facts
     from atoll.kube.errors import NotFound
     from atoll.model import keys
-    from atoll.model.apiresource import BINDINGS, LEASES, NAMESPACES, QUEUES, WORKS
+    from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, LEASES, NAMESPACES, QUEUES, WORKS
 
     resource = await find_resource(host, kind)
     found = await host.get(resource, name, namespace)
@@ -82,7 +82,29 @@ async def gather(host: ApiServer, kind: str, name: str, namespace: str) -> Any:
         labels = {}
     leases = await host.list(LEASES, keys.SYSTEM_NAMESPACE)
     verdict, hint = await _verdict(host, binding["metadata"]["name"], namespace) if binding is not None else (None, "")
-    return Facts(found, binding, bindings, await host.list(QUEUES), works, leases, labels, verdict, hint)
+    return Facts(
+        found,
+        binding,
+        bindings,
+        queues=await host.list(QUEUES),
+        clusters=await _listed(host, CLUSTERS),
+        capacities=await _listed(host, CAPACITIES) or [],
+        works=works,
+        leases=leases,
+        namespace_labels=labels,
+        verdict=verdict,
+        hint=hint,
+    )
+
+
+async def _listed(host: ApiServer, resource: ApiResource) -> list[Json] | None:
+    """All objects; None where this user may not list them, as they only add to the explanation."""
+    from atoll.kube.errors import Forbidden
+
+    try:
+        return await host.list(resource)
+    except Forbidden:
+        return None
 
 
 async def _verdict(host: ApiServer, name: str, namespace: str) -> tuple[Json | None, str]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from atoll.cli import verdicts
+from atoll.cli import queue_tree, verdicts
 from atoll.cli.bindings import use_by_queue, views, waiting_line
 from atoll.cli.printing import duration
 from atoll.dispatcher.core.events import BindingView
+from atoll.dispatcher.core.node import Node, path
 from atoll.model import keys, quantity, vector
 from atoll.model.decision import Phase
 from atoll.model.timestamps import to_seconds
@@ -35,6 +36,10 @@ class Facts:
     bindings: list[Json] = field(default_factory=list)
     """All of the federation: who is ahead, and what queues hold."""
     queues: list[Json] = field(default_factory=list)
+    clusters: list[Json] | None = None
+    """All members; None where this user may not list them."""
+    capacities: list[Json] = field(default_factory=list)
+    """What all of them published, as far as this user may list it."""
     works: list[Json] = field(default_factory=list)
     """Of this binding."""
     leases: list[Json] = field(default_factory=list)
@@ -72,13 +77,15 @@ def explain(facts: Facts, now: float) -> Json:
     view = found[0]
     everyone = views(facts.bindings)
     data["binding"] = {"name": view.name, "phase": view.decision.phase.value, "epoch": view.epoch}
+    node = None
     if view.gang is not None:
         data["gang"] = _gang(view)
+        tree = queue_tree.build(facts.queues, everyone, facts.clusters or (), facts.capacities)
+        node = tree.node(view.gang.queue)
+        data["queue"] = _queue(facts, node, everyone)
     data["steps"] = _steps(facts, view)
-    if view.gang is not None:
-        data["queue"] = _queue(facts, view, everyone)
     if not view.finished and not view.decision.phase.charged:
-        data["waiting"] = _waiting(facts, view, everyone, now)
+        data["waiting"] = _waiting(facts, view, node, everyone, now)
         if facts.verdict is not None and facts.verdict.get("phase") == Phase.SUSPENDED:
             data["waiting"] = _by_verdict(data["waiting"], facts.verdict)
         elif facts.hint:
@@ -220,23 +227,23 @@ def _alive(facts: Facts, name: str, now: float) -> bool:
     return False
 
 
-def _queue(facts: Facts, view: BindingView, everyone: list[BindingView]) -> Json:
-    assert view.gang is not None
-    name = view.gang.queue
-    found = next((queue for queue in facts.queues if queue["metadata"]["name"] == name), None)
-    use = use_by_queue(everyone).get(name)
-    result: Json = {"name": name, "exists": found is not None}
+def _queue(facts: Facts, node: Node, everyone: list[BindingView]) -> Json:
+    found = next((queue for queue in facts.queues if queue["metadata"]["name"] == node.name), None)
+    use = use_by_queue(everyone).get(node.name)
+    result: Json = {"name": node.name, "exists": found is not None}
     if found is not None:
-        result["state"] = (found.get("status") or {}).get("state") or "Open"
+        result["state"] = queue_tree.own_state(found)
+        result["effectiveState"] = queue_tree.states(facts.queues)[node.name]
+    if node.problem:
+        result["problem"] = node.problem
     result["used"] = _quantities(use.used) if use else {}
-    result["capability"] = {
-        key: str(value) for key, value in sorted((((found or {}).get("spec") or {}).get("capability") or {}).items())
-    }
+    result["capability"] = _quantities(node.view.capability) if node.view else {}
+    result["resources"] = queue_tree.resources(node)
     result["pending"], result["running"] = (use.pending, use.running) if use else (0, 0)
     return result
 
 
-def _waiting(facts: Facts, view: BindingView, everyone: list[BindingView], now: float) -> Json:
+def _waiting(facts: Facts, view: BindingView, node: Node | None, everyone: list[BindingView], now: float) -> Json:
     result: Json = {}
     if view.gang is not None:
         line = waiting_line(everyone, view.gang.queue)
@@ -261,7 +268,7 @@ def _waiting(facts: Facts, view: BindingView, everyone: list[BindingView], now: 
             "cluster": block.cluster,
         }
         result["blocker"] = {key: value for key, value in parts.items() if value}
-    result["help"] = _help(facts, view, now)
+    result["help"] = _help(facts, view, node, now)
     return result
 
 
@@ -283,7 +290,7 @@ _NUMBERS = (Reason.QUOTA_EXCEEDED, Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMA
 """Of these the verdict says best what would help."""
 
 
-def _help(facts: Facts, view: BindingView, now: float) -> list[str]:
+def _help(facts: Facts, view: BindingView, node: Node | None, now: float) -> list[str]:
     """What would let it run, most direct first."""
     block = view.decision.blocker
     queue = view.gang.queue if view.gang is not None else ""
@@ -348,7 +355,11 @@ def _help(facts: Facts, view: BindingView, now: float) -> list[str]:
                 "a higher highestTierAllowed in its networkTopology, or mode soft",
             ]
         case Reason.NO_CLUSTER:
-            return ["a clusterAffinity in its policy that matches a member (kubectl get clusters --show-labels)"]
+            return [
+                *_missing_members(facts, node),
+                "a clusterAffinity in its policy that matches a member which its queue may use (kubectl get clusters"
+                f" --show-labels; atollctl queue describe {queue})",
+            ]
         case Reason.CLUSTERS_NOT_READY:
             return ["a member that is ready again: kubectl get clusters, and the logs of their agents"]
         case Reason.NO_NODE_MATCHES:
@@ -367,6 +378,18 @@ def _help(facts: Facts, view: BindingView, now: float) -> list[str]:
         case Reason.INVALID_GANG:
             return [f"remove annotation {keys.GANG} from the binding: atoll-control writes it again"]
     return []
+
+
+def _missing_members(facts: Facts, node: Node | None) -> list[str]:
+    """What to do about members that its queue, or one above it, names and that do not exist."""
+    if node is None or facts.clusters is None:
+        return []
+    return [
+        f"member {name}, which queue {each.name} names in spec.extendClusters and which does not exist: join it, or"
+        f" name others (atollctl queue update {each.name} --member NAME)"
+        for each in path(node)
+        for name in queue_tree.missing_members(each, facts.clusters)
+    ]
 
 
 # -- where it runs ---------------------------------------------------------------------------------------------------
@@ -469,11 +492,12 @@ def _helps(lines: list[str]) -> list[str]:
 def _queue_text(queue: Json) -> list[str]:
     if not queue["exists"]:
         return [f"Queue {queue['name']} does not exist"]
-    lines = [f"Queue {queue['name']}: {queue['state']}, {queue['running']} running, {queue['pending']} waiting"]
-    for name in sorted({*queue["capability"], *queue["used"]} - ({"pods"} - {*queue["capability"]})):
-        limit = queue["capability"].get(name, "unlimited")
-        lines.append(f"  {name:<20} {queue['used'].get(name, '0')} of {limit}")
-    return lines
+    counts = f"{queue['running']} running, {queue['pending']} waiting"
+    lines = [f"Queue {queue['name']}: {queue['effectiveState']}, {counts}"]
+    if "problem" in queue:
+        lines.append(f"  INVALID   {queue['problem']}")
+    figures = ((line["resource"], line["used"], line.get("limit", "unlimited")) for line in queue["resources"])
+    return [*lines, *(f"  {name:<20} {used} of {limit}" for name, used, limit in figures)]
 
 
 def _cluster_text(cluster: Json) -> list[str]:

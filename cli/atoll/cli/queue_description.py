@@ -43,13 +43,15 @@ def describe(
         clusters: all of them.
         capacities: all ClusterCapacity objects.
     """
-    meta, spec, status = queue["metadata"], queue.get("spec") or {}, queue.get("status") or {}
+    meta, spec = queue["metadata"], queue_tree.mapping(queue.get("spec"))
     name = meta["name"]
+    queues = [queue, *(each for each in queues if each["metadata"]["name"] != name)]
     everyone = views(bindings)
     mine = [view for view in everyone if view.gang is not None and view.gang.queue == name and not view.finished]
     data: Json = {
         "name": name,
-        "state": status.get("state") or "Open",
+        "state": queue_tree.own_state(queue),
+        "effectiveState": queue_tree.states(queues)[name],
         "weight": spec.get("weight", 1),
         "priority": spec.get("priority") or 0,
         "parent": spec.get("parent") or keys.ROOT_QUEUE,
@@ -58,10 +60,13 @@ def describe(
         data["dequeueStrategy"] = spec["dequeueStrategy"]
     if text := (meta.get("annotations") or {}).get(keys.NAMESPACE_SELECTOR):
         data["namespaces"] = _selector(text)
-    others = [each for each in queues if each["metadata"]["name"] != name]
-    node = queue_tree.build([queue, *others], everyone, clusters, capacities).nodes[name]
+    node = queue_tree.build(queues, everyone, clusters, capacities).nodes[name]
     if node.problem:
         data["problem"] = node.problem
+    if node.serving is not None:
+        data["members"] = sorted(node.serving)
+    if missing := queue_tree.missing_members(node, clusters):
+        data["missingMembers"] = missing
     if node.children:
         data["children"] = sorted(node.children)
         data["tree"] = queue_tree.branch(node, use_by_queue(everyone))
@@ -113,7 +118,7 @@ def _selector(text: str) -> Any:
 
 def text(data: Json) -> str:
     """The description as a person reads it."""
-    head = f"Queue {data['name']}: {data['state']}, weight {data['weight']}, priority {data['priority']}"
+    head = f"Queue {data['name']}: {data['effectiveState']}, weight {data['weight']}, priority {data['priority']}"
     lines = [f"{head}, below {data['parent']}"]
     if "problem" in data:
         lines.append(f"  INVALID     {data['problem']}")
@@ -122,6 +127,11 @@ def text(data: Json) -> str:
     if "children" in data:
         lines.append(f"  divided into {', '.join(data['children'])}: workloads go there")
     lines.append(f"  namespaces  {_namespaces(data.get('namespaces'))}")
+    if "members" in data:
+        lines.append(f"  members     {', '.join(data['members']) or 'none'}")
+    if "missingMembers" in data:
+        names = ", ".join(data["missingMembers"])
+        lines.append(f"  MISSING     {names}: spec.extendClusters names it, and there is no such member (yet)")
     lines += ["", "Resources"]
     lines += [_bar(line) for line in data["resources"]] or ["  nothing is used, nothing is limited"]
     if "tree" in data:

@@ -8,11 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from atoll.cli.errors import USAGE, CommandError
+from atoll.model import keys
 
 Json = dict[str, Any]
 
 _LISTS = ("capability", "deserved", "guarantee")
-_IN_ANNOTATIONS = ("namespaces", "clusters", "estimate", "sla")
+_SELECTORS = {"namespaces": keys.NAMESPACE_SELECTOR, "clusters": keys.CLUSTER_AFFINITY}
+_DURATIONS = {"estimate": keys.RUNNING_ESTIMATE, "sla": keys.SLA_WAITING_TIME, "protected_for": keys.PROTECTED_FOR}
+_IN_ANNOTATIONS = (*_SELECTORS, *_DURATIONS, "default_policy")
+_POLICY = re.compile(r"([-a-z0-9.]+/)?[-a-z0-9.]+")
 _KEY = r"(?:[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _TERMS = (
     (re.compile(rf"!\s*(?P<key>{_KEY})"), "DoesNotExist"),
@@ -104,19 +108,27 @@ def _annotations(options: Mapping[str, str | None]) -> dict[str, str | None]:
     Raises:
         CommandError: an option can't be read.
     """
-    from atoll.model import duration, keys
+    from atoll.model import duration
 
     found: dict[str, str | None] = {}
-    for option, key in (("namespaces", keys.NAMESPACE_SELECTOR), ("clusters", keys.CLUSTER_AFFINITY)):
+    for option, key in _SELECTORS.items():
         if (text := options.get(option)) is not None:
             found[key] = json.dumps(selector(text, f"--{option}")) if text else None
-    for option, key in (("estimate", keys.RUNNING_ESTIMATE), ("sla", keys.SLA_WAITING_TIME)):
+    for option, key in _DURATIONS.items():
         if (text := options.get(option)) is not None:
             try:
                 duration.parse(text or "0s")
             except duration.DurationError as error:
-                raise CommandError(f"--{option} {error}", USAGE) from error
+                raise CommandError(f"--{option.replace('_', '-')} {error}", USAGE) from error
             found[key] = text or None
+    if (text := options.get("default_policy")) is not None:
+        if text and not _POLICY.fullmatch(text):
+            raise CommandError(
+                f"--default-policy {text!r}: write NAME of a ClusterPropagationPolicy, or NAMESPACE/NAME of a"
+                " PropagationPolicy",
+                USAGE,
+            )
+        found[keys.DEFAULT_POLICY] = text or None
     return found
 
 
@@ -126,7 +138,8 @@ def queue_object(name: str, **options: Any) -> Json:
     Args:
         name: of the queue.
         options: `capability`, `deserved` and `guarantee` as text; `namespaces` and `clusters` as label selectors;
-            `estimate` and `sla` as durations; `member` as items of `members`; the rest as the fields of the spec.
+            `estimate`, `sla` and `protected_for` as durations; `default_policy` as a name; `member` as items of
+            `members`; the rest as the fields of the spec.
     """
     metadata: Json = {"name": name}
     if annotations := {key: text for key, text in _annotations(options).items() if text}:
@@ -171,6 +184,27 @@ def update(queue: Json, **options: Any) -> Json:
     if not spec and not annotations:
         raise CommandError("nothing to change: give an option, such as --capability cpu=64", USAGE)
     return patch
+
+
+def warnings(queue: Json, clusters: Sequence[Json]) -> list[str]:
+    """What of a queue has no effect yet: members that do not exist, which may join later.
+
+    Args:
+        queue: as the API server has it.
+        clusters: all Cluster objects.
+    """
+    from atoll.model import selectors
+
+    there = {cluster["metadata"]["name"]: cluster["metadata"].get("labels") or {} for cluster in clusters}
+    found: list[str] = []
+    named = {each.get("name") for each in queue["spec"].get("extendClusters") or ()}
+    if missing := ", ".join(sorted(named - there.keys())):
+        known = f"there are {', '.join(sorted(there))}" if there else "there is none at all"
+        found.append(f"--member: there is no member {missing} yet ({known})")
+    text = (queue["metadata"].get("annotations") or {}).get(keys.CLUSTER_AFFINITY)
+    if text and not any(selectors.label_selector_matches(selectors.parse(text), labels) for labels in there.values()):
+        found.append("--clusters: no member has such labels yet (kubectl get clusters --show-labels)")
+    return found
 
 
 def _field(option: str) -> str:

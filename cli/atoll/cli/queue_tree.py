@@ -5,22 +5,70 @@ what it is entitled to, and who borrows from whom.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
+
+import msgspec
 
 from atoll.cli.bindings import QueueUse, readable
 from atoll.dispatcher import objects
 from atoll.dispatcher.capacity import capacity_view
-from atoll.dispatcher.core.events import BindingView
-from atoll.dispatcher.core.node import Node
+from atoll.dispatcher.core.events import BindingView, QueueView
+from atoll.dispatcher.core.node import Node, path
 from atoll.dispatcher.core.tree import Tree
 from atoll.model import gang as gangs
-from atoll.model import quantity, vector
+from atoll.model import keys, quantity, vector
 from atoll.model.reports import BadReport
 from atoll.model.vector import Vector
 
 Json = dict[str, Any]
+
+OPEN = "Open"
+
+
+def mapping(value: Any) -> Json:
+    """What should be a mapping, and need not be one in an object that is older than the checks of its CRD."""
+    return value if isinstance(value, dict) else {}
+
+
+def own_state(queue: Json) -> str:
+    """The state of a queue itself, whatever is above it."""
+    if queue["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    return str(mapping(queue.get("status")).get("state") or OPEN)
+
+
+def states(queues: Sequence[Json]) -> dict[str, str]:
+    """Queue -> its state; of one that is open and takes nothing all the same, why that is in brackets.
+
+    Args:
+        queues: all Queue objects.
+    """
+    tree = build(queues, (), (), ())
+    own = {queue["metadata"]["name"]: own_state(queue) for queue in queues}
+
+    def state(name: str) -> str:
+        node = tree.nodes[name]
+        if own[name] != OPEN:
+            return own[name]
+        if node.problem:
+            return f"{OPEN} (invalid)"
+        above = next((each.name for each in path(node) if own.get(each.name, OPEN) != OPEN), "")
+        return f"{OPEN} ({above} is {own[above]})" if above else OPEN
+
+    return {name: state(name) for name in own}
+
+
+def missing_members(node: Node, clusters: Iterable[Json]) -> list[str]:
+    """Members that a queue names and that do not exist.
+
+    Args:
+        node: the queue.
+        clusters: all Cluster objects.
+    """
+    there = {cluster["metadata"]["name"] for cluster in clusters}
+    return sorted(set(node.view.members) - there) if node.view is not None else []
 
 
 def build(
@@ -35,7 +83,7 @@ def build(
         capacities: all ClusterCapacity objects.
     """
     tree = Tree()
-    tree.set_queues(objects.queue_view(item) for item in readable(queues, objects.QueueObject))
+    tree.set_queues(_view(item) for item in queues)
     totals: defaultdict[str, Vector] = defaultdict(dict)
     for capacity in readable(capacities, objects.CapacityObject):
         with suppress(BadReport):
@@ -60,6 +108,20 @@ def build(
         elif not gang.hold:
             tree.wait(node, amount)
     return tree
+
+
+def _view(queue: Json) -> QueueView:
+    """As the dispatcher reads it; what it can't read, and leaves out, is a queue with that problem here."""
+    try:
+        return objects.queue_view(msgspec.convert(queue, objects.QueueObject))
+    except msgspec.ValidationError as error:
+        parent = mapping(queue.get("spec")).get("parent")
+        return QueueView(
+            queue["metadata"]["name"],
+            {},
+            parent=parent if isinstance(parent, str) and parent != keys.ROOT_QUEUE else "",
+            problem=f"can't be read: {error}",
+        )
 
 
 def resources(node: Node) -> list[Json]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from enum import StrEnum
@@ -53,6 +54,19 @@ Estimate = Annotated[str | None, typer.Option(help="How long its workloads run i
 Sla = Annotated[
     str | None, typer.Option(help="How long its workloads may wait before room is kept for them, such as 30m.")
 ]
+ProtectedFor = Annotated[
+    str | None,
+    typer.Option(
+        help="How long after its start a workload is not taken back for others, such as 10m (1m where none is set)."
+    ),
+]
+DefaultPolicy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[NAMESPACE/]NAME", help="Policy of its workloads that none selects: cluster-wide, or of a namespace."
+    ),
+]
+Type = Annotated[str | None, typer.Option("--type", help="Free label for the kind of queue.")]
 
 
 class Strategy(StrEnum):
@@ -86,31 +100,24 @@ def create(
     member: Members = None,
     estimate: Estimate = None,
     sla: Sla = None,
+    protected_for: ProtectedFor = None,
+    default_policy: DefaultPolicy = None,
+    type_: Type = None,
     output: Output = None,
 ) -> None:
     """Create a queue."""
-    from atoll.cli.queue_spec import queue_object
-
-    wanted = queue_object(
-        name,
-        namespaces=namespaces,
-        capability=capability,
-        deserved=deserved,
-        guarantee=guarantee,
-        weight=weight,
-        priority=priority,
-        parent=parent,
-        reclaimable=reclaimable,
-        strategy=strategy,
-        clusters=clusters,
-        member=member,
-        estimate=estimate,
-        sla=sla,
-    )
     from atoll.cli.connection import call
+    from atoll.cli.queue_spec import queue_object
     from atoll.model.apiresource import QUEUES
 
-    made = call(settings(ctx), lambda host: host.create(QUEUES, wanted, field_manager="atollctl"))
+    wanted = queue_object(name, **asked(ctx))
+
+    async def work(host: ApiServer) -> Json:
+        made = await host.create(QUEUES, wanted, field_manager="atollctl")
+        await _warn(host, made)
+        return made
+
+    made = call(settings(ctx), work)
     if output is None or output is Format.WIDE:
         print(f"queue.{_GROUP}/{name} created")
     else:
@@ -134,35 +141,52 @@ def update(
     member: Members = None,
     estimate: Estimate = None,
     sla: Sla = None,
+    protected_for: ProtectedFor = None,
+    default_policy: DefaultPolicy = None,
+    type_: Type = None,
 ) -> None:
     """Change a queue; a list of resources replaces the whole list, an empty one ('') removes it."""
     from atoll.cli import queue_spec
     from atoll.cli.connection import call
     from atoll.model.apiresource import QUEUES
 
+    wishes = asked(ctx)
+
     async def work(host: ApiServer) -> bool:
         before = await host.get(QUEUES, name)
-        patch = queue_spec.update(
-            before,
-            namespaces=namespaces,
-            capability=capability,
-            deserved=deserved,
-            guarantee=guarantee,
-            weight=weight,
-            priority=priority,
-            parent=parent,
-            reclaimable=reclaimable,
-            strategy=strategy,
-            clusters=clusters,
-            member=member,
-            estimate=estimate,
-            sla=sla,
-        )
+        patch = queue_spec.update(before, **wishes)
         after = await host.merge_patch(QUEUES, name, patch, field_manager="atollctl")
+        if wishes.get("member") or wishes.get("clusters"):
+            await _warn(host, after)
         return bool(after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"])
 
     changed = call(settings(ctx), work)
     print(f"queue.{_GROUP}/{name} {'updated' if changed else 'unchanged'}")
+
+
+def asked(ctx: typer.Context) -> Json:
+    """What the options of `create` and `update` ask for, as `atoll.cli.queue_spec` takes it."""
+    given = {key: value for key, value in ctx.params.items() if key not in ("name", "output")}
+    return {key.rstrip("_"): list(value) if isinstance(value, tuple) else value for key, value in given.items()}
+
+
+async def _warn(host: ApiServer, queue: Json) -> None:
+    """Say on stderr which members of a queue do not exist, to who may list members."""
+    from atoll.cli import queue_spec
+    from atoll.kube.errors import ApiError
+    from atoll.model import keys
+    from atoll.model.apiresource import CLUSTERS
+
+    selector = keys.CLUSTER_AFFINITY in (queue["metadata"].get("annotations") or {})
+    if not (selector or queue["spec"].get("extendClusters")):
+        return
+    try:
+        clusters = await host.list(CLUSTERS)
+    except ApiError:
+        # The queue is as it was asked for; this is only advice.
+        return
+    for line in queue_spec.warnings(queue, clusters):
+        print(f"Warning: {line}", file=sys.stderr)
 
 
 @app.command(epilog="Example: atollctl queue describe research")
@@ -235,23 +259,25 @@ def rows(queues: list[Json], use: Mapping[str, QueueUse], now: float, *, wide: b
     """The table's rows, in the order of names.
 
     Args:
-        queues: as the API server gave them.
+        queues: all of them, as the API server gave them.
         use: by name, as `atoll.cli.bindings.use_by_queue` counts it.
         now: seconds since the epoch.
         wide: with the columns of `-o wide`.
     """
-    result = []
+    from atoll.cli import queue_tree
+
+    result, states = [], queue_tree.states(queues)
     for queue in sorted(queues, key=lambda item: str(item["metadata"]["name"])):
-        spec, status, name = queue.get("spec") or {}, queue.get("status") or {}, queue["metadata"]["name"]
-        held = use.get(name)
+        spec, name = queue_tree.mapping(queue.get("spec")), queue["metadata"]["name"]
+        capability, held = queue_tree.mapping(spec.get("capability")), use.get(name)
         row: list[object] = [
             name,
-            status.get("state") or "Open",
+            states[name],
             spec.get("priority") or 0,
             held.pending if held else 0,
             held.running if held else 0,
-            _amounts(held.used, spec.get("capability") or {}) if held else "",
-            ",".join(f"{key}={value}" for key, value in sorted((spec.get("capability") or {}).items())),
+            _amounts(held.used, capability) if held else "",
+            ",".join(f"{key}={value}" for key, value in sorted(capability.items())),
             age(queue["metadata"].get("creationTimestamp"), now),
         ]
         if wide:
@@ -281,22 +307,27 @@ def _show(ctx: typer.Context, name: str | None, output: Format | None, no_header
 
         def table(queues: list[Json], bindings: list[Json]) -> dict[str, list[object]]:
             use = use_by_queue(views(bindings))
-            return {str(row[0]): row for row in rows(queues, use, time.time(), wide=wide)}
+            found = rows(queues, use, time.time(), wide=wide)
+            return {str(row[0]): row for row in found if name in (None, row[0])}
 
         watching.check_output(output)
-        watching.watch(settings(ctx), QUEUES, None, name, table, headers, bindings_in=None, no_headers=no_headers)
+        # The state of one is that of those above it as well, so all are watched.
+        watching.watch(settings(ctx), QUEUES, None, None, table, headers, bindings_in=None, no_headers=no_headers)
         return
     data = output not in (None, Format.WIDE)
 
     async def read(host: ApiServer) -> tuple[list[Json], list[Json]]:
-        queues = [await host.get(QUEUES, name)] if name else await host.list(QUEUES)
-        return queues, [] if data else await host.list(BINDINGS)
+        found = [await host.get(QUEUES, name)] if name else await host.list(QUEUES)
+        if data:
+            return found, []
+        return await host.list(QUEUES) if name else found, await host.list(BINDINGS)
 
     queues, bindings = call(settings(ctx), read)
     if output is not None and data:
         show_objects(queues, output, one=name is not None, group=_GROUP)
         return
-    show_table(headers, rows(queues, use_by_queue(views(bindings)), time.time(), wide=wide), no_headers=no_headers)
+    found = rows(queues, use_by_queue(views(bindings)), time.time(), wide=wide)
+    show_table(headers, [row for row in found if name in (None, row[0])], no_headers=no_headers)
 
 
 async def _delete(host: ApiServer, name: str, force: bool) -> None:

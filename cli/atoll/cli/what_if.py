@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.errors import USAGE, CommandError
-from atoll.cli.options import DataOutput, settings
+from atoll.cli.errors import FAILED, USAGE, CommandError, describe
+from atoll.cli.options import DataFormat, DataOutput, settings
 from atoll.cli.printing import show_data
 
 if TYPE_CHECKING:
@@ -23,32 +25,27 @@ EPILOG = "Example: atollctl what-if -f job.yaml -n research; atollctl what-if -f
 def what_if(
     ctx: typer.Context,
     filename: Annotated[
-        str, typer.Option("--filename", "-f", metavar="FILE", help="Manifests of workloads; - reads standard input.")
+        list[str],
+        typer.Option(
+            "--filename",
+            "-f",
+            metavar="FILE",
+            help="Manifests of workloads; - reads standard input; may be repeated.",
+        ),
     ],
     output: DataOutput = None,
 ) -> None:
     """Tell whether a workload would start now and where; if not, the smallest change that would admit it.
 
-    Nothing is created: the manifest is defaulted and checked by the host as one that is applied would be.
+    Nothing is created: the manifest is defaulted and checked by the host as one that is applied would be. Of several
+    manifests each is answered for itself, as if the others did not come.
     """
-    manifests = read(filename)
-    from atoll.cli import verdicts
+    manifests = [each for name in filename for each in read(name)]
     from atoll.cli.connection import call
 
     options = settings(ctx)
-
-    async def work(host: ApiServer) -> list[Json]:
-        return [await ask(host, manifest, options.one_namespace) for manifest in manifests]
-
-    answers = call(options, work)
-    if output is not None:
-        shown = [{**answer, "spec": {}} for answer in answers]
-        show_data(shown[0] if len(shown) == 1 else shown, output)
-        return
-    for manifest, answer in zip(manifests, answers, strict=True):
-        meta = manifest["metadata"]
-        name = f"{meta.get('namespace') or options.one_namespace}/{meta.get('name') or meta.get('generateName')}"
-        print(verdicts.answer(f"{manifest['kind']} {name}", answer["status"]))
+    answers = call(options, lambda host: ask_each(host, manifests, options.namespace, options.one_namespace))
+    show(manifests, answers, options.one_namespace, output)
 
 
 def read(filename: str) -> list[Json]:
@@ -60,16 +57,92 @@ def read(filename: str) -> list[Json]:
     import yaml
 
     try:
-        text = sys.stdin.read() if filename == "-" else Path(filename).read_text()
-        found = [each for each in yaml.safe_load_all(text) if each]
-    except (OSError, yaml.YAMLError) as error:
-        raise CommandError(f"-f {filename}: {error}", USAGE) from error
+        content = sys.stdin.buffer.read() if filename == "-" else Path(filename).read_bytes()
+        found = [each for each in yaml.safe_load_all(content.decode()) if each]
+    except UnicodeDecodeError as error:
+        text = f"is not UTF-8 text (byte {error.start + 1}): save it as UTF-8"
+        raise CommandError(f"-f {filename}: {text}", USAGE) from error
+    except IsADirectoryError as error:
+        raise CommandError(f"-f {filename}: is a directory: name its files", USAGE) from error
+    except OSError as error:
+        raise CommandError(f"-f {filename}: {error.strerror}", USAGE) from error
+    except yaml.YAMLError as error:
+        raise CommandError(f"-f {filename}: is no YAML: {error}", USAGE) from error
     if not found or not all(isinstance(each, dict) and isinstance(each.get("metadata"), dict) for each in found):
         raise CommandError(f"-f {filename}: manifests of workloads are wanted", USAGE)
     return found
 
 
-async def ask(host: ApiServer, manifest: Json, namespace: str) -> Json:
+def show(
+    manifests: Sequence[Json], answers: Sequence[Json | Exception], default: str, output: DataFormat | None
+) -> None:
+    """Print what was answered; what could not be answered goes to stderr.
+
+    Args:
+        manifests: what was asked.
+        answers: of `ask_each`.
+        default: the namespace of manifests that name none.
+        output: as data; None for text.
+
+    Raises:
+        SystemExit: one of several could not be answered.
+        Exception: the only one could not be answered.
+    """
+    from atoll.cli import verdicts
+
+    if len(answers) == 1 and isinstance(answers[0], Exception):
+        raise answers[0]
+    if output is not None:
+        shown = [{**each, "spec": {}} for each in answers if not isinstance(each, Exception)]
+        show_data(shown[0] if len(manifests) == 1 else shown, output)
+    elif len(manifests) > 1:
+        print(f"{len(manifests)} workloads, each as if it came alone")
+    for manifest, answer in zip(manifests, answers, strict=True):
+        meta = manifest["metadata"]
+        name = f"{meta.get('namespace') or default}/{meta.get('name') or meta.get('generateName')}"
+        workload = f"{manifest.get('kind')} {name}"
+        if isinstance(answer, Exception):
+            print(f"{workload}: {describe(answer)[0]}", file=sys.stderr)
+        elif output is None:
+            print(verdicts.answer(workload, answer["status"]))
+    if any(isinstance(each, Exception) for each in answers):
+        raise SystemExit(FAILED)
+
+
+async def ask_each(
+    host: ApiServer, manifests: Sequence[Json], namespace: str | None, default: str
+) -> list[Json | Exception]:
+    """The WhatIf of each manifest, answered, or why it is not.
+
+    Args:
+        host: the API server.
+        manifests: of workloads.
+        namespace: that the user asks for; None for the manifest's own.
+        default: the namespace of manifests that name none.
+
+    Raises:
+        Unreachable: the host does not answer.
+    """
+    from atoll.kube import errors
+
+    answers: list[Json | Exception] = []
+    for manifest in manifests:
+        own = manifest["metadata"].get("namespace")
+        try:
+            if namespace and own and own != namespace:
+                raise CommandError(
+                    f'the namespace from the provided object "{own}" does not match the namespace "{namespace}";'
+                    " leave -n out, or change one of them"
+                )
+            answers.append(await ask(host, manifest, default))
+        except errors.Unreachable:
+            raise
+        except (CommandError, errors.ApiError) as error:
+            answers.append(error)
+    return answers
+
+
+async def ask(host: ApiServer, manifest: Json, default: str) -> Json:
     """The WhatIf of a manifest, answered.
 
     Raises:
@@ -86,19 +159,28 @@ async def ask(host: ApiServer, manifest: Json, namespace: str) -> Json:
     if kind is None:
         known = ", ".join(f"{name} of {version}" for version, name in BY_GVK)
         raise CommandError(f"{manifest.get('kind')} of {manifest.get('apiVersion')}: what-if takes {known}")
-    metadata = dict(manifest["metadata"])
-    where = metadata["namespace"] = metadata.get("namespace") or namespace
-    if name := metadata.pop("name", ""):
-        # One of that name may be there already.
-        metadata["generateName"] = f"{name}-"
-    # A try that leaves nothing behind fills in what the webhook fills in, and is refused as the workload would be.
-    body = orjson.dumps({**manifest, "metadata": metadata})
-    tried = await host.request("POST", kind.resource.path(where), body=body, params={"dryRun": "All"})
+    metadata = {**manifest["metadata"], "namespace": manifest["metadata"].get("namespace") or default}
+    where, name = metadata["namespace"], metadata.get("name")
+
+    async def tried(metadata: Json) -> Json:
+        """The workload as the host would take it in: a try that leaves nothing behind."""
+        # YAML has keys that are no text, and dates.
+        body = json.dumps({**manifest, "metadata": metadata}, default=str).encode()
+        path = kind.resource.path(where)
+        found: Json = orjson.loads(await host.request("POST", path, body=body, params={"dryRun": "All"}))
+        return found
+
+    try:
+        workload = await tried(metadata)
+    except errors.AlreadyExists:
+        # What is asked about is another one of that name. Only the name is in the way: admission comes before.
+        del metadata["name"]
+        workload = await tried({**metadata, "generateName": f"{name}-"})
     question = {
         "apiVersion": WHAT_IFS.api_version,
         "kind": WHAT_IFS.kind,
-        "metadata": {"namespace": where},
-        "spec": {"workload": orjson.loads(tried)},
+        "metadata": {"namespace": where, "name": name or metadata.get("generateName")},
+        "spec": {"workload": workload},
     }
     try:
         return await host.create(WHAT_IFS, question)

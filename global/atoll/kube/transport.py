@@ -8,7 +8,10 @@ that the server does not know any more are renewed once.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import socket
+import ssl
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import cache
@@ -371,7 +374,7 @@ class ApiServer:
             return
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self.requests["WATCH", resource.plural, 0] += 1
-            raise errors.Unreachable(f"watch of {path} broke: {error or type(error).__name__}") from error
+            raise errors.Unreachable(f"watch of {self.url}{path} broke: {_in_words(error)}") from error
 
     async def _watch(
         self, resource: ApiResource, path: str, params: Mapping[str, str], accept: str, inactivity: float
@@ -469,7 +472,7 @@ class ApiServer:
                     raise await self._refusal(response, content, f"{method} {path}", options)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self.requests[method, _plural(path), 0] += 1
-            raise errors.Unreachable(f"{method} {self.url}{path}: {error or type(error).__name__}") from error
+            raise errors.Unreachable(f"{method} {self.url}{path}: {_in_words(error)}") from error
 
     async def _refusal(
         self, response: aiohttp.ClientResponse, content: bytes, request: str, options: Json
@@ -523,6 +526,16 @@ _NOTHING_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _BACKOFF: Final = {errors.Busy: (0.1, 5.0), errors.Unreachable: (0.05, 2.0)}
 """Most seconds before a request is sent again, where the server does not say: at first, and ever; the rest is random.
 """
+
+
+def _in_words(error: Exception) -> str:
+    """Why there is no answer; aiohttp's own words name the TLS context by its place in memory."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        cause = error.os_error
+        if cause.errno and not isinstance(cause, ssl.SSLError | socket.gaierror):
+            return os.strerror(cause.errno)
+        return cause.strerror or str(cause)
+    return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
 
 
 def _repeatable(method: str, error: BaseException) -> bool:

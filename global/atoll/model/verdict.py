@@ -104,7 +104,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.ASKING_MEMBERS: "members are asked whether it would fit once others have made room for it",
     Reason.AWAITING_VICTIMS: "it waits for the workloads that make room for it to end",
     Reason.QUOTA_EXCEEDED: "it would exceed its queue's capability",
-    Reason.NO_CLUSTER: "no member cluster matches its policy",
+    Reason.NO_CLUSTER: "no member cluster matches both its policy and its queue",
     Reason.CLUSTERS_NOT_READY: "no matching member cluster is ready",
     Reason.NO_NODE_MATCHES: "no node accepts its selectors and tolerations",
     Reason.INSUFFICIENT_RESOURCES: "no member has room for the whole gang",

@@ -321,7 +321,8 @@ class _Look:
             for name, amount in sorted(task.requests.items()):
                 if amount > (most_of := max(most.get(name, 0), 0)):
                     asked, has = (quantity.format_units(name, value) for value in (amount, most_of))
-                    return f"a pod of task {task.name} asks for {asked} {name}, and no node has more than {has} for it"
+                    limit = f"no node has more than {has}" if most_of else "no node has any"
+                    return f"a pod of task {task.name} asks for {asked} {name}, and {limit} for it"
             return f"no node has all that a pod of task {task.name} asks for"
         return ""
 
@@ -367,7 +368,7 @@ class _Look:
         nearest = next((room for room in full if room.cluster not in self._small_in), None)
         if nearest is None:
             one = full[0].cluster
-            return [Change(ChangeKind.ROOM, f"larger nodes, or smaller pods: in cluster {one} {self._small_in[one]}")]
+            return [Change(ChangeKind.ROOM, f"larger nodes, or smaller pods: {self._small_in[one]} in cluster {one}")]
         where = f"cluster {nearest.cluster}" + (f", domain {nearest.domain}" if nearest.domain else "")
         what = f", such as {nearest.shortage} {nearest.resource}" if nearest.resource else " on its nodes"
         missing = nearest.pods - nearest.fits
