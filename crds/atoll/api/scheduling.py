@@ -85,7 +85,7 @@ class QueueCluster(ApiModel):
     name: str | None = None
     """Member cluster."""
     weight: Int32 | None = None
-    """Preference among the listed members."""
+    """Kept for other readers; members are chosen by where work fits."""
     capacity: ResourceList = Field(default_factory=dict)
     """Ceiling of the queue in that member."""
 
@@ -108,9 +108,9 @@ class QueueSpec(ApiModel):
     priority: Count | None = None
     """Higher is served first and reclaimed from last."""
     affinity: QueueAffinity | None = None
-    """Node groups inside a cluster."""
+    """Node groups inside a cluster; kept for other readers, without effect in Atoll."""
     extend_clusters: list[QueueCluster] = Field(default_factory=list)
-    """Members that serve this queue, each with weight and ceiling; empty means all of them."""
+    """Members that serve this queue, each with its ceiling; empty means all of them."""
     type: str | None = None
     """Free label for the kind of queue; does not affect scheduling."""
     dequeue_strategy: Literal["fifo", "traverse", "backfill"] | None = None
