@@ -14,7 +14,7 @@ from random import Random
 import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from atoll.dispatcher.core import (
     BindingGone,
@@ -351,6 +351,7 @@ class Federation(RuleBasedStateMachine):
             elif command.decision.reason is Reason.PART_REFUSED and command.decision.blocker is not None:
                 self.avoided |= {(command.uid, name) for name in command.decision.blocker.name.split(", ")}
         self.work_is_conserved()
+        self.nobody_is_counted_below_nothing()
 
     def judge(self, command: Dispatch | Resize) -> None:
         """A decision breaks no limit, whatever is still under way."""
@@ -402,8 +403,8 @@ class Federation(RuleBasedStateMachine):
                 if member.ready and not any(avoided == name for _, avoided in self.avoided):
                     assert not isinstance(place(member.nodes, gang), Placement), f"{uid} waits though {name} has room"
 
-    @invariant()
     def nobody_is_counted_below_nothing(self) -> None:
+        """Between passes figures may be of several moments."""
         for member in self.core.world.members.values():
             assert (member.nodes.free >= 0).all(), f"{member.name}: more is subtracted than there is"
 
@@ -480,7 +481,6 @@ class History(Federation):
         ]
         for action in self.random.choices([each for _, each in actions], [weight for weight, _ in actions], k=steps):
             action()
-            self.nobody_is_counted_below_nothing()
         self.teardown()
 
 
