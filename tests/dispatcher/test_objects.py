@@ -296,6 +296,8 @@ def test_a_wish_beyond_all_measure_is_invalid_and_in_nobodys_way(wish: dict[str,
         pytest.param(["zone"], id="a list of texts"),
         pytest.param([{"key": "zone", "operator": "In", "values": 5}], id="a number as the values"),
         pytest.param([{"key": ["zone"], "operator": "Exists"}], id="a list as the key"),
+        pytest.param([{"operator": "Exists"}], id="no key, which the webhook refuses as well"),
+        pytest.param([{"key": "zone", "operator": "Is"}], id="an operator that there is not"),
     ],
 )
 @pytest.mark.parametrize("kind", ["matchExpressions", "matchFields"])

@@ -209,6 +209,14 @@ REFUSED = {
         affine({"matchExpressions": [{"key": "a", "operator": "In", "values": [1]}]}),
         f"{TERMS}[0].matchExpressions[0].values[0]",
     ),
+    "an expression without a key": (
+        affine({"matchExpressions": [{"operator": "Exists"}]}),
+        f"{TERMS}[0].matchExpressions[0]",
+    ),
+    "an operator that there is not": (
+        affine({"matchFields": [{"key": "metadata.name", "operator": "Is", "values": ["n"]}]}),
+        f"{TERMS}[0].matchFields[0].operator",
+    ),
     "a list for a service account": (
         make_job(make_task(template=pod(serviceAccountName=["a"]))),
         f"{TEMPLATE}.spec.serviceAccountName",

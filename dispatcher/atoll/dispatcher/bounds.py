@@ -7,8 +7,7 @@ same goes for annotations that somebody changed by hand.
 
 from __future__ import annotations
 
-import msgspec
-
+from atoll.model import selectors
 from atoll.model.decision import Decision
 from atoll.model.gang import Gang
 from atoll.model.timestamps import to_seconds
@@ -24,17 +23,6 @@ class BadWish(ValueError):
 
 class BadDecision(ValueError):
     """No dispatcher wrote that; the message names the field."""
-
-
-class _Expression(msgspec.Struct, rename="camel"):
-    key: str = ""
-    operator: str = ""
-    values: list[str] | None = None
-
-
-class _Term(msgspec.Struct, rename="camel"):
-    match_expressions: list[_Expression] | None = None
-    match_fields: list[_Expression] | None = None
 
 
 def check(wish: Gang) -> None:
@@ -57,11 +45,10 @@ def check(wish: Gang) -> None:
         amounts = task.requests.values()
         if amounts and not (min(amounts) >= 0 and max(amounts) <= MOST_UNITS):
             raise BadWish(f"task {task.name}: requests must be between 0 and an exa")
-        if task.node_terms:
-            try:
-                msgspec.convert(task.node_terms, list[_Term])
-            except msgspec.ValidationError as error:
-                raise BadWish(f"task {task.name}: its required node affinity: {error}") from error
+        try:
+            selectors.check_node_terms(task.node_terms)
+        except ValueError as error:
+            raise BadWish(f"task {task.name}: its required node affinity: {error}") from error
 
 
 def check_decision(told: Decision) -> None:

@@ -20,6 +20,7 @@ from atoll.agent.scheduler.gangs import Standing
 from atoll.agent.scheduler.room import Room
 from atoll.fit import Miss, Profile, place
 from atoll.fit.place import covering
+from atoll.model import selectors
 from atoll.model.decision import Gone
 from atoll.model.gang import Gang, Task
 
@@ -242,6 +243,8 @@ class Holds:
     def _plan(self, hold: Hold) -> None:
         room, gang = self._room, hold.gang
         try:
+            for asked in gang.tasks:
+                selectors.check_node_terms(asked.node_terms)
             room.select_by(_labels_selected(gang))
             nodes = room.nodes() if hold.gone is None else room.nodes_without(hold.gone)
             outcome = place(nodes, gang)
