@@ -275,6 +275,7 @@ def decided_beside(view: BindingView) -> Reason | None:
     "wish",
     [
         pytest.param(wish_of({"replicas": 2**31 - 1}), id="two billion pods, of which one is enough"),
+        pytest.param(wish_of({"replicas": 100_001}), id="one more than a member's agent makes"),
         pytest.param(wish_of(tasks=[]), id="no tasks"),
         pytest.param(wish_of({"replicas": -1}), id="less than no pods"),
         pytest.param(wish_of({"minAvailable": -1}), id="a task that needs less than none"),

@@ -246,6 +246,10 @@ REFUSED = {
         make_job(make_task(minAvailable=3), minAvailable=1),
         "spec.tasks[0].minAvailable",
     ),
+    "more pods than a member's agent makes": (
+        make_job(make_task(replicas=60_000), make_task("b", replicas=40_001), minAvailable=1),
+        "spec.tasks",
+    ),
     "negative replicas": (make_job(make_task(replicas=-1)), "spec.tasks[0].replicas"),
     "a task retry below -1": (make_job(make_task(maxRetry=-2)), "spec.tasks[0].maxRetry"),
     "two tasks of one name": (make_job(make_task("a"), make_task("a")), "spec.tasks[1].name"),

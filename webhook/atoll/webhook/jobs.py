@@ -13,6 +13,7 @@ from typing import Any, Final, get_args
 
 from atoll.api import batch
 from atoll.model import keys
+from atoll.model.gang import MOST_PODS
 from atoll.webhook import jsonpatch, pods
 from atoll.webhook.problems import (
     LABEL_RULE,
@@ -151,6 +152,10 @@ def validate_job(job: Json) -> list[Problem]:
         problems.append(Problem("spec.tasks", "is empty; a Job needs at least one task"))
     problems += _count_problems(spec, ("minAvailable", "maxRetry", "ttlSecondsAfterFinished"), "spec")
     replicas = sum(_replicas(task) for task in tasks)
+    if replicas > MOST_PODS:
+        problems.append(
+            Problem("spec.tasks", f"ask for {replicas} pods in all; a Job gets at most {MOST_PODS}: make several of it")
+        )
     needed = integer(spec.get("minAvailable")) or 0
     if tasks and needed > replicas:
         problems.append(

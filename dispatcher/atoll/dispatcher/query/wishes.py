@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import msgspec
 
-from atoll.dispatcher import bounds
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.objects import BindingObject, BindingPlacement, BindingSpec, QueueObject, binding_view
 from atoll.dispatcher.query.documents import Refusal
@@ -120,6 +119,6 @@ def _check(wish: gang.Gang) -> None:
     if not wish.tasks or len(wish.tasks) > _MOST_TASKS:
         raise Refusal(422, "Invalid", f"between 1 and {_MOST_TASKS} tasks are wanted")
     try:
-        bounds.check(wish)
-    except bounds.BadWish as error:
+        gang.check(wish)
+    except gang.BadGang as error:
         raise Refusal(422, "Invalid", str(error)) from error
