@@ -169,3 +169,17 @@ def test_a_job_of_more_pods_than_are_looked_after_is_refused(parallelism: int, r
     old = taken(make_job(parallelism=1))
     new = taken(make_job(parallelism=parallelism))
     assert [problem.field for problem in batch_jobs.validate_job_update(old, new, USER)] == fields
+
+
+def test_an_old_job_that_would_be_refused_today_can_be_resized_and_let_go() -> None:
+    bad = {"annotations": {keys.GROUP_MIN_MEMBER: "all"}, "finalizers": ["f"]}
+    old = taken(make_job(bad, parallelism=200_000))
+    assert len(batch_jobs.validate_job(old)) == 2
+    fewer, free = copy.deepcopy(old), copy.deepcopy(old)
+    fewer["spec"]["parallelism"] = 7
+    del free["metadata"]["finalizers"]
+    for new in (fewer, free):
+        assert batch_jobs.validate_job_update(old, new, USER) == []
+    worse = copy.deepcopy(old)
+    worse["metadata"]["annotations"][keys.GROUP_MIN_MEMBER] = "none"
+    assert len(batch_jobs.validate_job_update(old, worse, USER)) == 1

@@ -524,6 +524,45 @@ def test_an_invalid_job_from_before_can_still_be_labelled() -> None:
     assert jobs.validate_job_update(old, changed(old, "metadata", "labels", value={"a": "b"})) == []
 
 
+OLD = changed(BEFORE, "spec", "tasks", 1, "template", "spec", "containers", 0, "image", value="")
+"""From before the webhook, or an earlier one: today its template would be refused."""
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        pytest.param(("spec", "tasks", 0, "replicas"), 9, id="resized"),
+        pytest.param(("spec", "minAvailable"), 2, id="with another minimum"),
+        pytest.param(("metadata", "finalizers"), [], id="let go"),
+        pytest.param(("status",), {"state": {"phase": "Completed"}}, id="with a status"),
+    ],
+)
+def test_an_old_job_that_would_be_refused_today_is_not_refused_for_what_was_there(
+    path: tuple[str | int, ...], value: Any
+) -> None:
+    assert jobs.validate_job(OLD)
+    assert jobs.validate_job_update(OLD, changed(OLD, *path, value=value)) == []
+
+
+def test_an_old_job_is_refused_for_what_is_new() -> None:
+    fewer = jobs.validate_job_update(OLD, changed(OLD, "spec", "tasks", 0, "replicas", value=-1))
+    assert {problem.field for problem in fewer} == {
+        "spec.minAvailable", "spec.tasks[0].replicas", "spec.tasks[0].minAvailable",
+    }  # fmt: skip
+    frozen = changed(OLD, "spec", "tasks", 1, "template", "spec", "containers", 0, "image", value=" ")
+    assert [each.field for each in jobs.validate_job_update(OLD, frozen)] == [
+        "spec.tasks[1].template.spec.containers[0].image"
+    ]
+
+
+def test_an_old_job_of_too_many_parts_can_be_resized() -> None:
+    tasks = [make_task(f"t{number}") for number in range(1025)]
+    old = make_job(*tasks, minAvailable=1)
+    assert jobs.validate_job_update(old, changed(old, "spec", "minAvailable", value=2)) == []
+    frozen = jobs.validate_job_update(old, changed(old, "spec", "maxRetry", value=9))
+    assert [each.field for each in frozen] == ["spec.maxRetry"]
+
+
 # -- properties ----------------------------------------------------------------------------------
 
 names = st.from_regex(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?", fullmatch=True)

@@ -416,16 +416,19 @@ def _circle(needs: Mapping[str, Sequence[str]]) -> list[str]:
 def validate_job_update(old: Json, new: Json) -> list[Problem]:
     """Everything that is wrong with a change of a Job.
 
-    One that leaves the spec alone is never refused.
+    One that leaves the spec alone is never refused, and no change for what was wrong before: the rules grow, and an
+    old Job must still be resized and let go.
 
     Both sides are compared with their defaults, so that a Job from before its namespace was opted
     in, or one that is applied again from a manifest without them, is not taken for changed.
     """
     if old.get("spec") == new.get("spec"):
         return []
-    if problems := _too_much(mapping(new.get("spec"))):
+    problems = _too_much(mapping(new.get("spec")))
+    if problems and problems != _too_much(mapping(old.get("spec"))):
         return problems
-    before, after = (mapping(jsonpatch.applied(job, default_job(job)).get("spec")) for job in (old, new))
+    old, new = (jsonpatch.applied(job, default_job(job)) for job in (old, new))
+    before, after = mapping(old.get("spec")), mapping(new.get("spec"))
     if before == after:
         return []
     count, now = len(sequence(before.get("tasks"))), len(sequence(after.get("tasks")))
@@ -434,7 +437,10 @@ def validate_job_update(old: Json, new: Json) -> list[Problem]:
     else:
         changed = islice(_differences(_fixed(before), _fixed(after), "spec"), _DIFFERENCES)
         problems = [Problem(path, f"{_FROZEN}{_RECREATE}") for path in changed]
-    return problems + validate_job(new)
+    if found := validate_job(new):
+        there = set(validate_job(old))
+        problems += [problem for problem in found if problem not in there]
+    return problems
 
 
 def _fixed(spec: Json) -> Json:
