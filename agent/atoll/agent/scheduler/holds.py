@@ -23,14 +23,12 @@ from atoll.fit.place import covering
 from atoll.model import selectors
 from atoll.model.decision import Gone
 from atoll.model.gang import Gang, Task
+from atoll.model.objects import MALFORMED
 
 TTL = 60.0
 """Seconds that a hold lasts after it was last asked for."""
 _RENEW = TTL / 2
 """Seconds by which the told expiry may lag behind; every renewal told is a write on both sides."""
-
-_UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What placing raises where pods ask for something of the wrong form: nobody has checked what a gang was made of."""
 
 Slot = tuple[int, str]
 """(task index, node)."""
@@ -248,7 +246,7 @@ class Holds:
             room.select_by(_labels_selected(gang))
             nodes = room.nodes() if hold.gone is None else room.nodes_without(hold.gone)
             outcome = place(nodes, gang)
-        except _UNREADABLE as error:
+        except MALFORMED as error:
             self._refuse(hold, f"what its pods ask for can't be read: {error}", 1, 0)
             return
         if isinstance(outcome, Miss):
@@ -306,7 +304,7 @@ class Holds:
         for task, node in hold.slots:
             try:
                 why = self._trouble(hold.gang.tasks[task], node)
-            except _UNREADABLE as error:
+            except MALFORMED as error:
                 why = f"what the pods on reserved node {node} ask for can't be read: {error}"
             if why and node not in lost:
                 lost[node] = why
