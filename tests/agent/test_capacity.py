@@ -7,13 +7,17 @@ import dataclasses
 import random
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atoll.agent.capacity import MAX_BYTES, MAX_CLASSES, MAX_NAMES, NodeRoom, Summary, object_name, summarise
+from atoll.agent.summary import RoomSummary
 from atoll.api.atoll import ClusterCapacity
 from atoll.model.topology import Domain, Tree
+from atoll.model.vector import MOST_ON_NODE
+from tests.agent import builders
 
 GI = 2**30
 OFFER = {"cpu": 64_000, "memory": 512 * GI, "nvidia.com/gpu": 8, "pods": 110}
@@ -195,3 +199,13 @@ def test_a_summary_that_is_kept_says_the_same_as_one_made_anew(data: st.DataObje
             kept.set_free(rooms[i].name, free)
         assert kept.specs() == summarise("m", rooms, TREE)
         assert handed_out == before, "what was handed out does not change"
+
+
+@pytest.mark.parametrize("amount", ["8Ei", "9223372036854775807", "1e30"])
+def test_nodes_that_claim_to_have_all_there_can_be_are_summed_up_within_64_bits(amount: str) -> None:
+    offers: Any = {"memory": amount, "nvidia.com/gpu": amount}
+    room = builders.make_room(*[builders.make_node(f"n{number}", **offers) for number in range(20)])
+    [spec] = RoomSummary("m", room).specs().values()
+    assert spec["total"]["memory"] == spec["total"]["nvidia.com/gpu"] == 20 * MOST_ON_NODE
+    assert orjson.loads(orjson.dumps(spec)) == spec
+    assert (room.nodes().free.sum(axis=1) > 0).all(), "so do the sums that placing works with"

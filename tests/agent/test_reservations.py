@@ -62,7 +62,14 @@ def test_a_part_of_which_nothing_can_start_is_refused_though_it_has_no_minimum()
     assert_refused(holds)
 
 
-@pytest.mark.parametrize("terms", [[{"matchExpressions": "x"}], [{"matchFields": [{"operator": "In", "values": 1}]}]])
+@pytest.mark.parametrize(
+    "terms",
+    [
+        [{"matchExpressions": "x"}],
+        [{"matchFields": [{"operator": "In", "values": 1}]}],
+        [{"matchExpressions": [{"operator": "DoesNotExist"}]}],
+    ],
+)
 def test_a_part_that_asks_for_nodes_in_the_wrong_form_is_refused_for_good(terms: list[dict[str, object]]) -> None:
     holds, gang = Holds(racks()), part(1)
     task = msgspec.structs.replace(gang.tasks[0], node_terms=terms)

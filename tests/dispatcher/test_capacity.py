@@ -10,9 +10,10 @@ import pytest
 
 from atoll.dispatcher import capacity as bounds
 from atoll.dispatcher import objects
-from atoll.dispatcher.capacity import MAX_AMOUNT, Capacities
+from atoll.dispatcher.capacity import Capacities
 from atoll.dispatcher.core import CapacityGone, CapacitySet, Event
 from atoll.kube import metrics
+from atoll.model.vector import MOST_ON_NODE
 from tests.fuzz.test_reports import capacity
 
 Json = dict[str, Any]
@@ -93,7 +94,7 @@ def test_left_out(changes: Json, words: str, capsys: pytest.CaptureFixture[str])
 def test_amounts_are_cut_to_what_sums_can_hold() -> None:
     (event,) = Told().put(capacity("a", classes=[node_class(free={"cpu": 2**63, "memory": -5})]))
     assert isinstance(event, CapacitySet)
-    assert event.capacity.classes[0].free == {"cpu": MAX_AMOUNT, "memory": 0}
+    assert event.capacity.classes[0].free == {"cpu": MOST_ON_NODE, "memory": 0}
 
 
 def test_objects_of_other_namespaces_are_nobodys() -> None:

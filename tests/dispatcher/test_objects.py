@@ -275,6 +275,7 @@ def decided_beside(view: BindingView) -> Reason | None:
     "wish",
     [
         pytest.param(wish_of({"replicas": 2**31 - 1}), id="two billion pods, of which one is enough"),
+        pytest.param(wish_of({"replicas": 100_001}), id="one more than a member's agent makes"),
         pytest.param(wish_of(tasks=[]), id="no tasks"),
         pytest.param(wish_of({"replicas": -1}), id="less than no pods"),
         pytest.param(wish_of({"minAvailable": -1}), id="a task that needs less than none"),
@@ -296,6 +297,8 @@ def test_a_wish_beyond_all_measure_is_invalid_and_in_nobodys_way(wish: dict[str,
         pytest.param(["zone"], id="a list of texts"),
         pytest.param([{"key": "zone", "operator": "In", "values": 5}], id="a number as the values"),
         pytest.param([{"key": ["zone"], "operator": "Exists"}], id="a list as the key"),
+        pytest.param([{"operator": "Exists"}], id="no key, which the webhook refuses as well"),
+        pytest.param([{"key": "zone", "operator": "Is"}], id="an operator that there is not"),
     ],
 )
 @pytest.mark.parametrize("kind", ["matchExpressions", "matchFields"])

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import time
 from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from atoll.dispatcher import objects
-from atoll.dispatcher.core import QueueGone, QueueSet, QueueView
+from atoll.dispatcher import objects, reporting
+from atoll.dispatcher.core import Dispatcher, QueueGone, QueueSet, QueueView
 from atoll.dispatcher.core.node import Node
 from atoll.dispatcher.core.tree import Tree
 from atoll.dispatcher.reporting import Book, QueueMetrics, status_patch
+from atoll.kube.reflector import Reflector
+from atoll.model.apiresource import QUEUES
 from tests.dispatcher.builders import EARLY, GPU, dispatched, make_binding, make_queue, scene
+from tests.kube.servers import serving
 
 NOW = 1_800_000_000.0
 
@@ -175,3 +182,31 @@ def test_whatever_moves_the_figures_of_a_queue_marks_it_once(act: str) -> None:
         getattr(tree, act)(node, {"cpu": 1}, *([] if act == "wait" else [{}]))
     assert tree.take_changed() == [node]
     assert tree.take_changed() == []
+
+
+async def test_a_status_that_stays_refused_is_written_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while the queue itself changes all the time."""
+    monkeypatch.setattr(reporting, "INTERVAL", 0.02)
+    asked: list[float] = []
+
+    async def refuse(_: web.Request) -> web.Response:
+        asked.append(time.monotonic())
+        return web.json_response({"message": "no"}, status=422)
+
+    async with serving(refuse) as host:
+        queues = Reflector(host, QUEUES, objects.decode_queue)
+        core = Dispatcher(commit_timeout=30.0)
+        reporter = reporting.Reporter(host, core, queues, QueueMetrics(CollectorRegistry()))
+        core.handle(QueueSet(QueueView("q", {})))
+        queues._put("q", make_status({}))
+        task = asyncio.create_task(reporter.run())
+        for _ in range(100):
+            reporter._queue_changed(None, make_status({}))
+            await asyncio.sleep(0.01)
+        assert 3 <= len(asked) <= 8
+        pauses = [after - before for before, after in itertools.pairwise(asked)]
+        assert pauses[-1] > 2 * pauses[0]
+        queues._put("q", None)
+        assert len(reporter._refused) == 0
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -165,7 +165,7 @@ async def test_a_wish_to_be_called_later_is_no_failure() -> None:
 
     queue.add("a")
     await run_until(queue, reconcile, over, workers=1)
-    assert queue._failures == {}
+    assert len(queue._backoff) == 0
 
 
 async def test_the_highest_priority_of_all_wishes_counts_also_when_the_earliest_was_another() -> None:

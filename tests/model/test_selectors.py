@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -67,3 +68,38 @@ def test_tolerations(toleration: dict[str, str], tolerated: bool) -> None:
     taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
     assert (selectors.untolerated([taint], [toleration]) is None) is tolerated
     assert selectors.untolerated([{**taint, "effect": "PreferNoSchedule"}], []) is None
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        pytest.param([], id="none"),
+        pytest.param([{}], id="one that nothing satisfies"),
+        pytest.param([{"matchExpressions": None, "matchFields": [need("In", "n", key="metadata.name")]}], id="a null"),
+        pytest.param([{"matchExpressions": [{**need("Exists"), "later": 1}], "later": 2}], id="fields that are not known"),
+        *[pytest.param([{"matchExpressions": [need(name, "1")]}], id=name)
+          for name in ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")],
+    ],
+)  # fmt: skip
+def test_node_terms_of_the_right_form(terms: list[dict[str, Any]]) -> None:
+    selectors.check_node_terms(terms)
+
+
+@pytest.mark.parametrize(
+    ("terms", "place"),
+    [
+        pytest.param({}, "array", id="no list"),
+        pytest.param(["zone"], "$[0]", id="a text as a term"),
+        pytest.param([{"matchExpressions": "zone in (a)"}], "$[0].matchExpressions", id="a text as expressions"),
+        pytest.param([{"matchFields": ["zone"]}], "$[0].matchFields[0]", id="a text as a field"),
+        pytest.param([{"matchExpressions": [{"operator": "Exists"}]}], "$[0].matchExpressions[0]", id="no key"),
+        pytest.param([{"matchExpressions": [{"key": "k"}]}], "$[0].matchExpressions[0]", id="no operator"),
+        pytest.param([{"matchExpressions": [need("Is", "a")]}], "$[0].matchExpressions[0].operator", id="an operator"),
+        pytest.param(
+            [{"matchExpressions": [{**need("In"), "values": [1]}]}], "$[0].matchExpressions[0].values[0]", id="a value"
+        ),
+    ],
+)
+def test_node_terms_of_the_wrong_form_are_refused_with_what_is_wrong(terms: Any, place: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"`{place}`")):
+        selectors.check_node_terms(terms)

@@ -160,3 +160,26 @@ def test_a_minimum_that_is_no_number_is_refused() -> None:
     fine = copy.deepcopy(job)
     fine["metadata"]["annotations"][keys.GROUP_MIN_MEMBER] = "2"
     assert batch_jobs.validate_job(fine) == []
+
+
+@pytest.mark.parametrize(("parallelism", "refused"), [(100_000, False), (100_001, True), (2**31 - 1, True)])
+def test_a_job_of_more_pods_than_are_looked_after_is_refused(parallelism: int, refused: bool) -> None:
+    fields = [problem.field for problem in batch_jobs.validate_job(taken(make_job(parallelism=parallelism)))]
+    assert fields == (["spec.parallelism"] if refused else [])
+    old = taken(make_job(parallelism=1))
+    new = taken(make_job(parallelism=parallelism))
+    assert [problem.field for problem in batch_jobs.validate_job_update(old, new, USER)] == fields
+
+
+def test_an_old_job_that_would_be_refused_today_can_be_resized_and_let_go() -> None:
+    bad = {"annotations": {keys.GROUP_MIN_MEMBER: "all"}, "finalizers": ["f"]}
+    old = taken(make_job(bad, parallelism=200_000))
+    assert len(batch_jobs.validate_job(old)) == 2
+    fewer, free = copy.deepcopy(old), copy.deepcopy(old)
+    fewer["spec"]["parallelism"] = 7
+    del free["metadata"]["finalizers"]
+    for new in (fewer, free):
+        assert batch_jobs.validate_job_update(old, new, USER) == []
+    worse = copy.deepcopy(old)
+    worse["metadata"]["annotations"][keys.GROUP_MIN_MEMBER] = "none"
+    assert len(batch_jobs.validate_job_update(old, worse, USER)) == 1

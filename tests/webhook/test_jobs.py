@@ -209,6 +209,14 @@ REFUSED = {
         affine({"matchExpressions": [{"key": "a", "operator": "In", "values": [1]}]}),
         f"{TERMS}[0].matchExpressions[0].values[0]",
     ),
+    "an expression without a key": (
+        affine({"matchExpressions": [{"operator": "Exists"}]}),
+        f"{TERMS}[0].matchExpressions[0]",
+    ),
+    "an operator that there is not": (
+        affine({"matchFields": [{"key": "metadata.name", "operator": "Is", "values": ["n"]}]}),
+        f"{TERMS}[0].matchFields[0].operator",
+    ),
     "a list for a service account": (
         make_job(make_task(template=pod(serviceAccountName=["a"]))),
         f"{TEMPLATE}.spec.serviceAccountName",
@@ -237,6 +245,10 @@ REFUSED = {
     "a task minimum above its replicas": (
         make_job(make_task(minAvailable=3), minAvailable=1),
         "spec.tasks[0].minAvailable",
+    ),
+    "more pods than a member's agent makes": (
+        make_job(make_task(replicas=60_000), make_task("b", replicas=40_001), minAvailable=1),
+        "spec.tasks",
     ),
     "negative replicas": (make_job(make_task(replicas=-1)), "spec.tasks[0].replicas"),
     "a task retry below -1": (make_job(make_task(maxRetry=-2)), "spec.tasks[0].maxRetry"),
@@ -510,6 +522,45 @@ def test_a_manifest_without_the_defaults_applied_again_is_no_change() -> None:
 def test_an_invalid_job_from_before_can_still_be_labelled() -> None:
     old = make_job(make_task("NOT VALID"))
     assert jobs.validate_job_update(old, changed(old, "metadata", "labels", value={"a": "b"})) == []
+
+
+OLD = changed(BEFORE, "spec", "tasks", 1, "template", "spec", "containers", 0, "image", value="")
+"""From before the webhook, or an earlier one: today its template would be refused."""
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        pytest.param(("spec", "tasks", 0, "replicas"), 9, id="resized"),
+        pytest.param(("spec", "minAvailable"), 2, id="with another minimum"),
+        pytest.param(("metadata", "finalizers"), [], id="let go"),
+        pytest.param(("status",), {"state": {"phase": "Completed"}}, id="with a status"),
+    ],
+)
+def test_an_old_job_that_would_be_refused_today_is_not_refused_for_what_was_there(
+    path: tuple[str | int, ...], value: Any
+) -> None:
+    assert jobs.validate_job(OLD)
+    assert jobs.validate_job_update(OLD, changed(OLD, *path, value=value)) == []
+
+
+def test_an_old_job_is_refused_for_what_is_new() -> None:
+    fewer = jobs.validate_job_update(OLD, changed(OLD, "spec", "tasks", 0, "replicas", value=-1))
+    assert {problem.field for problem in fewer} == {
+        "spec.minAvailable", "spec.tasks[0].replicas", "spec.tasks[0].minAvailable",
+    }  # fmt: skip
+    frozen = changed(OLD, "spec", "tasks", 1, "template", "spec", "containers", 0, "image", value=" ")
+    assert [each.field for each in jobs.validate_job_update(OLD, frozen)] == [
+        "spec.tasks[1].template.spec.containers[0].image"
+    ]
+
+
+def test_an_old_job_of_too_many_parts_can_be_resized() -> None:
+    tasks = [make_task(f"t{number}") for number in range(1025)]
+    old = make_job(*tasks, minAvailable=1)
+    assert jobs.validate_job_update(old, changed(old, "spec", "minAvailable", value=2)) == []
+    frozen = jobs.validate_job_update(old, changed(old, "spec", "maxRetry", value=9))
+    assert [each.field for each in frozen] == ["spec.maxRetry"]
 
 
 # -- properties ----------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ class RegexMatch(ApiModel):
     """Members by a regular expression."""
 
     pattern: Annotated[str, Field(max_length=1024)]
-    """Found anywhere in the name, unless anchored."""
+    """Found anywhere in the name, unless anchored; in the syntax of Go (RE2)."""
 
 
 class MemberSelector(ApiModel):

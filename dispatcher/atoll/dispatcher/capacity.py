@@ -20,6 +20,7 @@ from atoll.dispatcher.objects import CapacityClass, CapacityObject
 from atoll.kube import metrics
 from atoll.model import keys
 from atoll.model.reports import BadReport, readable
+from atoll.model.vector import MOST_ON_NODE
 
 MAX_NODES = 2**16
 """Nodes of one member, over all of its objects."""
@@ -27,8 +28,6 @@ MAX_OBJECTS = 256
 MAX_RESOURCES = 128
 """Different resources of one member."""
 MAX_TIERS = 32
-MAX_AMOUNT = 2**46
-"""What is free of a resource on a node counts up to this: sums over all nodes of a member stay in 63 bits."""
 
 _RESOURCE = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 
@@ -117,7 +116,7 @@ def capacity_view(obj: CapacityObject) -> CapacityView:
         spec.generation,
         tuple((domain.name, domain.tier, domain.tier_name, domain.parent) for domain in spec.domains),
         tuple(classes),
-        _bounded(spec.total, MAX_AMOUNT * MAX_NODES),
+        _bounded(spec.total, MOST_ON_NODE * MAX_NODES),
     )
 
 
@@ -134,7 +133,7 @@ def _node_class(
     labels, taints = profiles[published.profile]
     # Names that are not one for each node say nothing about any of them.
     names = tuple(published.names) if len(published.names) == published.nodes else ()
-    return NodeClass(published.domain, labels, taints, published.nodes, _bounded(published.free, MAX_AMOUNT), names)
+    return NodeClass(published.domain, labels, taints, published.nodes, _bounded(published.free, MOST_ON_NODE), names)
 
 
 def _bounded(amounts: dict[str, int], most: int) -> dict[str, int]:

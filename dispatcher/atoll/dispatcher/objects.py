@@ -292,9 +292,9 @@ def binding_view(obj: BindingObject) -> BindingView | None:
     told = decision.Decision()
     try:
         wish = gang.decode(text)
-        bounds.check(wish)
+        gang.check(wish)
         read = wish
-    except (msgspec.MsgspecError, bounds.BadWish) as error:
+    except (msgspec.MsgspecError, gang.BadGang) as error:
         log.warning("gang annotation can't be read", **_about(obj), error=str(error))
     try:
         said_last = decision.decode(annotations.get(keys.DECISION))

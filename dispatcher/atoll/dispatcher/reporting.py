@@ -22,6 +22,7 @@ from atoll.dispatcher.core.binding import Binding
 from atoll.dispatcher.core.node import Node, path, subtree
 from atoll.dispatcher.objects import QueueObject
 from atoll.kube import conditions, errors
+from atoll.kube.backoff import Backoff
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import quantity, queues
@@ -31,6 +32,8 @@ from atoll.model.vector import Vector
 
 INTERVAL = 1.0
 """Least seconds between two updates of one queue."""
+LONGEST_PAUSE = 60.0
+"""Most seconds until a status that was refused is written again."""
 COUNTS = ("pending", "inqueue", "running", "completed")
 """Fields of a Queue's status: who waits, is dispatched but not all bound, is bound, has ended."""
 VALID = "Valid"
@@ -100,6 +103,8 @@ class Reporter:
         #: parent -> the division among its children that was shown
         self._divisions: dict[Node, object] = {}
         self._wake = asyncio.Event()
+        #: queues that are there and of which the last write of the status failed
+        self._refused: Backoff[str] = Backoff(INTERVAL, LONGEST_PAUSE)
         queues.on_change(self._queue_changed)
 
     def told(self, event: Event, commands: Sequence[Command]) -> None:
@@ -132,8 +137,13 @@ class Reporter:
     def _queue_changed(self, old: QueueObject | None, new: QueueObject | None) -> None:
         found = new or old
         if found is not None:
-            self._marked[found.metadata.name] = None
-            self._wake.set()
+            if new is None:
+                self._refused.forget(found.metadata.name)
+            self._mark(found.metadata.name)
+
+    def _mark(self, name: str) -> None:
+        self._marked[name] = None
+        self._wake.set()
 
     def _changed(self) -> list[Node]:
         """The queues that may look different than at the last call, in order of their names."""
@@ -184,7 +194,7 @@ class Reporter:
     def _patch(self, node: Node) -> Json | None:
         """What to change in the status of a queue's object; None when it says all already."""
         queue = self._queues.get(node.name)
-        if queue is None or node.view is None:
+        if queue is None or node.view is None or self._refused.pauses(node.name):
             return None
         return status_patch(queue, node, self._book.below(node), time.time())
 
@@ -198,8 +208,11 @@ class Reporter:
                 continue
             except errors.ApiError as error:
                 log.warning("status of a queue not written, will try again", queue=name, error=str(error))
-                self._marked[name] = None
-                self._wake.set()
+                if self._queues.get(name) is not None:
+                    pause = self._refused.failed(name, at_least=min(error.retry_after or 0.0, LONGEST_PAUSE))
+                    asyncio.get_running_loop().call_later(pause, self._mark, name)
+            else:
+                self._refused.forget(name)
 
 
 def status_patch(queue: QueueObject, node: Node, counts: Mapping[str, int], now: float) -> Json | None:

@@ -46,6 +46,7 @@ from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
 from atoll.dispatcher.recording import Recorder
 from atoll.dispatcher.reporting import QueueMetrics, Reporter
 from atoll.kube import errors
+from atoll.kube.backoff import Backoff
 from atoll.kube.garbage import short_collections
 from atoll.kube.logs import working_on
 from atoll.kube.reflector import Reflector
@@ -60,9 +61,9 @@ T = TypeVar("T", bound=HasMeta)
 COALESCE = 0.002
 """Seconds that changes are collected before the core decides on them."""
 AGAIN = 0.5
-"""Seconds after which a decision that was refused or not written is made or written again."""
+"""Seconds after which a decision that was refused or not written is made or written again, at least."""
 LONGEST_AGAIN = 30.0
-"""Seconds after which it is written again however much patience the server asks for."""
+"""The same at most, however often it was refused and however much patience the server asks for."""
 WRITERS = 32
 _ANNOTATIONS = "/metadata/annotations/"
 _DECISION = _ANNOTATIONS + keys.DECISION.replace("/", "~1")
@@ -102,6 +103,8 @@ class Shell:
         self._wake = asyncio.Event()
         #: (number of the pass that decided it, what to write, the binding as it was decided on)
         self._commands: asyncio.Queue[tuple[int, Command, objects.BindingObject | None]] = asyncio.Queue()
+        #: UIDs of bindings that are there and of which the last decision was refused
+        self._again: Backoff[str] = Backoff(AGAIN, LONGEST_AGAIN)
         self._cycle = 0
         self._bindings = Reflector(host, BINDINGS, objects.decode_binding)
         self._queues = Reflector(host, QUEUES, objects.decode_queue)
@@ -221,6 +224,7 @@ class Shell:
     def _binding_changed(self, old: objects.BindingObject | None, new: objects.BindingObject | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._first_seen.pop(old.metadata.uid, None)
+            self._again.forget(old.metadata.uid)
             self._tell(BindingGone(old.metadata.uid))
         if new is None:
             return
@@ -306,13 +310,20 @@ class Shell:
             log.info("decision refused, will decide again", error=str(error))
             # Not at once: it would be decided the same way until the watch says what has changed.
             refused = Refused(command.uid, command.decision.epoch, command.generation)
-            asyncio.get_running_loop().call_later(AGAIN, self._tell, refused)
+            asyncio.get_running_loop().call_later(self._pause_after(command, error), self._tell, refused)
         except errors.ApiError as error:
-            # It may or may not have been carried out: the epoch test makes a second try harmless.
             outcome = "repeated"
-            log.warning("decision not written, will try again", error=str(error))
-            pause = max(AGAIN, min(error.retry_after or 0.0, LONGEST_AGAIN))
-            asyncio.get_running_loop().call_later(pause, self._commands.put_nowait, (cycle, command, seen))
+            if not self._is_there(command):
+                # Somebody who may not write is not told that there is nothing to write.
+                log.info("decision on a binding that is gone not written", error=str(error))
+            else:
+                # It may or may not have been carried out: the epoch test makes a second try harmless.
+                log.warning("decision not written, will try again", error=str(error))
+                pause = self._pause_after(command, error)
+                asyncio.get_running_loop().call_later(pause, self._commands.put_nowait, (cycle, command, seen))
+        else:
+            if not isinstance(command, Explain):
+                self._again.forget(command.uid)
         self.metrics.writes.labels(type(command).__name__, outcome).inc()
         if outcome == "written" and isinstance(command, Dispatch):
             log.info("dispatched", clusters=[part.cluster for part in command.parts], epoch=command.decision.epoch)
@@ -320,6 +331,18 @@ class Shell:
             since = self._first_seen.pop(command.uid, None)
             if since is not None:
                 self.metrics.latency.observe(time.monotonic() - since)
+
+    def _is_there(self, command: Command) -> bool:
+        binding = self._bindings.get(f"{command.namespace}/{command.name}")
+        return binding is not None and binding.metadata.uid == command.uid
+
+    def _pause_after(self, command: Command, error: errors.ApiError) -> float:
+        """Seconds until what was decided is decided or written again."""
+        least = max(AGAIN, min(error.retry_after or 0.0, LONGEST_AGAIN))
+        if isinstance(error, errors.Unreachable | errors.Busy) or not self._is_there(command):
+            # It says nothing about the decision, and the transport has been patient already.
+            return least
+        return self._again.failed(command.uid, at_least=least)
 
 
 def patch_of(command: Command, seen: objects.BindingObject | None = None) -> list[dict[str, Any]]:

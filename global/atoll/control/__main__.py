@@ -42,7 +42,8 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
         caches = Caches(host)
         recorder = Recorder(host, "control")
         actions = Actions(host, caches)
-        detector, works, status = Detector(host, caches), Works(host, caches), Status(host, caches, recorder)
+        detector, status = Detector(host, caches, recorder), Status(host, caches, recorder)
+        works = Works(host, caches)
         clusters, queues, holds = Clusters(host, caches), Queues(host, caches), Holds(host, caches)
         ttl, commands = Ttl(host, caches), Commands(host, caches, recorder)
         async with asyncio.TaskGroup() as group:

@@ -7,6 +7,7 @@ resource, replicas, components, placement and the gang annotation. It deletes th
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -17,11 +18,14 @@ from atoll.control.objects import BindingObject, QueueObject
 from atoll.delivery.work import WorkObject
 from atoll.kinds import KINDS, Kind
 from atoll.kube import errors
+from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model import gang, keys, quantity
+from atoll.model import gang, keys, numbers, quantity
 from atoll.model.apiresource import BINDINGS, ApiResource
-from atoll.model.objects import Full
+from atoll.model.objects import MALFORMED, Full
+from atoll.model.reports import readable
+from atoll.model.verdict import Reason
 
 Json = dict[str, Any]
 Key = tuple[ApiResource, str]
@@ -34,8 +38,8 @@ log = structlog.get_logger(__name__)
 class Detector:
     """Keeps bindings as workloads and policies ask."""
 
-    def __init__(self, host: ApiServer, caches: Caches) -> None:
-        self._host, self._caches = host, caches
+    def __init__(self, host: ApiServer, caches: Caches, recorder: Recorder) -> None:
+        self._host, self._caches, self._recorder = host, caches, recorder
         self._queue: WorkQueue[Key] = WorkQueue("detector", lambda key: {"kind": key[0].kind, "workload": key[1]})
         for kind in KINDS:
             self._follow(kind)
@@ -56,8 +60,9 @@ class Detector:
     def _follow(self, kind: Kind) -> None:
         def changed(old: Full | None, new: Full | None) -> None:
             same = old is not None and new is not None and old.metadata.uid == new.metadata.uid
-            if same and old and new and _said(kind, old) == _said(kind, new):
-                return
+            with suppress(*MALFORMED):
+                if same and old and new and _said(kind, old) == _said(kind, new):
+                    return
             found = new or old
             if found is not None:
                 self._queue.add((kind.resource, found.metadata.key))
@@ -113,7 +118,7 @@ class Detector:
                 await self._host.delete(
                     BINDINGS, binding.metadata.name, binding.metadata.namespace, uid=binding.metadata.uid
                 )
-        if gone or obj is None or not kind.takes(obj.body) or not self._caches.enabled(obj.metadata.namespace):
+        if gone or obj is None or not self._caches.enabled(obj.metadata.namespace):
             return
         current = next((b for b in mine if b.spec.resource.uid == obj.metadata.uid), None)
         if current is not None and _deleting(current):
@@ -121,12 +126,15 @@ class Detector:
         if any(b is not current for b in mine):
             # The name is free once the binding of the workload's predecessor is gone; its event brings us back.
             return
-        if current is None and kind.finished(obj.body.get("status") or {}) is not None:
-            return
         try:
+            over = current is None and kind.finished(obj.body.get("status") or {}) is not None
+            if over or not kind.takes(obj.body):
+                return
             wanted = self._wanted(kind, obj, current)
-        except (ValueError, KeyError, TypeError) as error:
-            log.warning("workload can't be read", kind=resource.kind, workload=name, error=str(error))
+        except MALFORMED as error:
+            log.warning("workload can't be read", kind=resource.kind, workload=name, exc_info=True)
+            why = readable(f"{type(error).__name__}: {error}")
+            self._tell(kind, obj, "InvalidWorkload", f"it can't be read and waits for nothing but a correction: {why}")
             return
         if current is None:
             await self._create(kind, obj, wanted)
@@ -192,6 +200,8 @@ class Detector:
             default_queue=self._caches.default_queue(obj.metadata.namespace),
             carried=self._caches.carried(current, kind, obj) if current is not None else kind.carried(status),
         )
+        if wish.replicas > numbers.INT32:
+            raise ValueError(f"{wish.replicas} pods are more than an object can say")
         policy = policies.choose(self._caches, kind.resource, obj, wish.queue)
         spec: Json = {
             "resource": {
@@ -219,7 +229,24 @@ class Detector:
         }
         if policy is not None and policy.spec.placement:
             spec["placement"] = policy.spec.placement
-        return {"annotations": {keys.GANG: gang.encode(wish)}, "spec": spec}
+        annotations = {keys.GANG: gang.encode(wish)}
+        try:
+            gang.check(wish)
+        except gang.BadGang as error:
+            # The dispatcher says that it is invalid, not why.
+            self._tell(kind, obj, Reason.INVALID_GANG, str(error))
+        return {"annotations": annotations, "spec": spec}
+
+    def _tell(self, kind: Kind, obj: Full, reason: str, note: str) -> None:
+        metadata = obj.metadata
+        about = {
+            "apiVersion": kind.resource.api_version,
+            "kind": kind.resource.kind,
+            "namespace": metadata.namespace,
+            "name": metadata.name,
+            "uid": metadata.uid,
+        }
+        self._recorder.record(about, reason, note, warning=True)
 
     def _priority(self, name: str) -> int:
         found = self._caches.priority_classes.get(name) if name else None

@@ -10,7 +10,6 @@ import asyncio
 import heapq
 import itertools
 import math
-import random
 import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Generic, TypeVar
@@ -18,6 +17,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from atoll.kube import metrics
+from atoll.kube.backoff import Backoff
 from atoll.kube.errors import ApiError, Retry
 from atoll.kube.logs import working_on
 
@@ -54,7 +54,7 @@ class WorkQueue(Generic[K]):
         self._active: dict[K, float] = {}
         #: key -> (priority, since when): asked for again while a worker had it
         self._again: dict[K, tuple[int, float]] = {}
-        self._failures: dict[K, int] = {}
+        self._backoff: Backoff[K] = Backoff(_BACKOFF_FIRST, _BACKOFF_MAX)
         self._order = itertools.count()
         self._changed = asyncio.Event()
         self.handled = self.retries = 0
@@ -120,13 +120,11 @@ class WorkQueue(Generic[K]):
     def retry(self, key: K, *, at_least: float = 0.0) -> None:
         """Ask again after this key's backoff, which doubles until `forget`; not before `at_least` seconds."""
         self.retries += 1
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
-        ceiling = min(_BACKOFF_FIRST * 2 ** min(failures - 1, 20), _BACKOFF_MAX)
-        self.add(key, after=max(random.uniform(ceiling / 2, ceiling), at_least))
+        self.add(key, after=self._backoff.failed(key, at_least=at_least))
 
     def forget(self, key: K) -> None:
         """The key succeeded: its backoff starts anew."""
-        self._failures.pop(key, None)
+        self._backoff.forget(key)
 
     async def get(self) -> K:
         """The next key; call `done` with it afterwards."""

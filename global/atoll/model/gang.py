@@ -1,7 +1,8 @@
 """The gang: all that deciding about a workload needs, whatever its kind.
 
 The detector writes it as JSON into the binding's annotation `atoll.sh/gang`; dispatcher and agent read only this, so
-they know no workload kinds.
+they know no workload kinds. The templates of most kinds are not checked before a member sees them, so their users may
+have written anything; `check` refuses what would end, or stop, who decides on it for everybody.
 """
 
 from __future__ import annotations
@@ -12,8 +13,18 @@ from typing import Any
 
 import msgspec
 
-from atoll.model import vector
+from atoll.model import selectors, vector
+from atoll.model.timestamps import is_time
 from atoll.model.vector import Vector
+
+MOST_PODS = 100_000
+"""Of one workload, at once: what a member's agent works out of them at each look takes a tenth of a second."""
+MOST_UNITS = 2**60
+"""Of a resource, for one pod."""
+
+
+class BadGang(ValueError):
+    """No workload can ask for that; the message names the field."""
 
 
 class TopologyWish(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -111,6 +122,33 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         ]
         minimum = min(self.min_available, sum(task.replicas for task in tasks))
         return msgspec.structs.replace(self, tasks=tasks, min_available=minimum)
+
+
+def check(gang: Gang) -> None:
+    """Refuse what can't be decided on.
+
+    Raises:
+        BadGang: it is such.
+    """
+    if gang.submitted and not is_time(gang.submitted):
+        raise BadGang(f"submitted: {gang.submitted!r} is no time")
+    if not gang.tasks:
+        raise BadGang("tasks: there are none")
+    for task in gang.tasks:
+        if task.replicas < 0 or task.min_available < 0:
+            raise BadGang(f"task {task.name}: {min(task.replicas, task.min_available)} pods are fewer than none")
+        amounts = task.requests.values()
+        if amounts and not (min(amounts) >= 0 and max(amounts) <= MOST_UNITS):
+            raise BadGang(f"task {task.name}: requests must be between 0 and an exa")
+        try:
+            selectors.check_node_terms(task.node_terms)
+        except ValueError as error:
+            raise BadGang(f"task {task.name}: its required node affinity: {error}") from error
+    pods = max(gang.replicas, gang.min_available, *(task.min_available for task in gang.tasks))
+    if pods > MOST_PODS:
+        raise BadGang(f"it asks for {pods} pods, and a workload gets at most {MOST_PODS} at once: make several of it")
+    if gang.min_available < 0:
+        raise BadGang(f"minAvailable: {gang.min_available} is below 0")
 
 
 COMPONENT_NAME = 32

@@ -9,7 +9,8 @@ from __future__ import annotations
 INT32 = 2**31 - 1
 """The most that most whole numbers in Kubernetes objects can be."""
 _DIGITS = 18
-"""What has no more of them is below 2^63."""
+MOST = 10**_DIGITS - 1
+"""The most that `whole` reads; below 2^63."""
 
 
 def whole(text: str | None) -> int | None:

@@ -10,6 +10,9 @@ from typing import Any, Protocol
 import msgspec
 import orjson
 
+MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What reading raises where a field has a value that nobody thought of: schemas do not look into templates."""
+
 
 class OwnerReference(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """Who owns the object."""

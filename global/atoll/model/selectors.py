@@ -30,6 +30,30 @@ class _Selector(msgspec.Struct, forbid_unknown_fields=True, rename="camel", omit
 _decoder = msgspec.json.Decoder(_Selector)
 
 
+class NodeSelectorRequirement(msgspec.Struct, frozen=True):
+    """One expression of a term, as Kubernetes calls it."""
+
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+    values: list[str] | None = None
+
+
+class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel"):
+    """One term of a required node affinity: the form that all else here relies on."""
+
+    match_expressions: list[NodeSelectorRequirement] | None = None
+    match_fields: list[NodeSelectorRequirement] | None = None
+
+
+def check_node_terms(terms: object) -> None:
+    """Refuse the nodeSelectorTerms of a required node affinity that Kubernetes would not take.
+
+    Raises:
+        ValueError: they have another form; the message says where, with `$` for the list of terms.
+    """
+    msgspec.convert(terms, list[NodeSelectorTerm])
+
+
 def label_selector_matches(selector: Json | None, labels: Labels) -> bool:
     """metav1.LabelSelector against labels; None matches nothing."""
     if selector is None:

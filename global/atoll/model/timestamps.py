@@ -27,3 +27,11 @@ def to_seconds(text: str) -> float:
         ValueError: not RFC 3339.
     """
     return datetime.fromisoformat(text).timestamp()
+
+
+def is_time(text: str) -> bool:
+    """Whether it is one that can be computed with."""
+    try:
+        return to_seconds(text) > 0
+    except (ValueError, OverflowError):
+        return False

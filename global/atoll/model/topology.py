@@ -2,20 +2,25 @@
 
 A domain is one HyperNode: its tier counts upwards from the nearest (racks) to the farthest (the whole fabric). Node
 members may be named exactly, by an unanchored regular expression or by labels, HyperNode members exactly, as in
-Volcano.
+Volcano. Expressions are Go's, by which Volcano matches: RE2 has the same ones, and a match takes time in proportion to
+the name whatever the expression.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import re2
+
 from atoll.model import selectors
 
 NO_DOMAIN = -1
+_LONGEST_PATTERN = 1024
+_LARGEST_PROGRAM = 10_000
+"""Instructions of an expression once it is compiled: a match takes at most so many steps for each letter."""
 
 
 class TopologyError(ValueError):
@@ -131,14 +136,34 @@ def _matching_nodes(
             yield exact["name"]
     elif pattern := (selector.get("regexMatch") or {}).get("pattern"):
         try:
-            expression = re.compile(pattern)
-        except (re.error, OverflowError, RecursionError) as error:
+            expression = _compile(pattern)
+        except ValueError as error:
+            shown = pattern if len(pattern) <= _LONGEST_PATTERN else f"{pattern[:60]}..."
             raise TopologyError(
-                f"HyperNode {domain}: regexMatch {pattern!r} is not a regular expression: {error}"
+                f"HyperNode {domain}: regexMatch {shown!r} is not a regular expression (RE2, as in Go): {error}"
             ) from error
         yield from (name for name in node_labels if expression.search(name))
     elif wanted := selector.get("labelMatch"):
         yield from (name for name, labels in node_labels.items() if selectors.label_selector_matches(wanted, labels))
+
+
+def _compile(pattern: str) -> Any:
+    """The expression.
+
+    Raises:
+        ValueError: it is none, or beyond all measure.
+    """
+    if len(pattern) > _LONGEST_PATTERN:
+        raise ValueError(f"it has {len(pattern)} characters; the most is {_LONGEST_PATTERN}")
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        expression = re2.compile(pattern, options)
+    except re2.error as error:
+        raise ValueError(error.args[0].decode(errors="replace")) from error
+    if expression.programsize > _LARGEST_PROGRAM:
+        raise ValueError(f"it is too complex: {expression.programsize} steps; the most is {_LARGEST_PROGRAM}")
+    return expression
 
 
 def _lowest(tree: Tree, node: str, found: list[int]) -> int:

@@ -13,6 +13,9 @@ from atoll.model import quantity
 Vector = dict[str, int]
 """Resource name to integer units: milli-CPU, bytes, whole devices, pods."""
 
+MOST_ON_NODE = 2**46
+"""What a node has of a resource counts up to this: sums over 2^16 nodes, the most of a member, stay in 63 bits."""
+
 
 def total(vectors: Iterable[Mapping[str, int]]) -> Vector:
     """The sum of vectors."""

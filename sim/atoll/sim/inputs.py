@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import yaml
 
-from atoll.dispatcher.bounds import MOST_UNITS
 from atoll.dispatcher.capacity import is_resource
 from atoll.model import quantity
+from atoll.model.gang import MOST_UNITS
 from atoll.model.numbers import INT32
 
 T = TypeVar("T")

@@ -28,9 +28,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from atoll.dispatcher.bounds import MOST_PODS
 from atoll.model import numbers, timestamps, vector
-from atoll.model.gang import Gang, Task, TopologyWish
+from atoll.model.gang import MOST_PODS, Gang, Task, TopologyWish
 from atoll.model.vector import Vector
 from atoll.sim.inputs import (
     Fields,

@@ -256,6 +256,8 @@ class SimMember:
         for outcome in plan(self.room, views, self._parked, self._holds, self._expected):
             if isinstance(outcome, Plan):
                 self._bind_later(outcome)
+            elif outcome.error is not None:
+                raise outcome.error
         # 4. Tell who wants to know.
         self._tell_holds()
         self.room.touched.clear()

@@ -11,8 +11,9 @@ from typing import Final
 
 from atoll.kinds import BY_GVK, batch_job
 from atoll.model import keys
+from atoll.model.gang import MOST_PODS
 from atoll.webhook import jsonpatch
-from atoll.webhook.problems import Json, Problem, mapping, sequence
+from atoll.webhook.problems import Json, Problem, integer, mapping, sequence
 
 CONTROL: Final = f"system:serviceaccount:{keys.SYSTEM_NAMESPACE}:atoll-control"
 """The account that lifts and sets the suspend switch."""
@@ -73,16 +74,24 @@ def hold_if_suspended(old: Json, new: Json, user: str) -> list[jsonpatch.Operati
 
 def validate_job(job: Json) -> list[Problem]:
     """Everything that is wrong with a new Job that is ours, except for the state of its queue."""
+    problems = []
     try:
         batch_job.minimum_of(job)
     except (ValueError, AttributeError) as error:
-        return [Problem("metadata.annotations", str(error))]
-    return []
+        problems.append(Problem("metadata.annotations", str(error)))
+    spec = mapping(job.get("spec"))
+    parallelism, completions = integer(spec.get("parallelism")) or 0, integer(spec.get("completions"))
+    pods = parallelism if completions is None else min(parallelism, completions)
+    if pods > MOST_PODS:
+        text = f"{pods} pods would run at once; a Job gets at most {MOST_PODS}: lower it, or make several Jobs of it"
+        problems.append(Problem("spec.parallelism", text))
+    return problems
 
 
 def validate_job_update(old: Json, new: Json, user: str) -> list[Problem]:
     """Everything that is wrong with a change of a Job that is ours, except for the state of its queue."""
-    problems = [] if old.get("metadata") == new.get("metadata") else validate_job(new)
+    before = validate_job(old)
+    problems = [problem for problem in validate_job(new) if problem not in before]
     if user == CONTROL or not _suspended(old) or _suspended(new):
         return problems
     name = mapping(new.get("metadata")).get("name")

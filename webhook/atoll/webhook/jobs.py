@@ -13,6 +13,7 @@ from typing import Any, Final, get_args
 
 from atoll.api import batch
 from atoll.model import keys
+from atoll.model.gang import MOST_PODS
 from atoll.webhook import jsonpatch, pods
 from atoll.webhook.problems import (
     LABEL_RULE,
@@ -151,6 +152,10 @@ def validate_job(job: Json) -> list[Problem]:
         problems.append(Problem("spec.tasks", "is empty; a Job needs at least one task"))
     problems += _count_problems(spec, ("minAvailable", "maxRetry", "ttlSecondsAfterFinished"), "spec")
     replicas = sum(_replicas(task) for task in tasks)
+    if replicas > MOST_PODS:
+        problems.append(
+            Problem("spec.tasks", f"ask for {replicas} pods in all; a Job gets at most {MOST_PODS}: make several of it")
+        )
     needed = integer(spec.get("minAvailable")) or 0
     if tasks and needed > replicas:
         problems.append(
@@ -411,16 +416,19 @@ def _circle(needs: Mapping[str, Sequence[str]]) -> list[str]:
 def validate_job_update(old: Json, new: Json) -> list[Problem]:
     """Everything that is wrong with a change of a Job.
 
-    One that leaves the spec alone is never refused.
+    One that leaves the spec alone is never refused, and no change for what was wrong before: the rules grow, and an
+    old Job must still be resized and let go.
 
     Both sides are compared with their defaults, so that a Job from before its namespace was opted
     in, or one that is applied again from a manifest without them, is not taken for changed.
     """
     if old.get("spec") == new.get("spec"):
         return []
-    if problems := _too_much(mapping(new.get("spec"))):
+    problems = _too_much(mapping(new.get("spec")))
+    if problems and problems != _too_much(mapping(old.get("spec"))):
         return problems
-    before, after = (mapping(jsonpatch.applied(job, default_job(job)).get("spec")) for job in (old, new))
+    old, new = (jsonpatch.applied(job, default_job(job)) for job in (old, new))
+    before, after = mapping(old.get("spec")), mapping(new.get("spec"))
     if before == after:
         return []
     count, now = len(sequence(before.get("tasks"))), len(sequence(after.get("tasks")))
@@ -429,7 +437,10 @@ def validate_job_update(old: Json, new: Json) -> list[Problem]:
     else:
         changed = islice(_differences(_fixed(before), _fixed(after), "spec"), _DIFFERENCES)
         problems = [Problem(path, f"{_FROZEN}{_RECREATE}") for path in changed]
-    return problems + validate_job(new)
+    if found := validate_job(new):
+        there = set(validate_job(old))
+        problems += [problem for problem in found if problem not in there]
+    return problems
 
 
 def _fixed(spec: Json) -> Json:

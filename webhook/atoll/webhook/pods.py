@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import msgspec
 
+from atoll.model.selectors import NodeSelectorTerm
 from atoll.webhook.problems import (
     LABEL_RULE,
     Json,
@@ -32,19 +33,8 @@ class _Container(msgspec.Struct, rename="camel"):
     restart_policy: str | None = None
 
 
-class _Expression(msgspec.Struct):
-    key: str
-    operator: str
-    values: list[str] | None = None
-
-
-class _Term(msgspec.Struct, rename="camel"):
-    match_expressions: list[_Expression] | None = None
-    match_fields: list[_Expression] | None = None
-
-
 class _Terms(msgspec.Struct, rename="camel"):
-    node_selector_terms: list[_Term] | None = None
+    node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
 class _NodeAffinity(msgspec.Struct, rename="camel"):

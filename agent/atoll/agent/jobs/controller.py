@@ -24,6 +24,7 @@ from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import JOBS, POD_GROUPS, PODS, ApiResource
+from atoll.model.gang import MOST_PODS
 from atoll.model.objects import Full
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
 
@@ -124,8 +125,8 @@ class JobController:
     async def _look(self, cached: Full) -> None:
         uid = cached.metadata.uid
         job, pods = self._known(cached.body, uid), self._cache.pods.by_index("owner", uid)
-        if (asked := made.asked(job)) > made.MOST:
-            text = f"asks for {asked} pods at once, and one Job gets at most {made.MOST}: make several Jobs of it"
+        if (asked := made.asked(job)) > MOST_PODS:
+            text = f"asks for {asked} pods at once, and one Job gets at most {MOST_PODS}: make several Jobs of it"
             self._recorder.record(_reference(job), "TooManyPods", text, warning=True)
             return
         # 1. What the host or a policy wants is written down first, so that it can't be half done.

@@ -18,8 +18,6 @@ from atoll.model.vector import Vector
 
 Json = dict[str, Any]
 
-MOST = 100_000
-"""Pods that one Job may ask for at once: what is worked out of them at each look takes a tenth of a second."""
 _TEMPLATE_UID = "volcano.sh/template-uid"
 
 

@@ -20,16 +20,15 @@ from atoll.agent.scheduler.gangs import Standing
 from atoll.agent.scheduler.room import Room
 from atoll.fit import Miss, Profile, place
 from atoll.fit.place import covering
+from atoll.model import selectors
 from atoll.model.decision import Gone
 from atoll.model.gang import Gang, Task
+from atoll.model.objects import MALFORMED
 
 TTL = 60.0
 """Seconds that a hold lasts after it was last asked for."""
 _RENEW = TTL / 2
 """Seconds by which the told expiry may lag behind; every renewal told is a write on both sides."""
-
-_UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What placing raises where pods ask for something of the wrong form: nobody has checked what a gang was made of."""
 
 Slot = tuple[int, str]
 """(task index, node)."""
@@ -242,10 +241,12 @@ class Holds:
     def _plan(self, hold: Hold) -> None:
         room, gang = self._room, hold.gang
         try:
+            for asked in gang.tasks:
+                selectors.check_node_terms(asked.node_terms)
             room.select_by(_labels_selected(gang))
             nodes = room.nodes() if hold.gone is None else room.nodes_without(hold.gone)
             outcome = place(nodes, gang)
-        except _UNREADABLE as error:
+        except MALFORMED as error:
             self._refuse(hold, f"what its pods ask for can't be read: {error}", 1, 0)
             return
         if isinstance(outcome, Miss):
@@ -303,7 +304,7 @@ class Holds:
         for task, node in hold.slots:
             try:
                 why = self._trouble(hold.gang.tasks[task], node)
-            except _UNREADABLE as error:
+            except MALFORMED as error:
                 why = f"what the pods on reserved node {node} ask for can't be read: {error}"
             if why and node not in lost:
                 lost[node] = why

@@ -20,6 +20,7 @@ from atoll.agent.scheduler.reservations import Reservations, is_plan
 from atoll.agent.scheduler.room import Room
 from atoll.agent.scheduler.status import group_status
 from atoll.kube import errors
+from atoll.kube.backoff import Backoff
 from atoll.kube.events import Recorder
 from atoll.kube.logs import working_on
 from atoll.kube.transport import ApiServer
@@ -39,6 +40,8 @@ _TELL_AFTER = 60.0
 """Seconds between two events about a gang that waits for the same reason."""
 _TASKS_AFTER = 0.5
 """Seconds that a gang may take to get its pods before it is said to have too few."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+"""Seconds after which a gang that broke the planner is planned again."""
 
 log = structlog.get_logger(__name__)
 
@@ -77,6 +80,8 @@ class Scheduler:
         self._dirty: set[str] = set()
         #: gang key -> its standing; those that had pods waiting when last looked at
         self._pending: dict[str, Standing] = {}
+        #: gang keys that could not be looked at or planned for a defect of ours; each is in `waits`
+        self._aside: Backoff[str] = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._wake = asyncio.Event()
         #: what is kept for parts of gangs that are not applied yet
         self.reservations = Reservations(api, cache, self.room, promise=promise, wake=self._wake.set)
@@ -150,13 +155,14 @@ class Scheduler:
         dirty, self._dirty = self._dirty, set()
         for key in dirty:
             self._look(key)
-        # 2. Everything that waits gets a try when room grew; else only what changed.
+        # 2. Everything that waits gets a try when room grew; else only what changed. What failed has its pause.
         if self.room.grew:
             self.room.grew = False
             self._parked = Parked()
             candidates = list(self._pending.values())
         else:
             candidates = [self._pending[key] for key in dirty if key in self._pending]
+        candidates = [view for view in candidates if not self._aside.pauses(view.key)]
         # 3. Decide, and start to bind at once.
         changed: set[str] = set()
         began = time.monotonic()
@@ -165,13 +171,16 @@ class Scheduler:
         ):
             key = outcome.gang.key
             before = self.waits.get(key)
+            if isinstance(outcome, Wait) and outcome.error is not None:
+                self._set_aside(outcome)
+            else:
+                self._aside.forget(key)
             if isinstance(outcome, Plan):
                 self.waits.pop(key, None)
                 self._pending.pop(key, None)
                 # What did not fit beside the plan is looked at again once the plan is known to the next view.
                 if len(outcome.nodes) < len(outcome.gang.waiting):
-                    self._dirty.add(key)
-                    self._wake.set()
+                    self._mark(key)
                 self._start(outcome)
             else:
                 self.waits[key] = outcome
@@ -195,6 +204,18 @@ class Scheduler:
             observer(changed)
 
     def _look(self, key: str) -> None:
+        try:
+            self._look_at(key)
+        except Exception as error:
+            self._pending.pop(key, None)
+            name = gangs.bare_pod(key)
+            pod = self._cache.pods.get(name) if name else None
+            view = Standing(key, self._cache.pod_groups.get(key), [pod] if pod is not None else [])
+            self.waits[key] = planner.failed(view, error)
+            self._set_aside(self.waits[key])
+            self._tell(self.waits[key])
+
+    def _look_at(self, key: str) -> None:
         if name := gangs.bare_pod(key):
             pod = self._cache.pods.get(name)
             # A pod that is to get a PodGroup is no gang on its own.
@@ -208,6 +229,7 @@ class Scheduler:
         if view is None or not (view.waiting or (view.missing and not over)):
             self._pending.pop(key, None)
             self.waits.pop(key, None)
+            self._aside.forget(key)
             if view is None:
                 self._told.pop(key, None)
         elif view.waiting:
@@ -219,6 +241,16 @@ class Scheduler:
                 planner.NOT_ENOUGH_TASKS,
                 f"{view.settled.total()} of {view.min_member} pods exist",
             )
+
+    def _set_aside(self, wait: Wait) -> None:
+        """One gang that breaks us is no reason to place none; later the world may be another one."""
+        key = wait.gang.key
+        log.error("a gang can't be planned, will try again", **self._about(key), exc_info=wait.error)
+        asyncio.get_running_loop().call_later(self._aside.failed(key), self._mark, key)
+
+    def _mark(self, key: str) -> None:
+        self._dirty.add(key)
+        self._wake.set()
 
     def _start(self, plan: Plan) -> None:
         task = asyncio.create_task(self._bind(plan), name=f"bind {plan.gang.key}")
@@ -237,8 +269,7 @@ class Scheduler:
                 self.room.forget(pod)
             bound = False
         if not bound:
-            self._dirty.add(plan.gang.key)
-            self._wake.set()
+            self._mark(plan.gang.key)
 
     def _about(self, key: str) -> dict[str, str]:
         return _log_fields(key, self._cache.pod_groups.get(key))

@@ -1,7 +1,7 @@
 """Which gang goes where, decided without input or output: the same view gives the same plans.
 
 Gangs are taken by priority, then age. One that does not fit is passed by those behind it: the host has ordered them
-already, and what is in a member was meant to start.
+already, and what is in a member was meant to start. So is one that breaks the planner, by a defect of ours.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from atoll.agent.scheduler.room import Room
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.model import gang as gangs
 from atoll.model.gang import Gang
+from atoll.model.reports import readable
 from atoll.model.topology import Tree
 from atoll.model.vector import Vector
 
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
+SCHEDULER_ERROR = "SchedulerError"
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,10 @@ class Wait:
 
     gang: Standing
     reason: str
-    """NotEnoughTasks or NotEnoughResources, as Volcano calls them."""
+    """NotEnoughTasks or NotEnoughResources, as Volcano calls them; SchedulerError, as Kubernetes does."""
     message: str
+    error: Exception | None = None
+    """What broke while it was looked at or planned; only of a SchedulerError."""
 
 
 @dataclass
@@ -75,13 +79,24 @@ def plan(
     #: key of a gang whose turn is still to come -> what it is expected to take
     wishes = {view.key: wanted for view in views if (wanted := expected.wanted(view)) is not None}
     for view in views:
-        room.select_by(labels_selected(view.waiting))
-        outcome = _decide(room, view, parked, holds, wishes.pop(view.key, None), wishes.values())
+        outcome: Plan | Wait
+        try:
+            room.select_by(labels_selected(view.waiting))
+            outcome = _decide(room, view, parked, holds, wishes.pop(view.key, None), wishes.values())
+        except Exception as error:
+            outcome = failed(view, error)
         if isinstance(outcome, Plan):
             for pod, node in outcome.nodes:
                 room.assume(pod, node)
             expected.placed(view, outcome.nodes)
         yield outcome
+
+
+def failed(view: Standing, error: Exception) -> Wait:
+    """What a gang that breaks us waits for: nothing was decided on it."""
+    why = readable(f"{type(error).__name__}: {error}")
+    text = f"planning it failed and is tried again ({why}); the agent's log tells more"
+    return Wait(view, SCHEDULER_ERROR, text, error)
 
 
 def _decide(
@@ -176,9 +191,11 @@ def smallest_domain(nodes: Nodes, names: set[str]) -> tuple[str, int]:
 __all__ = [
     "NOT_ENOUGH_RESOURCES",
     "NOT_ENOUGH_TASKS",
+    "SCHEDULER_ERROR",
     "Parked",
     "Plan",
     "Wait",
+    "failed",
     "plan",
     "smallest_domain",
 ]

@@ -17,10 +17,7 @@ from atoll.fit import Nodes, Profile
 from atoll.model import keys, numbers, quantity, topology, vector
 from atoll.model.decision import Gone
 from atoll.model.topology import NO_DOMAIN, Tree
-from atoll.model.vector import Vector
-
-_MOST = 2**60
-"""Units that a node may have, or have too few of: beyond that no sum of them can be trusted to fit 64 bits."""
+from atoll.model.vector import MOST_ON_NODE, Vector
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +90,7 @@ class Room:
         else:
             self._nodes[name] = new
             offers = quantity.capacity(new.status.allocatable)
-            self._allocatable[name] = {resource: min(amount, _MOST) for resource, amount in offers.items()}
+            self._allocatable[name] = {resource: min(amount, MOST_ON_NODE) for resource, amount in offers.items()}
         self.disturbed.add(name)
         self._arrays = self._topology = None
         self._changed(grew=True)
@@ -229,7 +226,9 @@ class Room:
     def free(self, node: str) -> Vector:
         """What is left of a node, in integer units; negative where others overbooked it."""
         used = self._used.get(node, {})
-        return {name: max(amount - used.get(name, 0), -_MOST) for name, amount in self._allocatable[node].items()}
+        return {
+            name: max(amount - used.get(name, 0), -MOST_ON_NODE) for name, amount in self._allocatable[node].items()
+        }
 
     def node(self, name: str) -> Node | None:
         """The node of that name; None where there is none."""

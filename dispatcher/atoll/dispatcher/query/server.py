@@ -20,7 +20,9 @@ from atoll.dispatcher.query.wishes import Wishes
 from atoll.dispatcher.shell import Shell
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
+from atoll.model import numbers
 from atoll.model.apiresource import VERDICTS, WHAT_IFS, ApiResource
+from atoll.model.reports import readable
 
 Json = dict[str, Any]
 
@@ -31,6 +33,7 @@ _SHARE: Final = 0.1
 """Of the leader's time that what-ifs may take: each may search among all that runs, while nothing is decided."""
 _PATIENCE: Final = 1.0
 """Seconds that a what-if waits for that; longer ones are sent away."""
+_USER: Final = web.RequestKey("user", User)
 _ROOT: Final = f"/apis/{VERDICTS.group}"
 _VERSION: Final = f"{_ROOT}/{VERDICTS.version}"
 _NAMESPACED: Final = _VERSION + "/namespaces/{namespace}"
@@ -71,7 +74,7 @@ class Server:
         began = time.perf_counter()
         try:
             certificate = request.transport.get_extra_info("peercert") if request.transport is not None else None
-            request["user"] = identify(self._front(), certificate, request.headers.items())
+            request[_USER] = identify(self._front(), certificate, request.headers.items())
             response: web.StreamResponse = await handler(request)
         except Unknown as error:
             response = _refused(Refusal(401, "Unauthorized", str(error)))
@@ -115,8 +118,7 @@ class Server:
         """The bindings of a namespace in order of their names, some in each answer."""
         namespace = request.match_info["namespace"]
         everything = await self._may(request, "list", VERDICTS, namespace)
-        wanted = request.query.get("limit", "")
-        limit = min(int(wanted), PAGE) if wanted.isdecimal() and int(wanted[:9]) else PAGE
+        limit = min(_whole(request, "limit") or PAGE, PAGE)
         names = sorted(self._shell.bindings_in(namespace))
         begin = request.query.get("continue", "")
         names = [name for name in names if name >= begin]
@@ -168,7 +170,7 @@ class Server:
         Raises:
             Refusal: not even what was asked for.
         """
-        user: User = request["user"]
+        user = request[_USER]
         if not await self._access.allowed(user, verb, resource, namespace, name):
             where = f'"{name}" ' if name else ""
             raise Refusal(
@@ -178,6 +180,20 @@ class Server:
                 f' "{resource.plural}" in API group "{resource.group}" in the namespace "{namespace}"',
             )
         return await self._access.allowed(user, "list", VERDICTS)
+
+
+def _whole(request: web.Request, parameter: str) -> int:
+    """The number that a parameter of the query says; 0 where it is not there.
+
+    Raises:
+        Refusal: it is no number.
+    """
+    text = request.query.get(parameter, "")
+    number = numbers.whole(text) if text else 0
+    if number is None:
+        said = f"{readable(text, 30)!r} is not a whole number between 0 and {numbers.MOST}"
+        raise Refusal(400, "BadRequest", f"{parameter}: {said}")
+    return number
 
 
 def _json(content: Json, status: int = 200) -> web.Response:

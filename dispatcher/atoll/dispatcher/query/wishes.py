@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import msgspec
 
-from atoll.dispatcher import bounds
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.objects import BindingObject, BindingPlacement, BindingSpec, QueueObject, binding_view
 from atoll.dispatcher.query.documents import Refusal
@@ -16,7 +15,7 @@ from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import gang, keys
 from atoll.model.apiresource import CLUSTER_POLICIES, NAMESPACES, POLICIES, PRIORITY_CLASSES
-from atoll.model.objects import Full, Meta
+from atoll.model.objects import MALFORMED, Full, Meta
 from atoll.model.policies import PolicyObject, best
 
 Json = dict[str, Any]
@@ -75,7 +74,7 @@ class Wishes:
             wish = kind.gang(
                 body, priority=await self._priority(kind.priority_class_of(body)), default_queue=default
             )  # fmt: skip
-        except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError) as error:
+        except (*MALFORMED, msgspec.MsgspecError) as error:
             raise Refusal(422, "Invalid", f"spec.workload can't be read: {error}") from error
         policy = await self._policy(kind, full, wish.queue)
         return wish, policy.spec.placement if policy is not None else None
@@ -120,6 +119,6 @@ def _check(wish: gang.Gang) -> None:
     if not wish.tasks or len(wish.tasks) > _MOST_TASKS:
         raise Refusal(422, "Invalid", f"between 1 and {_MOST_TASKS} tasks are wanted")
     try:
-        bounds.check(wish)
-    except bounds.BadWish as error:
+        gang.check(wish)
+    except gang.BadGang as error:
         raise Refusal(422, "Invalid", str(error)) from error

@@ -1,0 +1,116 @@
+"""The scheduler's passes on a member that answers nothing: what they decide, and what they do when that fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from atoll.agent.cache import MemberCache
+from atoll.agent.objects import Pod
+from atoll.agent.scheduler import gangs, loop
+from atoll.agent.scheduler.loop import Scheduler
+from atoll.agent.scheduler.planner import SCHEDULER_ERROR
+from atoll.kube.events import Recorder
+from atoll.model.objects import OwnerReference
+from tests.agent.builders import make_group, make_node, make_pod
+from tests.kube.servers import client, eventually
+
+
+def scheduling() -> tuple[MemberCache, Scheduler, list[Any]]:
+    """Over one node; the plans that would be bound are collected."""
+    api = client(9)
+    cache = MemberCache(api)
+    scheduler = Scheduler(api, cache, Recorder(api, "agent"))
+    plans: list[Any] = []
+    scheduler._start = plans.append  # type: ignore[method-assign,assignment]
+    cache.nodes._put("n", make_node("n"))
+    return cache, scheduler, plans
+
+
+def put(cache: MemberCache, *pods: Pod) -> None:
+    for pod in pods:
+        if pod.group:
+            cache.pod_groups._put(pod.group, make_group(pod.group.partition("/")[2], 1))
+        cache.pods._put(pod.metadata.key, pod, anyhow=True)
+
+
+def bare(name: str) -> Pod:
+    """A pod that is to get no PodGroup: its owner's gangs are not ours to make."""
+    pod = make_pod(name)
+    pod.metadata.owner_references.append(OwnerReference(kind="Custom", name="c", uid="c", controller=True))
+    return pod
+
+
+def broken(pod: Pod) -> Pod:
+    """One that no API server lets in, so nothing expects it."""
+    return msgspec.structs.replace(pod, node_terms=[{"matchExpressions": ["no expression"]}])
+
+
+async def test_a_gang_that_cannot_be_planned_is_set_aside_and_the_others_go_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1. Three gangs, the best one breaks the planner. 2. The others are planned. 3. It is tried again after a while,
+    not at once, and planned when it is in order.
+    """
+    monkeypatch.setattr(loop, "_FIRST_PAUSE", 0.05)
+    cache, scheduler, plans = scheduling()
+    bad = make_pod("bad", group="bad", priority=9, binding="b")
+    put(cache, broken(bad), make_pod("good", group="good"), bare("bare"))
+    observed: list[set[str]] = []
+    scheduler.on_pass(observed.append)
+    await scheduler._pass()
+    assert sorted(plan.gang.key for plan in plans) == ["default/good", "pod/default/bare"]
+    wait = scheduler.waits["default/bad"]
+    assert (wait.reason, "AttributeError" in wait.message, "again" in wait.message) == (SCHEDULER_ERROR, True, True)
+    assert observed == [{"b"}]
+    log = capsys.readouterr().out
+    assert ("default/bad" in log, "Traceback" in log) == (True, True)
+    assert "default/bad" in scheduler._status._later | scheduler._status._due
+    scheduler.room.grew = True
+    await scheduler._pass()
+    assert "Traceback" not in capsys.readouterr().out, "it is not tried again at once, whatever happens"
+    put(cache, bad)
+    await eventually(lambda: "default/bad" in scheduler._dirty and not scheduler._aside.pauses("default/bad"))
+    await scheduler._pass()
+    assert plans[-1].gang.key == "default/bad"
+    assert ("default/bad" in scheduler.waits, len(scheduler._aside)) == (False, 0)
+
+
+async def test_a_pod_that_cannot_be_planned_has_an_event_that_says_so() -> None:
+    cache, scheduler, plans = scheduling()
+    put(cache, broken(bare("bad")), bare("good"))
+    await scheduler._pass()
+    event = repr(scheduler._recorder._queue.get_nowait())
+    assert ("AttributeError" in event, '"name":"bad"' in event) == (True, True)
+    assert [plan.gang.key for plan in plans] == ["pod/default/good"]
+
+
+async def test_what_is_remembered_of_a_gang_set_aside_goes_with_it() -> None:
+    cache, scheduler, _ = scheduling()
+    put(cache, broken(bare("bad")))
+    await scheduler._pass()
+    assert len(scheduler._aside) == 1
+    cache.pods._put("default/bad", None)
+    await scheduler._pass()
+    assert (len(scheduler._aside), scheduler.waits) == (0, {})
+
+
+async def test_a_gang_that_cannot_be_looked_at_is_set_aside_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache, scheduler, plans = scheduling()
+    put(cache, make_pod("bad", group="bad"), bare("good"))
+    standing = gangs.standing
+
+    def breaking(key: str, *rest: Any) -> Any:
+        if key == "default/bad":
+            raise LookupError("a defect of ours")
+        return standing(key, *rest)
+
+    monkeypatch.setattr(gangs, "standing", breaking)
+    await scheduler._pass()
+    assert [plan.gang.key for plan in plans] == ["pod/default/good"]
+    assert "a defect of ours" in scheduler.waits["default/bad"].message
+    assert "default/bad" in capsys.readouterr().out

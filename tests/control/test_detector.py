@@ -1,0 +1,120 @@
+"""What the detector does with workloads that came by the webhook: one that can't be read is in nobody's way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+
+from atoll.control.caches import Caches
+from atoll.control.detector import Detector
+from atoll.kube.events import Recorder
+from atoll.kube.transport import ApiServer
+from atoll.model.apiresource import JOBS
+from atoll.model.objects import decode_full, decode_meta
+from tests.kube.servers import serving
+
+Json = dict[str, Any]
+GOOD: Json = {"name": "w", "replicas": 1, "template": {"spec": {"containers": [{"name": "c"}]}}}
+
+
+def job(name: str, *tasks: Any, **spec: Any) -> bytes:
+    metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "generation": 1}
+    return orjson.dumps({"metadata": metadata, "spec": {"tasks": list(tasks), **spec}})
+
+
+class Told(Recorder):
+    """Keeps what would be Events."""
+
+    def __init__(self, host: ApiServer) -> None:
+        super().__init__(host, "control")
+        self.told: list[tuple[str, str, str]] = []
+
+    def record(self, about: Any, reason: str, note: str, **_: Any) -> None:
+        self.told.append((about["name"], reason, note))
+
+
+async def reconciled(*workloads: bytes) -> tuple[list[str], list[tuple[str, str, str]]]:
+    """The bindings that are made of these workloads, in this order, and the Events about them."""
+    made: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        body = await request.json()
+        made.append(body["metadata"]["name"])
+        return web.json_response(body, status=201)
+
+    async with serving(answer) as host:
+        caches, recorder = Caches(host), Told(host)
+        detector = Detector(host, caches, recorder)
+        caches.namespaces._put(
+            "ns", decode_meta(b'{"metadata": {"name": "ns", "labels": {"atoll.sh/enabled": "true"}}}')
+        )
+        for raw in workloads:
+            found = decode_full(raw)
+            caches.workloads[JOBS]._put(found.metadata.key, found)
+        for _ in workloads:
+            key = await detector._queue.get()
+            await detector._reconcile(key)
+            detector._queue.done(key)
+        return made, recorder.told
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(job("bad", "worker"), id="a text as a task"),
+        pytest.param(job("bad", {**GOOD, "template": "x"}), id="a text as a template"),
+        pytest.param(job("bad", {**GOOD, "replicas": []}), id="a list of replicas"),
+        pytest.param(job("bad", {**GOOD, "replicas": 1e30}), id="more replicas than can be written"),
+        pytest.param(job("bad", GOOD, minAvailable="all"), id="a word as a minimum"),
+        pytest.param(job("bad", GOOD, networkTopology=[1]), id="a list as a topology"),
+        pytest.param(b'{"metadata": {"name": "bad", "namespace": "ns", "uid": "u"}}', id="no spec"),
+        pytest.param(
+            b'{"metadata": {"name": "bad", "namespace": "ns", "uid": "u"}, "spec": 7}', id="a number as a spec"
+        ),
+        pytest.param(
+            b'{"metadata": {"name": "bad", "namespace": "ns", "uid": "u"}, "spec": {}, "status": "done"}',
+            id="a text as a status",
+        ),
+    ],
+)
+async def test_a_workload_that_cannot_be_read_has_an_event_and_the_others_get_their_bindings(bad: bytes) -> None:
+    made, told = await reconciled(bad, job("good", GOOD))
+    assert made == ["good-job"]
+    [(name, reason, note)] = told
+    assert (name, reason) == ("bad", "InvalidWorkload")
+    assert note.startswith("it can't be read and waits for nothing but a correction: ")
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        pytest.param({**GOOD, "replicas": 100_001}, "asks for 100001 pods", id="too many pods"),
+        pytest.param(
+            {
+                **GOOD,
+                "template": {
+                    "spec": {
+                        "affinity": {
+                            "nodeAffinity": {
+                                "requiredDuringSchedulingIgnoredDuringExecution": {
+                                    "nodeSelectorTerms": [{"matchExpressions": [{"operator": "Exists"}]}]
+                                }
+                            }
+                        }
+                    }
+                },
+            },
+            "required node affinity",
+            id="an expression without a key",
+        ),
+    ],
+)
+async def test_what_nobody_can_run_has_a_binding_and_an_event_that_says_why(task: Json, said: str) -> None:
+    """The dispatcher says no more than InvalidGang of it."""
+    made, told = await reconciled(job("bad", task))
+    assert made == ["bad-job"]
+    [(name, reason, note)] = told
+    assert (name, reason, said in note) == ("bad", "InvalidGang", True)
