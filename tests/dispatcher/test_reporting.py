@@ -22,7 +22,7 @@ from atoll.dispatcher.reporting import Book, QueueMetrics, status_patch
 from atoll.kube.reflector import Reflector
 from atoll.model.apiresource import QUEUES
 from tests.dispatcher.builders import EARLY, GPU, dispatched, make_binding, make_queue, scene
-from tests.kube.servers import serving
+from tests.kube.servers import client, serving
 
 NOW = 1_800_000_000.0
 
@@ -210,3 +210,32 @@ async def test_a_status_that_stays_refused_is_written_ever_more_rarely(monkeypat
         assert len(reporter._refused) == 0
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_queue_that_is_forgotten_and_named_again_is_shown_as_it_is_now() -> None:
+    """All of it between two looks of the reporter, which is told of both nodes."""
+    s = scene()
+    registry = CollectorRegistry()
+    queues = Reflector(client(9), QUEUES, objects.decode_queue)
+    reporter = reporting.Reporter(client(9), s.core, queues, QueueMetrics(registry))
+
+    def look() -> None:
+        for uid in ("uid-a", "uid-b"):
+            reporter._bindings[uid] = None
+        for node in reporter._changed():
+            reporter._show(node)
+
+    s.submit(make_binding("a").queue("none"))
+    s.run()
+    look()
+    assert lines(registry)["atoll_queue_pending none"] == 1
+    s.gone("a")
+    s.run()
+    s.submit(make_binding("b").queue("none"))
+    look()
+    assert lines(registry)["atoll_queue_pending none"] == 1
+    s.gone("b")
+    s.run()
+    look()
+    assert not [line for line in lines(registry) if " none" in line]
+    assert not reporter._moved

@@ -152,13 +152,20 @@ class Reporter:
         uids, self._bindings = self._bindings, {}
         filed = (self._book.file(uid, self._core.bindings.get(uid)) for uid in uids)
         names |= dict.fromkeys(name for name in filed if name)
-        self._moved |= dict.fromkeys(self._core.waiting.take_changed())
-        found = dict.fromkeys((*tree.take_changed(), *self._moved))
+        self._moved = dict.fromkeys(map(self._now, (*self._moved, *self._core.waiting.take_changed())))
+        found = dict.fromkeys((*map(self._now, tree.take_changed()), *self._moved))
         found |= dict.fromkeys(tree.nodes[name] for name in names if name in tree.nodes)
         found = dict.fromkeys(above for node in found for above in path(node))
         for node in list(found):
             found |= dict.fromkeys(self._divided_anew(node))
         return sorted(found, key=lambda node: node.name)
+
+    def _now(self, node: Node) -> Node:
+        """The queue as the tree knows it; one that was forgotten may be named again meanwhile."""
+        present = self._core.tree.nodes.get(node.name)
+        if present is not node:
+            self._divisions.pop(node, None)
+        return present or node
 
     def _divided_anew(self, node: Node) -> Iterable[Node]:
         """The siblings, if what their parent divides was divided anew."""

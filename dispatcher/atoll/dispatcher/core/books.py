@@ -83,8 +83,10 @@ class Books(Waking):
         self.namespaces = Namespaces()
         self.promises = Promises(self.world)
         self._shapes = Shapes()
-        #: UID -> binding
+        #: UID -> binding; changed by `_put` alone
         self.bindings: dict[str, Binding] = {}
+        #: queues that a binding or a queue names no longer, and perhaps nobody; until the end of a pass
+        self._left: dict[Node, None] = {}
         #: (shape, member) -> where a gang of that shape was not bound in time
         self._avoid: dict[tuple[bytes, str], Avoided] = {}
         #: queues in which somebody came first or waits no longer, so that another one may be the head; until the end of
@@ -153,8 +155,11 @@ class Books(Waking):
 
     def _set_queue(self, name: str, view: QueueView | None) -> None:
         node = self.tree.node(name)
+        self._left[node] = None
         if node.view == view:
             return
+        if node.parent is not None:
+            self._left[node.parent] = None
         estimated = node.view.estimate if node.view is not None else None
         moved: list[Binding] = []
         if view is None or node.view is None or _place_of(view) != _place_of(node.view):
@@ -301,7 +306,7 @@ class Books(Waking):
             self._hear(old, stay)
         if old is not None and _charged_alike(binding, old):
             # Most often the echo of a dispatch, or a report of where its pods are.
-            self.bindings[view.uid] = binding
+            self._put(view.uid, binding)
             self._enter_charged(binding, stay)
             self._settle_binding(binding)
             return
@@ -310,8 +315,30 @@ class Books(Waking):
             self._leave(old, view.placed)
             if waits is not None and self.promises.asks_otherwise(view.uid):
                 self._refresh_idle()
-        self.bindings[view.uid] = binding
+        self._put(view.uid, binding)
         self._enter(binding, stay)
+
+    def _put(self, uid: str, binding: Binding | None) -> None:
+        """File a binding in place of what is known of it; None takes it out."""
+        old = self.bindings.get(uid)
+        if binding is None:
+            self.bindings.pop(uid, None)
+        else:
+            self.bindings[uid] = binding
+            binding.leaf.named += 1
+        if old is not None:
+            old.leaf.named -= 1
+            self._left[old.leaf] = None
+
+    def _forget_unnamed_queues(self) -> None:
+        """Users may name as many queues that there are not as they like: each is known for as long as that."""
+        for node in self._left:
+            if self.tree.unnamed(node):
+                self.waiting.forget(node)
+                self.tree.drop_unnamed(node)
+                for known in (self._charged, self._priorities, self._serving, self._sizes.spare):
+                    known.pop(node, None)
+        self._left.clear()
 
     def _hear(self, binding: Binding, stay: Stay) -> None:
         """Its members have bound what was sent to them, or it has ended there."""
@@ -324,7 +351,7 @@ class Books(Waking):
         binding = Binding(
             view, old.epoch, old.phase, old.parts, view.gang, None, old.key, old.leaf, old.amount, bound=old.bound
         )
-        self.bindings[view.uid] = binding
+        self._put(view.uid, binding)
         self._watch_deadline(binding)
         self._settle_soon(binding)
 
@@ -335,8 +362,9 @@ class Books(Waking):
             self._unsettled[binding.view.uid] = None
 
     def _drop_binding(self, uid: str) -> None:
-        binding = self.bindings.pop(uid, None)
+        binding = self.bindings.get(uid)
         if binding is not None:
+            self._put(uid, None)
             self._leave(binding)
             self._untold.pop(uid, None)
             self._impatient.pop(uid, None)

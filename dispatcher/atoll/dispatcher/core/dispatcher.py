@@ -143,6 +143,7 @@ class Dispatcher(Asking):
             # Whoever waits there may be helped by what these can spare now.
             self._stuck.update(dict.fromkeys(filter(_helpable, self.waiting.classes(leaf).values())))
         commands.extend(self._explanations())
+        self._forget_unnamed_queues()
         return commands
 
     def _examine(self, group: ShapeClass) -> Dispatch | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from atoll.dispatcher.core.node import subtree
@@ -23,6 +24,8 @@ def verify(core: Dispatcher) -> None:
     charged: dict[str, dict[str, int]] = {}
     by_namespace: dict[str, dict[str, int]] = {}
     pending: set[str] = set()
+    named = Counter(binding.leaf for binding in core.bindings.values())
+    assert all(core.tree.nodes[leaf.name] is leaf for leaf in named), "a binding's queue was forgotten"
     for uid, binding in core.bindings.items():
         if binding.wish is None:
             continue
@@ -37,6 +40,7 @@ def verify(core: Dispatcher) -> None:
         elif binding.phase is Phase.SUSPENDED and not binding.gang.hold:
             pending.add(uid)
     for node in core.tree.nodes.values():
+        assert node.named == named[node], f"queue {node.name}: {named[node]} bindings name it, not {node.named}"
         expected = vector.total(charged.get(each.name, {}) for each in subtree(node))
         assert expected == node.used, f"queue {node.name}: used {node.used} differs from its charges {expected}"
     # One that asks for nothing is charged nothing.

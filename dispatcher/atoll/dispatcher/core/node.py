@@ -67,6 +67,8 @@ class Node:
     #: it or a queue above it is not open
     closed: bool = False
 
+    #: bindings that name this very queue, whatever their phase
+    named: int = 0
     #: charges and demand that name this very queue, not one below it
     own: Vector = field(default_factory=dict)
     own_wanted: Vector = field(default_factory=dict)

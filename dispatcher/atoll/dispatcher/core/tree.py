@@ -37,7 +37,10 @@ class Shortage(NamedTuple):
 
 
 class Tree:
-    """All queues and what they use; see the module. Nodes once made stay, so that holding one is safe."""
+    """All queues and what they use; see the module.
+
+    Nodes once made stay until `drop_unnamed`: of a queue that is there, or that anybody names, holding one is safe.
+    """
 
     def __init__(self) -> None:
         self.root = Node(ROOT_QUEUE)
@@ -79,6 +82,22 @@ class Tree:
         dirty: dict[Node, None] = {}
         self._replace(node, None, dirty)
         return self._refresh(dirty, [node])
+
+    def unnamed(self, node: Node) -> bool:
+        """Whether nobody told of the queue, nor names it: neither a binding nor a queue."""
+        return node.view is None and not node.named and not node.children and node is not self.root
+
+    def drop_unnamed(self, node: Node) -> None:
+        """Forget such a queue; another node takes its place once it is named again."""
+        assert self.unnamed(node), f"queue {node.name} is named"
+        assert not node.wanted, f"queue {node.name} is in use"
+        assert not node.waiting, f"somebody waits in queue {node.name}"
+        node.leave_order()
+        del self.root.children[node.name]
+        del self.nodes[node.name]
+        self.root.stale = True
+        self._moved.pop(node, None)
+        self._changed[node] = None
 
     def set_members(self, members: Mapping[str, tuple[Vector, Mapping[str, str]]]) -> list[Node]:
         """The members that can run work: name -> (allocatable total, labels). Returns as `set_queue`.

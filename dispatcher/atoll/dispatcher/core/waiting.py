@@ -228,6 +228,13 @@ class Waiting:
         changed, self._changed = self._changed, {}
         return list(changed)
 
+    def forget(self, leaf: Node) -> None:
+        """The queue is about to be dropped; nobody waits in it or below."""
+        spot = self._spots.pop(leaf, None)
+        assert spot is None or not (spot.classes or spot.awake), f"queue {leaf.name}: somebody waits in it"
+        if self._reached is not None and self._reached[0] is spot:
+            self._reached = None
+
     def head(self, leaf: Node) -> ShapeClass | None:
         """The class of the first workload in the queue's order."""
         return min(self.classes(leaf).values(), key=_first_key, default=None)
