@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,3 +66,20 @@ def test_as_many_ends_are_needed_as_if_one_were_freed_after_the_other(
     nodes, [task] = nodes_of(free, tainted), gang.tasks
     there = int(nodes.room(task.requests)[nodes.accepting(task)].sum())
     assert ends_needed(nodes, gang, iter(held), there) == one_by_one(nodes_of(free, tainted), gang, held)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_so_it_is_where_more_than_the_first_ends_are_needed(seed: int) -> None:
+    """Each end gives a little of a node back, more than one is needed for a pod, and a node may be short of more."""
+    random = Random(seed)
+    held: list[Held] = []
+    for _ in range(100):
+        where = [random.randrange(_NODES) for _ in range(random.randint(1, 3))]
+        amounts = [[random.randint(0, 2), random.randint(0, 1)] for _ in where]
+        held.append((np.array(where, np.int64), np.array(amounts, np.int64)))
+    short = [(random.randint(-9, 0), random.randint(-9, 0)) for _ in range(_NODES)]
+    for pods in range(1, 16):
+        gang = Gang(queue="q", tasks=[Task("t", pods, pods, {"cpu": 3, "gpu": 2})], min_available=pods)
+        needed = ends_needed(nodes_of(short, _NODES), gang, iter(held), 0)
+        assert needed == one_by_one(nodes_of(short, _NODES), gang, held)
+    assert needed is None or needed > 16
