@@ -563,3 +563,13 @@ def test_room_is_kept_for_it_once_its_queue_deserves_that_much_or_it_has_waited_
     s.tell(share("q", 4, patience=60.0, **BACKFILL))
     s.run(after=AGAIN)
     assert s.core.promises.own("uid-gang") is not None
+
+
+def test_nor_is_it_passed_for_ever_once_nobody_wants_what_it_borrows() -> None:
+    """Its own queue's small jobs borrow as much as it would."""
+    s = lent_and_taken_back()
+    s.submit(*(make_binding(f"small-{n}").queue("q").tasks(4).runs(HOUR).submitted(LATE) for n in range(2)))
+    assert names(s.run()) == ["small-0"]
+    s.change("one", finished=True)
+    s.run(after=AGAIN)
+    assert s.core.promises.own("uid-gang") is not None

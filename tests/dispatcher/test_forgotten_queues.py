@@ -168,3 +168,14 @@ def test_after_any_history_only_what_is_there_or_named_is_known(seed: int) -> No
         s.tell(QueueGone(name))
     assert queues(s) == set()
     assert traces(s, known) == []
+
+
+def test_nobody_is_to_be_looked_at_again_who_waits_no_more() -> None:
+    s = scene()
+    for number in range(3):
+        s.submit(make_binding(f"b{number}").queue(f"nowhere-{number}"))
+        s.run()
+        assert len(s.core._idle) == 1
+        s.gone(f"b{number}")
+        s.run()
+    assert not s.core._idle

@@ -94,8 +94,8 @@ def test_a_limit_and_a_guarantee_beside_it_are_both_named_each_by_what_the_other
 
 def test_pods_that_are_larger_than_any_node_are_told_so() -> None:
     """Nodes of 8, one of which is full; whoever ends, none holds 16. Where the nodes are large enough, they fill up."""
-    small = (make_cluster("m"), make_capacity("m", [0, 8]))
-    s = running(scene(room=small), make_binding("runs").tasks(8))
+    total = CapacitySet(dataclasses.replace(make_capacity("m", [8, 8]).capacity, total={GPU: 16}))
+    s = running(scene(room=(make_cluster("m"), total)), make_binding("runs").tasks(8))
     running(s, make_binding("big").tasks(1, gpu=16))
     found = account(s, "big")
     [room] = found.clusters
@@ -105,9 +105,24 @@ def test_pods_that_are_larger_than_any_node_are_told_so() -> None:
     assert change.message == (
         f"larger nodes, or smaller pods: a pod of task t0 asks for 16 {GPU}, and no node has more than 8 for it in cluster m"
     )
-    running(s, make_binding("fits").tasks(1, gpu=8))
-    [change] = account(s, "fits").changes
+    running(s, make_binding("more").tasks(2, gpu=8))
+    [change] = account(s, "more").changes
     assert "room for 1 more pod" in change.message
+
+
+def test_nothing_is_said_of_the_size_of_nodes_on_which_others_run() -> None:
+    """Of 16, 12 are used by somebody else."""
+    total = CapacitySet(dataclasses.replace(make_capacity("m", [2, 2]).capacity, total={GPU: 16}))
+    s = running(scene(room=(make_cluster("m"), total)), make_binding("a").tasks(1, gpu=4))
+    [change] = account(s, "a").changes
+    assert "room for 1 more pod" in change.message
+
+
+def test_what_has_gone_since_the_last_pass_is_no_limit_to_be_raised() -> None:
+    s = running(Scene(make_queue("q", gpu=4), *TWO), make_binding("a").tasks(4), make_binding("b").tasks(4))
+    s.change("a", finished=True)
+    [change] = account(s, "b").changes
+    assert (change.kind, change.limits) == (ChangeKind.WAIT, [])
 
 
 def test_the_numbers_are_those_of_now_though_the_binding_says_others() -> None:

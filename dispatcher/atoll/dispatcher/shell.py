@@ -342,6 +342,9 @@ class Shell:
         if isinstance(error, errors.Unreachable | errors.Busy) or not self._is_there(command):
             # It says nothing about the decision, and the transport has been patient already.
             return least
+        if isinstance(command, Explain) and not isinstance(error, errors.Forbidden):
+            # Reasons are written beside what users and members change: that they meet now and then is no failure.
+            return least
         return self._again.failed(command.uid, at_least=least)
 
 

@@ -442,7 +442,10 @@ class Books(Waking):
 
     def _stop_waiting(self, binding: Binding, shape: Shape) -> None:
         binding.shape = None
+        left = self.waiting.classes(binding.leaf)[shape.key]
         self.waiting.remove(binding.leaf, shape, binding.key)
+        if not left.members:
+            self._idle.pop(left, None)
         self._reordered[binding.leaf] = None
         if binding.view.uid in self._awaiting:
             group = self.waiting.classes(binding.leaf).get(shape.key)

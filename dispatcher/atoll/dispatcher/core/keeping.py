@@ -209,13 +209,13 @@ class Keeping(Resizing):
         return promise
 
     def _would_go_again(self, binding: Binding) -> bool:
-        """Whether it was taken back because its queue used more than it deserves, and would be again: room that is kept
-        for it would be of no use to anybody. What has waited too long is promised room all the same.
+        """Whether it was taken back because its queue used more than it deserves, and would be again while others want
+        as much: room that is kept for it would be of no use to anybody. What has waited too long is promised some.
         """
         evictions = [line.reason for line in binding.view.decision.story if line.reason in _FOR_OTHERS]
         if Reason.RECLAIMED not in evictions or len(evictions) >= BUDGET or binding.view.uid in self._impatient:
             return False
-        return self.tree.borrows(binding.leaf, binding.amount)
+        return self.tree.is_claimed(binding.leaf, binding.amount)
 
     def _renew_promises(self) -> None:
         """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""

@@ -302,12 +302,24 @@ class Tree:
         levels = self._below_common(node, claimant)
         return bool(relevant and levels) and all(_spares(each, amount, relevant) for each in levels)
 
-    def borrows(self, node: Node, amount: Vector) -> bool:
-        """Whether a queue that used so much in addition would use what others may take back."""
-        relevant = [name for name, value in amount.items() if value > 0]
-        after = dict(node.used)
-        vector.add(after, amount)
-        return node is not self.root and _spares(node, amount, relevant, after)
+    def is_claimed(self, node: Node, amount: Vector) -> bool:
+        """Whether others, with what they use and what waits in them, may claim some of an amount for themselves if it
+        is all that the queue uses: it is more than the queue deserves, and than they leave of what they share.
+        """
+        for each in path(node):
+            up = each.parent
+            if up is None or (each.view is not None and not each.view.reclaimable):
+                return False
+            for name, value in amount.items():
+                if value > each.deserved.get(name, 0):
+                    claims = sum(
+                        min(other.wanted.get(name, 0), other.deserved.get(name, 0))
+                        for other in up.children.values()
+                        if other is not each
+                    )
+                    if claims > 0 and value > up.limit.get(name, value) - claims:
+                        return True
+        return False
 
     def may_lend(self, claimant: Node, request: Vector) -> Callable[[Node], bool]:
         """A quick test of queues: where it says no, `lends` says so of every amount. Each level is looked at once."""
@@ -463,12 +475,11 @@ def validate(views: Iterable[QueueView]) -> dict[str, str]:
     return {name: node.problem for name, node in sorted(tree.nodes.items()) if node.problem}
 
 
-def _spares(node: Node, amount: Vector, relevant: list[str], used: Vector | None = None) -> bool:
-    """Whether a queue that lends is above its entitlement, and stays within its guarantee. `used`: if not as it is."""
+def _spares(node: Node, amount: Vector, relevant: list[str]) -> bool:
+    """Whether a queue that lends is above its entitlement, and stays within its guarantee."""
     if node.view is not None and not node.view.reclaimable:
         return False
-    used = node.used if used is None else used
-    guarantee, deserved = node.guarantee, node.deserved
+    used, guarantee, deserved = node.used, node.guarantee, node.deserved
     if any(used.get(name, 0) - amount[name] < guarantee.get(name, 0) for name in amount if amount[name] > 0):
         return False
     measured = [name for name in relevant if name in deserved]

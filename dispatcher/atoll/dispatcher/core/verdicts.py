@@ -308,22 +308,23 @@ class _Look:
 
     def _too_small(self, member: Member) -> str:
         """Why no node there holds a pod of some task, even if all that runs there had ended; empty where one would."""
-        for task, least, room in zip(
-            self._gang.tasks, self.shape.floor, self.world.room(member, self.shape), strict=True
-        ):
+        total, rooms = member.total(), self.world.room(member, self.shape)
+        if not total:
+            return ""
+        for task, least, room in zip(self._gang.tasks, self.shape.floor, rooms, strict=True):
             accepts = member.nodes.accepting(task)
             if not least or room.any() or not accepts.any():
                 continue
             nodes = self.core.promises.emptied(member)
-            if (nodes.room(task.requests) * accepts).any():
-                continue
             most = dict(zip(nodes.resources, (nodes.free * accepts).max(axis=1).tolist(), strict=True))
+            seen = dict(zip(nodes.resources, nodes.free.sum(axis=1).tolist(), strict=True))
             for name, amount in sorted(task.requests.items()):
-                if amount > (most_of := max(most.get(name, 0), 0)):
-                    asked, has = (quantity.format_units(name, value) for value in (amount, most_of))
-                    limit = f"no node has more than {has}" if most_of else "no node has any"
-                    return f"a pod of task {task.name} asks for {asked} {name}, and {limit} for it"
-            return f"no node has all that a pod of task {task.name} asks for"
+                if amount <= (most_of := max(most.get(name, 0), 0)) or seen.get(name, 0) < total.get(name, 0):
+                    # Or others use some of it as well, or nobody knows where: nodes may have more than they seem to.
+                    continue
+                asked, has = (quantity.format_units(name, value) for value in (amount, most_of))
+                limit = f"no node has more than {has}" if most_of else "no node has any"
+                return f"a pod of task {task.name} asks for {asked} {name}, and {limit} for it"
         return ""
 
     # -- what would help ---------------------------------------------------------------------------------------------
@@ -340,6 +341,9 @@ class _Look:
                 stopped = self.choice.blocker if isinstance(self.choice, Verdict) else None
                 ceiling = stopped.cluster if stopped is not None else ""
                 limits = [limit for limit in self.limits if limit.cluster in ("", ceiling)]
+                if not limits:
+                    # What stopped it has gone since the last pass.
+                    return _by_itself(Verdict(Reason.SUBMITTED))
                 enough = bool(ceiling) or isinstance(self.choice, Choice)
                 rest = "" if enough else ", and there must be room as well"
                 kind = (
