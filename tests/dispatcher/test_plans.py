@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core.reclaim import Plan
+from atoll.dispatcher.core.trial import Site
 from atoll.model.gang import TopologyWish
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
@@ -147,3 +148,20 @@ def test_a_policy_that_wants_several_members_and_forbids_to_divide_leads_nowhere
     s.submit(dataclasses.replace(view, divided=False))
     assert names(s.run()) == []
     assert s.verdict("a") is (Reason.NO_CLUSTER if fits else Reason.INSUFFICIENT_RESOURCES)
+
+
+@pytest.mark.parametrize("freed", [0, 3, 8])
+def test_what_nodes_hold_after_much_was_freed_is_counted_as_after_each(freed: int) -> None:
+    """Pods of 2 and of 3 on nodes of 1, 2 and 7: in bulk, and node by node."""
+    stage = Stage(queue("a", 8), m=[1, 2, 7])
+    claimant = stage.claimant("a", 1, gpu=2, tasks=[(1, 3)])
+    member = stage.world.members["m"]
+    at_once, one_by_one = Site(member, claimant, stage.world), Site(member, claimant, stage.world)
+    at_once.nodes.free[at_once.nodes.resources.index(GPU)] += freed
+    at_once.refill()
+    for node in range(3):
+        one_by_one.change(node, {GPU: freed}, 1)
+    expected = [[(has + freed) // size for has in (1, 2, 7)] for size in (2, 3)]
+    for site in (at_once, one_by_one):
+        assert [room.tolist() for room in site.room] == expected
+        assert site.held == [[sum(room) for room in expected]]

@@ -383,6 +383,34 @@ def test_a_guarantee_is_never_taken_back_at_any_level() -> None:
     assert not tree.lends(x, y, {"gpu": 2}, {"gpu": 1}), "x would fall below its own"
 
 
+@pytest.mark.parametrize(
+    ("amount", "waits", "used", "change", "expected"),
+    [
+        pytest.param(4, 16, 0, {}, False, id="no more than it deserves"),
+        pytest.param(5, 0, 0, {}, False, id="nobody else wants anything"),
+        pytest.param(5, 12, 0, {}, True, id="others want all that they deserve"),
+        pytest.param(12, 4, 0, {}, False, id="others want so little that it is left"),
+        pytest.param(13, 4, 0, {}, True, id="by one more it is not"),
+        pytest.param(13, 0, 4, {}, True, id="what others use is theirs as well"),
+        pytest.param(13, 4, 0, {"reclaimable": False}, False, id="nobody may take anything back"),
+    ],
+)
+def test_what_others_claim_of_what_a_queue_would_borrow(
+    amount: int, waits: int, used: int, change: dict[str, Any], expected: bool
+) -> None:
+    """Of 16, 4 are deserved by `a` and 12 by `b`; `x` is all that is below `a`."""
+    tree = tree_of(
+        queue("a", deserved={"gpu": 4}, **change),
+        queue("b", deserved={"gpu": 12}),
+        queue("x", "a", deserved={"gpu": 4}),
+        total={"gpu": 16},
+    )
+    pend(tree, "b", gpu=waits)
+    use(tree, "b", gpu=used)
+    assert tree.is_claimed(tree.node("x"), {"gpu": amount, "cpu": 0}) is expected
+    assert tree.is_claimed(tree.node("a"), {"gpu": amount}) is expected
+
+
 def test_what_is_not_reclaimable_stays_and_so_does_what_is_below() -> None:
     tree = departments()
     use(tree, "x", gpu=5)

@@ -57,6 +57,7 @@ TESTS = [
     "tests/dispatcher/test_verdict_details.py",
     "tests/dispatcher/test_capacity.py",
     "tests/dispatcher/test_reporting.py",
+    "tests/dispatcher/test_forgotten_queues.py",
     "tests/dispatcher/test_machine.py",
     "tests/sim/test_replay.py",
 ]
