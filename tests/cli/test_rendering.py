@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from atoll.cli import explanation, jobs, printing, queues
+from atoll.cli import explanation, jobs, printing, queue_description, queues
 from atoll.cli.bindings import by_workload, use_by_queue, views, waiting_line
 from atoll.model import decision, gang, keys
 from atoll.model.decision import Decision, Line, Phase
+from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Blocker, Reason
 
 Json = dict[str, Any]
@@ -347,3 +348,23 @@ def test_without_the_query_api_the_binding_speaks_and_it_is_said_why() -> None:
     data = explanation.explain(facts, NOW)
     assert data["waiting"]["blocker"]["available"] == "4"
     assert "  hint      only what the binding says: nobody serves it" in explanation.text(data).splitlines()
+
+
+def test_elastic_work_counts_with_the_pods_that_it_was_given() -> None:
+    """It asks for 5 pods and runs with 2; its queue may use 16 GPUs."""
+    runs = binding(phase=Phase.BOUND, clusters=("m1",))
+    wish = gang.Gang(
+        queue="research",
+        tasks=[gang.Task("worker", 5, 2, {"cpu": 4000, "nvidia.com/gpu": 8, "pods": 1})],
+        min_available=2,
+        submitted=T0,
+    )
+    runs["metadata"]["annotations"][keys.GANG] = gang.encode(wish)
+    mine = queue(capability={"nvidia.com/gpu": "16"})
+    [row] = queues.rows([mine], use_by_queue(views([runs])), to_seconds(T0), wide=False)
+    assert "cpu=8,nvidia.com/gpu=16" in row
+    data = queue_description.describe(mine, [mine], [runs], to_seconds(T0))
+    [line] = [each for each in data["resources"] if each["resource"] == "nvidia.com/gpu"]
+    assert (line["used"], line["limit"]) == ("16", "16")
+    [workload] = data["running"]
+    assert (workload["pods"], workload["request"]["nvidia.com/gpu"]) == (2, "16")

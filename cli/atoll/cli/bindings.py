@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from atoll.dispatcher.core.binding import order_key
+from atoll.dispatcher.core.binding import order_key, parts_of
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.objects import BindingObject, binding_view
 from atoll.model import vector
@@ -41,6 +41,14 @@ def readable(items: Iterable[Json], kind: type[T]) -> Iterator[T]:
             continue
 
 
+def charges(binding: BindingView) -> dict[str, Vector]:
+    """Member -> what a charged workload is charged for there: the pods that it was given, no others."""
+    if binding.gang is None:
+        return {}
+    # While it is taken back it has no parts any more, and its pods are still there.
+    return {name: part.total() for name, part in parts_of(binding).items()} or {"": binding.gang.total()}
+
+
 def use_by_queue(bindings: Iterable[BindingView]) -> dict[str, QueueUse]:
     """Counts and charges per queue; queues without workloads are absent."""
     result: dict[str, QueueUse] = {}
@@ -50,7 +58,7 @@ def use_by_queue(bindings: Iterable[BindingView]) -> dict[str, QueueUse]:
         use = result.setdefault(binding.gang.queue, QueueUse())
         if binding.decision.phase.charged:
             use.running += 1
-            vector.add(use.used, binding.gang.total())
+            vector.add(use.used, vector.total(charges(binding).values()))
         else:
             use.pending += 1
     return result

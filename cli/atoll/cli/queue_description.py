@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from atoll.cli import queue_tree
-from atoll.cli.bindings import use_by_queue, views, waiting_line
+from atoll.cli.bindings import charges, use_by_queue, views, waiting_line
 from atoll.cli.printing import duration, table
 from atoll.dispatcher.core.events import BindingView
-from atoll.model import keys, quantity
+from atoll.model import keys, quantity, vector
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Verdict
 
@@ -91,12 +91,16 @@ def describe(
 def _workload(view: BindingView, now: float) -> Json:
     gang = view.gang
     assert gang is not None
-    request = {name: quantity.format_units(name, amount) for name, amount in sorted(gang.total().items())}
+    asked, pods = gang.total(), gang.replicas
+    if view.decision.phase.charged and view.parts:
+        asked = vector.total(charges(view).values())
+        pods = sum(sum(counts) for _, counts in view.parts)
+    request = {name: quantity.format_units(name, amount) for name, amount in sorted(asked.items())}
     result: Json = {
         "namespace": view.namespace,
         "binding": view.name,
         "priority": gang.priority,
-        "pods": gang.replicas,
+        "pods": pods,
         "request": {name: amount for name, amount in request.items() if name != "pods"},
         "seconds": max(0, int(now - to_seconds(gang.submitted or view.created))),
     }

@@ -11,13 +11,12 @@ from typing import Any
 
 import msgspec
 
-from atoll.cli.bindings import QueueUse, readable
+from atoll.cli.bindings import QueueUse, charges, readable
 from atoll.dispatcher import objects
 from atoll.dispatcher.capacity import capacity_view
 from atoll.dispatcher.core.events import BindingView, QueueView
 from atoll.dispatcher.core.node import Node, path
 from atoll.dispatcher.core.tree import Tree
-from atoll.model import gang as gangs
 from atoll.model import keys, quantity, vector
 from atoll.model.reports import BadReport
 from atoll.model.vector import Vector
@@ -99,14 +98,12 @@ def build(
         gang = binding.gang
         if gang is None or binding.finished:
             continue
-        node, amount = tree.node(gang.queue), gang.total()
+        node = tree.node(gang.queue)
         if binding.decision.phase.charged:
-            parts = gangs.divide(gang, [counts for _, counts in binding.parts])
-            tree.charge(
-                node, amount, {name: part.total() for (name, _), part in zip(binding.parts, parts, strict=True)}
-            )
+            where = charges(binding)
+            tree.charge(node, vector.total(where.values()), where)
         elif not gang.hold:
-            tree.wait(node, amount)
+            tree.wait(node, gang.total())
     return tree
 
 
