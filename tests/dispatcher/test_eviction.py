@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from atoll.dispatcher.core import Ask, CapacityGone, Command, Dispatcher, Evict, Explain, QueueSet
-from atoll.dispatcher.core.keeping import AGAIN, PATIENCE
+from atoll.dispatcher.core.keeping import AGAIN, PATIENCE, TAKEN_BACK
 from atoll.dispatcher.core.making import HELPLESS, PLAN_BURST, PLANS_PER_SECOND
 from atoll.dispatcher.core.promise import SETTLE
 from atoll.dispatcher.core.stays import GRACE
@@ -563,6 +563,19 @@ def test_room_is_kept_for_it_once_its_queue_deserves_that_much_or_it_has_waited_
     s.tell(share("q", 4, patience=60.0, **BACKFILL))
     s.run(after=AGAIN)
     assert s.core.promises.own("uid-gang") is not None
+
+
+def test_room_is_kept_for_it_again_after_a_while_whatever_others_want() -> None:
+    s = lent_and_taken_back()
+    small = [make_binding(f"small-{n}").queue("q").tasks(4).runs(HOUR).submitted(LATE) for n in range(2)]
+    s.submit(*small[:1])
+    assert names(s.run(after=TAKEN_BACK / 2)) == ["small-0"]
+    assert s.core.promises.own("uid-gang") is None
+    s.run(after=TAKEN_BACK / 2 + AGAIN)
+    assert s.core.promises.own("uid-gang") is not None
+    s.change("small-0", finished=True)
+    s.submit(*small[1:])
+    assert not names(s.run())
 
 
 def test_nor_is_it_passed_for_ever_once_nobody_wants_what_it_borrows() -> None:

@@ -18,8 +18,9 @@ from atoll.dispatcher.core.node import Node, Standing, path
 from atoll.dispatcher.core.promise import SETTLE, Promise
 from atoll.dispatcher.core.resizing import Resizing
 from atoll.dispatcher.core.shapes import Shape
-from atoll.dispatcher.core.victims import BUDGET
+from atoll.dispatcher.core.victims import BUDGET, evictions
 from atoll.dispatcher.core.waiting import ShapeClass
+from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason, Verdict
 
@@ -31,9 +32,10 @@ AGAIN = 10.0
 """Seconds after which it is tried again to promise something to a head that fits nowhere at the moment."""
 PATIENCE = 60.0
 """Seconds that room is kept for a workload while those that were evicted for it end."""
-
-
-_FOR_OTHERS = (Reason.PREEMPTED, Reason.RECLAIMED)
+TAKEN_BACK = 6 * 3600.0
+"""Seconds in which no room is kept again for one that was taken back and would be again; doubled each time, so that it
+is not passed for ever either.
+"""
 
 
 class Keeping(Resizing):
@@ -209,11 +211,15 @@ class Keeping(Resizing):
         return promise
 
     def _would_go_again(self, binding: Binding) -> bool:
-        """Whether it was taken back because its queue used more than it deserves, and would be again while others want
-        as much: room that is kept for it would be of no use to anybody. What has waited too long is promised some.
+        """Whether it was taken back because its queue used more than it deserves, not long ago, and would be again while
+        others want as much: room that is kept for it would be of no use to anybody. What has waited too long is
+        promised some.
         """
-        evictions = [line.reason for line in binding.view.decision.story if line.reason in _FOR_OTHERS]
-        if Reason.RECLAIMED not in evictions or len(evictions) >= BUDGET or binding.view.uid in self._impatient:
+        taken = evictions(binding.view.decision.story)
+        back = [to_seconds(line.at) for line in taken if line.reason is Reason.RECLAIMED]
+        if not back or len(taken) >= BUDGET or binding.view.uid in self._impatient:
+            return False
+        if self._now - back[-1] > TAKEN_BACK * 2 ** (len(back) - 1):
             return False
         return self.tree.is_claimed(binding.leaf, binding.amount)
 

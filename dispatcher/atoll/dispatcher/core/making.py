@@ -18,6 +18,7 @@ from atoll.dispatcher.core.reclaim import PROTECTION, Victim
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.stays import GRACE
 from atoll.dispatcher.core.trial import entitled
+from atoll.dispatcher.core.victims import evictions
 from atoll.dispatcher.core.waiting import ShapeClass
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.timestamps import rfc3339
@@ -252,7 +253,7 @@ def _victim(binding: Binding, stay: Stay, cleared: tuple[str, ...]) -> Victim:
         },
         surplus,
         preemptable=binding.gang.preemptable,
-        evictions=sum(line.reason in (Reason.PREEMPTED, Reason.RECLAIMED) for line in binding.view.decision.story),
+        evictions=len(evictions(binding.view.decision.story)),
         protection=PROTECTION if view is None or view.protection is None else view.protection,
         cleared=cleared,
     )

@@ -95,12 +95,14 @@ class Promises(Planning):
         self.forget(uid)
         self._set_aside.pop(uid, None)
         made = old.made if old is not None else now
-        quota = self._admitted_from(uid, leaf, shape.request, now, lasts)
-        at, found = math.inf, None
         rows = self._world.counts
         able = sorted(
             members, key=lambda m: (-int(rows[shape.rows[0], self._world.column(m.name)]) if shape.rows else 0, m.name)
         )
+        if not able:
+            return None
+        quota = self._admitted_from(uid, leaf, shape.request, now, lasts)
+        at, found = math.inf, None
         before = old.member if old is not None else None
         able.sort(key=lambda m: m is not before)
         for member in able[:_LOOKS]:
