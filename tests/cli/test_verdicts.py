@@ -42,8 +42,9 @@ def test_a_workload_that_would_wait() -> None:
         "  limit     queue q: 8 cpu needed, 2 left, 6 short",
         "  member    east: 3 of 4 pods; there is room for 3 of the 4 pods",
         "  promised  room in east from 2026-01-01T00:00:00Z",
-        "  would help: higher limits (queue q: 6 cpu); that is enough",
-        "  would help: the end of 3 workloads: a/b and 2 more, expected at soon; that is enough",
+        "  would help: higher limits (queue q: 6 cpu); that is enough, unless one of the 2 ahead of it in its queue takes it",
+        "  would help: the end of 3 workloads: a/b and 2 more, expected at soon; that is enough"
+        ", unless one of the 2 ahead of it in its queue takes it",
     ]
 
 

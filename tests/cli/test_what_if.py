@@ -46,6 +46,15 @@ def test_a_file_that_can_not_be_read_is_told_with_its_name_and_what_to_do(tmp_pa
         assert (str(raised.value), raised.value.code) == (f"-f {file}: {text}", USAGE)
 
 
+def test_files_that_can_be_read_are_whatever_the_others_are(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "none.yaml"
+    good.write_text("kind: Job\nmetadata: {name: a}\n")
+    manifests, [error] = what_if.read_all([str(bad), str(good)])
+    assert ([each["metadata"]["name"] for each in manifests], str(error).split(":")[0]) == (["a"], f"-f {bad}")
+    with pytest.raises(CommandError, match=r"none\.yaml"):
+        what_if.read_all([str(bad), str(bad)])
+
+
 # -- against a host --------------------------------------------------------------------------------------------------
 
 
@@ -72,7 +81,7 @@ def job(name: str, **metadata: str) -> Json:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, **metadata}, "spec": {}}
 
 
-async def test_the_host_tries_the_name_that_the_user_gave() -> None:
+async def test_the_host_tries_the_name_that_the_user_gave(capsys: pytest.CaptureFixture[str]) -> None:
     host = Host()
     async with serving(host) as api:
         with pytest.raises(errors.Invalid, match='The Job "bad" is invalid'):
@@ -83,6 +92,7 @@ async def test_the_host_tries_the_name_that_the_user_gave() -> None:
         {"name": "there", "namespace": "n"},
         {"generateName": "there-", "namespace": "n"},
     ]
+    assert capsys.readouterr().err == "Job n/there exists: this is about another one like it\n"
 
 
 async def test_each_workload_is_answered_for_itself(capsys: pytest.CaptureFixture[str]) -> None:

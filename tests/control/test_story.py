@@ -46,6 +46,15 @@ def condition(type_: str, status: str, reason: str = "Because", message: str = "
         ),
         pytest.param([], [condition("FullyApplied", "True")], [], id="an application that went well is no news"),
         pytest.param(
+            [condition("Resized", "True", "Shrunk", "3 pods, not 6")],
+            [condition("Resized", "True", "Shrunk", "2 pods, not 3")],
+            [("Shrunk", "2 pods, not 3", False)],
+            id="it shrank twice",
+        ),
+        pytest.param(
+            [condition("Resized", "True", "Grown")], [condition("Resized", "True", "Grown")], [], id="nor did it grow"
+        ),
+        pytest.param(
             [], [condition("FullyApplied", "False")], [("NotApplied", "m", True)], id="one that did not is a warning"
         ),
     ],

@@ -18,6 +18,7 @@ from atoll.model.gang import Gang, Task, TopologyWish, divide
 from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
+    NEVER,
     Scene,
     dispatched,
     evicted,
@@ -346,3 +347,17 @@ def test_holding_running_work_takes_it_back_and_returns_its_quota() -> None:
     s.change("a", released=s.view("a").generation)
     assert dispatched(s.run()) == [("b", "m")]
     assert s.verdict("a") is Reason.HELD
+
+
+def test_work_without_pods_waits_until_it_has_some() -> None:
+    s = three(4, 4, 4).submit(make_binding("a").tasks(0).held())
+    [command] = s.run()
+    assert command.decision.reason is Reason.NO_PODS
+    assert s.verdict("a") is Reason.NO_PODS
+    s.submit(make_binding("a").tasks(2))
+    assert dispatched(s.run()) == [("a", "m1")]
+    s.bound("a", generation=NEVER)
+    s.change("a", gang=make_binding("a").tasks(0).held().build().gang)
+    [command] = s.run()
+    assert isinstance(command, Evict)
+    assert command.decision.reason is Reason.NO_PODS

@@ -229,6 +229,19 @@ def test_whom_it_would_take_back_makes_room_for_the_minimum_alone() -> None:
     s.now += 3600
     [change, *_] = ask(s, make_binding("x").tasks(8, minimum=4).priority(5)).changes
     assert (change.kind, len(change.workloads)) == (ChangeKind.EVICT, 1)
+    assert change.message == "1 workload taken back by the dispatcher"
+
+
+@pytest.mark.parametrize(
+    ("pods", "said"), [(2, "1 workload shrunk"), (4, "2 workloads shrunk"), (6, "2 workloads taken back or shrunk")]
+)
+def test_what_keeps_its_minimum_is_shrunk(pods: int, said: str) -> None:
+    s = running(scene(), *(make_binding(f"low{n}").tasks(4, minimum=2) for n in range(2)))
+    for n in range(2):
+        s.bound(f"low{n}", generation=2)
+    s.now += 3600
+    [change, *_] = ask(s, make_binding("x").tasks(pods).priority(5)).changes
+    assert change.message == f"{said} by the dispatcher"
 
 
 def test_a_member_whose_ceiling_holds_the_minimum_has_room_for_it() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from atoll.model import keys
-from atoll.model.apiresource import BINDINGS, JOBS, PODS
+from atoll.model.apiresource import BINDINGS, EVENTS, JOBS, PODS
 from atoll.model.verdict import Reason
 from tests.integration.federation import Site, job, until
 from tests.integration.test_queue_tree import decisions, status
@@ -53,6 +53,12 @@ async def reasons(site: Site, name: str) -> list[str]:
     return [str(line.reason) for line in (await decisions(site))[name].story]
 
 
+async def notes(site: Site, wanted: set[str]) -> bool:
+    """Whether Events of the namespace begin so."""
+    found = [event["note"] for event in await site.host.list(EVENTS, site.namespace)]
+    return all(any(note.startswith(each) for note in found) for each in wanted)
+
+
 async def test_a_job_grows_into_what_others_leave_and_shrinks_for_an_entitled_queue(site: Site) -> None:
     """1. It starts with 3 of 6 pods beside another job. 2. That is deleted: it grows. 3. A queue takes back what it
     deserves: the pods of the highest indices go. 4. What is left runs, then the others, and the job completes."""
@@ -80,6 +86,7 @@ async def test_a_job_grows_into_what_others_leave_and_shrinks_for_an_entitled_qu
     assert binding["metadata"]["annotations"][keys.EPOCH] == "1"
     told = await reasons(site, "wide")
     assert [each for each in told if each in (Reason.GROWN, Reason.SHRUNK)] == [Reason.GROWN, Reason.SHRUNK]
+    await until(lambda: notes(site, {"3 pods, not 6: makes room for", "6 pods, not 3"}), what="users are told of both")
     await end(site, "wide", 0, 1, 2)
     await runs(site, "wide", 3, 4, 5)
     await end(site, "wide", 3, 4, 5)
@@ -94,6 +101,7 @@ async def test_more_pods_of_a_running_job_pass_through_quota_and_fewer_give_it_b
     await scale(site, "train", 4, 4)
     decision = await site.reason("train", "QuotaExceeded")
     assert decision["phase"] == "Bound"
+    await until(lambda: notes(site, {"it would exceed its queue's capability"}), what="its user is told")
     assert decision["blocker"]["name"] == queue
     await runs(site, "train", 0, 1)
     await scale(site, "train", 4, 1)

@@ -64,6 +64,11 @@ def test_gang(job: dict[str, Any], minimums: list[int], minimum: int) -> None:
     assert (gang.min_available, gang.priority, gang.submitted) == (minimum, 7, NOW)
 
 
+def test_a_job_without_pods_is_held() -> None:
+    assert KIND.gang(make_job(make_task("a", 0), make_task("b", 0)), priority=0).hold
+    assert not KIND.gang(make_job(make_task("a", 0), make_task("b", 1, minimum=0)), priority=0).hold
+
+
 def test_a_gang_carries_what_decides_about_nodes() -> None:
     terms = [{"matchExpressions": [{"key": "z", "operator": "Exists"}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}

@@ -374,7 +374,10 @@ def _help(facts: Facts, view: BindingView, node: Node | None, now: float) -> lis
         case Reason.HELD:
             name = facts.workload["metadata"]["name"]
             aborted = keys.ABORTED in (facts.workload["metadata"].get("annotations") or {})
-            return [f"atollctl job {'resume' if aborted else 'release'} {name}"]
+            namespace = facts.workload["metadata"].get("namespace") or "default"
+            return [f"atollctl job {'resume' if aborted else 'release'} {name} -n {namespace}"]
+        case Reason.NO_PODS:
+            return ["pods to run: more replicas in its tasks, or a higher parallelism"]
         case Reason.INVALID_GANG:
             return [f"remove annotation {keys.GANG} from the binding: atoll-control writes it again"]
     return []

@@ -62,8 +62,9 @@ def helps(status: Json) -> list[str]:
 
 
 def changes(status: Json) -> list[str]:
-    """Each change in a line; what is enough by itself says so."""
+    """Each change in a line; what is enough by itself says so, and that others come first."""
     lines = []
+    ahead = (status.get("queue") or {}).get("position", 1) - 1
     for change in status.get("changes") or ():
         text = change["message"]
         names = [f"{each['namespace']}/{each['name']}" for each in change.get("workloads") or ()]
@@ -73,5 +74,8 @@ def changes(status: Json) -> list[str]:
             text += f", expected at {change['at']}"
         if change.get("enough"):
             text += "; that is enough"
+            if ahead:
+                who = "the one" if ahead == 1 else f"one of the {ahead}"
+                text += f", unless {who} ahead of it in its queue takes it"
         lines.append(text)
     return lines

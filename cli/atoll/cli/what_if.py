@@ -40,12 +40,34 @@ def what_if(
     Nothing is created: the manifest is defaulted and checked by the host as one that is applied would be. Of several
     manifests each is answered for itself, as if the others did not come.
     """
-    manifests = [each for name in filename for each in read(name)]
+    manifests, unreadable = read_all(filename)
     from atoll.cli.connection import call
 
     options = settings(ctx)
     answers = call(options, lambda host: ask_each(host, manifests, options.namespace, options.one_namespace))
+    for error in unreadable:
+        print(describe(error)[0], file=sys.stderr)
     show(manifests, answers, options.one_namespace, output)
+    if unreadable:
+        raise SystemExit(FAILED)
+
+
+def read_all(filenames: Sequence[str]) -> tuple[list[Json], list[CommandError]]:
+    """The manifests of several files, and what is wrong with those that can't be read.
+
+    Raises:
+        CommandError: none can be read.
+    """
+    found: list[Json] = []
+    wrong: list[CommandError] = []
+    for name in filenames:
+        try:
+            found += read(name)
+        except CommandError as error:
+            wrong.append(error)
+    if not found:
+        raise wrong[0]
+    return found, wrong
 
 
 def read(filename: str) -> list[Json]:
@@ -174,6 +196,7 @@ async def ask(host: ApiServer, manifest: Json, default: str) -> Json:
         workload = await tried(metadata)
     except errors.AlreadyExists:
         # What is asked about is another one of that name. Only the name is in the way: admission comes before.
+        print(f"{kind.resource.kind} {where}/{name} exists: this is about another one like it", file=sys.stderr)
         del metadata["name"]
         workload = await tried({**metadata, "generateName": f"{name}-"})
     question = {

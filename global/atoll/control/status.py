@@ -39,6 +39,10 @@ UNREPORTED = 1.0
 """Seconds that a decision may wait to be shown together with the first report."""
 UNDECIDED = 2.0
 """Seconds after which a workload that nothing was decided about shows that it is pending."""
+_OF_PARTS = ("FullyApplied", "Resized", "Limited", "Bound", "Running", "ReportsAccepted")
+"""Conditions that say something of what was dispatched."""
+_SIZED = (Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
+"""Reasons that say with how many pods it runs; others, of what is bound, say why it is not given more."""
 _EPOCH = f"/metadata/annotations/{keys.EPOCH.replace('/', '~1')}"
 
 log = structlog.get_logger(__name__)
@@ -162,6 +166,13 @@ class Status:
                 say("Scheduled", False, str(Reason.RESERVING), f"parts are being reserved in {names}")
             else:
                 say("Scheduled", True, "Success", f"dispatched to {names}")
+            sized = [line for line in decision.story if line.reason in _SIZED]
+            if sized and sized[-1].reason is not Reason.DISPATCHED:
+                say("Resized", True, str(sized[-1].reason), sized[-1].text)
+            if sized and decision.phase is Phase.BOUND and decision.reason not in _SIZED:
+                say("Limited", True, str(decision.reason), decision.story[-1].text)
+            else:
+                conditions = [each for each in conditions if each["type"] != "Limited"]
             applied = [work.applied for work in works]
             complete = len(works) == len(binding.spec.clusters)
             if complete and all(applied):
@@ -186,9 +197,7 @@ class Status:
         elif decision.story:
             verdict = Verdict(decision.reason, decision.blocker)
             say("Scheduled", False, str(decision.reason), verdict.sentence())
-            conditions = [
-                c for c in conditions if c["type"] not in ("FullyApplied", "Bound", "Running", "ReportsAccepted")
-            ]
+            conditions = [each for each in conditions if each["type"] not in _OF_PARTS]
         if decision.phase is Phase.EVICTING and await works_gone(self._host, self._caches, binding):
             say("Released", True, str(Reason.EVICTED), "no Work of it is left")
         status["conditions"] = conditions

@@ -18,27 +18,35 @@ _REACHED = {
     "Running": "its minimum runs",
     "Released": "taken back: nothing of it is left in any member",
 }
-_CALM = frozenset({Reason.RESERVING, Reason.HELD, Reason.SUBMITTED})
+_CALM = frozenset({Reason.RESERVING, Reason.HELD, Reason.NO_PODS, Reason.SUBMITTED})
 
 
 def arrows(before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[tuple[str, str, bool]]:
     """(reason, note, warning) for every condition that changed its status or reason."""
     for condition in after:
         old = find(list(before), condition["type"])
-        if old is not None and (old["status"], old["reason"]) == (condition["status"], condition["reason"]):
-            continue
         reason, message = condition["reason"], condition.get("message") or ""
+        if old is not None and _said(old) == _said(condition):
+            continue
         match condition["type"], condition["status"]:
             case "Scheduled", "True":
                 yield str(Reason.DISPATCHED), message, False
             case "Scheduled", _:
                 yield reason, message, reason not in _CALM
+            case (("Resized" | "Limited"), "True"):
+                yield reason, message, False
             case "FullyApplied", "False":
                 yield "NotApplied", message, True
             case "Finished", "True":
                 yield "Finished", f"ended: {reason}", reason == "Failed"
             case type_, "True" if type_ in _REACHED:
                 yield type_, _REACHED[type_], False
+
+
+def _said(condition: Condition) -> tuple[str, ...]:
+    """What is told of a condition once; of sizes each is told."""
+    more = condition.get("message") or "" if condition["type"] == "Resized" else ""
+    return condition["status"], condition["reason"], more
 
 
 def tell(recorder: Recorder, binding: BindingObject, before: Sequence[Condition], after: Sequence[Condition]) -> None:

@@ -80,7 +80,7 @@ class VolcanoJob:
             running_estimate=duration.parse_or_none(spec.get("runningEstimate")) or metadata.running_estimate(obj),
             patience=metadata.patience(obj),
             preemptable=metadata.preemptable(obj, *(task.get("template") or {} for task in spec.get("tasks") or ())),
-            hold=metadata.held(obj),
+            hold=metadata.held(obj) or not any(task.replicas for task in tasks),
         )
 
     def namespaced_needs(self, obj: Mapping[str, Any]) -> Sequence[tuple[ApiResource, str]]:

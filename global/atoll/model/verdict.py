@@ -35,6 +35,7 @@ class Reason(StrEnum):
     PART_REFUSED = "PartRefused"
     AVOIDED = "ClustersAvoided"
     HELD = "Held"
+    NO_PODS = "NoPods"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     EVICTED = "Evicted"
     PREEMPTED = "Preempted"
@@ -114,6 +115,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.PART_REFUSED: "a member could not reserve its part",
     Reason.AVOIDED: "the members that match failed it lately and are avoided for a while, or until their room changes",
     Reason.HELD: "it is held by its user",
+    Reason.NO_PODS: "it asks for no pods",
     Reason.DEADLINE_EXCEEDED: "its pods were not bound in time",
     Reason.EVICTED: "it was taken back from its cluster",
     Reason.PREEMPTED: "it made room for a workload of higher priority in its queue",

@@ -60,7 +60,12 @@ from atoll.model.gang import Gang
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason, Verdict
 
-HELD = Verdict(Reason.HELD)
+HELD, NO_PODS = Verdict(Reason.HELD), Verdict(Reason.NO_PODS)
+
+
+def withheld(gang: Gang) -> Verdict:
+    """Why a gang on hold waits."""
+    return HELD if gang.replicas else NO_PODS
 
 
 @dataclass(slots=True)
@@ -391,7 +396,7 @@ class Books(Waking):
         if binding.wish is None:
             self._untold[uid] = None
         elif binding.phase is Phase.SUSPENDED and binding.gang.hold:
-            if differs(binding.told, HELD):
+            if differs(binding.told, withheld(binding.gang)):
                 self._untold[uid] = None
         elif binding.phase is Phase.SUSPENDED:
             binding.shape = self._shapes.take(binding.view, self.restricted(binding))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from atoll.dispatcher.core import invariants
 from atoll.dispatcher.core.asking import AVOID_MAX, RESERVE_TIMEOUT, Asking
 from atoll.dispatcher.core.binding import Binding, bound_in
-from atoll.dispatcher.core.books import HELD, estimate
+from atoll.dispatcher.core.books import estimate, withheld
 from atoll.dispatcher.core.choice import Choice, choose, nowhere, spots
 from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Part
 from atoll.dispatcher.core.events import (
@@ -312,7 +312,7 @@ class Dispatcher(Asking):
             if binding.epoch != binding.view.epoch or binding.phase is Phase.EVICTING:
                 continue
             if binding.gang.hold:
-                yield self._evict(binding, Reason.HELD, "held by its user")
+                yield self._evict(binding, (why := withheld(binding.gang)).reason, why.sentence())
                 continue
             if binding.phase is not Phase.RESERVING:
                 continue
@@ -451,7 +451,7 @@ class Dispatcher(Asking):
         if binding.wish is None:
             return Verdict(Reason.INVALID_GANG)
         if binding.gang.hold:
-            return HELD
+            return withheld(binding.gang)
         assert binding.shape is not None, f"{uid} waits without a shape"
         if uid in self._awaiting:
             return binding.told

@@ -211,7 +211,7 @@ class Keeping(Resizing):
         return promise
 
     def _would_go_again(self, binding: Binding) -> bool:
-        """Whether it was taken back because its queue used more than it deserves, not long ago, and would be again while
+        """Whether it was taken back not long ago because its queue used more than it deserves, and would be again while
         others want as much: room that is kept for it would be of no use to anybody. What has waited too long is
         promised some.
         """

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from atoll.dispatcher.core.binding import Binding, order_key
+from atoll.dispatcher.core.books import withheld
 from atoll.dispatcher.core.choice import Choice, alone, choose
 from atoll.dispatcher.core.dispatcher import standing_verdict
 from atoll.dispatcher.core.elastic import joined
@@ -175,7 +176,7 @@ class _Look:
         """What a pass would say of this workload now, also if it does not come to it."""
         core, leaf = self.core, self._leaf
         if self._gang.hold:
-            return Verdict(Reason.HELD)
+            return withheld(self._gang)
         if core.tree.standing(leaf) is Standing.OPEN and self._is_behind():
             return Verdict(Reason.BEHIND_HEAD, Blocker("Queue", leaf.name))
         found = core.admit(leaf, self.shape, self.binding.view.namespace, lambda: self.choice)
@@ -400,7 +401,10 @@ class _Look:
                 permits=self._permits,
             )
         if isinstance(evicting, Plan) and evicting.losses:
-            found.append(self._going(ChangeKind.EVICT, "{} taken back by the dispatcher", evicting))
+            verb = "taken back" if evicting.victims else "shrunk"
+            if 0 < len(evicting.victims) < len(evicting.losses):
+                verb += " or shrunk"
+            found.append(self._going(ChangeKind.EVICT, f"{{}} {verb} by the dispatcher", evicting))
         ends = {each.uid: self._end(each) for each in running}
         running.sort(key=lambda each: (ends[each.uid], each.uid))
         ending = departures(
@@ -452,6 +456,7 @@ def _queue_change(reason: Reason, queue: str) -> Change:
 def _by_itself(verdict: Verdict) -> list[Change]:
     text = {
         Reason.HELD: (ChangeKind.WISH, "its user releases it"),
+        Reason.NO_PODS: (ChangeKind.WISH, "its user gives it pods"),
         Reason.CLUSTERS_NOT_READY: (ChangeKind.WAIT, "a member that it may use is ready again"),
         Reason.AVOIDED: (ChangeKind.WAIT, "the room in the members that failed it changes, or their pause is over"),
         Reason.ASKING_MEMBERS: (ChangeKind.WAIT, "the members that are asked answer, within seconds"),
