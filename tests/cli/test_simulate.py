@@ -64,6 +64,7 @@ def test_tables_a_log_and_a_plot_come_out(files: list[str], tmp_path: Path) -> N
         pytest.param(["--trace", "x", "--outage", "a"], "expected MEMBER:FROM:TO", id="half an outage"),
         pytest.param(["--trace", "x", "--outage", "a:0:inf"], "expected MEMBER:FROM:TO", id="an endless outage"),
         pytest.param(["--trace", "x", "--plot", "none/p.svg"], "--plot none/p.svg: no such directory", id="no place"),
+        pytest.param(["--trace", "x", "--record", "none/l"], "--record none/l: no such directory", id="nor for a log"),
         *(
             pytest.param(
                 ["--trace", "x", option, "inf"], f"{option} inf: expected a number with an end", id=f"{option} inf"
@@ -131,3 +132,21 @@ def test_one_is_not_many_and_seconds_are_no_hours(files: list[str]) -> None:
     assert " in 1 member;" in shown
     rewritten(files, "--trace", "submit,duration\n0,30\n45,1\n")
     assert call(*files).startswith("t.csv: 2 jobs over 45.00s on ")
+
+
+def test_cpu_is_counted_in_whole_ones(files: list[str], tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(CLUSTERS.replace("nvidia.com/gpu: 8", "cpu: 8"))
+    (tmp_path / "t.csv").write_text(TRACE.replace("nvidia.com/gpu=4", "cpu=3500m"))
+    plot = tmp_path / "use.svg"
+    shown = call(*files, "--plot", str(plot))
+    assert "12 jobs over 55.00s on 16 cpu in 1 member" in shown
+    assert re.search(r"^2-4 +12 ", shown, re.M), "jobs of 4 CPUs, rounded up"
+    assert "capacity 16;" in plot.read_text()
+    assert max(json.loads(call(*files, "--json"))["series"]["used"]) <= 16
+
+
+def test_what_runs_and_waits_when_it_is_cut_off_is_told(files: list[str]) -> None:
+    shown = call(*files, "--until", "33")
+    assert re.search(r"finished +3 of 7", shown)
+    assert re.search(r"running at the end, 33.00s +4", shown)
+    assert "waiting at the end" not in shown

@@ -47,10 +47,15 @@ def test_another_answer_is_noticed(log: Path) -> None:
         replay.replay([*lines[:at], *lines[at + 1 :]])
 
 
-def test_a_log_cut_off_in_the_middle_of_a_line_is_read_up_to_it(log: Path) -> None:
+def test_a_log_cut_off_in_the_middle_of_a_line_is_read_up_to_it(log: Path, capsys: pytest.CaptureFixture) -> None:
     content = log.read_bytes()
     half = content[: len(content) // 2]
-    assert replay.replay(half.splitlines(keepends=True)).events > 0
+    lines = half.splitlines(keepends=True)
+    done = replay.replay(lines)
+    assert (done.events > 0, done.cut) == (True, len(lines))
+    log.write_bytes(half)
+    assert replay.main([str(log)]) == 0
+    assert f"line {len(lines)}, the last, is cut off: it was left out" in capsys.readouterr().out
 
 
 def test_what_is_no_log_is_said_so() -> None:

@@ -105,8 +105,9 @@ def simulate(
                 raise InputError(f"--{option} {number}: expected a number with an end")
         if plot is not None and plot.suffix not in (".svg", ".html"):
             raise InputError(f"--plot {plot}: a plot is .svg or .html")
-        if plot is not None and not plot.parent.is_dir():
-            raise InputError(f"--plot {plot}: no such directory; make it first")
+        for option, file in (("plot", plot), ("record", record)):
+            if file is not None and not file.parent.is_dir():
+                raise InputError(f"--{option} {file}: no such directory; make it first")
         outages = tuple(simulation.Outage.parse(text) for text in outage or ())
         members, views, jobs, about = _prepare(
             trace, trace_format, clusters, queues, strategy, estimates, load, gangs, seed, weeks, limit
@@ -230,17 +231,17 @@ def _progress(stack: ExitStack, jobs: Sequence[Job]) -> Callable[[float, int], N
 
 
 def _show(report: Json, journal: Journal) -> None:
-    about, resource = report["trace"], report["resource"]
+    about, resource, jobs = report["trace"], report["resource"], report["jobs"]
     print(
-        f"{about['name']}: {counted(report['jobs']['submitted'], 'job')} over {_time(report['seconds']['window'])} on "
-        f"{journal.capacity} {resource} in {counted(len(about['members']), 'member')}; "
+        f"{about['name']}: {counted(jobs['submitted'], 'job')} over {_time(report['seconds']['window'])} on "
+        f"{report['capacity']} {resource} in {counted(len(about['members']), 'member')}; "
         f"load {about['offered_load']:.2f}, "
         f"time compressed {about['compression']:.2f} times; strategy {about['strategy']}, "
         f"estimates {about['estimates']}, seed {about['seed']}"
     )
     for note in about["notes"]:
         print(f"note: {note}")
-    if synthetic := report["jobs"]["synthetic"]:
+    if synthetic := jobs["synthetic"]:
         print(f"note: {counted(synthetic, 'synthetic gang')} among the jobs")
     print()
     headers = ("JOBS", "WAIT MEAN", "P50", "P95", "P99", "MAX", "SLOWDOWN MEAN", "P95", "JCT MEAN", "FTF P95")
@@ -261,8 +262,9 @@ def _show(report: Json, journal: Journal) -> None:
         ("utilisation while jobs come", f"{use['window']:.3f}"),
         ("utilisation to the end", f"{use['whole']:.3f}"),
         ("Jain index of queues", f"{report['jain']:.3f}"),
-        ("finished", f"{report['jobs']['finished']} of {report['jobs']['submitted']}"),
-        ("never started", report["jobs"]["never_started"]),
+        ("finished", f"{jobs['finished']} of {jobs['submitted']}"),
+        *((f"{each} at the end, {_time(journal.end)}", jobs[each]) for each in ("running", "waiting") if jobs[each]),
+        ("never started", jobs["never_started"]),
         ("stuck gangs", report["stuck_gangs"]),
         ("evictions", ", ".join(f"{n} {reason}" for reason, n in evictions["by_reason"].items()) or "0"),
         ("priority inversions", report["inversions"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 
+from atoll.model.quantity import scale_of
 from atoll.model.verdict import Reason
 from atoll.sim.jobs import Job
 
@@ -15,7 +16,7 @@ class Record:
 
     job: Job
     size: int
-    """Of the resource that is measured, or its pods where it asks for none."""
+    """Of the resource that is measured, in wholes, rounded up; or its pods where it asks for none."""
     amount: int
     """Of the resource that is measured."""
     first_start: float | None = None
@@ -100,7 +101,7 @@ class Journal:
     def submitted(self, uid: str, job: Job) -> None:
         """A job enters its queue."""
         amount = job.total().get(self.resource, 0)
-        self.records[uid] = Record(job, amount or job.replicas, amount)
+        self.records[uid] = Record(job, -(-amount // scale_of(self.resource)) or job.replicas, amount)
         self.end = job.submit
         self._waits(uid, job.submit, 1)
 

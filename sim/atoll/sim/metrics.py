@@ -1,4 +1,4 @@
-"""Figures of a run, from its journal; all times in seconds.
+"""Figures of a run, from its journal; all times in seconds, amounts in wholes of the measured resource.
 
 wait              submission to the first start
 slowdown          bounded: (end - submission) / max(run time, 10 s), at least 1 (Feitelson's bounded slowdown)
@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atoll.dispatcher.core import QueueView
+from atoll.model.quantity import scale_of
 from atoll.model.verdict import Reason
 from atoll.sim import fairness
 from atoll.sim.journal import Journal, Obstacle, Record, Steps
@@ -44,6 +45,7 @@ CLASSES: tuple[tuple[str, int, float], ...] = (
 )  # fmt: skip
 """(name, least, most) of the measured resource; the last three overlap with the others."""
 BINS = 400
+_SERIES = ("used", "wanted", "waiting")
 
 
 def report(journal: Journal, queues: Sequence[QueueView]) -> Json:
@@ -55,11 +57,13 @@ def report(journal: Journal, queues: Sequence[QueueView]) -> Json:
     series = binned(journal, journal.end)
     return {
         "resource": journal.resource,
-        "capacity": journal.capacity,
+        "capacity": _whole(journal, journal.capacity),
         "seconds": {"window": _r(window), "whole": _r(journal.end)},
         "jobs": {
             "submitted": len(records),
             "finished": sum(record.finished is not None for record in records),
+            "running": sum(record.started is not None and record.finished is None for record in records),
+            "waiting": sum(record.started is None and record.finished is None for record in records),
             "never_started": sum(record.first_start is None for record in records),
             "synthetic": sum(record.job.kind == "synthetic" for record in records),
         },
@@ -126,9 +130,9 @@ def _queues(journal: Journal, queues: Sequence[QueueView], alone: Mapping[int, f
         queue = known.get(name)
         guarantee = queue.guarantee.get(journal.resource, 0) if queue else 0
         deserved = queue.deserved.get(journal.resource, 0) if queue else 0
-        figure["used"] = _r(fairness.integral(steps.times, steps.used, journal.end))
-        figure["below_guarantee"] = _r(fairness.below(steps, guarantee, journal.end))
-        figure["below_deserved"] = _r(fairness.below(steps, deserved, journal.end))
+        figure["used"] = _whole(journal, fairness.integral(steps.times, steps.used, journal.end))
+        figure["below_guarantee"] = _whole(journal, fairness.below(steps, guarantee, journal.end))
+        figure["below_deserved"] = _whole(journal, fairness.below(steps, deserved, journal.end))
     return dict(sorted(figures.items()))
 
 
@@ -200,9 +204,10 @@ def binned(journal: Journal, end: float, bins: int = BINS) -> Json:
     edges = np.linspace(0.0, end, bins + 1)
 
     def means(steps: Steps) -> Json:
+        slices = {name: fairness.slices(steps.times, getattr(steps, name), edges) for name in _SERIES}
         return {
-            name: [_r(value) for value in fairness.slices(steps.times, getattr(steps, name), edges)]
-            for name in ("used", "wanted", "waiting")
+            name: [_r(value) if name == "waiting" else _whole(journal, value) for value in values]
+            for name, values in slices.items()
         }
 
     return {
@@ -214,6 +219,12 @@ def binned(journal: Journal, end: float, bins: int = BINS) -> Json:
 
 def _mean(steps: Steps, end: float) -> float:
     return fairness.integral(steps.times, steps.used, end) / end if end > 0 else 0.0
+
+
+def _whole(journal: Journal, amount: float) -> float:
+    """An amount of the measured resource, whose accounting is in thousandths if it is CPU."""
+    scale = scale_of(journal.resource)
+    return amount // scale if isinstance(amount, int) and amount % scale == 0 else _r(amount / scale)
 
 
 def _r(value: float) -> float:

@@ -28,6 +28,8 @@ class Replayed:
     commands: int
     cores: int
     """Fresh cores in it."""
+    cut: int = 0
+    """The line that the end of its process cut off and that was left out; 0 where none was."""
 
 
 class Differs(Exception):
@@ -55,9 +57,10 @@ def replay(lines: Iterable[bytes]) -> Replayed:
     """
     core: Dispatcher | None = None
     given: tuple[Command, ...] = ()
-    events = commands = cores = at = 0
+    events = commands = cores = at = cut = 0
     for number, line in enumerate(lines, start=1):
         if not line.endswith(b"\n"):
+            cut = number
             break
         try:
             entry = decode(line)
@@ -84,7 +87,7 @@ def replay(lines: Iterable[bytes]) -> Replayed:
     if not events:
         raise InputError("nothing to replay: there is no event in it; give the file that --record wrote")
     # The answer to the last event may be what was cut off.
-    return Replayed(events, commands, cores)
+    return Replayed(events, commands, cores, cut)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -101,6 +104,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     counts = (counted(done.events, "event"), counted(done.commands, "command"), counted(done.cores, "core"))
     print(f"{', '.join(counts)}: all answers are the same")
+    if done.cut:
+        print(f"line {done.cut}, the last, is cut off: it was left out")
     return 0
 
 

@@ -195,7 +195,10 @@ class Simulation:
                 account = verdicts.account(core, uid)
                 helps = [change.message for change in account.changes] if account is not None else []
                 name = f"{record.job.namespace}/{record.job.name}"
-                obstacles[verdict.reason] = Obstacle(name, verdict.sentence(), helps)
+                # With the numbers of now, not those of when it was told.
+                same = account is not None and account.reason == verdict.reason
+                message = account.message if account is not None and same else verdict.sentence()
+                obstacles[verdict.reason] = Obstacle(name, message, helps)
             obstacles[verdict.reason].jobs += 1
 
     # -- what users and operators do ---------------------------------------------------------------------------------
