@@ -88,6 +88,14 @@ async def test_a_workload_that_cannot_be_read_has_an_event_and_the_others_get_th
     assert note.startswith("it can't be read and waits for nothing but a correction: ")
 
 
+async def test_a_priority_class_that_does_not_exist_is_told() -> None:
+    made, told = await reconciled(job("typo", GOOD, priorityClassName="hihg"), job("good", GOOD))
+    assert made == ["typo-job", "good-job"]
+    [(name, reason, note)] = told
+    assert (name, reason) == ("typo", "PriorityClassNotFound")
+    assert note.startswith("PriorityClass hihg does not exist here: it counts with priority 0")
+
+
 @pytest.mark.parametrize(
     ("task", "said"),
     [

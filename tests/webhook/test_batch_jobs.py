@@ -162,6 +162,16 @@ def test_a_minimum_that_is_no_number_is_refused() -> None:
     assert batch_jobs.validate_job(fine) == []
 
 
+@pytest.mark.parametrize(("pods", "refused"), [(8, True), (19, True), (20, False), (0, False)])
+def test_more_pods_can_not_have_to_start_together_than_run_at_once(pods: int, refused: bool) -> None:
+    job = taken(make_job({"annotations": {keys.GROUP_MIN_MEMBER: "20"}}, parallelism=pods))
+    said = [str(problem) for problem in batch_jobs.validate_new_job(job)]
+    assert len(said) == refused
+    assert all(f"20 is more than the {pods} pods that run at once" in each for each in said)
+    before = taken(make_job({"annotations": {keys.GROUP_MIN_MEMBER: "20"}}, parallelism=30))
+    assert batch_jobs.validate_job_update(before, job, USER) == []
+
+
 @pytest.mark.parametrize(("parallelism", "refused"), [(100_000, False), (100_001, True), (2**31 - 1, True)])
 def test_a_job_of_more_pods_than_are_looked_after_is_refused(parallelism: int, refused: bool) -> None:
     fields = [problem.field for problem in batch_jobs.validate_job(taken(make_job(parallelism=parallelism)))]
@@ -175,10 +185,11 @@ def test_an_old_job_that_would_be_refused_today_can_be_resized_and_let_go() -> N
     bad = {"annotations": {keys.GROUP_MIN_MEMBER: "all"}, "finalizers": ["f"]}
     old = taken(make_job(bad, parallelism=200_000))
     assert len(batch_jobs.validate_job(old)) == 2
-    fewer, free = copy.deepcopy(old), copy.deepcopy(old)
+    fewer, less, free = copy.deepcopy(old), copy.deepcopy(old), copy.deepcopy(old)
     fewer["spec"]["parallelism"] = 7
+    less["spec"]["parallelism"] = 150_000
     del free["metadata"]["finalizers"]
-    for new in (fewer, free):
+    for new in (fewer, less, free):
         assert batch_jobs.validate_job_update(old, new, USER) == []
     worse = copy.deepcopy(old)
     worse["metadata"]["annotations"][keys.GROUP_MIN_MEMBER] = "none"

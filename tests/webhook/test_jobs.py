@@ -555,6 +555,12 @@ def test_an_old_job_is_refused_for_what_is_new() -> None:
     ]
 
 
+def test_what_is_too_much_of_an_old_job_may_become_less() -> None:
+    old = make_job(make_task("a", 200_000))
+    assert jobs.validate_job(old)
+    assert jobs.validate_job_update(old, changed(old, "spec", "tasks", 0, "replicas", value=150_000)) == []
+
+
 def test_an_old_job_of_too_many_parts_can_be_resized() -> None:
     tasks = [make_task(f"t{number}") for number in range(1025)]
     old = make_job(*tasks, minAvailable=1)

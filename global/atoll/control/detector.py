@@ -22,7 +22,7 @@ from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import gang, keys, numbers, quantity
-from atoll.model.apiresource import BINDINGS, ApiResource
+from atoll.model.apiresource import BINDINGS, PRIORITY_CLASSES, ApiResource
 from atoll.model.objects import MALFORMED, Full
 from atoll.model.reports import readable
 from atoll.model.verdict import Reason
@@ -235,6 +235,13 @@ class Detector:
         except gang.BadGang as error:
             # The dispatcher says that it is invalid, not why.
             self._tell(kind, obj, Reason.INVALID_GANG, str(error))
+        for resource, name in kind.namespaced_needs(obj.body):
+            if resource == PRIORITY_CLASSES and self._caches.priority_classes.get(name) is None:
+                note = (
+                    f"PriorityClass {name} does not exist here: it counts with priority {wish.priority}, and members"
+                    " that have no such class start none of its pods; create it, or correct priorityClassName"
+                )
+                self._tell(kind, obj, "PriorityClassNotFound", note)
         return {"annotations": annotations, "spec": spec}
 
     def _tell(self, kind: Kind, obj: Full, reason: str, note: str) -> None:

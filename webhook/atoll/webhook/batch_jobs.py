@@ -13,7 +13,7 @@ from atoll.kinds import BY_GVK, batch_job
 from atoll.model import keys
 from atoll.model.gang import MOST_PODS
 from atoll.webhook import jsonpatch
-from atoll.webhook.problems import Json, Problem, integer, mapping, sequence
+from atoll.webhook.problems import Json, Problem, added, integer, mapping, sequence
 
 CONTROL: Final = f"system:serviceaccount:{keys.SYSTEM_NAMESPACE}:atoll-control"
 """The account that lifts and sets the suspend switch."""
@@ -73,15 +73,12 @@ def hold_if_suspended(old: Json, new: Json, user: str) -> list[jsonpatch.Operati
 
 
 def validate_job(job: Json) -> list[Problem]:
-    """Everything that is wrong with a new Job that is ours, except for the state of its queue."""
-    problems = []
+    """Everything that is wrong with a Job that is ours, except for the state of its queue."""
+    problems, pods = [], _pods(job)
     try:
         batch_job.minimum_of(job)
     except (ValueError, AttributeError) as error:
         problems.append(Problem("metadata.annotations", str(error)))
-    spec = mapping(job.get("spec"))
-    parallelism, completions = integer(spec.get("parallelism")) or 0, integer(spec.get("completions"))
-    pods = parallelism if completions is None else min(parallelism, completions)
     if pods > MOST_PODS:
         text = f"{pods} pods would run at once; a Job gets at most {MOST_PODS}: lower it, or make several Jobs of it"
         problems.append(Problem("spec.parallelism", text))
@@ -90,8 +87,7 @@ def validate_job(job: Json) -> list[Problem]:
 
 def validate_job_update(old: Json, new: Json, user: str) -> list[Problem]:
     """Everything that is wrong with a change of a Job that is ours, except for the state of its queue."""
-    before = validate_job(old)
-    problems = [problem for problem in validate_job(new) if problem not in before]
+    problems = added(validate_job(old), validate_job(new))
     if user == CONTROL or not _suspended(old) or _suspended(new):
         return problems
     name = mapping(new.get("metadata")).get("name")
@@ -106,6 +102,28 @@ def validate_job_update(old: Json, new: Json, user: str) -> list[Problem]:
             f" (`atollctl explain job/{name}` tells what it waits for)"
         )
     return [*problems, Problem("spec.suspend", message)]
+
+
+def validate_new_job(job: Json) -> list[Problem]:
+    """The same of a new Job, of which more pods can't have to start together than run at once: later that number may
+    be lowered, and all of them start together then.
+    """
+    problems, pods = validate_job(job), _pods(job)
+    minimum = None if problems else batch_job.minimum_of(job)
+    if minimum is not None and 0 < pods < minimum:
+        text = (
+            f"annotation {keys.GROUP_MIN_MEMBER}: {minimum} is more than the {pods} pods that run at once; lower it, or"
+            " raise parallelism"
+        )
+        problems.append(Problem("metadata.annotations", text))
+    return problems
+
+
+def _pods(job: Json) -> int:
+    """How many run at once."""
+    spec = mapping(job.get("spec"))
+    parallelism, completions = integer(spec.get("parallelism")) or 0, integer(spec.get("completions"))
+    return parallelism if completions is None else min(parallelism, completions)
 
 
 def _suspended(job: Json) -> bool:

@@ -21,6 +21,7 @@ from atoll.webhook.problems import (
     SUBDOMAIN_RULE,
     Json,
     Problem,
+    added,
     integer,
     is_label,
     is_subdomain,
@@ -438,8 +439,7 @@ def validate_job_update(old: Json, new: Json) -> list[Problem]:
         changed = islice(_differences(_fixed(before), _fixed(after), "spec"), _DIFFERENCES)
         problems = [Problem(path, f"{_FROZEN}{_RECREATE}") for path in changed]
     if found := validate_job(new):
-        there = set(validate_job(old))
-        problems += [problem for problem in found if problem not in there]
+        problems += added(validate_job(old), found)
     return problems
 
 

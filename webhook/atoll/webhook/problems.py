@@ -7,7 +7,7 @@ them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +17,7 @@ Json = dict[str, Any]
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NUMBER = re.compile(r"\d+")
 _SHOWN = 20
 _LONGEST = 400
 """Characters of one problem that are shown: it may quote what was sent."""
@@ -56,6 +57,18 @@ def report(subject: str, problems: Sequence[Problem]) -> str:
 def _cut(problem: Problem) -> str:
     text = str(problem)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
+
+
+def added(before: Iterable[Problem], now: Iterable[Problem]) -> list[Problem]:
+    """The problems of now that were not there before. Another number does not make another one: what is too much may
+    become less.
+    """
+    there = {_kind(problem) for problem in before}
+    return [problem for problem in now if _kind(problem) not in there]
+
+
+def _kind(problem: Problem) -> tuple[str, str]:
+    return problem.field, _NUMBER.sub("0", problem.message)
 
 
 def is_label(text: object) -> bool:

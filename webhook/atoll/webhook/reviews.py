@@ -210,7 +210,7 @@ class Reviews:
             if name == batch_jobs.queue_of(old, annotations):
                 return problems
         else:
-            problems = batch_jobs.validate_job(job)
+            problems = batch_jobs.validate_new_job(job)
         return [*problems, *self._queue_problems(name, request.namespace, f"metadata.labels[{keys.QUEUE_LABEL}]")]
 
     def _annotations(self, namespace: str) -> dict[str, str]:
