@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from atoll.cli import queue_tree, verdicts
-from atoll.cli.bindings import use_by_queue, views, waiting_line
+from atoll.cli.bindings import use_by_queue, views, waiting_line, waits_since
 from atoll.cli.printing import duration
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.node import Node, path
@@ -239,7 +239,7 @@ def _queue(facts: Facts, node: Node, everyone: list[BindingView]) -> Json:
     result["used"] = _quantities(use.used) if use else {}
     result["capability"] = _quantities(node.view.capability) if node.view else {}
     result["resources"] = queue_tree.resources(node)
-    result["pending"], result["running"] = (use.pending, use.running) if use else (0, 0)
+    result["pending"], result["running"] = (use.pending, use.inqueue + use.running) if use else (0, 0)
     return result
 
 
@@ -253,7 +253,10 @@ def _waiting(facts: Facts, view: BindingView, node: Node | None, everyone: list[
             result["of"] = len(line)
             ahead = line[: uids.index(view.uid)]
             result["ahead"] = [f"{other.namespace}/{other.name}" for other in ahead[-_AHEAD_SHOWN:]]
-        result["seconds"] = max(0, int(now - to_seconds(view.gang.submitted or view.created)))
+        submitted = view.gang.submitted or view.created
+        result["seconds"] = max(0, int(now - to_seconds(waits_since(view))))
+        if submitted != waits_since(view):
+            result["submitted"] = submitted
     decided = view.decision
     result["reason"] = decided.reason.value
     result["message"] = Verdict(decided.reason, decided.blocker).sentence()
@@ -395,6 +398,10 @@ def _missing_members(facts: Facts, node: Node | None) -> list[str]:
 # -- where it runs ---------------------------------------------------------------------------------------------------
 
 
+_COUNTS = ("pending", "active", "ready", "running", "terminating", "succeeded", "failed", "unknown")
+"""Pods in the status of a Volcano Job, and of a batch Job."""
+
+
 def _clusters(facts: Facts, view: BindingView) -> list[Json]:
     binding = facts.binding or {}
     reports = {item["clusterName"]: item for item in (binding.get("status") or {}).get("aggregatedStatus") or ()}
@@ -418,7 +425,7 @@ def _clusters(facts: Facts, view: BindingView) -> list[Json]:
         if report.get("health"):
             entry["health"] = report["health"]
         status = report.get("status") or {}
-        counts = {key: status[key] for key in ("pending", "running", "succeeded", "failed") if status.get(key)}
+        counts = {key: status[key] for key in _COUNTS if status.get(key)}
         if counts:
             entry["pods"] = counts
         placement = status.get("placement") or {}
@@ -443,11 +450,13 @@ def text(data: Json) -> str:
         lines.append(f"  status    {workload['status']}")
     if gang := data.get("gang"):
         tasks = ", ".join(f"{task['name']} x{task['replicas']}" for task in gang["tasks"])
+        together = f" (at least {gang['minAvailable']} together)" if gang["pods"] > 1 else ""
         lines += [
             f"  queue     {gang['queue']}, priority {gang['priority']}",
-            f"  pods      {gang['pods']} (at least {gang['minAvailable']} together): {tasks}",
-            f"  request   {_amounts(gang['request'])}",
+            f"  pods      {gang['pods']}{together}: {tasks}",
         ]
+        if amounts := _amounts(gang["request"]):
+            lines.append(f"  request   {amounts}")
         if wish := gang.get("topology"):
             lines.append(f"  topology  {wish['mode']}, within tier {wish['highestTier']}")
     lines += ["", "Way"]
@@ -470,7 +479,10 @@ def text(data: Json) -> str:
 
 
 def _waiting_text(waiting: Json, queue: Json | None) -> list[str]:
-    lines = ["Waits" + (f" for {duration(waiting['seconds'])}" if "seconds" in waiting else "")]
+    head = "Waits" + (f" for {duration(waiting['seconds'])}" if "seconds" in waiting else "")
+    if "submitted" in waiting:
+        head += f", since it came back to its queue (submitted {waiting['submitted']})"
+    lines = [head]
     if "position" in waiting:
         name = f" in queue {queue['name']}" if queue else ""
         lines.append(f"  position  {waiting['position']} of {waiting['of']}{name}")
@@ -501,7 +513,7 @@ def _queue_text(queue: Json) -> list[str]:
 
 
 def _cluster_text(cluster: Json) -> list[str]:
-    share = f", {cluster['replicas']} replicas" if "replicas" in cluster else ""
+    share = f", {counted(cluster['replicas'], 'replica')}" if "replicas" in cluster else ""
     lines = [f"Cluster {cluster['cluster']}{share}: work {'applied' if cluster['applied'] else 'not applied'}"]
     if "message" in cluster:
         lines.append(f"  why       {cluster['message']}")

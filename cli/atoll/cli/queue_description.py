@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from atoll.cli import queue_tree
-from atoll.cli.bindings import charges, use_by_queue, views, waiting_line
+from atoll.cli.bindings import charges, use_by_queue, views, waiting_line, waits_since
 from atoll.cli.printing import duration, table
 from atoll.dispatcher.core.events import BindingView
 from atoll.model import keys, quantity, vector
@@ -104,7 +104,9 @@ def _workload(view: BindingView, now: float) -> Json:
         "request": {name: amount for name, amount in request.items() if name != "pods"},
         "seconds": max(0, int(now - to_seconds(gang.submitted or view.created))),
     }
-    if view.decision.phase.charged:
+    if not view.decision.phase.charged:
+        result["seconds"] = max(0, int(now - to_seconds(waits_since(view))))
+    else:
         result["phase"] = view.decision.phase.value
         result["clusters"] = [cluster for cluster, _ in view.parts]
     return result

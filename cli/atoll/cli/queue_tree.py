@@ -5,7 +5,7 @@ what it is entitled to, and who borrows from whom.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +15,7 @@ from atoll.cli.bindings import QueueUse, charges, readable
 from atoll.dispatcher import objects
 from atoll.dispatcher.capacity import capacity_view
 from atoll.dispatcher.core.events import BindingView, QueueView
-from atoll.dispatcher.core.node import Node, path
+from atoll.dispatcher.core.node import Node, path, subtree
 from atoll.dispatcher.core.tree import Tree
 from atoll.model import keys, quantity, vector
 from atoll.model.reports import BadReport
@@ -146,6 +146,23 @@ def resources(node: Node) -> list[Json]:
     return result
 
 
+def held(node: Node, use: Mapping[str, QueueUse]) -> QueueUse:
+    """What a queue and all below it hold.
+
+    Args:
+        node: the queue.
+        use: per queue, without what is below it.
+    """
+    result = QueueUse()
+    for each in subtree(node):
+        if (own := use.get(each.name)) is not None:
+            result.pending += own.pending
+            result.inqueue += own.inqueue
+            result.running += own.running
+            vector.add(result.used, own.used)
+    return result
+
+
 def branch(node: Node, use: dict[str, QueueUse]) -> Json:
     """A queue and all below it.
 
@@ -157,7 +174,7 @@ def branch(node: Node, use: dict[str, QueueUse]) -> Json:
     data: Json = {
         "name": node.name,
         "pending": held.pending if held else 0,
-        "running": held.running if held else 0,
+        "running": held.inqueue + held.running if held else 0,
         "resources": resources(node),
     }
     if node.problem:
