@@ -412,3 +412,27 @@ def test_one_replica_is_not_many_and_what_asks_for_nothing_has_no_line() -> None
     assert "Cluster east, 1 replica: work" in text
     assert "  pods      1: worker x1" in text.splitlines()
     assert "request" not in text
+
+
+def test_a_promised_start_in_the_past_is_overdue() -> None:
+    verdict = {
+        "phase": "Suspended",
+        "reason": "InsufficientResources",
+        "message": "no room",
+        "promised": {"cluster": "east", "at": T0},
+        "changes": [{"kind": "Finish", "message": "an end", "at": T0}],
+    }
+    facts = explanation.Facts(job(), binding(), [binding()], [queue()], verdict=verdict)
+    data = explanation.explain(facts, NOW)
+    assert data["waiting"]["promised"]["overdueSeconds"] == 60
+    text = explanation.text(data)
+    assert f"  promised  room in east, was expected at {T0}, overdue by 60s" in text
+    assert f"would help: an end, was expected at {T0}, overdue by 60s" in text
+
+
+def test_no_member_matches_because_the_selector_of_its_queue_matches_none() -> None:
+    mine, place = binding(reason=Reason.NO_CLUSTER), queue()
+    place["metadata"]["annotations"] = {keys.CLUSTER_AFFINITY: '{"matchLabels": {"size": "huge"}}'}
+    facts = explanation.Facts(job(), mine, [mine], [place], clusters=[{"metadata": {"name": "east"}}])
+    data = explanation.explain(facts, NOW)
+    assert data["waiting"]["help"][0].startswith("no member matches the selector of queue research (size=huge): ")

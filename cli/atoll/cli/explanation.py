@@ -87,7 +87,7 @@ def explain(facts: Facts, now: float) -> Json:
     if not view.finished and not view.decision.phase.charged:
         data["waiting"] = _waiting(facts, view, node, everyone, now)
         if facts.verdict is not None and facts.verdict.get("phase") == Phase.SUSPENDED:
-            data["waiting"] = _by_verdict(data["waiting"], facts.verdict)
+            data["waiting"] = _by_verdict(data["waiting"], facts.verdict, now)
         elif facts.hint:
             data["waiting"]["hint"] = facts.hint
     clusters = _clusters(facts, view)
@@ -275,17 +275,19 @@ def _waiting(facts: Facts, view: BindingView, node: Node | None, everyone: list[
     return result
 
 
-def _by_verdict(waiting: Json, verdict: Json) -> Json:
+def _by_verdict(waiting: Json, verdict: Json, now: float) -> Json:
     """What the dispatcher knows now in place of what the binding says."""
     result = {**waiting, "reason": verdict["reason"], "message": verdict["message"]}
     for key in ("since", "blocker", "limits", "clusters", "promised", "changes"):
         if key in verdict:
             result[key] = verdict[key]
+    if late := verdicts.overdue(verdict.get("promised", {}).get("at", ""), now):
+        result["promised"] = {**verdict["promised"], "overdueSeconds": late}
     if place := verdict.get("queue"):
         named = [f"{each['namespace']}/{each['name']}" for each in place.get("ahead") or ()]
         result |= {"position": place["position"], "of": place["waiting"], "ahead": named, "more": place.get("more", 0)}
     if verdict["reason"] in _NUMBERS:
-        result["help"] = verdicts.changes(verdict) or waiting["help"]
+        result["help"] = verdicts.changes(verdict, now) or waiting["help"]
     return result
 
 
@@ -315,7 +317,8 @@ def _help(facts: Facts, view: BindingView, node: Node | None, now: float) -> lis
         case Reason.QUEUE_INVALID:
             return [f"mend what condition Valid of the queue names: atollctl queue describe {queue}"]
         case Reason.QUEUE_NOT_LEAF:
-            return [f"submit it again to one of the queues below {queue}: atollctl queue describe {queue}"]
+            below = ", ".join(queue_tree.leaves(node)) if node is not None and node.children else "those below it"
+            return [f"submit it again to another queue, such as {below}: atollctl queue describe {queue}"]
         case Reason.BEHIND_HEAD:
             return [
                 f"the first workload of queue {queue} that starts or leaves",
@@ -384,10 +387,11 @@ def _help(facts: Facts, view: BindingView, node: Node | None, now: float) -> lis
 
 
 def _missing_members(facts: Facts, node: Node | None) -> list[str]:
-    """What to do about members that its queue, or one above it, names and that do not exist."""
+    """What to do about members that its queue, or one above it, names or selects and that do not exist."""
     if node is None or facts.clusters is None:
         return []
-    return [
+    selected = queue_tree.unserved(node)
+    return ([selected] if selected else []) + [
         f"member {name}, which queue {each.name} names in spec.extendClusters and which does not exist: join it, or"
         f" name others (atollctl queue update {each.name} --member NAME)"
         for each in path(node)

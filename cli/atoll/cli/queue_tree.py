@@ -70,6 +70,32 @@ def missing_members(node: Node, clusters: Iterable[Json]) -> list[str]:
     return sorted(set(node.view.members) - there) if node.view is not None else []
 
 
+def leaves(node: Node) -> list[str]:
+    """Names of the queues below one that workloads may go to."""
+    return sorted(each.name for each in subtree(node) if each is not node and not each.children)
+
+
+def unserved(node: Node) -> str:
+    """That no member has the labels that a queue, or one above it, asks for, and what to do; else empty."""
+    first = next((each for each in reversed([*path(node)]) if each.serving == frozenset()), None)
+    if first is None or first.view is None or not first.view.affinity:
+        return ""
+    return (
+        f"no member matches the selector of queue {first.name} ({selector_text(first.view.affinity)}): label one"
+        " (kubectl label cluster NAME KEY=VALUE), or select others (atollctl queue update"
+        f" {first.name} --clusters SELECTOR)"
+    )
+
+
+def selector_text(selector: Mapping[str, Any]) -> str:
+    """A label selector as kubectl takes it, more or less."""
+    parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for each in selector.get("matchExpressions") or ():
+        values = f" ({','.join(each['values'])})" if each.get("values") else ""
+        parts.append(f"{each.get('key')} {str(each.get('operator')).lower()}{values}")
+    return ", ".join(parts)
+
+
 def build(
     queues: Iterable[Json], bindings: Iterable[BindingView], clusters: Iterable[Json], capacities: Iterable[Json]
 ) -> Tree:
@@ -123,7 +149,9 @@ def _view(queue: Json) -> QueueView:
 
 def resources(node: Node) -> list[Json]:
     """One line per resource that is used, limited or promised: quantities as text, `share` of the limit."""
-    named = {*node.limit, *node.guarantee, *(node.view.deserved if node.view else ())}
+    declared = {*node.view.capability, *node.view.deserved} if node.view else set()
+    # Where no member serves it there is nothing of all that is not declared.
+    named = {*(() if node.serving == frozenset() else node.limit), *node.guarantee, *declared}
     if not (node.view and "pods" in {**node.view.capability, **node.view.deserved, **node.view.guarantee}):
         # Every workload has some, and every node allows some.
         named.discard("pods")

@@ -156,7 +156,7 @@ def update(
         before = await host.get(QUEUES, name)
         patch = queue_spec.update(before, **wishes)
         after = await host.merge_patch(QUEUES, name, patch, field_manager="atollctl")
-        if wishes.get("member") or wishes.get("clusters"):
+        if wishes.get("member") or wishes.get("clusters") or wishes.get("default_policy"):
             await _warn(host, after)
         return bool(after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"])
 
@@ -171,21 +171,25 @@ def asked(ctx: typer.Context) -> Json:
 
 
 async def _warn(host: ApiServer, queue: Json) -> None:
-    """Say on stderr which members of a queue do not exist, to who may list members."""
+    """Say on stderr which members and which policy of a queue do not exist, to who may list them."""
     from atoll.cli import queue_spec
     from atoll.kube.errors import ApiError
     from atoll.model import keys
-    from atoll.model.apiresource import CLUSTERS
+    from atoll.model.apiresource import CLUSTER_POLICIES, CLUSTERS, POLICIES
 
-    selector = keys.CLUSTER_AFFINITY in (queue["metadata"].get("annotations") or {})
-    if not (selector or queue["spec"].get("extendClusters")):
-        return
+    annotations = queue["metadata"].get("annotations") or {}
+    policy, policies, clusters = annotations.get(keys.DEFAULT_POLICY, ""), None, []
     try:
-        clusters = await host.list(CLUSTERS)
+        if policy:
+            namespace, slash, _ = policy.rpartition("/")
+            found = await host.list(POLICIES if slash else CLUSTER_POLICIES, namespace or None)
+            policies = [f"{namespace}{slash}{each['metadata']['name']}" for each in found]
+        if keys.CLUSTER_AFFINITY in annotations or queue["spec"].get("extendClusters"):
+            clusters = await host.list(CLUSTERS)
     except ApiError:
         # The queue is as it was asked for; this is only advice.
         return
-    for line in queue_spec.warnings(queue, clusters):
+    for line in queue_spec.warnings(queue, clusters, policies):
         print(f"Warning: {line}", file=sys.stderr)
 
 
