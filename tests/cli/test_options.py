@@ -246,7 +246,7 @@ def test_objects_of_users_are_not_deleted_without_a_confirmation() -> None:
 
 def test_a_kubeconfig_of_the_environment_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nonexistent")
-    with pytest.raises(CommandError, match="^KUBECONFIG names /nonexistent: no such file"):
+    with pytest.raises(CommandError, match=r"^KUBECONFIG names /nonexistent: no such file"):
         connection.call(Settings(), _nothing)
 
 

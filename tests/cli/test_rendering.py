@@ -111,7 +111,9 @@ def test_a_queue_counts_and_charges_by_phase() -> None:
 
 
 def test_a_parent_is_listed_with_what_is_below_it() -> None:
-    found = views([binding("a", phase=Phase.BOUND, conditions=("Bound",)), binding("b", phase=Phase.BOUND), binding("c")])
+    found = views(
+        [binding("a", phase=Phase.BOUND, conditions=("Bound",)), binding("b", phase=Phase.BOUND), binding("c")]
+    )
     tree = [queue("lab"), queue("vision", parent="lab"), queue(parent="vision"), queue("root")]
     rows = {row[0]: row[3:7] for row in queues.rows(tree, found, NOW, wide=False)}
     assert rows["lab"] == rows["vision"] == rows["research"] == rows["root"] == [1, 1, 1, "cpu=16,nvidia.com/gpu=32"]
@@ -436,3 +438,10 @@ def test_no_member_matches_because_the_selector_of_its_queue_matches_none() -> N
     facts = explanation.Facts(job(), mine, [mine], [place], clusters=[{"metadata": {"name": "east"}}])
     data = explanation.explain(facts, NOW)
     assert data["waiting"]["help"][0].startswith("no member matches the selector of queue research (size=huge): ")
+
+
+def test_without_the_query_api_the_numbers_are_those_of_their_time() -> None:
+    mine = binding(blocker=QUOTA, story=(Line(T0, Phase.SUSPENDED, Reason.QUOTA_EXCEEDED, "too much"),))
+    facts = explanation.Facts(job(), mine, [mine], [queue()], hint="nobody serves it")
+    lines = explanation.text(explanation.explain(facts, NOW)).splitlines()
+    assert f"  hint      only what the binding says since {T0}: nobody serves it" in lines

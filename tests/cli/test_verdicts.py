@@ -6,7 +6,6 @@ import msgspec
 
 from atoll.cli import verdicts
 from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, Position, Promised, Room
-
 from tests.cli.test_rendering import NOW
 
 

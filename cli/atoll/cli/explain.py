@@ -25,7 +25,10 @@ _VOLCANO_JOB = ("vcjob", "vj", "job.batch.volcano.sh", "jobs.batch.volcano.sh", 
 def explain(
     ctx: typer.Context,
     workload: Annotated[
-        str, typer.Argument(metavar="[KIND/]NAME", help="The workload; without a kind the Volcano Job of that name, else the batch Job.")
+        str,
+        typer.Argument(
+            metavar="[KIND/]NAME", help="The workload; without a kind the Volcano Job of that name, else the batch Job."
+        ),
     ],
     output: DataOutput = None,
 ) -> None:

@@ -271,6 +271,8 @@ def _waiting(facts: Facts, view: BindingView, node: Node | None, everyone: list[
             "cluster": block.cluster,
         }
         result["blocker"] = {key: value for key, value in parts.items() if value}
+    if decided.story:
+        result["told"] = decided.story[-1].at
     result["help"] = _help(facts, view, node, now)
     return result
 
@@ -497,7 +499,8 @@ def _waiting_text(waiting: Json, queue: Json | None) -> list[str]:
     lines.append(f"  reason    {waiting['reason']}: {waiting['message']}{since}")
     lines += verdicts.details(waiting)
     if "hint" in waiting:
-        lines.append(f"  hint      only what the binding says: {waiting['hint']}")
+        told = f" since {waiting['told']}" if "told" in waiting else ""
+        lines.append(f"  hint      only what the binding says{told}: {waiting['hint']}")
     return [*lines, *_helps(waiting["help"])]
 
 

@@ -86,7 +86,7 @@ async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResou
 
     Raises:
         NotFound: there is none of that kind.
-        CommandError: no kind is given, and there is none of that name, or a Volcano Job and a batch Job; or no such kind.
+        CommandError: no such kind; without a kind, nothing of that name, or a Volcano Job and a batch Job.
     """
     from atoll.cli.explain import find_resource, parse
     from atoll.kube.errors import NotFound
@@ -104,8 +104,8 @@ async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResou
             continue
     if not found:
         raise CommandError(
-            f"there is no Volcano Job and no batch Job {name} in namespace {namespace}: choose another with -n, or write"
-            f" KIND/NAME, such as job/{name} or vcjob/{name}"
+            f"there is no Volcano Job and no batch Job {name} in namespace {namespace}: choose another with -n, or"
+            f" write KIND/NAME, such as job/{name} or vcjob/{name}"
         )
     if len(found) > 1:
         raise CommandError(

@@ -253,7 +253,7 @@ def delete(
     from atoll.cli.connection import call
     from atoll.model import keys
 
-    if name in (keys.DEFAULT_QUEUE, keys.ROOT_QUEUE):
+    if name == keys.DEFAULT_QUEUE:
         raise CommandError(f"queue {name} is built in and can't be deleted; close it instead")
     call(settings(ctx), lambda host: _delete(host, name, force))
     print(f"queue.{_GROUP}/{name} deleted")
@@ -344,8 +344,8 @@ async def _delete(host: ApiServer, name: str, force: bool) -> None:
     held = use_by_queue(views(await host.list(BINDINGS))).get(name)
     if held and not force:
         raise CommandError(
-            f"queue {name} holds {held.pending} waiting and {held.inqueue + held.running} running workloads: close it and let them"
-            " finish, or use --force (they would then wait with reason QueueNotFound)"
+            f"queue {name} holds {held.pending} waiting and {held.inqueue + held.running} running workloads: close it and"
+            " let them finish, or use --force (they would then wait with reason QueueNotFound)"
         )
     await host.delete(QUEUES, name, uid=queue["metadata"]["uid"])
 
