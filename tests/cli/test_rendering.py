@@ -445,3 +445,26 @@ def test_without_the_query_api_the_numbers_are_those_of_their_time() -> None:
     facts = explanation.Facts(job(), mine, [mine], [queue()], hint="nobody serves it")
     lines = explanation.text(explanation.explain(facts, NOW)).splitlines()
     assert f"  hint      only what the binding says since {T0}: nobody serves it" in lines
+
+
+def test_batch_jobs_are_listed_beside_volcano_jobs() -> None:
+    batch = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": "lab",
+            "namespace": "team",
+            "uid": "job-lab",
+            "creationTimestamp": T0,
+            "labels": {keys.QUEUE_LABEL: "research"},
+        },
+        "spec": {"managedBy": keys.CONTROLLER},
+        "status": {"active": 3, "ready": 2, "succeeded": 1, "startTime": T0},
+    }
+    done = {**batch, "status": {"succeeded": 6, "conditions": [{"type": "Complete", "status": "True"}]}}
+    held = {**batch, "spec": {**batch["spec"], "suspend": True}, "status": {}}
+    found = by_workload([binding("lab", phase=Phase.BOUND, clusters=("east",))])
+    rows = jobs.rows([batch, done, held], found, NOW, namespaced=False, wide=False)
+    assert rows[0] == ["job.batch/lab", "research", "Running", "east", 1, 2, 1, 0, "60s"]
+    assert rows[1][2:8] == ["Complete", "east", 0, 0, 6, 0]
+    assert rows[2][2:8] == ["Suspended", "east", 0, 0, 0, 0]

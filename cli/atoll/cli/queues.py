@@ -121,7 +121,7 @@ def create(
     if output is None or output is Format.WIDE:
         print(f"queue.{_GROUP}/{name} created")
     else:
-        show_objects([made], output, one=True, group=_GROUP)
+        show_objects([made], output, one=True)
 
 
 @app.command(epilog="Example: atollctl queue update research --capability cpu=128 --namespaces 'team in (a,b)'")
@@ -318,7 +318,7 @@ def _show(ctx: typer.Context, name: str | None, output: Format | None, no_header
 
         watching.check_output(output)
         # The state of one is that of those above it as well, so all are watched.
-        watching.watch(settings(ctx), QUEUES, None, None, table, headers, bindings_in=None, no_headers=no_headers)
+        watching.watch(settings(ctx), (QUEUES,), None, None, table, headers, bindings_in=None, no_headers=no_headers)
         return
     data = output not in (None, Format.WIDE)
 
@@ -330,7 +330,7 @@ def _show(ctx: typer.Context, name: str | None, output: Format | None, no_header
 
     queues, bindings = call(settings(ctx), read)
     if output is not None and data:
-        show_objects(queues, output, one=name is not None, group=_GROUP)
+        show_objects(queues, output, one=name is not None)
         return
     found = rows(queues, views(bindings), time.time(), wide=wide)
     show_table(headers, [row for row in found if name in (None, row[0])], no_headers=no_headers)
@@ -344,8 +344,8 @@ async def _delete(host: ApiServer, name: str, force: bool) -> None:
     held = use_by_queue(views(await host.list(BINDINGS))).get(name)
     if held and not force:
         raise CommandError(
-            f"queue {name} holds {held.pending} waiting and {held.inqueue + held.running} running workloads: close it and"
-            " let them finish, or use --force (they would then wait with reason QueueNotFound)"
+            f"queue {name} holds {held.pending} waiting and {held.inqueue + held.running} running workloads: close it"
+            " and let them finish, or use --force (they would then wait with reason QueueNotFound)"
         )
     await host.delete(QUEUES, name, uid=queue["metadata"]["uid"])
 
