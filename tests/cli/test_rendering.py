@@ -448,7 +448,7 @@ def test_without_the_query_api_the_numbers_are_those_of_their_time() -> None:
 
 
 def test_batch_jobs_are_listed_beside_volcano_jobs() -> None:
-    batch = {
+    batch: Json = {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {

@@ -201,5 +201,5 @@ def _show(
     if not jobs:
         print(f"No jobs found{'' if options.where is None else f' in {options.where} namespace'}.", file=sys.stderr)
         return
-    found = rows(jobs, by_workload(bindings), time.time(), namespaced=namespaced, wide=wide)
-    show_table(headers, found, no_headers=no_headers)
+    lines = rows(jobs, by_workload(bindings), time.time(), namespaced=namespaced, wide=wide)
+    show_table(headers, lines, no_headers=no_headers)

@@ -298,8 +298,8 @@ def _tree_problems(
     if moved and not siblings and above.workloads:
         text = (
             f"queue {parent!r} holds {counted(above.workloads, 'workload')}, and a queue with others below it takes"
-            f" none itself; wait for them to end (`atollctl queue close {parent}` keeps new ones out), or choose another"
-            " parent"
+            f" none itself; wait for them to end (`atollctl queue close {parent}` keeps new ones out), or choose"
+            " another parent"
         )
         problems.append(Problem("spec.parent", text))
     return problems
