@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from atoll.cli import explanation, jobs, printing, queue_description, queues
-from atoll.cli.bindings import by_workload, use_by_queue, views, waiting_line
+from atoll.cli.bindings import use_by_queue, views, waiting_line
 from atoll.model import decision, gang, keys
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.timestamps import to_seconds
@@ -120,7 +120,7 @@ def test_a_parent_is_listed_with_what_is_below_it() -> None:
 
 
 def test_jobs_say_where_they_run_and_why_they_wait() -> None:
-    found = by_workload([binding("a", phase=Phase.BOUND, clusters=("east",)), binding("b", blocker=QUOTA)])
+    found = jobs.by_workload([binding("a", phase=Phase.BOUND, clusters=("east",)), binding("b", blocker=QUOTA)])
     rows = jobs.rows(
         [job("a", state={"phase": "Running"}, running=2), job("b"), job("c")], found, NOW, namespaced=True, wide=True
     )
@@ -463,7 +463,7 @@ def test_batch_jobs_are_listed_beside_volcano_jobs() -> None:
     }
     done = {**batch, "status": {"succeeded": 6, "conditions": [{"type": "Complete", "status": "True"}]}}
     held = {**batch, "spec": {**batch["spec"], "suspend": True}, "status": {}}
-    found = by_workload([binding("lab", phase=Phase.BOUND, clusters=("east",))])
+    found = jobs.by_workload([binding("lab", phase=Phase.BOUND, clusters=("east",))])
     rows = jobs.rows([batch, done, held], found, NOW, namespaced=False, wide=False)
     assert rows[0] == ["job.batch/lab", "research", "Running", "east", 1, 2, 1, 0, "60s"]
     assert rows[1][2:8] == ["Complete", "east", 0, 0, 6, 0]

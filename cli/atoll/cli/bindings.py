@@ -93,8 +93,3 @@ def waits_since(binding: BindingView) -> str:
             since = line.at
         ran = ran and line.phase is not Phase.SUSPENDED
     return since or binding.created
-
-
-def by_workload(bindings: Iterable[Json]) -> dict[str, Json]:
-    """UID of the workload -> its binding."""
-    return {uid: item for item in bindings if (uid := ((item.get("spec") or {}).get("resource") or {}).get("uid"))}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -57,6 +57,11 @@ app.command(epilog="Example: atollctl job abort train")(operations.abort)
 app.command(epilog="Example: atollctl job resume train")(operations.resume)
 app.command(epilog="Example: atollctl job restart train")(operations.restart)
 app.command(epilog="Example: atollctl job delete train -n research")(operations.delete)
+
+
+def by_workload(bindings: Iterable[Json]) -> dict[str, Json]:
+    """UID of the workload -> its binding."""
+    return {uid: item for item in bindings if (uid := ((item.get("spec") or {}).get("resource") or {}).get("uid"))}
 
 
 def rows(
@@ -138,7 +143,6 @@ def reason_of(binding: Json) -> str:
 def _show(
     ctx: typer.Context, name: str | None, output: Format | None, no_headers: bool, queue: str | None, watch: bool
 ) -> None:
-    from atoll.cli.bindings import by_workload
     from atoll.cli.connection import call
     from atoll.kinds import BY_RESOURCE
     from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS
