@@ -444,7 +444,7 @@ def test_without_the_query_api_the_numbers_are_those_of_their_time() -> None:
     mine = binding(blocker=QUOTA, story=(Line(T0, Phase.SUSPENDED, Reason.QUOTA_EXCEEDED, "too much"),))
     facts = explanation.Facts(job(), mine, [mine], [queue()], hint="nobody serves it")
     lines = explanation.text(explanation.explain(facts, NOW)).splitlines()
-    assert f"  hint      only what the binding says since {T0}: nobody serves it" in lines
+    assert f"  hint      only what the binding says: nobody serves it; its numbers are of {T0}" in lines
 
 
 def test_batch_jobs_are_listed_beside_volcano_jobs() -> None:

@@ -499,8 +499,8 @@ def _waiting_text(waiting: Json, queue: Json | None) -> list[str]:
     lines.append(f"  reason    {waiting['reason']}: {waiting['message']}{since}")
     lines += verdicts.details(waiting)
     if "hint" in waiting:
-        told = f" since {waiting['told']}" if "told" in waiting else ""
-        lines.append(f"  hint      only what the binding says{told}: {waiting['hint']}")
+        told = f"; its numbers are of {waiting['told']}" if "told" in waiting else ""
+        lines.append(f"  hint      only what the binding says: {waiting['hint']}{told}")
     return [*lines, *_helps(waiting["help"])]
 
 
