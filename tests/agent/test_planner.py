@@ -72,7 +72,7 @@ def test_pods_that_ask_for_all_there_can_be_end_nobody(resource: str, amount: st
     views = [standing(key_of(pod), None, [pod], room, SERVED) for pod in (make_pod("p"), make_pod("q", spec=spec))]
     small, large = plan(room, views)
     assert_planned(small, 1)
-    assert_waits(large, NOT_ENOUGH_RESOURCES, "0 of the 1")
+    assert_waits(large, NOT_ENOUGH_RESOURCES, "there is no room for its pod")
     assert room.free("a")[resource] < 0
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
-from atoll.cli import errors, explain, installing, options, queue_spec
+from atoll.cli import connection, errors, explain, installing, options, queue_spec
 from atoll.cli.app import app
 from atoll.cli.connection import default_namespace
+from atoll.cli.errors import CommandError
+from atoll.cli.options import Settings
 from atoll.control.install import Refused
 from atoll.kube.errors import AlreadyExists, NotFound, Unreachable, from_response
+from atoll.kube.transport import ApiServer
 
 runner = CliRunner()
 
@@ -237,3 +242,29 @@ def test_objects_of_users_are_not_deleted_without_a_confirmation() -> None:
     error = runner.invoke(app, ["uninstall", "--crds"]).exception
     assert isinstance(error, errors.CommandError)
     assert (error.code, "confirm with --yes" in str(error)) == (errors.USAGE, True)
+
+
+def test_a_kubeconfig_of_the_environment_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nonexistent")
+    with pytest.raises(CommandError, match=r"^KUBECONFIG names /nonexistent: no such file"):
+        connection.call(Settings(), _nothing)
+
+
+async def _nothing(_: ApiServer) -> None:
+    return None
+
+
+def test_a_server_that_does_not_answer_is_told_of_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its port is taken, and nobody accepts."""
+    monkeypatch.setattr(connection, "_SILENCE", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        cluster = {"clusters": [{"name": "c", "cluster": {"server": url}}]}
+        context = {"contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}], "current-context": "c"}
+        file = tmp_path / "kubeconfig"
+        file.write_text(yaml.safe_dump({"users": [{"name": "u", "user": {}}], **cluster, **context}))
+        with pytest.raises(Unreachable):
+            connection.call(Settings(str(file)), lambda host: host.request("GET", "/version", deadline=0.2))
+    assert f"{url} does not answer; it is tried for some seconds more" in capsys.readouterr().err

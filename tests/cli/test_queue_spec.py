@@ -175,6 +175,7 @@ def test_an_empty_text_takes_an_annotation_away() -> None:
     ("words", "message"),
     [
         (["--protected-for", "long"], "--protected-for "),
+        (["--estimate", "0s"], "--estimate '0s': must be longer than nothing"),
         (["--default-policy", "a/b/c"], "--default-policy 'a/b/c': write NAME of a ClusterPropagationPolicy"),
     ],
 )
@@ -203,7 +204,10 @@ MEMBERS: list[dict[str, Any]] = [
         ),
         pytest.param(
             {"clusters": "size=huge"},
-            ["--clusters: no member has such labels yet (kubectl get clusters --show-labels)"],
+            [
+                "--clusters: no member has such labels yet, and its workloads wait until one has: kubectl label cluster"
+                " NAME KEY=VALUE (kubectl get clusters --show-labels)"
+            ],
             id="labels that none has",
         ),
         pytest.param({"member": [""]}, [], id="members taken out"),
@@ -212,3 +216,13 @@ MEMBERS: list[dict[str, Any]] = [
 def test_members_that_do_not_exist_are_warned_of(options: dict[str, Any], warning: list[str]) -> None:
     made = queue_object("q", **{**options, "member": [each for each in options.get("member", ()) if each]})
     assert warnings(made, MEMBERS) == warning
+
+
+def test_a_default_policy_that_does_not_exist_is_warned_of() -> None:
+    made = queue_object("q", default_policy="nope")
+    text = "--default-policy: there is no {} yet; until there is, such workloads may go to any one member"
+    assert warnings(made, MEMBERS, policies={"nope"}) == []
+    assert warnings(made, MEMBERS) == []
+    assert warnings(made, MEMBERS, policies=()) == [text.format("ClusterPropagationPolicy nope")]
+    made = queue_object("q", default_policy="lab/nope")
+    assert warnings(made, MEMBERS, policies=()) == [text.format("PropagationPolicy nope in namespace lab")]

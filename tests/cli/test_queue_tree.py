@@ -9,6 +9,7 @@ import pytest
 from atoll.cli import queue_description, queue_tree
 from atoll.cli.bindings import views
 from atoll.cli.queues import rows
+from atoll.model import keys
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
 from tests.cli.test_rendering import NOW, binding, queue
@@ -141,7 +142,7 @@ def in_state(item: Json, state: str) -> Json:
 )
 def test_the_state_says_why_an_open_queue_takes_nothing(queues: list[Json], state: str) -> None:
     assert queue_tree.states(queues)["research"] == state
-    [row] = [row for row in rows(queues, {}, NOW, wide=False) if row[0] == "research"]
+    [row] = [row for row in rows(queues, [], NOW, wide=False) if row[0] == "research"]
     assert row[1] == state
     data = describe("research", queues)
     assert data["state"] == state.split()[0]
@@ -169,7 +170,7 @@ def test_a_queue_that_can_not_be_read_is_described_with_the_reason_and_hides_no_
     assert where in data["problem"]
     assert f"  INVALID     {data['problem']}" in queue_description.text(data).splitlines()
     assert [each["binding"] for each in data["pending"]] == ["b-job"]
-    assert [row[0] for row in rows(queues, {}, NOW, wide=True)] == ["audio", "lab", "research"]
+    assert [row[0] for row in rows(queues, [], NOW, wide=True)] == ["audio", "lab", "research"]
     assert "problem" not in describe("audio", queues)
 
 
@@ -197,3 +198,45 @@ def test_members_that_serve_a_queue_and_those_that_do_not_exist() -> None:
 def test_an_idle_child_without_limits_shows_those_above_it() -> None:
     [cpu] = describe("idle", [queue("lab", capability={"cpu": "64"}), queue("idle", parent="lab")])["resources"]
     assert (cpu["used"], cpu["limit"]) == ("0", "64")
+
+
+def test_a_selector_that_matches_no_member_is_told_with_what_to_do() -> None:
+    east = member("east", 64, size="large")
+    mine = queue()
+    mine["metadata"]["annotations"] = {keys.CLUSTER_AFFINITY: '{"matchLabels": {"size": "huge"}}'}
+    data = describe("research", [mine], members=(east,))
+    assert data["unserved"].startswith("no member matches the selector of queue research (size=huge): ")
+    assert "atollctl queue update research --clusters" in data["unserved"]
+    lines = queue_description.text(data).splitlines()
+    assert f"  NO MEMBER   {data['unserved']}" in lines
+    assert data["resources"] == []
+    assert "  nothing is used, and nothing can be" in lines
+    below = describe("idle", [mine, queue("idle", parent="research")], members=(east,))
+    assert below["unserved"] == data["unserved"]
+
+
+def test_the_root_has_nothing_above_it() -> None:
+    data = describe("root", [queue("root", capability={"cpu": "8"}), queue("lab")])
+    assert "parent" not in data
+    assert queue_description.text(data).startswith("Queue root: Open, weight 1, priority 0\n")
+
+
+def test_workloads_go_to_the_leaves_below() -> None:
+    tree = [queue("lab"), queue("vision", parent="lab"), queue("a", parent="vision"), queue("b", parent="lab")]
+    lines = queue_description.text(describe("lab", tree)).splitlines()
+    assert "  divided into b, vision: workloads go to a, b" in lines
+
+
+def test_durations_and_the_default_policy_are_shown() -> None:
+    mine = queue()
+    mine["metadata"]["annotations"] = {
+        keys.RUNNING_ESTIMATE: "2h",
+        keys.SLA_WAITING_TIME: "30m",
+        keys.PROTECTED_FOR: "10m",
+        keys.DEFAULT_POLICY: "spread",
+    }
+    data = describe("research", [mine])
+    shown = ("runningEstimate", "slaWaitingTime", "protectedFor", "defaultPolicy")
+    assert [data[key] for key in shown] == ["2h", "30m", "10m", "spread"]
+    lines = queue_description.text(data).splitlines()
+    assert {"  estimate    2h", "  sla         30m", "  protected   10m", "  policy      spread"} < set(lines)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from atoll.cli import explanation, jobs, printing, queue_description, queues
-from atoll.cli.bindings import by_workload, use_by_queue, views, waiting_line
+from atoll.cli.bindings import use_by_queue, views, waiting_line
 from atoll.model import decision, gang, keys
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.timestamps import to_seconds
@@ -93,24 +93,34 @@ def test_a_table_is_aligned_and_ends_without_spaces() -> None:
 def test_a_queue_counts_and_charges_by_phase() -> None:
     found = views(
         [
-            binding("a", phase=Phase.BOUND),
-            binding("b", phase=Phase.EVICTING),
+            binding("a", phase=Phase.BOUND, conditions=("Bound",)),
+            binding("b", phase=Phase.EVICTING, conditions=("Bound",)),
             binding("c"),
+            binding("e", phase=Phase.BOUND),
             binding("d", phase=Phase.BOUND, conditions=("Finished",)),
         ]
     )
     use = use_by_queue(found)["research"]
-    assert (use.pending, use.running) == (1, 2)
-    assert use.used == {"cpu": 16000, "nvidia.com/gpu": 32, "pods": 4}
-    rows = queues.rows([queue(priority=5, capability={"cpu": "64"}), queue("idle")], {"research": use}, NOW, wide=True)
+    assert (use.pending, use.inqueue, use.running) == (1, 1, 2)
+    assert use.used == {"cpu": 24000, "nvidia.com/gpu": 48, "pods": 6}
+    rows = queues.rows([queue(priority=5, capability={"cpu": "64"}), queue("idle")], found, NOW, wide=True)
     assert rows == [
-        ["idle", "Open", 0, 0, 0, "", "", "60s", 1, ""],
-        ["research", "Open", 5, 1, 2, "cpu=16,nvidia.com/gpu=32", "cpu=64", "60s", 1, ""],
+        ["idle", "Open", 0, 0, 0, 0, "", "", "60s", 1, ""],
+        ["research", "Open", 5, 1, 1, 2, "cpu=24,nvidia.com/gpu=48", "cpu=64", "60s", 1, ""],
     ]
 
 
+def test_a_parent_is_listed_with_what_is_below_it() -> None:
+    found = views(
+        [binding("a", phase=Phase.BOUND, conditions=("Bound",)), binding("b", phase=Phase.BOUND), binding("c")]
+    )
+    tree = [queue("lab"), queue("vision", parent="lab"), queue(parent="vision"), queue("root")]
+    rows = {row[0]: row[3:7] for row in queues.rows(tree, found, NOW, wide=False)}
+    assert rows["lab"] == rows["vision"] == rows["research"] == rows["root"] == [1, 1, 1, "cpu=16,nvidia.com/gpu=32"]
+
+
 def test_jobs_say_where_they_run_and_why_they_wait() -> None:
-    found = by_workload([binding("a", phase=Phase.BOUND, clusters=("east",)), binding("b", blocker=QUOTA)])
+    found = jobs.by_workload([binding("a", phase=Phase.BOUND, clusters=("east",)), binding("b", blocker=QUOTA)])
     rows = jobs.rows(
         [job("a", state={"phase": "Running"}, running=2), job("b"), job("c")], found, NOW, namespaced=True, wide=True
     )
@@ -361,10 +371,100 @@ def test_elastic_work_counts_with_the_pods_that_it_was_given() -> None:
     )
     runs["metadata"]["annotations"][keys.GANG] = gang.encode(wish)
     mine = queue(capability={"nvidia.com/gpu": "16"})
-    [row] = queues.rows([mine], use_by_queue(views([runs])), to_seconds(T0), wide=False)
+    [row] = queues.rows([mine], views([runs]), to_seconds(T0), wide=False)
     assert "cpu=8,nvidia.com/gpu=16" in row
     data = queue_description.describe(mine, [mine], [runs], to_seconds(T0))
     [line] = [each for each in data["resources"] if each["resource"] == "nvidia.com/gpu"]
     assert (line["used"], line["limit"]) == ("16", "16")
     [workload] = data["running"]
     assert (workload["pods"], workload["request"]["nvidia.com/gpu"]) == (2, "16")
+
+
+def test_a_batch_job_shows_the_pods_that_run() -> None:
+    report = {"clusterName": "east", "applied": True, "status": {"active": 3, "ready": 2, "succeeded": 1}}
+    mine = binding(phase=Phase.BOUND, clusters=("east",), reports=(report,))
+    text = explanation.text(explanation.explain(explanation.Facts(job(), mine, [mine]), NOW))
+    assert "  pods      3 active, 2 ready, 1 succeeded" in text.splitlines()
+
+
+def test_what_came_back_from_where_it_ran_waits_since_then() -> None:
+    """It ran for 50 s of the minute since it was submitted."""
+    story = (
+        Line("2027-01-15T07:59:01Z", Phase.SUSPENDED, Reason.INSUFFICIENT_RESOURCES),
+        Line("2027-01-15T07:59:02Z", Phase.BOUND, Reason.DISPATCHED),
+        Line("2027-01-15T07:59:50Z", Phase.EVICTING, Reason.PREEMPTED),
+        Line("2027-01-15T07:59:52Z", Phase.SUSPENDED, Reason.INSUFFICIENT_RESOURCES),
+        Line("2027-01-15T07:59:58Z", Phase.RESERVING, Reason.RESERVING),
+        Line("2027-01-15T07:59:59Z", Phase.SUSPENDED, Reason.PART_REFUSED),
+    )
+    mine = binding(story=story)
+    data = explanation.explain(explanation.Facts(job(), mine, [mine]), NOW)
+    assert data["waiting"]["seconds"] == 8
+    assert f"Waits for 8s, since it came back to its queue (submitted {T0})" in explanation.text(data).splitlines()
+    [pending] = queue_description.describe(queue(), [queue()], [mine], NOW)["pending"]
+    assert pending["seconds"] == 8
+
+
+def test_one_replica_is_not_many_and_what_asks_for_nothing_has_no_line() -> None:
+    mine = binding(phase=Phase.BOUND, clusters=("east",))
+    mine["spec"]["clusters"][0]["replicas"] = 1
+    wish = gang.Gang(queue="research", tasks=[gang.Task("worker", 1, 1, {"pods": 1})], min_available=1, submitted=T0)
+    mine["metadata"]["annotations"][keys.GANG] = gang.encode(wish)
+    text = explanation.text(explanation.explain(explanation.Facts(job(), mine, [mine]), NOW))
+    assert "Cluster east, 1 replica: work" in text
+    assert "  pods      1: worker x1" in text.splitlines()
+    assert "request" not in text
+
+
+def test_a_promised_start_in_the_past_is_overdue() -> None:
+    verdict = {
+        "phase": "Suspended",
+        "reason": "InsufficientResources",
+        "message": "no room",
+        "promised": {"cluster": "east", "at": T0},
+        "changes": [{"kind": "Finish", "message": "an end", "at": T0}],
+    }
+    facts = explanation.Facts(job(), binding(), [binding()], [queue()], verdict=verdict)
+    data = explanation.explain(facts, NOW)
+    assert data["waiting"]["promised"]["overdueSeconds"] == 60
+    text = explanation.text(data)
+    assert f"  promised  room in east, was expected at {T0}, overdue by 60s" in text
+    assert f"would help: an end, was expected at {T0}, overdue by 60s" in text
+
+
+def test_no_member_matches_because_the_selector_of_its_queue_matches_none() -> None:
+    mine, place = binding(reason=Reason.NO_CLUSTER), queue()
+    place["metadata"]["annotations"] = {keys.CLUSTER_AFFINITY: '{"matchLabels": {"size": "huge"}}'}
+    facts = explanation.Facts(job(), mine, [mine], [place], clusters=[{"metadata": {"name": "east"}}])
+    data = explanation.explain(facts, NOW)
+    assert data["waiting"]["help"][0].startswith("no member matches the selector of queue research (size=huge): ")
+
+
+def test_without_the_query_api_the_numbers_are_those_of_their_time() -> None:
+    mine = binding(blocker=QUOTA, story=(Line(T0, Phase.SUSPENDED, Reason.QUOTA_EXCEEDED, "too much"),))
+    facts = explanation.Facts(job(), mine, [mine], [queue()], hint="nobody serves it")
+    lines = explanation.text(explanation.explain(facts, NOW)).splitlines()
+    assert f"  hint      only what the binding says: nobody serves it; its numbers are of {T0}" in lines
+
+
+def test_batch_jobs_are_listed_beside_volcano_jobs() -> None:
+    batch: Json = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": "lab",
+            "namespace": "team",
+            "uid": "job-lab",
+            "creationTimestamp": T0,
+            "labels": {keys.QUEUE_LABEL: "research"},
+        },
+        "spec": {"managedBy": keys.CONTROLLER},
+        "status": {"active": 3, "ready": 2, "succeeded": 1, "startTime": T0},
+    }
+    done = {**batch, "status": {"succeeded": 6, "conditions": [{"type": "Complete", "status": "True"}]}}
+    held = {**batch, "spec": {**batch["spec"], "suspend": True}, "status": {}}
+    found = jobs.by_workload([binding("lab", phase=Phase.BOUND, clusters=("east",))])
+    rows = jobs.rows([batch, done, held], found, NOW, namespaced=False, wide=False)
+    assert rows[0] == ["job.batch/lab", "research", "Running", "east", 1, 2, 1, 0, "60s"]
+    assert rows[1][2:8] == ["Complete", "east", 0, 0, 6, 0]
+    assert rows[2][2:8] == ["Suspended", "east", 0, 0, 0, 0]

@@ -134,6 +134,15 @@ def test_the_numbers_are_those_of_now_though_the_binding_says_others() -> None:
     assert (told.available, found.available) == ("2", "1")
 
 
+def test_the_member_that_comes_nearest_now_is_named_though_the_binding_names_another() -> None:
+    s = running(Scene(make_queue("q"), *TWO), make_binding("a").tasks(10))
+    running(s, make_binding("b").tasks(6))
+    told, found = s.view("a").decision.blocker, account(s, "a")
+    assert told == Blocker("Cluster", "m1", "pods", "10", "8")
+    assert found.blocker == Blocker("Cluster", "m2", "pods", "10", "4")
+    assert "cluster m2 holds 4 of the 10 pods" in found.message
+
+
 def test_a_promise_of_which_nobody_knows_the_time_has_none() -> None:
     s = Scene(make_queue("q", view=BACKFILL), *ROOM)
     running(running(s, make_binding("runs").tasks(6)), make_binding("head").tasks(8))

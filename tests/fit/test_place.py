@@ -291,3 +291,10 @@ def test_a_copy_is_independent() -> None:
     twin = nodes.copy()
     twin.free[:] = 0
     assert nodes.room({"gpu": 1}).tolist() == [4]
+
+
+def test_the_miss_of_a_single_pod_speaks_of_one() -> None:
+    outcome = missed(place(make_nodes([[0]]), make_gang(1)))
+    assert outcome.sentence().startswith("there is no room for its pod")
+    outcome = missed(place(make_nodes([[0]]), make_gang(1, hard=1)))
+    assert outcome.sentence().startswith("domain rack0 has no room for its pod")

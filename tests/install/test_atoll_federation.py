@@ -64,6 +64,8 @@ async def test_queues_are_closed_and_opened_from_the_command_line(federation: At
     await atollctl(federation, "queue", "delete", "research")
     with pytest.raises(errors.CommandError, match=r"Error from server \(NotFound\): queues"):
         await atollctl(federation, "queue", "close", "research")
+    assert await atollctl(federation, "queue", "create", "root", "--capability", "cpu=64")
+    assert await atollctl(federation, "queue", "delete", "root") == "queue.scheduling.volcano.sh/root deleted\n"
     with pytest.raises(errors.CommandError, match="built in"):
         await atollctl(federation, "queue", "delete", "default")
 

@@ -232,7 +232,7 @@ async def test_a_namespace_uses_no_more_than_its_resource_quota(site: Site) -> N
     [
         pytest.param({"parent": "nowhere"}, "queue 'nowhere' does not exist", id="no such parent"),
         pytest.param({"parent": "a", "guarantee": {"resource": {"cpu": "2"}}}, "would be guaranteed cpu 2", id="sums"),
-        pytest.param({"parent": "a"}, "holds 1 workloads", id="a parent with workloads"),
+        pytest.param({"parent": "a"}, "holds 1 workload,", id="a parent with workloads"),
     ],
 )
 async def test_what_does_not_fit_the_tree_is_refused(site: Site, spec: dict[str, Any], said: str) -> None:

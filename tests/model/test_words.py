@@ -14,6 +14,17 @@ def test_one_is_not_many(number: int, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        pytest.param("east", "cluster east holds 1 of the 4 pods", id="one of several"),
+        pytest.param("east, west", "clusters east, west hold 1 of the 4 pods", id="several"),
+    ],
+)
+def test_a_verdict_on_several_members_agrees_with_their_number(names: str, says: str) -> None:
+    assert says in Verdict(Reason.INSUFFICIENT_RESOURCES, blocker("Clusters", names, "pods", 4, 1)).sentence()
+
+
+@pytest.mark.parametrize(
     ("pods", "says"),
     [
         pytest.param(1, "cluster east has no room for its pod", id="a single pod"),

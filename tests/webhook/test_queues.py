@@ -203,7 +203,7 @@ def test_a_bad_change_is_refused_and_an_old_fault_does_not_block_labels() -> Non
     ("name", "children", "refused"),
     [
         pytest.param("default", [], True, id="the default queue"),
-        pytest.param("root", [], True, id="the root"),
+        pytest.param("root", [], False, id="the limits of all, which the root may have"),
         pytest.param("org", ["team"], True, id="a queue with children"),
         pytest.param("team", [], False, id="a leaf"),
     ],
@@ -273,3 +273,15 @@ def test_new_work_below_a_closed_queue(above: dict[str, queues.Queue], said: str
 
 def test_the_root_takes_no_work_even_when_it_is_not_known() -> None:
     assert queues.queue_problem("root", None, []) is not None
+
+
+@pytest.mark.parametrize(
+    ("below", "leaves"),
+    [
+        pytest.param({}, [], id="a leaf"),
+        pytest.param({"lab": ["a", "b"], "b": ["c", "d"]}, ["a", "c", "d"], id="a child that is divided itself"),
+        pytest.param({"lab": ["a"], "a": ["lab"]}, ["a"], id="a circle"),
+    ],
+)
+def test_work_is_sent_to_queues_that_take_it(below: dict[str, list[str]], leaves: list[str]) -> None:
+    assert sorted(queues.leaves("lab", lambda name: below.get(name, []))) == leaves

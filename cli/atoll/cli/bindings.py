@@ -11,6 +11,7 @@ from atoll.dispatcher.core.binding import order_key, parts_of
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.objects import BindingObject, binding_view
 from atoll.model import vector
+from atoll.model.decision import Phase
 from atoll.model.vector import Vector
 
 Json = dict[str, Any]
@@ -21,6 +22,8 @@ class QueueUse(msgspec.Struct):
     """What a queue holds now."""
 
     pending: int = 0
+    inqueue: int = 0
+    """Dispatched, and not all bound yet."""
     running: int = 0
     used: Vector = {}
     """Requests of all workloads that the queue is charged for, integer units."""
@@ -57,7 +60,10 @@ def use_by_queue(bindings: Iterable[BindingView]) -> dict[str, QueueUse]:
             continue
         use = result.setdefault(binding.gang.queue, QueueUse())
         if binding.decision.phase.charged:
-            use.running += 1
+            if binding.bound:
+                use.running += 1
+            else:
+                use.inqueue += 1
             vector.add(use.used, vector.total(charges(binding).values()))
         else:
             use.pending += 1
@@ -77,6 +83,13 @@ def waiting_line(bindings: Iterable[BindingView], queue: str) -> list[BindingVie
     return sorted(waiting, key=order_key)
 
 
-def by_workload(bindings: Iterable[Json]) -> dict[str, Json]:
-    """UID of the workload -> its binding."""
-    return {uid: item for item in bindings if (uid := ((item.get("spec") or {}).get("resource") or {}).get("uid"))}
+def waits_since(binding: BindingView) -> str:
+    """RFC 3339: when it came to its queue, or came back from where it ran, as far as its story reaches."""
+    since = binding.gang.submitted if binding.gang is not None else ""
+    ran = False
+    for line in binding.decision.story:
+        ran = ran or line.phase is Phase.BOUND
+        if ran:
+            since = line.at
+        ran = ran and line.phase is not Phase.SUSPENDED
+    return since or binding.created

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +17,9 @@ from atoll.kube.transport import ApiServer
 
 T = TypeVar("T")
 
+_SILENCE = 1.0
+"""Seconds without an answer after which the user is told."""
+
 
 def call(options: Settings, work: Callable[[ApiServer], Awaitable[T]]) -> T:
     """Connect to the host, do the work, disconnect.
@@ -27,12 +31,26 @@ def call(options: Settings, work: Callable[[ApiServer], Awaitable[T]]) -> T:
     """
     if options.kubeconfig is not None and not Path(options.kubeconfig).is_file():
         raise CommandError(f"kubeconfig {options.kubeconfig}: no such file")
+    named = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
+    if options.kubeconfig is None and named and not any(Path(path).expanduser().is_file() for path in named):
+        raise CommandError(f"KUBECONFIG names {', '.join(named)}: no such file; set it to another, or use --kubeconfig")
 
     async def run() -> T:
         async with await ApiServer.from_kubeconfig(options.kubeconfig, options.context, user_agent="atollctl") as host:
-            return await work(host)
+            telling = asyncio.create_task(_tell_of_silence(host))
+            try:
+                return await work(host)
+            finally:
+                telling.cancel()
 
     return asyncio.run(run())
+
+
+async def _tell_of_silence(host: ApiServer) -> None:
+    """Say on stderr that a server which has not answered at all is still tried."""
+    await asyncio.sleep(_SILENCE)
+    if not any(code for _, _, code in host.requests):
+        print(f"{host.url} does not answer; it is tried for some seconds more", file=sys.stderr)
 
 
 def default_namespace(kubeconfig: str | None, context: str | None) -> str:

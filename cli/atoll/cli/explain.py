@@ -25,17 +25,20 @@ _VOLCANO_JOB = ("vcjob", "vj", "job.batch.volcano.sh", "jobs.batch.volcano.sh", 
 def explain(
     ctx: typer.Context,
     workload: Annotated[
-        str, typer.Argument(metavar="[KIND/]NAME", help="The workload; without a kind it is a Volcano Job (vcjob).")
+        str,
+        typer.Argument(
+            metavar="[KIND/]NAME", help="The workload; without a kind the Volcano Job of that name, else the batch Job."
+        ),
     ],
     output: DataOutput = None,
 ) -> None:
     """Explain where a workload is on its way, why it waits, and what would help."""
-    kind, name = parse(workload)
+    parse(workload)
     from atoll.cli import explanation
     from atoll.cli.connection import call
 
     options = settings(ctx)
-    facts = call(options, lambda host: gather(host, kind, name, options.one_namespace))
+    facts = call(options, lambda host: gather(host, workload, options.one_namespace))
     data = explanation.explain(facts, time.time())
     if output is not None:
         show_data(data, output)
@@ -55,20 +58,20 @@ def parse(workload: str) -> tuple[str, str]:
     return kind.lower() or "vcjob", name
 
 
-async def gather(host: ApiServer, kind: str, name: str, namespace: str) -> Any:
+async def gather(host: ApiServer, workload: str, namespace: str) -> Any:
     """Everything on the host that says something about the workload.
 
     Raises:
         NotFound: no such workload.
-        CommandError: no such kind.
+        CommandError: no such kind, no kind and nothing of that name, or a Volcano Job and a batch Job of it.
     """
     from atoll.cli.explanation import Facts
+    from atoll.cli.operations import find
     from atoll.kube.errors import NotFound
     from atoll.model import keys
     from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, LEASES, NAMESPACES, QUEUES, WORKS
 
-    resource = await find_resource(host, kind)
-    found = await host.get(resource, name, namespace)
+    _, found = await find(host, workload, namespace)
     bindings = await host.list(BINDINGS)
     uid = found["metadata"]["uid"]
     binding = next((b for b in bindings if ((b.get("spec") or {}).get("resource") or {}).get("uid") == uid), None)
@@ -152,7 +155,7 @@ async def find_resource(host: ApiServer, kind: str) -> ApiResource:
         if group and name != group:
             continue
         try:
-            entries = orjson.loads(await host.request("GET", path))["resources"]
+            entries = orjson.loads(await host.request("GET", path, deadline=_VERDICT_S))["resources"]
         except ApiError:
             # Of an aggregated API that nobody serves now.
             continue

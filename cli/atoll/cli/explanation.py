@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from atoll.cli import queue_tree, verdicts
-from atoll.cli.bindings import use_by_queue, views, waiting_line
+from atoll.cli.bindings import use_by_queue, views, waiting_line, waits_since
 from atoll.cli.printing import duration
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.node import Node, path
@@ -87,7 +87,7 @@ def explain(facts: Facts, now: float) -> Json:
     if not view.finished and not view.decision.phase.charged:
         data["waiting"] = _waiting(facts, view, node, everyone, now)
         if facts.verdict is not None and facts.verdict.get("phase") == Phase.SUSPENDED:
-            data["waiting"] = _by_verdict(data["waiting"], facts.verdict)
+            data["waiting"] = _by_verdict(data["waiting"], facts.verdict, now)
         elif facts.hint:
             data["waiting"]["hint"] = facts.hint
     clusters = _clusters(facts, view)
@@ -239,7 +239,7 @@ def _queue(facts: Facts, node: Node, everyone: list[BindingView]) -> Json:
     result["used"] = _quantities(use.used) if use else {}
     result["capability"] = _quantities(node.view.capability) if node.view else {}
     result["resources"] = queue_tree.resources(node)
-    result["pending"], result["running"] = (use.pending, use.running) if use else (0, 0)
+    result["pending"], result["running"] = (use.pending, use.inqueue + use.running) if use else (0, 0)
     return result
 
 
@@ -253,7 +253,10 @@ def _waiting(facts: Facts, view: BindingView, node: Node | None, everyone: list[
             result["of"] = len(line)
             ahead = line[: uids.index(view.uid)]
             result["ahead"] = [f"{other.namespace}/{other.name}" for other in ahead[-_AHEAD_SHOWN:]]
-        result["seconds"] = max(0, int(now - to_seconds(view.gang.submitted or view.created)))
+        submitted = view.gang.submitted or view.created
+        result["seconds"] = max(0, int(now - to_seconds(waits_since(view))))
+        if submitted != waits_since(view):
+            result["submitted"] = submitted
     decided = view.decision
     result["reason"] = decided.reason.value
     result["message"] = Verdict(decided.reason, decided.blocker).sentence()
@@ -268,21 +271,25 @@ def _waiting(facts: Facts, view: BindingView, node: Node | None, everyone: list[
             "cluster": block.cluster,
         }
         result["blocker"] = {key: value for key, value in parts.items() if value}
+    if decided.story:
+        result["told"] = decided.story[-1].at
     result["help"] = _help(facts, view, node, now)
     return result
 
 
-def _by_verdict(waiting: Json, verdict: Json) -> Json:
+def _by_verdict(waiting: Json, verdict: Json, now: float) -> Json:
     """What the dispatcher knows now in place of what the binding says."""
     result = {**waiting, "reason": verdict["reason"], "message": verdict["message"]}
     for key in ("since", "blocker", "limits", "clusters", "promised", "changes"):
         if key in verdict:
             result[key] = verdict[key]
+    if late := verdicts.overdue(verdict.get("promised", {}).get("at", ""), now):
+        result["promised"] = {**verdict["promised"], "overdueSeconds": late}
     if place := verdict.get("queue"):
         named = [f"{each['namespace']}/{each['name']}" for each in place.get("ahead") or ()]
         result |= {"position": place["position"], "of": place["waiting"], "ahead": named, "more": place.get("more", 0)}
     if verdict["reason"] in _NUMBERS:
-        result["help"] = verdicts.changes(verdict) or waiting["help"]
+        result["help"] = verdicts.changes(verdict, now) or waiting["help"]
     return result
 
 
@@ -312,7 +319,8 @@ def _help(facts: Facts, view: BindingView, node: Node | None, now: float) -> lis
         case Reason.QUEUE_INVALID:
             return [f"mend what condition Valid of the queue names: atollctl queue describe {queue}"]
         case Reason.QUEUE_NOT_LEAF:
-            return [f"submit it again to one of the queues below {queue}: atollctl queue describe {queue}"]
+            below = ", ".join(queue_tree.leaves(node)) if node is not None and node.children else "those below it"
+            return [f"submit it again to another queue, such as {below}: atollctl queue describe {queue}"]
         case Reason.BEHIND_HEAD:
             return [
                 f"the first workload of queue {queue} that starts or leaves",
@@ -384,10 +392,11 @@ def _help(facts: Facts, view: BindingView, node: Node | None, now: float) -> lis
 
 
 def _missing_members(facts: Facts, node: Node | None) -> list[str]:
-    """What to do about members that its queue, or one above it, names and that do not exist."""
+    """What to do about members that its queue, or one above it, names or selects and that do not exist."""
     if node is None or facts.clusters is None:
         return []
-    return [
+    selected = queue_tree.unserved(node)
+    return ([selected] if selected else []) + [
         f"member {name}, which queue {each.name} names in spec.extendClusters and which does not exist: join it, or"
         f" name others (atollctl queue update {each.name} --member NAME)"
         for each in path(node)
@@ -396,6 +405,10 @@ def _missing_members(facts: Facts, node: Node | None) -> list[str]:
 
 
 # -- where it runs ---------------------------------------------------------------------------------------------------
+
+
+_COUNTS = ("pending", "active", "ready", "running", "terminating", "succeeded", "failed", "unknown")
+"""Pods in the status of a Volcano Job, and of a batch Job."""
 
 
 def _clusters(facts: Facts, view: BindingView) -> list[Json]:
@@ -421,7 +434,7 @@ def _clusters(facts: Facts, view: BindingView) -> list[Json]:
         if report.get("health"):
             entry["health"] = report["health"]
         status = report.get("status") or {}
-        counts = {key: status[key] for key in ("pending", "running", "succeeded", "failed") if status.get(key)}
+        counts = {key: status[key] for key in _COUNTS if status.get(key)}
         if counts:
             entry["pods"] = counts
         placement = status.get("placement") or {}
@@ -446,11 +459,13 @@ def text(data: Json) -> str:
         lines.append(f"  status    {workload['status']}")
     if gang := data.get("gang"):
         tasks = ", ".join(f"{task['name']} x{task['replicas']}" for task in gang["tasks"])
+        together = f" (at least {gang['minAvailable']} together)" if gang["pods"] > 1 else ""
         lines += [
             f"  queue     {gang['queue']}, priority {gang['priority']}",
-            f"  pods      {gang['pods']} (at least {gang['minAvailable']} together): {tasks}",
-            f"  request   {_amounts(gang['request'])}",
+            f"  pods      {gang['pods']}{together}: {tasks}",
         ]
+        if amounts := _amounts(gang["request"]):
+            lines.append(f"  request   {amounts}")
         if wish := gang.get("topology"):
             lines.append(f"  topology  {wish['mode']}, within tier {wish['highestTier']}")
     lines += ["", "Way"]
@@ -473,7 +488,10 @@ def text(data: Json) -> str:
 
 
 def _waiting_text(waiting: Json, queue: Json | None) -> list[str]:
-    lines = ["Waits" + (f" for {duration(waiting['seconds'])}" if "seconds" in waiting else "")]
+    head = "Waits" + (f" for {duration(waiting['seconds'])}" if "seconds" in waiting else "")
+    if "submitted" in waiting:
+        head += f", since it came back to its queue (submitted {waiting['submitted']})"
+    lines = [head]
     if "position" in waiting:
         name = f" in queue {queue['name']}" if queue else ""
         lines.append(f"  position  {waiting['position']} of {waiting['of']}{name}")
@@ -484,7 +502,8 @@ def _waiting_text(waiting: Json, queue: Json | None) -> list[str]:
     lines.append(f"  reason    {waiting['reason']}: {waiting['message']}{since}")
     lines += verdicts.details(waiting)
     if "hint" in waiting:
-        lines.append(f"  hint      only what the binding says: {waiting['hint']}")
+        told = f"; its numbers are of {waiting['told']}" if "told" in waiting else ""
+        lines.append(f"  hint      only what the binding says: {waiting['hint']}{told}")
     return [*lines, *_helps(waiting["help"])]
 
 
@@ -504,7 +523,7 @@ def _queue_text(queue: Json) -> list[str]:
 
 
 def _cluster_text(cluster: Json) -> list[str]:
-    share = f", {cluster['replicas']} replicas" if "replicas" in cluster else ""
+    share = f", {counted(cluster['replicas'], 'replica')}" if "replicas" in cluster else ""
     lines = [f"Cluster {cluster['cluster']}{share}: work {'applied' if cluster['applied'] else 'not applied'}"]
     if "message" in cluster:
         lines.append(f"  why       {cluster['message']}")

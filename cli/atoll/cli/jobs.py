@@ -1,20 +1,22 @@
-"""`atollctl job`: the Volcano Jobs of the federation, with where they run and why they wait."""
+"""`atollctl job`: the Volcano Jobs and batch Jobs of the federation, with where they run and why they wait."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from atoll.cli import operations
+from atoll.cli.errors import CommandError
 from atoll.cli.options import Format, NoHeaders, Output, Watch, settings
 from atoll.cli.printing import age, show_objects, show_table
 
 if TYPE_CHECKING:
     from atoll.kube.transport import ApiServer
+    from atoll.model.apiresource import ApiResource
 
 Json = dict[str, Any]
 
@@ -22,7 +24,7 @@ app = typer.Typer(no_args_is_help=True, help="Jobs: where they run, why they wai
 
 HEADERS = ("NAME", "QUEUE", "STATUS", "CLUSTER", "PENDING", "RUNNING", "SUCCEEDED", "FAILED", "AGE")
 
-_GROUP = "batch.volcano.sh"
+_ENDS = ("Complete", "Failed")
 
 
 @app.command("list", epilog="Example: atollctl job list -A -o wide")
@@ -33,14 +35,14 @@ def list_(
     queue: Annotated[str | None, typer.Option("--queue", "-q", help="Only jobs of this queue.")] = None,
     watch: Watch = False,
 ) -> None:
-    """List jobs of a namespace, or of all with -A."""
+    """List the Volcano Jobs of a namespace, or of all with -A, and the batch Jobs that Atoll runs."""
     _show(ctx, None, output, no_headers, queue, watch)
 
 
 @app.command(epilog="Example: atollctl job get train -n research")
 def get(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="Name of the job.")],
+    name: operations.Name,
     output: Output = None,
     no_headers: NoHeaders = False,
     watch: Watch = False,
@@ -57,13 +59,18 @@ app.command(epilog="Example: atollctl job restart train")(operations.restart)
 app.command(epilog="Example: atollctl job delete train -n research")(operations.delete)
 
 
+def by_workload(bindings: Iterable[Json]) -> dict[str, Json]:
+    """UID of the workload -> its binding."""
+    return {uid: item for item in bindings if (uid := ((item.get("spec") or {}).get("resource") or {}).get("uid"))}
+
+
 def rows(
     jobs: list[Json], bindings: Mapping[str, Json], now: float, *, namespaced: bool, wide: bool
 ) -> list[list[object]]:
     """The table's rows, in the order of the API server.
 
     Args:
-        jobs: Volcano Jobs.
+        jobs: Volcano Jobs and batch Jobs, with their kinds.
         bindings: by the UID of their workload.
         now: seconds since the epoch.
         namespaced: with a first column for the namespace.
@@ -71,15 +78,15 @@ def rows(
     """
     result = []
     for job in jobs:
-        meta, status = job["metadata"], job.get("status") or {}
+        meta, (phase, counts) = job["metadata"], _standing(job)
         binding = bindings.get(meta.get("uid", "")) or {}
         clusters = ",".join(item["name"] for item in (binding.get("spec") or {}).get("clusters") or ())
         row: list[object] = [
-            meta["name"],
+            f"job.batch/{meta['name']}" if _is_batch(job) else meta["name"],
             queue_of(job),
-            (status.get("state") or {}).get("phase") or "Pending",
+            phase,
             clusters,
-            *(status.get(key) or 0 for key in ("pending", "running", "succeeded", "failed")),
+            *counts,
             age(meta.get("creationTimestamp"), now),
         ]
         if namespaced:
@@ -90,8 +97,32 @@ def rows(
     return result
 
 
+def _is_batch(job: Json) -> bool:
+    return bool(job["apiVersion"] == "batch/v1")
+
+
+def _standing(job: Json) -> tuple[str, tuple[int, int, int, int]]:
+    """Its state in the words of its kind, and its pods: pending, running, succeeded, failed."""
+    status = job.get("status") or {}
+    counts = {
+        key: int(status.get(key) or 0) for key in ("pending", "running", "active", "ready", "succeeded", "failed")
+    }
+    if not _is_batch(job):
+        phase = str((status.get("state") or {}).get("phase") or "Pending")
+        return phase, (counts["pending"], counts["running"], counts["succeeded"], counts["failed"])
+    ends = (each["type"] for each in status.get("conditions") or () if each["status"] == "True")
+    end = next((each for each in ends if each in _ENDS), "")
+    phase = end or ("Suspended" if (job.get("spec") or {}).get("suspend") else "Running")
+    pending = max(0, counts["active"] - counts["ready"])
+    return phase, (pending, counts["ready"], counts["succeeded"], counts["failed"])
+
+
 def queue_of(job: Json) -> str:
     """The queue that the job names; the webhook has filled it in where Atoll handles the job."""
+    if _is_batch(job):
+        from atoll.kinds import batch_job
+
+        return batch_job.KIND.queue_of(job)
     return str((job.get("spec") or {}).get("queue") or "default")
 
 
@@ -112,9 +143,9 @@ def reason_of(binding: Json) -> str:
 def _show(
     ctx: typer.Context, name: str | None, output: Format | None, no_headers: bool, queue: str | None, watch: bool
 ) -> None:
-    from atoll.cli.bindings import by_workload
     from atoll.cli.connection import call
-    from atoll.model.apiresource import BINDINGS, JOBS
+    from atoll.kinds import BY_RESOURCE
+    from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS
 
     options = settings(ctx)
     data = output not in (None, Format.WIDE)
@@ -123,7 +154,20 @@ def _show(
     headers = (("NAMESPACE",) if namespaced else ()) + HEADERS + (("REASON",) if wide else ())
 
     def chosen(jobs: list[Json]) -> list[Json]:
-        return jobs if queue is None else [job for job in jobs if queue_of(job) == queue]
+        ours = (job for job in jobs if name is not None or not _is_batch(job) or BY_RESOURCE[BATCH_JOBS].takes(job))
+        return sorted(
+            (job for job in ours if queue in (None, queue_of(job))),
+            key=lambda job: (job["metadata"]["namespace"], job["metadata"]["name"]),
+        )
+
+    async def found_one(host: ApiServer) -> tuple[ApiResource, Json]:
+        assert name is not None, "one job is asked for"
+        resource, found = await operations.find(host, name, options.one_namespace)
+        if resource not in (JOBS, BATCH_JOBS):
+            raise CommandError(
+                f"{name} is neither a Volcano Job nor a batch Job: `atollctl explain {name}` tells of it"
+            )
+        return resource, found
 
     if watch:
         from atoll.cli import watching
@@ -134,20 +178,32 @@ def _show(
             return {job["metadata"]["uid"]: line for job, line in zip(found, lines, strict=True)}
 
         watching.check_output(output)
-        watching.watch(options, JOBS, where, name, table, headers, bindings_in=where, no_headers=no_headers)
+        resources: tuple[ApiResource, ...] = (JOBS, BATCH_JOBS)
+        one = None
+        if name is not None:
+            resource, found = call(options, found_one)
+            resources, one = (resource,), found["metadata"]["name"]
+        watching.watch(options, resources, where, one, table, headers, bindings_in=where, no_headers=no_headers)
         return
 
     async def read(host: ApiServer) -> tuple[list[Json], list[Json]]:
-        jobs = [await host.get(JOBS, name, where)] if name else await host.list(JOBS, where)
+        if name is not None:
+            jobs = [(await found_one(host))[1]]
+        else:
+            jobs = [
+                {"apiVersion": resource.api_version, "kind": resource.kind, **each}
+                for resource in (JOBS, BATCH_JOBS)
+                for each in await host.list(resource, where)
+            ]
         return jobs, [] if data else await host.list(BINDINGS, where)
 
     jobs, bindings = call(options, read)
     jobs = chosen(jobs)
     if output is not None and data:
-        show_objects(jobs, output, one=name is not None, group=_GROUP)
+        show_objects(jobs, output, one=name is not None)
         return
     if not jobs:
         print(f"No jobs found{'' if options.where is None else f' in {options.where} namespace'}.", file=sys.stderr)
         return
-    found = rows(jobs, by_workload(bindings), time.time(), namespaced=namespaced, wide=wide)
-    show_table(headers, found, no_headers=no_headers)
+    lines = rows(jobs, by_workload(bindings), time.time(), namespaced=namespaced, wide=wide)
+    show_table(headers, lines, no_headers=no_headers)

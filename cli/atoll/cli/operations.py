@@ -85,8 +85,8 @@ async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResou
     """The resource and the object that the user means.
 
     Raises:
-        NotFound: there is none.
-        CommandError: there is a Volcano Job and a batch Job of that name, or no such kind.
+        NotFound: there is none of that kind.
+        CommandError: no such kind; without a kind, nothing of that name, or a Volcano Job and a batch Job.
     """
     from atoll.cli.explain import find_resource, parse
     from atoll.kube.errors import NotFound
@@ -96,14 +96,17 @@ async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResou
     if "/" in workload:
         resource = await find_resource(host, kind)
         return resource, await host.get(resource, name, namespace)
-    found, missing = [], []
+    found = []
     for resource in (JOBS, BATCH_JOBS):
         try:
             found.append((resource, await host.get(resource, name, namespace)))
-        except NotFound as error:
-            missing.append(error)
+        except NotFound:
+            continue
     if not found:
-        raise missing[0]
+        raise CommandError(
+            f"there is no Volcano Job and no batch Job {name} in namespace {namespace}: choose another with -n, or"
+            f" write KIND/NAME, such as job/{name} or vcjob/{name}"
+        )
     if len(found) > 1:
         raise CommandError(
             f"{name} is a Volcano Job and a batch Job in namespace {namespace}: write vcjob/{name} or job.batch/{name}"

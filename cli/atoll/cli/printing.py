@@ -42,18 +42,17 @@ def show_table(headers: Sequence[str], rows: Rows, *, no_headers: bool = False) 
         print(body)
 
 
-def show_objects(objects: Sequence[Json], output: Format, *, one: bool, group: str) -> None:
+def show_objects(objects: Sequence[Json], output: Format, *, one: bool) -> None:
     """Print objects as data, or as names.
 
     Args:
         objects: as the API server gave them.
         output: json, yaml or name.
         one: print the object itself, not a List.
-        group: API group, for names.
     """
     if output is Format.NAME:
         for item in objects:
-            print(f"{item['kind'].lower()}.{group}/{item['metadata']['name']}")
+            print(f"{item['kind'].lower()}.{item['apiVersion'].partition('/')[0]}/{item['metadata']['name']}")
         return
     content = objects[0] if one else {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list(objects)}
     show_data(content, DataFormat(output.value))

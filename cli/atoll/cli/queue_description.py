@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from atoll.cli import queue_tree
-from atoll.cli.bindings import charges, use_by_queue, views, waiting_line
+from atoll.cli.bindings import charges, use_by_queue, views, waiting_line, waits_since
 from atoll.cli.printing import duration, table
 from atoll.dispatcher.core.events import BindingView
 from atoll.model import keys, quantity, vector
@@ -19,6 +19,13 @@ from atoll.model.verdict import Verdict
 
 Json = dict[str, Any]
 
+_SHOWN_AS = {
+    "runningEstimate": (keys.RUNNING_ESTIMATE, "estimate"),
+    "slaWaitingTime": (keys.SLA_WAITING_TIME, "sla"),
+    "protectedFor": (keys.PROTECTED_FOR, "protected"),
+    "defaultPolicy": (keys.DEFAULT_POLICY, "policy"),
+}
+"""Field of the data -> annotation, and the word for it in the text."""
 _BAR = 24
 _SHOWN = 20
 """Workloads that the text names of each sort; the data has all of them."""
@@ -54,12 +61,15 @@ def describe(
         "effectiveState": queue_tree.states(queues)[name],
         "weight": spec.get("weight", 1),
         "priority": spec.get("priority") or 0,
-        "parent": spec.get("parent") or keys.ROOT_QUEUE,
     }
+    if name != keys.ROOT_QUEUE:
+        data["parent"] = spec.get("parent") or keys.ROOT_QUEUE
     if spec.get("dequeueStrategy"):
         data["dequeueStrategy"] = spec["dequeueStrategy"]
-    if text := (meta.get("annotations") or {}).get(keys.NAMESPACE_SELECTOR):
+    annotations = meta.get("annotations") or {}
+    if text := annotations.get(keys.NAMESPACE_SELECTOR):
         data["namespaces"] = _selector(text)
+    data |= {key: annotations[name] for key, (name, _) in _SHOWN_AS.items() if annotations.get(name)}
     node = queue_tree.build(queues, everyone, clusters, capacities).nodes[name]
     if node.problem:
         data["problem"] = node.problem
@@ -67,8 +77,11 @@ def describe(
         data["members"] = sorted(node.serving)
     if missing := queue_tree.missing_members(node, clusters):
         data["missingMembers"] = missing
+    if unserved := queue_tree.unserved(node):
+        data["unserved"] = unserved
     if node.children:
         data["children"] = sorted(node.children)
+        data["leaves"] = queue_tree.leaves(node)
         data["tree"] = queue_tree.branch(node, use_by_queue(everyone))
     data["resources"] = queue_tree.resources(node)
     data["running"] = [
@@ -104,7 +117,9 @@ def _workload(view: BindingView, now: float) -> Json:
         "request": {name: amount for name, amount in request.items() if name != "pods"},
         "seconds": max(0, int(now - to_seconds(gang.submitted or view.created))),
     }
-    if view.decision.phase.charged:
+    if not view.decision.phase.charged:
+        result["seconds"] = max(0, int(now - to_seconds(waits_since(view))))
+    else:
         result["phase"] = view.decision.phase.value
         result["clusters"] = [cluster for cluster, _ in view.parts]
     return result
@@ -123,21 +138,26 @@ def _selector(text: str) -> Any:
 def text(data: Json) -> str:
     """The description as a person reads it."""
     head = f"Queue {data['name']}: {data['effectiveState']}, weight {data['weight']}, priority {data['priority']}"
-    lines = [f"{head}, below {data['parent']}"]
+    lines = [f"{head}, below {data['parent']}" if "parent" in data else head]
     if "problem" in data:
         lines.append(f"  INVALID     {data['problem']}")
     if "dequeueStrategy" in data:
         lines.append(f"  strategy    {data['dequeueStrategy']}")
     if "children" in data:
-        lines.append(f"  divided into {', '.join(data['children'])}: workloads go there")
+        there = "there" if data["leaves"] == data["children"] else f"to {', '.join(data['leaves'])}"
+        lines.append(f"  divided into {', '.join(data['children'])}: workloads go {there}")
     lines.append(f"  namespaces  {_namespaces(data.get('namespaces'))}")
+    lines += [f"  {word:<11} {data[key]}" for key, (_, word) in _SHOWN_AS.items() if key in data]
     if "members" in data:
         lines.append(f"  members     {', '.join(data['members']) or 'none'}")
     if "missingMembers" in data:
         names = ", ".join(data["missingMembers"])
         lines.append(f"  MISSING     {names}: spec.extendClusters names it, and there is no such member (yet)")
+    if "unserved" in data:
+        lines.append(f"  NO MEMBER   {data['unserved']}")
     lines += ["", "Resources"]
-    lines += [_bar(line) for line in data["resources"]] or ["  nothing is used, nothing is limited"]
+    empty = "nothing is used, and nothing can be" if "unserved" in data else "nothing is used, nothing is limited"
+    lines += [_bar(line) for line in data["resources"]] or [f"  {empty}"]
     if "tree" in data:
         lines += ["", "Below it", *(line for each in data["tree"]["children"] for line in _branch(each, 1))]
     lines += ["", f"Running: {len(data['running'])}"]
@@ -172,11 +192,7 @@ def _namespaces(selector: Any) -> str:
         return "all"
     if not isinstance(selector, dict):
         return f"none, as the selector can't be read: {selector}"
-    parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
-    for each in selector.get("matchExpressions") or ():
-        values = f" ({','.join(each['values'])})" if each.get("values") else ""
-        parts.append(f"{each.get('key')} {str(each.get('operator')).lower()}{values}")
-    return ", ".join(parts) or "all"
+    return queue_tree.selector_text(selector) or "all"
 
 
 def _branch(data: Json, depth: int) -> list[str]:

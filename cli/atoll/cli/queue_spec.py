@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from atoll.cli.errors import USAGE, CommandError
@@ -117,9 +117,11 @@ def _annotations(options: Mapping[str, str | None]) -> dict[str, str | None]:
     for option, key in _DURATIONS.items():
         if (text := options.get(option)) is not None:
             try:
-                duration.parse(text or "0s")
+                seconds = duration.parse(text or "0s")
             except duration.DurationError as error:
                 raise CommandError(f"--{option.replace('_', '-')} {error}", USAGE) from error
+            if option == "estimate" and text and not seconds:
+                raise CommandError(f"--estimate {text!r}: must be longer than nothing, such as 2h; '' for none", USAGE)
             found[key] = text or None
     if (text := options.get("default_policy")) is not None:
         if text and not _POLICY.fullmatch(text):
@@ -186,12 +188,13 @@ def update(queue: Json, **options: Any) -> Json:
     return patch
 
 
-def warnings(queue: Json, clusters: Sequence[Json]) -> list[str]:
-    """What of a queue has no effect yet: members that do not exist, which may join later.
+def warnings(queue: Json, clusters: Sequence[Json], policies: Collection[str] | None = None) -> list[str]:
+    """What of a queue has no effect yet: members and a policy that do not exist, which may come later.
 
     Args:
         queue: as the API server has it.
         clusters: all Cluster objects.
+        policies: those that its default policy may be one of, as the annotation names them; None for not known.
     """
     from atoll.model import selectors
 
@@ -203,7 +206,17 @@ def warnings(queue: Json, clusters: Sequence[Json]) -> list[str]:
         found.append(f"--member: there is no member {missing} yet ({known})")
     text = (queue["metadata"].get("annotations") or {}).get(keys.CLUSTER_AFFINITY)
     if text and not any(selectors.label_selector_matches(selectors.parse(text), labels) for labels in there.values()):
-        found.append("--clusters: no member has such labels yet (kubectl get clusters --show-labels)")
+        found.append(
+            "--clusters: no member has such labels yet, and its workloads wait until one has: kubectl label cluster"
+            " NAME KEY=VALUE (kubectl get clusters --show-labels)"
+        )
+    policy = (queue["metadata"].get("annotations") or {}).get(keys.DEFAULT_POLICY)
+    if policy and policies is not None and policy not in policies:
+        namespace, slash, name = policy.rpartition("/")
+        what = f"PropagationPolicy {name} in namespace {namespace}" if slash else f"ClusterPropagationPolicy {name}"
+        found.append(
+            f"--default-policy: there is no {what} yet; until there is, such workloads may go to any one member"
+        )
     return found
 
 

@@ -5,7 +5,7 @@ what it is entitled to, and who borrows from whom.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +15,7 @@ from atoll.cli.bindings import QueueUse, charges, readable
 from atoll.dispatcher import objects
 from atoll.dispatcher.capacity import capacity_view
 from atoll.dispatcher.core.events import BindingView, QueueView
-from atoll.dispatcher.core.node import Node, path
+from atoll.dispatcher.core.node import Node, path, subtree
 from atoll.dispatcher.core.tree import Tree
 from atoll.model import keys, quantity, vector
 from atoll.model.reports import BadReport
@@ -68,6 +68,32 @@ def missing_members(node: Node, clusters: Iterable[Json]) -> list[str]:
     """
     there = {cluster["metadata"]["name"] for cluster in clusters}
     return sorted(set(node.view.members) - there) if node.view is not None else []
+
+
+def leaves(node: Node) -> list[str]:
+    """Names of the queues below one that workloads may go to."""
+    return sorted(each.name for each in subtree(node) if each is not node and not each.children)
+
+
+def unserved(node: Node) -> str:
+    """That no member has the labels that a queue, or one above it, asks for, and what to do; else empty."""
+    first = next((each for each in reversed([*path(node)]) if each.serving == frozenset()), None)
+    if first is None or first.view is None or not first.view.affinity:
+        return ""
+    return (
+        f"no member matches the selector of queue {first.name} ({selector_text(first.view.affinity)}): label one"
+        " (kubectl label cluster NAME KEY=VALUE), or select others (atollctl queue update"
+        f" {first.name} --clusters SELECTOR)"
+    )
+
+
+def selector_text(selector: Mapping[str, Any]) -> str:
+    """A label selector as kubectl takes it, more or less."""
+    parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for each in selector.get("matchExpressions") or ():
+        values = f" ({','.join(each['values'])})" if each.get("values") else ""
+        parts.append(f"{each.get('key')} {str(each.get('operator')).lower()}{values}")
+    return ", ".join(parts)
 
 
 def build(
@@ -123,7 +149,9 @@ def _view(queue: Json) -> QueueView:
 
 def resources(node: Node) -> list[Json]:
     """One line per resource that is used, limited or promised: quantities as text, `share` of the limit."""
-    named = {*node.limit, *node.guarantee, *(node.view.deserved if node.view else ())}
+    declared = {*node.view.capability, *node.view.deserved} if node.view else set()
+    # Where no member serves it there is nothing of all that is not declared.
+    named = {*(() if node.serving == frozenset() else node.limit), *node.guarantee, *declared}
     if not (node.view and "pods" in {**node.view.capability, **node.view.deserved, **node.view.guarantee}):
         # Every workload has some, and every node allows some.
         named.discard("pods")
@@ -146,6 +174,23 @@ def resources(node: Node) -> list[Json]:
     return result
 
 
+def held(node: Node, use: Mapping[str, QueueUse]) -> QueueUse:
+    """What a queue and all below it hold.
+
+    Args:
+        node: the queue.
+        use: per queue, without what is below it.
+    """
+    result = QueueUse()
+    for each in subtree(node):
+        if (own := use.get(each.name)) is not None:
+            result.pending += own.pending
+            result.inqueue += own.inqueue
+            result.running += own.running
+            vector.add(result.used, own.used)
+    return result
+
+
 def branch(node: Node, use: dict[str, QueueUse]) -> Json:
     """A queue and all below it.
 
@@ -157,7 +202,7 @@ def branch(node: Node, use: dict[str, QueueUse]) -> Json:
     data: Json = {
         "name": node.name,
         "pending": held.pending if held else 0,
-        "running": held.running if held else 0,
+        "running": held.inqueue + held.running if held else 0,
         "resources": resources(node),
     }
     if node.problem:

@@ -15,14 +15,14 @@ from atoll.cli.options import DataOutput, Format, NoHeaders, Output, Watch, sett
 from atoll.cli.printing import age, show_data, show_objects, show_table
 
 if TYPE_CHECKING:
-    from atoll.cli.bindings import QueueUse
+    from atoll.dispatcher.core.events import BindingView
     from atoll.kube.transport import ApiServer
 
 Json = dict[str, Any]
 
 app = typer.Typer(no_args_is_help=True, help="Queues: quota and order of workloads.")
 
-HEADERS = ("NAME", "STATE", "PRIORITY", "PENDING", "RUNNING", "USED", "CAPABILITY", "AGE")
+HEADERS = ("NAME", "STATE", "PRIORITY", "PENDING", "INQUEUE", "RUNNING", "USED", "CAPABILITY", "AGE")
 WIDE = ("WEIGHT", "PARENT")
 
 _GROUP = "scheduling.volcano.sh"
@@ -121,7 +121,7 @@ def create(
     if output is None or output is Format.WIDE:
         print(f"queue.{_GROUP}/{name} created")
     else:
-        show_objects([made], output, one=True, group=_GROUP)
+        show_objects([made], output, one=True)
 
 
 @app.command(epilog="Example: atollctl queue update research --capability cpu=128 --namespaces 'team in (a,b)'")
@@ -156,7 +156,7 @@ def update(
         before = await host.get(QUEUES, name)
         patch = queue_spec.update(before, **wishes)
         after = await host.merge_patch(QUEUES, name, patch, field_manager="atollctl")
-        if wishes.get("member") or wishes.get("clusters"):
+        if wishes.get("member") or wishes.get("clusters") or wishes.get("default_policy"):
             await _warn(host, after)
         return bool(after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"])
 
@@ -171,21 +171,25 @@ def asked(ctx: typer.Context) -> Json:
 
 
 async def _warn(host: ApiServer, queue: Json) -> None:
-    """Say on stderr which members of a queue do not exist, to who may list members."""
+    """Say on stderr which members and which policy of a queue do not exist, to who may list them."""
     from atoll.cli import queue_spec
     from atoll.kube.errors import ApiError
     from atoll.model import keys
-    from atoll.model.apiresource import CLUSTERS
+    from atoll.model.apiresource import CLUSTER_POLICIES, CLUSTERS, POLICIES
 
-    selector = keys.CLUSTER_AFFINITY in (queue["metadata"].get("annotations") or {})
-    if not (selector or queue["spec"].get("extendClusters")):
-        return
+    annotations = queue["metadata"].get("annotations") or {}
+    policy, policies, clusters = annotations.get(keys.DEFAULT_POLICY, ""), None, []
     try:
-        clusters = await host.list(CLUSTERS)
+        if policy:
+            namespace, slash, _ = policy.rpartition("/")
+            found = await host.list(POLICIES if slash else CLUSTER_POLICIES, namespace or None)
+            policies = [f"{namespace}{slash}{each['metadata']['name']}" for each in found]
+        if keys.CLUSTER_AFFINITY in annotations or queue["spec"].get("extendClusters"):
+            clusters = await host.list(CLUSTERS)
     except ApiError:
         # The queue is as it was asked for; this is only advice.
         return
-    for line in queue_spec.warnings(queue, clusters):
+    for line in queue_spec.warnings(queue, clusters, policies):
         print(f"Warning: {line}", file=sys.stderr)
 
 
@@ -249,34 +253,37 @@ def delete(
     from atoll.cli.connection import call
     from atoll.model import keys
 
-    if name in (keys.DEFAULT_QUEUE, keys.ROOT_QUEUE):
+    if name == keys.DEFAULT_QUEUE:
         raise CommandError(f"queue {name} is built in and can't be deleted; close it instead")
     call(settings(ctx), lambda host: _delete(host, name, force))
     print(f"queue.{_GROUP}/{name} deleted")
 
 
-def rows(queues: list[Json], use: Mapping[str, QueueUse], now: float, *, wide: bool) -> list[list[object]]:
-    """The table's rows, in the order of names.
+def rows(queues: list[Json], bindings: list[BindingView], now: float, *, wide: bool) -> list[list[object]]:
+    """The table's rows, in the order of names; each queue with what is below it.
 
     Args:
         queues: all of them, as the API server gave them.
-        use: by name, as `atoll.cli.bindings.use_by_queue` counts it.
+        bindings: all of the federation.
         now: seconds since the epoch.
         wide: with the columns of `-o wide`.
     """
     from atoll.cli import queue_tree
+    from atoll.cli.bindings import use_by_queue
 
     result, states = [], queue_tree.states(queues)
+    tree, use = queue_tree.build(queues, bindings, (), ()), use_by_queue(bindings)
     for queue in sorted(queues, key=lambda item: str(item["metadata"]["name"])):
         spec, name = queue_tree.mapping(queue.get("spec")), queue["metadata"]["name"]
-        capability, held = queue_tree.mapping(spec.get("capability")), use.get(name)
+        capability, held = queue_tree.mapping(spec.get("capability")), queue_tree.held(tree.nodes[name], use)
         row: list[object] = [
             name,
             states[name],
             spec.get("priority") or 0,
-            held.pending if held else 0,
-            held.running if held else 0,
-            _amounts(held.used, capability) if held else "",
+            held.pending,
+            held.inqueue,
+            held.running,
+            _amounts(held.used, capability),
             ",".join(f"{key}={value}" for key, value in sorted(capability.items())),
             age(queue["metadata"].get("creationTimestamp"), now),
         ]
@@ -296,7 +303,7 @@ def _amounts(used: Mapping[str, int], capability: Mapping[str, object]) -> str:
 
 
 def _show(ctx: typer.Context, name: str | None, output: Format | None, no_headers: bool, watch: bool) -> None:
-    from atoll.cli.bindings import use_by_queue, views
+    from atoll.cli.bindings import views
     from atoll.cli.connection import call
     from atoll.model.apiresource import BINDINGS, QUEUES
 
@@ -306,13 +313,12 @@ def _show(ctx: typer.Context, name: str | None, output: Format | None, no_header
         from atoll.cli import watching
 
         def table(queues: list[Json], bindings: list[Json]) -> dict[str, list[object]]:
-            use = use_by_queue(views(bindings))
-            found = rows(queues, use, time.time(), wide=wide)
+            found = rows(queues, views(bindings), time.time(), wide=wide)
             return {str(row[0]): row for row in found if name in (None, row[0])}
 
         watching.check_output(output)
         # The state of one is that of those above it as well, so all are watched.
-        watching.watch(settings(ctx), QUEUES, None, None, table, headers, bindings_in=None, no_headers=no_headers)
+        watching.watch(settings(ctx), (QUEUES,), None, None, table, headers, bindings_in=None, no_headers=no_headers)
         return
     data = output not in (None, Format.WIDE)
 
@@ -324,9 +330,9 @@ def _show(ctx: typer.Context, name: str | None, output: Format | None, no_header
 
     queues, bindings = call(settings(ctx), read)
     if output is not None and data:
-        show_objects(queues, output, one=name is not None, group=_GROUP)
+        show_objects(queues, output, one=name is not None)
         return
-    found = rows(queues, use_by_queue(views(bindings)), time.time(), wide=wide)
+    found = rows(queues, views(bindings), time.time(), wide=wide)
     show_table(headers, [row for row in found if name in (None, row[0])], no_headers=no_headers)
 
 
@@ -338,8 +344,8 @@ async def _delete(host: ApiServer, name: str, force: bool) -> None:
     held = use_by_queue(views(await host.list(BINDINGS))).get(name)
     if held and not force:
         raise CommandError(
-            f"queue {name} holds {held.pending} waiting and {held.running} running workloads: close it and let them"
-            " finish, or use --force (they would then wait with reason QueueNotFound)"
+            f"queue {name} holds {held.pending} waiting and {held.inqueue + held.running} running workloads: close it"
+            " and let them finish, or use --force (they would then wait with reason QueueNotFound)"
         )
     await host.delete(QUEUES, name, uid=queue["metadata"]["uid"])
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from atoll.cli.printing import duration
+from atoll.model.timestamps import to_seconds
+from atoll.model.verdict import Reason
 from atoll.model.words import counted
 
 Json = dict[str, Any]
@@ -12,8 +15,8 @@ _MEMBERS = 8
 """Members that are printed, the nearest first."""
 
 
-def answer(workload: str, status: Json) -> str:
-    """The answer to a what-if."""
+def answer(workload: str, status: Json, now: float) -> str:
+    """The answer to a what-if; `now` is in seconds since the epoch."""
     if status.get("starts"):
         lines = [f"{workload} would start now"]
         for place in status.get("places") or ():
@@ -24,7 +27,7 @@ def answer(workload: str, status: Json) -> str:
     if place := status.get("queue"):
         lines.append(f"  position  {place['position']} of {place['waiting']} in queue {place['queue']}")
     lines += details(status)
-    lines += helps(status)
+    lines += helps(status, now)
     return "\n".join(lines)
 
 
@@ -32,6 +35,9 @@ def details(status: Json) -> list[str]:
     """Limits, members and the promise."""
     lines = []
     for limit in status.get("limits") or ():
+        if status.get("reason") == Reason.NO_CLUSTER and not limit.get("declared", True):
+            # What no member has follows from that none serves its queue.
+            continue
         why = ""
         if limit.get("guaranteed"):
             why = " (the rest is guaranteed to queues beside it)"
@@ -39,7 +45,7 @@ def details(status: Json) -> list[str]:
             why = " (its members have no more)"
         where = f" in {limit['cluster']}" if limit.get("cluster") else ""
         lines.append(
-            f"  limit     {limit['kind'].lower()} {limit['name']}{where}: {limit['requested']} {limit['resource']}"
+            f"  limit     {limit['kind'].lower()} {limit['name']}{where}: {_amount(limit)}"
             f" needed, {limit['available']} left, {limit['shortage']} short{why}"
         )
     members = status.get("clusters") or []
@@ -51,17 +57,33 @@ def details(status: Json) -> list[str]:
     if len(members) > _MEMBERS:
         lines.append(f"  member    {counted(len(members) - _MEMBERS, 'other')} with less room for it")
     if promised := status.get("promised"):
-        when = f"from {promised['at']}" if promised.get("at") else "from a time that nobody knows yet"
-        lines.append(f"  promised  room in {promised['cluster']} {when}")
+        when = f" from {promised['at']}" if promised.get("at") else " from a time that nobody knows yet"
+        if late := promised.get("overdueSeconds"):
+            when = _overdue(promised["at"], late)
+        lines.append(f"  promised  room in {promised['cluster']}{when}")
     return lines
 
 
-def helps(status: Json) -> list[str]:
+def _amount(limit: Json) -> str:
+    one_pod = limit["resource"] == "pods" and limit["requested"] == "1"
+    return "1 pod" if one_pod else f"{limit['requested']} {limit['resource']}"
+
+
+def _overdue(at: str, seconds: float) -> str:
+    return f", was expected at {at}, overdue by {duration(seconds)}"
+
+
+def overdue(at: str, now: float) -> int:
+    """Whole seconds since a time that should not have passed; 0 where it has not."""
+    return max(0, int(now - to_seconds(at))) if at else 0
+
+
+def helps(status: Json, now: float) -> list[str]:
     """What would let it start."""
-    return [f"  would help: {text}" for text in changes(status)]
+    return [f"  would help: {text}" for text in changes(status, now)]
 
 
-def changes(status: Json) -> list[str]:
+def changes(status: Json, now: float) -> list[str]:
     """Each change in a line; what is enough by itself says so, and that others come first."""
     lines = []
     ahead = (status.get("queue") or {}).get("position", 1) - 1
@@ -70,7 +92,9 @@ def changes(status: Json) -> list[str]:
         names = [f"{each['namespace']}/{each['name']}" for each in change.get("workloads") or ()]
         if names:
             text += f": {', '.join(names)}" + (f" and {change['more']} more" if change.get("more") else "")
-        if change.get("at"):
+        if late := overdue(change.get("at", ""), now):
+            text += _overdue(change["at"], late)
+        elif change.get("at"):
             text += f", expected at {change['at']}"
         if change.get("enough"):
             text += "; that is enough"

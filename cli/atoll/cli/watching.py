@@ -37,7 +37,7 @@ def check_output(output: Format | None) -> None:
 
 def watch(
     options: Settings,
-    resource: ApiResource,
+    resources: Sequence[ApiResource],
     namespace: str | None,
     name: str | None,
     table: Callable[[list[Json], list[Json]], Mapping[str, Row]],
@@ -50,7 +50,7 @@ def watch(
 
     Args:
         options: of this call.
-        resource: of the objects.
+        resources: of the objects.
         namespace: where they are; None for all.
         name: only this one.
         table: objects and bindings -> the rows by object.
@@ -67,18 +67,25 @@ def watch(
     logs.configure("error", process="atollctl")
 
     async def work(host: ApiServer) -> None:
-        objects = Reflector(
-            host, resource, decode_full, namespace=namespace, field_selector=f"metadata.name={name}" if name else ""
-        )
+        selector = f"metadata.name={name}" if name else ""
+        objects = {
+            resource: Reflector(host, resource, decode_full, namespace=namespace, field_selector=selector)
+            for resource in resources
+        }
         bindings = Reflector(host, BINDINGS, decode_full, namespace=bindings_in)
 
         def rows() -> Mapping[str, Row]:
-            return table([each.body for each in objects], [each.body for each in bindings])
+            found = [
+                {"apiVersion": resource.api_version, "kind": resource.kind, **each.body}
+                for resource, reflector in objects.items()
+                for each in reflector
+            ]
+            return table(found, [each.body for each in bindings])
 
         def show(line: str) -> None:
             print(line, flush=True)
 
-        await follow([objects, bindings], rows, headers, no_headers=no_headers, show=show)
+        await follow([*objects.values(), bindings], rows, headers, no_headers=no_headers, show=show)
 
     try:
         call(options, work)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -126,7 +127,7 @@ def show(
         if isinstance(answer, Exception):
             print(f"{workload}: {describe(answer)[0]}", file=sys.stderr)
         elif output is None:
-            print(verdicts.answer(workload, answer["status"]))
+            print(verdicts.answer(workload, answer["status"], time.time()))
     if any(isinstance(each, Exception) for each in answers):
         raise SystemExit(FAILED)
 

@@ -70,8 +70,11 @@ class Miss:
         """The miss for a person."""
         if self.reason is Reason.NO_NODE_MATCHES:
             return "no node accepts the selectors and tolerations of its pods"
-        where = f"domain {self.domain} holds" if self.domain else "there is room for"
-        text = f"{where} {self.available} of the {self.requested} pods that must start together"
+        if self.requested == 1:
+            text = f"domain {self.domain} has no room for its pod" if self.domain else "there is no room for its pod"
+        else:
+            where = f"domain {self.domain} holds" if self.domain else "there is room for"
+            text = f"{where} {self.available} of the {self.requested} pods that must start together"
         if self.resource:
             text += f"; {self.resource} is short by {quantity.format_units(self.resource, self.needed)}"
         return text

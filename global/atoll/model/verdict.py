@@ -80,11 +80,14 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         block = self.blocker
         if block is None:
             return _SENTENCES[self.reason]
-        text = f"{_SENTENCES[self.reason]}: {block.kind.lower()} {block.name}"
+        several = block.kind == "Clusters" and "," in block.name
+        what = "cluster" if block.kind == "Clusters" and not several else block.kind.lower()
+        text = f"{_SENTENCES[self.reason]}: {what} {block.name}"
         if block.resource == "pods" and block.requested == "1":
-            text += " has no room for its pod"
+            text += f" {'have' if several else 'has'} no room for its pod"
         elif block.resource == "pods":
-            text += f" holds {block.available} of the {block.requested} pods that must start together"
+            text += " hold" if several else " holds"
+            text += f" {block.available} of the {block.requested} pods that must start together"
         elif block.resource:
             where = f" in cluster {block.cluster}" if block.cluster else ""
             text += f" has {block.available} {block.resource} free for it{where}, {block.requested} needed"

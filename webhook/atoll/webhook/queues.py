@@ -15,6 +15,7 @@ from atoll.model import duration, keys, quantity, selectors, vector
 from atoll.model import queues as tree
 from atoll.model.objects import Slim
 from atoll.model.vector import Vector
+from atoll.model.words import counted
 from atoll.webhook import jsonpatch
 from atoll.webhook.problems import (
     MAX_ITEMS,
@@ -102,7 +103,7 @@ def decode(raw: bytes | msgspec.Raw) -> Queue:
 def queue_problem(
     name: str,
     queue: Queue | None,
-    children: Sequence[str],
+    leaves: Sequence[str],
     namespace: str = "",
     namespace_labels: Mapping[str, str] | None = None,
     field: str = "spec.queue",
@@ -111,10 +112,10 @@ def queue_problem(
     """Why new work can't go to this queue, or None.
 
     Args: name: what the workload asks for. queue: that queue; None if it is not known, which is
-        admitted: the workload waits for it. children: names of the queues below it. namespace:
-        where the workload is. namespace_labels: labels of that namespace; None if not known, then
-        the queue's namespace selector is not checked. field: where the workload names its queue.
-        lookup: the known queue of a name.
+        admitted: the workload waits for it. leaves: names of the queues below it that are not
+        divided themselves. namespace: where the workload is. namespace_labels: labels of that
+        namespace; None if not known, then the queue's namespace selector is not checked. field:
+        where the workload names its queue. lookup: the known queue of a name.
     """
     if name == keys.ROOT_QUEUE:
         return Problem(field, "the root queue takes no workloads; name a queue without children")
@@ -132,8 +133,8 @@ def queue_problem(
             f"queue {name!r} is below queue {closed.metadata.name!r}, which is {closed.state}, and takes no new"
             " workloads; use another queue, or have that one opened again",
         )
-    if children:
-        shown = ", ".join(sorted(children)[:5])
+    if leaves:
+        shown = ", ".join(sorted(leaves)[:5])
         return Problem(
             field,
             f"queue {name!r} is divided into other queues and takes no workloads itself; use one of: {shown}",
@@ -147,6 +148,18 @@ def queue_problem(
             " or have the namespace labelled so",
         )
     return None
+
+
+def leaves(name: str, children: Callable[[str], Sequence[str]]) -> list[str]:
+    """Names of the queues below one that are not divided themselves; in a circle of queues those right below it."""
+    found, seen, rest = [], {name}, [*children(name)]
+    while rest:
+        each = rest.pop()
+        if each not in seen:
+            seen.add(each)
+            rest += (below := children(each))
+            found += [] if below else [each]
+    return found or [*children(name)]
 
 
 def _above(queue: Queue, lookup: Callable[[str], Queue | None]) -> Iterator[Queue]:
@@ -218,7 +231,7 @@ def validate_queue_update(
 
 def validate_queue_deletion(name: str, children: Sequence[str]) -> list[Problem]:
     """Why this queue can't be deleted."""
-    if name in (keys.DEFAULT_QUEUE, keys.ROOT_QUEUE):
+    if name == keys.DEFAULT_QUEUE:
         return [
             Problem(
                 "metadata.name",
@@ -284,8 +297,9 @@ def _tree_problems(
         problems.append(Problem(GUARANTEE, f"{text}; lower it, or raise spec.guarantee.resource of {parent!r} first"))
     if moved and not siblings and above.workloads:
         text = (
-            f"queue {parent!r} holds {above.workloads} workloads, and a queue with others below it takes none itself;"
-            f" wait for them to end (`atollctl queue close {parent}` keeps new ones out), or choose another parent"
+            f"queue {parent!r} holds {counted(above.workloads, 'workload')}, and a queue with others below it takes"
+            f" none itself; wait for them to end (`atollctl queue close {parent}` keeps new ones out), or choose"
+            " another parent"
         )
         problems.append(Problem("spec.parent", text))
     return problems

@@ -222,7 +222,13 @@ class Reviews:
         found = self._namespaces.get(namespace)
         labels = found.metadata.labels if found is not None else None
         problem = queues.queue_problem(
-            name, self._queues.get(name), self._children(name), namespace, labels, field, self._queues.get
+            name,
+            self._queues.get(name),
+            queues.leaves(name, self._children),
+            namespace,
+            labels,
+            field,
+            self._queues.get,
         )
         return [problem] if problem else []
 

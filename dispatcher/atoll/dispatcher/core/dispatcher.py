@@ -32,6 +32,7 @@ from atoll.dispatcher.core.waking import capping
 from atoll.model.decision import Decision, Line, Phase, Spots
 from atoll.model.gang import Gang
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker
+from atoll.model.words import counted
 
 COMMIT_TIMEOUT = 30.0
 """Seconds within which all pods of a dispatched gang must be bound, else it is taken back."""
@@ -321,7 +322,7 @@ class Dispatcher(Asking):
             if refusals:
                 name, answer = refusals[0], answers[refusals[0]]
                 self._avoid_member(binding, name)
-                text = f"{name} holds {answer.available} of the {answer.requested} pods of its part"
+                text = f"{name} holds {answer.available} of the {counted(answer.requested, 'pod')} of its part"
                 counts = blocker("Cluster", name, "pods", answer.requested, answer.available)
                 yield self._evict(binding, Reason.PART_REFUSED, text, counts)
             elif all(name in answers for name in binding.parts):

@@ -40,6 +40,7 @@ from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, 
 from atoll.model.timestamps import rfc3339
 from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict
+from atoll.model.words import counted
 
 if TYPE_CHECKING:
     from atoll.dispatcher.core.dispatcher import Dispatcher
@@ -73,9 +74,11 @@ def account(core: Dispatcher, uid: str) -> Account | None:
     look = _Look(core, binding, binding.shape, core.world)
     with core.promises.untouched():
         outcome = look.outcome()
-        if verdict is None or (isinstance(outcome, Verdict) and not differs(verdict, outcome)):
-            # The same blocker, with its numbers as they are now.
+        if verdict is None:
             verdict = outcome if isinstance(outcome, Verdict) else Verdict(Reason.SUBMITTED)
+        elif isinstance(outcome, Verdict) and (_has_numbers(verdict) or not differs(verdict, outcome)):
+            # Numbers are those of now, and so is what they are about: another member may come nearest by now.
+            verdict = outcome
         return Account(
             phase=binding.phase.value,
             reason=verdict.reason.value,
@@ -88,6 +91,10 @@ def account(core: Dispatcher, uid: str) -> Account | None:
             promised=_promised(core, uid),
             changes=look.changes(verdict),
         )
+
+
+def _has_numbers(verdict: Verdict) -> bool:
+    return verdict.blocker is not None and bool(verdict.blocker.resource)
 
 
 def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
@@ -275,6 +282,7 @@ class _Look:
             else:
                 reason = Reason.NO_DOMAIN_FITS if shape.hard else Reason.INSUFFICIENT_RESOURCES
                 text = f"there is room for {fits} of the {wanted} pods that must start together"
+                text = "there is no room for its pod" if wanted == 1 else text
                 rooms.append(_room(member, wanted, fits, reason, text))
         # Those that could take it at once come first, then by how near they come.
         return sorted(rooms, key=lambda room: (bool(room.reason), -room.fits))
@@ -377,7 +385,7 @@ class _Look:
         where = f"cluster {nearest.cluster}" + (f", domain {nearest.domain}" if nearest.domain else "")
         what = f", such as {nearest.shortage} {nearest.resource}" if nearest.resource else " on its nodes"
         missing = nearest.pods - nearest.fits
-        pods = f"{missing} more {'pod' if missing == 1 else 'pods'}"
+        pods = counted(missing, "more pod")
         return [Change(ChangeKind.ROOM, f"room for {pods} in {where}{what}")]
 
     def search(self, now: float) -> list[Change]:
@@ -427,7 +435,7 @@ class _Look:
 
     def _going(self, kind: ChangeKind, text: str, found: Plan, at: float = math.inf) -> Change:
         names = _named(self.core, (loss.uid for loss in found.losses))
-        what = "1 workload" if len(names) == 1 else f"{len(names)} workloads"
+        what = counted(len(names), "workload")
         when = rfc3339(at + SETTLE) if at < math.inf else ""
         return Change(
             kind, text.format(what), True, workloads=names[:NAMED], more=max(len(names) - NAMED, 0), at=when
