@@ -347,7 +347,7 @@ def test_what_waits_is_explained_by_the_dispatchers_verdict() -> None:
     data = explanation.explain(facts, NOW)
     waiting = data["waiting"]
     assert (waiting["position"], waiting["of"], waiting["ahead"], waiting["more"]) == (3, 9, ["a/b"], 1)
-    assert waiting["help"] == ["higher limits; that is enough"]
+    assert waiting["help"] == ["higher limits; that is enough, unless one of the 2 ahead of it in its queue takes it"]
     lines = explanation.text(data).splitlines()
     assert "  ahead     1 other, then a/b" in lines
     assert any(line.endswith(f"(since {T0})") for line in lines)
