@@ -84,7 +84,7 @@ def test_each_member_says_how_many_pods_it_holds_the_nearest_first() -> None:
     assert [(room.cluster, room.fits, room.pods) for room in found.clusters] == [("m1", 8, 9), ("m2", 4, 9)]
     nearest = found.clusters[0]
     assert (nearest.reason, nearest.resource, nearest.shortage) == ("InsufficientResources", GPU, "1")
-    [change] = found.changes
+    change = found.changes[0]
     assert (change.kind, change.enough) == (ChangeKind.ROOM, False)
     assert "1 more pod in cluster m1" in change.message
 
@@ -173,6 +173,31 @@ def test_it_comes_after_all_that_wait_unless_its_priority_is_higher() -> None:
 def test_a_divided_one_says_how_many_pods_go_where() -> None:
     found = ask(scene(room=TWO), make_binding("x").tasks(12).divided())
     assert found.places == [Place("m1", 8), Place("m2", 4)]
+
+
+@pytest.mark.parametrize(
+    ("builder", "said"),
+    [
+        pytest.param(
+            make_binding("x").tasks(18).divided(),
+            ["room for 6 more pods in the members that it may be divided over"],
+            id="what all of them lack",
+        ),
+        pytest.param(
+            make_binding("x").tasks(18).divided(most=1), ["room for 10 more pods in cluster m1"], id="of one alone"
+        ),
+        pytest.param(
+            make_binding("x").tasks(12),
+            ["room for 4 more pods in cluster m1", "a policy that lets it be divided"],
+            id="it may not be divided",
+        ),
+        pytest.param(make_binding("x").tasks(18), ["room for 10 more pods in cluster m1"], id="nor would that help"),
+    ],
+)
+def test_what_could_be_divided_lacks_what_its_members_lack_together(builder: BindingBuilder, said: list[str]) -> None:
+    changes = [each.message for each in ask(scene(room=TWO), builder).changes]
+    assert len(changes) == len(said)
+    assert all(change.startswith(text) for change, text in zip(changes, said, strict=True))
 
 
 def with_head(*, quota: int, room: int, due: int) -> Scene:

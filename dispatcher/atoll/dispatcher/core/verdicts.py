@@ -382,11 +382,19 @@ class _Look:
         if nearest is None:
             one = full[0].cluster
             return [Change(ChangeKind.ROOM, f"larger nodes, or smaller pods: {self._small_in[one]} in cluster {one}")]
+        parts = sorted((room.fits for room in full), reverse=True)[: self.shape.most_clusters]
+        together = sum(parts)
+        if self.shape.divided and len(parts) > 1 and together < nearest.pods:
+            pods = counted(nearest.pods - together, "more pod")
+            return [Change(ChangeKind.ROOM, f"room for {pods} in the members that it may be divided over")]
         where = f"cluster {nearest.cluster}" + (f", domain {nearest.domain}" if nearest.domain else "")
         what = f", such as {nearest.shortage} {nearest.resource}" if nearest.resource else " on its nodes"
-        missing = nearest.pods - nearest.fits
-        pods = counted(missing, "more pod")
-        return [Change(ChangeKind.ROOM, f"room for {pods} in {where}{what}")]
+        pods = counted(nearest.pods - nearest.fits, "more pod")
+        found = [Change(ChangeKind.ROOM, f"room for {pods} in {where}{what}")]
+        if not self.shape.divided and not self._gang.whole and together >= nearest.pods:
+            text = "a policy that lets it be divided (replicaSchedulingType: Divided): together its members have room"
+            found.append(Change(ChangeKind.POLICY, text))
+        return found
 
     def search(self, now: float) -> list[Change]:
         """Whom the dispatcher would take back for it, and whose end would let it start."""
