@@ -170,6 +170,13 @@ def test_it_comes_after_all_that_wait_unless_its_priority_is_higher() -> None:
         assert (found.position, found.waiting) == expected
 
 
+@pytest.mark.parametrize(("pods", "reason"), [(0, "NoPods"), (1, "Held")])
+def test_what_its_user_keeps_from_running_lacks_nothing_else(pods: int, reason: str) -> None:
+    found = ask(scene(), make_binding("x").tasks(pods).held())
+    assert (found.reason, found.limits, found.clusters) == (reason, [], [])
+    assert [change.kind for change in found.changes] == [ChangeKind.WISH]
+
+
 def test_a_divided_one_says_how_many_pods_go_where() -> None:
     found = ask(scene(room=TWO), make_binding("x").tasks(12).divided())
     assert found.places == [Place("m1", 8), Place("m2", 4)]

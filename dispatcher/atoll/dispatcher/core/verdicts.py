@@ -114,6 +114,9 @@ def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
     leaf = core.tree.nodes.get(gang.queue)
     if leaf is None:
         return _refused(standing_verdict(gang.queue, Standing.MISSING))
+    if gang.hold:
+        kept = withheld(gang)
+        return Account(reason=kept.reason.value, message=kept.sentence(), changes=_by_itself(kept))
     binding = Binding(view, 0, Phase.SUSPENDED, {}, gang, None, order_key(view), leaf, {})
     world = core.world.aside()
     shape = shape_of(view, shape_key(view, core.restricted(binding)))
@@ -182,8 +185,6 @@ class _Look:
     def outcome(self) -> Choice | Verdict:
         """What a pass would say of this workload now, also if it does not come to it."""
         core, leaf = self.core, self._leaf
-        if self._gang.hold:
-            return withheld(self._gang)
         if core.tree.standing(leaf) is Standing.OPEN and self._is_behind():
             return Verdict(Reason.BEHIND_HEAD, Blocker("Queue", leaf.name))
         found = core.admit(leaf, self.shape, self.binding.view.namespace, lambda: self.choice)
