@@ -48,6 +48,14 @@ def test_a_full_namespace_is_what_blocks() -> None:
     assert ask(s, make_binding("x").tasks(1)).starts
 
 
+def test_what_the_members_have_is_a_limit_less_what_is_used() -> None:
+    total = CapacitySet(dataclasses.replace(make_capacity("m", [8]).capacity, total={GPU: 8}))
+    s = running(Scene(make_queue("q"), make_cluster("m"), total), make_binding("runs").tasks(3))
+    [limit] = ask(s, make_binding("x").tasks(6)).limits
+    assert (limit.requested, limit.available, limit.shortage) == ("6", "5", "1")
+    assert not (limit.declared or limit.guaranteed)
+
+
 def test_a_limit_that_nobody_set_is_told_as_such() -> None:
     """Of 8, 4 are guaranteed to another queue and 4 are used."""
     total = CapacitySet(dataclasses.replace(make_capacity("m", [8]).capacity, total={GPU: 8}))
