@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from atoll.control.story import arrows
+from atoll.control.story import arrows, sizes
+from atoll.model.decision import Decision, Line, Phase
+from atoll.model.verdict import Reason
 
 
 def condition(type_: str, status: str, reason: str = "Because", message: str = "m") -> dict:
@@ -61,3 +63,24 @@ def condition(type_: str, status: str, reason: str = "Because", message: str = "
 )
 def test_arrows(before: list, after: list, told: list) -> None:
     assert list(arrows(before, after)) == told
+
+
+def story(*reasons: Reason) -> Decision:
+    lines = [Line("2026-01-01T00:00:00Z", Phase.BOUND, reason, f"line {n}") for n, reason in enumerate(reasons)]
+    return Decision(1, Phase.BOUND, reasons[-1], story=lines)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "resized", "limited"),
+    [
+        pytest.param([Reason.DISPATCHED], None, None, id="dispatched"),
+        pytest.param([Reason.DISPATCHED, Reason.GROWN], "line 1", None, id="it grew"),
+        pytest.param(
+            [Reason.DISPATCHED, Reason.SHRUNK, Reason.QUOTA_EXCEEDED], "line 1", "line 2", id="and can't again"
+        ),
+        pytest.param([Reason.GROWN, Reason.EVICTED, Reason.DISPATCHED], None, None, id="what it was before"),
+        pytest.param([Reason.QUOTA_EXCEEDED] * 16, None, "line 15", id="a story that does not reach so far"),
+    ],
+)
+def test_what_a_story_says_of_sizes(reasons: list[Reason], resized: str | None, limited: str | None) -> None:
+    assert tuple(line and line.text for line in sizes(story(*reasons))) == (resized, limited)

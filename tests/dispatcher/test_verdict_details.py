@@ -53,7 +53,7 @@ def test_what_the_members_have_is_a_limit_less_what_is_used() -> None:
     s = running(Scene(make_queue("q"), make_cluster("m"), total), make_binding("runs").tasks(3))
     [limit] = ask(s, make_binding("x").tasks(6)).limits
     assert (limit.requested, limit.available, limit.shortage) == ("6", "5", "1")
-    assert not (limit.declared or limit.guaranteed)
+    assert (limit.declared, limit.guaranteed) == (False, False)
 
 
 def test_a_limit_that_nobody_set_is_told_as_such() -> None:

@@ -171,6 +171,12 @@ def test_counts_add_up_and_times_stay_while_nothing_moves() -> None:
     assert (last["state"]["lastTransitionTime"], last["runningDuration"]) == ("later", "1m1s")
 
 
+@pytest.mark.parametrize("reason", ["Held", "NoPods"])
+def test_an_aborted_job_has_stopped_once_it_is_kept_from_running(reason: str) -> None:
+    stopped = make_job(annotations={keys.HOLD: "true", keys.ABORTED: keys.ABORTED_FOR_GOOD})
+    assert KIND.aggregate(stopped, [], waiting=(reason, ""), now=NOW)["state"]["phase"] == "Aborted"
+
+
 def test_a_waiting_job_says_why() -> None:
     status = KIND.aggregate(make_job(), [], waiting=("QuotaExceeded", "too much"), now=NOW)
     assert status["state"] == {

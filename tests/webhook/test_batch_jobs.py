@@ -191,6 +191,9 @@ def test_an_old_job_that_would_be_refused_today_can_be_resized_and_let_go() -> N
     del free["metadata"]["finalizers"]
     for new in (fewer, less, free):
         assert batch_jobs.validate_job_update(old, new, USER) == []
+    more = copy.deepcopy(old)
+    more["spec"]["parallelism"] = 200_001
+    assert len(batch_jobs.validate_job_update(old, more, USER)) == 1
     worse = copy.deepcopy(old)
     worse["metadata"]["annotations"][keys.GROUP_MIN_MEMBER] = "none"
     assert len(batch_jobs.validate_job_update(old, worse, USER)) == 1

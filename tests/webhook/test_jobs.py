@@ -559,6 +559,7 @@ def test_what_is_too_much_of_an_old_job_may_become_less() -> None:
     old = make_job(make_task("a", 200_000))
     assert jobs.validate_job(old)
     assert jobs.validate_job_update(old, changed(old, "spec", "tasks", 0, "replicas", value=150_000)) == []
+    assert jobs.validate_job_update(old, changed(old, "spec", "tasks", 0, "replicas", value=200_001))
 
 
 def test_an_old_job_of_too_many_parts_can_be_resized() -> None:

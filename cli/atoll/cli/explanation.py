@@ -379,13 +379,16 @@ def _help(facts: Facts, view: BindingView, node: Node | None, now: float) -> lis
             ]
         case Reason.RESERVING:
             return ["nothing: the members answer within seconds"]
-        case Reason.HELD:
-            name = facts.workload["metadata"]["name"]
-            aborted = keys.ABORTED in (facts.workload["metadata"].get("annotations") or {})
-            namespace = facts.workload["metadata"].get("namespace") or "default"
-            return [f"atollctl job {'resume' if aborted else 'release'} {name} -n {namespace}"]
-        case Reason.NO_PODS:
-            return ["pods to run: more replicas in its tasks, or a higher parallelism"]
+        case Reason.HELD | Reason.NO_PODS:
+            meta = facts.workload["metadata"]
+            given = meta.get("annotations") or {}
+            helps = []
+            if view.decision.reason is Reason.NO_PODS:
+                helps.append("pods to run: more replicas in its tasks, or a higher parallelism")
+            if view.decision.reason is Reason.HELD or given.get(keys.HOLD) == "true":
+                verb = "resume" if keys.ABORTED in given else "release"
+                helps.append(f"atollctl job {verb} {meta['name']} -n {meta.get('namespace') or 'default'}")
+            return helps
         case Reason.INVALID_GANG:
             return [f"remove annotation {keys.GANG} from the binding: atoll-control writes it again"]
     return []

@@ -64,6 +64,28 @@ def by_workload(bindings: Iterable[Json]) -> dict[str, Json]:
     return {uid: item for item in bindings if (uid := ((item.get("spec") or {}).get("resource") or {}).get("uid"))}
 
 
+async def listed(host: ApiServer, namespace: str | None) -> list[Json]:
+    """The Volcano Jobs and, where their user may list them, the batch Jobs of a namespace, or of all.
+
+    Raises:
+        Forbidden: not even Volcano Jobs may be listed.
+    """
+    from atoll.kube import errors
+    from atoll.model.apiresource import BATCH_JOBS, JOBS
+
+    found: list[Json] = []
+    for resource in (JOBS, BATCH_JOBS):
+        try:
+            items = await host.list(resource, namespace)
+        except errors.Forbidden as error:
+            if resource == JOBS:
+                raise
+            print(f"batch Jobs are left out: {error.message}", file=sys.stderr)
+            continue
+        found += [{"apiVersion": resource.api_version, "kind": resource.kind, **each} for each in items]
+    return found
+
+
 def rows(
     jobs: list[Json], bindings: Mapping[str, Json], now: float, *, namespaced: bool, wide: bool
 ) -> list[list[object]]:
@@ -190,11 +212,7 @@ def _show(
         if name is not None:
             jobs = [(await found_one(host))[1]]
         else:
-            jobs = [
-                {"apiVersion": resource.api_version, "kind": resource.kind, **each}
-                for resource in (JOBS, BATCH_JOBS)
-                for each in await host.list(resource, where)
-            ]
+            jobs = await listed(host, where)
         return jobs, [] if data else await host.list(BINDINGS, where)
 
     jobs, bindings = call(options, read)

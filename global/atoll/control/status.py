@@ -14,7 +14,7 @@ import structlog
 
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject
-from atoll.control.story import tell
+from atoll.control.story import sizes, tell
 from atoll.control.works import binding_key, works_gone
 from atoll.delivery.work import WorkObject
 from atoll.kinds import Kind, Outcome, Report
@@ -41,8 +41,6 @@ UNDECIDED = 2.0
 """Seconds after which a workload that nothing was decided about shows that it is pending."""
 _OF_PARTS = ("FullyApplied", "Resized", "Limited", "Bound", "Running", "ReportsAccepted")
 """Conditions that say something of what was dispatched."""
-_SIZED = (Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
-"""Reasons that say with how many pods it runs; others, of what is bound, say why it is not given more."""
 _EPOCH = f"/metadata/annotations/{keys.EPOCH.replace('/', '~1')}"
 
 log = structlog.get_logger(__name__)
@@ -166,13 +164,11 @@ class Status:
                 say("Scheduled", False, str(Reason.RESERVING), f"parts are being reserved in {names}")
             else:
                 say("Scheduled", True, "Success", f"dispatched to {names}")
-            sized = [line for line in decision.story if line.reason in _SIZED]
-            if sized and sized[-1].reason is not Reason.DISPATCHED:
-                say("Resized", True, str(sized[-1].reason), sized[-1].text)
-            if sized and decision.phase is Phase.BOUND and decision.reason not in _SIZED:
-                say("Limited", True, str(decision.reason), decision.story[-1].text)
-            else:
-                conditions = [each for each in conditions if each["type"] != "Limited"]
+            for type_, line in zip(("Resized", "Limited"), sizes(decision), strict=True):
+                if line is None:
+                    conditions = [each for each in conditions if each["type"] != type_]
+                else:
+                    say(type_, True, str(line.reason), line.text)
             applied = [work.applied for work in works]
             complete = len(works) == len(binding.spec.clusters)
             if complete and all(applied):

@@ -11,6 +11,7 @@ from atoll.control.objects import BindingObject
 from atoll.kube.conditions import Condition, find
 from atoll.kube.events import Recorder
 from atoll.model.apiresource import BINDINGS
+from atoll.model.decision import Decision, Line, Phase
 from atoll.model.verdict import Reason
 
 _REACHED = {
@@ -18,7 +19,19 @@ _REACHED = {
     "Running": "its minimum runs",
     "Released": "taken back: nothing of it is left in any member",
 }
+_SIZED = (Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
+"""Reasons that say with how many pods it runs; others, of what is bound, say why it is not given more."""
 _CALM = frozenset({Reason.RESERVING, Reason.HELD, Reason.NO_PODS, Reason.SUBMITTED})
+
+
+def sizes(decision: Decision) -> tuple[Line | None, Line | None]:
+    """What a binding's story says of the pods that it runs with: the line of when that changed last since it was
+    dispatched, and the one that says what keeps it from having more; None for what is not so.
+    """
+    sized = next((line for line in reversed(decision.story) if line.reason in _SIZED), None)
+    resized = None if sized is None or sized.reason is Reason.DISPATCHED else sized
+    limited = decision.phase is Phase.BOUND and decision.reason not in _SIZED and decision.story
+    return resized, decision.story[-1] if limited else None
 
 
 def arrows(before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[tuple[str, str, bool]]:

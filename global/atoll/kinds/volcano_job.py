@@ -212,7 +212,7 @@ def _stopping(stopped: str, phases: Sequence[str], waiting: tuple[str, str]) -> 
     """Phase, reason and message of a Job that a Command stopped; it is over once the dispatcher says it is held."""
     restarts = stopped == keys.ABORTED_TO_RESTART
     action = "RestartJob" if restarts else "AbortJob"
-    over = not phases and waiting[0] == "Held"
+    over = not phases and waiting[0] in ("Held", "NoPods")
     if restarts:
         return "Restarting", "CommandIssued", f"{action} was asked for"
     return "Aborted" if over else "Aborting", "CommandIssued", f"{action} was asked for; ResumeJob starts it again"

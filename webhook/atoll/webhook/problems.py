@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"(?<![\w'.-])\d+(?![\w'.-])")
 _SHOWN = 20
 _LONGEST = 400
 """Characters of one problem that are shown: it may quote what was sent."""
@@ -60,15 +60,22 @@ def _cut(problem: Problem) -> str:
 
 
 def added(before: Iterable[Problem], now: Iterable[Problem]) -> list[Problem]:
-    """The problems of now that were not there before. Another number does not make another one: what is too much may
-    become less.
-    """
-    there = {_kind(problem) for problem in before}
-    return [problem for problem in now if _kind(problem) not in there]
+    """The problems of now that were not there before. What was too much may become less."""
+    there = {_kind(problem): _numbers(problem) for problem in before}
+    return [
+        problem
+        for problem in now
+        if _kind(problem) not in there
+        or any(new > old for new, old in zip(_numbers(problem), there[_kind(problem)], strict=True))
+    ]
 
 
 def _kind(problem: Problem) -> tuple[str, str]:
     return problem.field, _NUMBER.sub("0", problem.message)
+
+
+def _numbers(problem: Problem) -> list[float]:
+    return [float(text) for text in _NUMBER.findall(problem.message)]
 
 
 def is_label(text: object) -> bool:

@@ -1,0 +1,35 @@
+"""`atollctl job list` against a host."""
+
+from __future__ import annotations
+
+import pytest
+from aiohttp import web
+
+from atoll.cli import jobs
+from atoll.kube import errors
+from tests.kube.servers import serving
+
+
+def allows(*groups: str):
+    """A host that lists one job of these groups, and forbids the others."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path.split("/")[2] not in groups:
+            return web.json_response({"reason": "Forbidden", "message": "jobs is forbidden"}, status=403)
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": [{"metadata": {"name": "a"}}]})
+
+    return answer
+
+
+async def test_who_may_not_list_batch_jobs_sees_volcano_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    async with serving(allows("batch", "batch.volcano.sh")) as host:
+        found = await jobs.listed(host, "n")
+    assert [each["apiVersion"] for each in found] == ["batch.volcano.sh/v1alpha1", "batch/v1"]
+    assert capsys.readouterr().err == ""
+    async with serving(allows("batch.volcano.sh")) as host:
+        [found_one] = await jobs.listed(host, "n")
+    assert found_one["apiVersion"] == "batch.volcano.sh/v1alpha1"
+    assert capsys.readouterr().err.startswith("batch Jobs are left out: jobs is forbidden")
+    async with serving(allows("batch")) as host:
+        with pytest.raises(errors.Forbidden):
+            await jobs.listed(host, "n")
