@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from atoll.dispatcher.core.events import Ceiling, QueueView
+from atoll.dispatcher.core.excess import exceeded
 from atoll.dispatcher.core.node import Node, Standing
 from atoll.dispatcher.core.shares import Claim, water_fill
 from atoll.dispatcher.core.tree import Tree, validate
-from atoll.dispatcher.core.verdicts import exceeded
 from atoll.model import vector
 from atoll.model.vector import Vector
 

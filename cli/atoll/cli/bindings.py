@@ -28,6 +28,11 @@ class QueueUse(msgspec.Struct):
     used: Vector = {}
     """Requests of all workloads that the queue is charged for, integer units."""
 
+    @property
+    def dispatched(self) -> int:
+        """All that have been, bound or not."""
+        return self.inqueue + self.running
+
 
 def views(bindings: Iterable[Json]) -> list[BindingView]:
     """The bindings that are Atoll's, as the dispatcher reads them."""

@@ -239,7 +239,7 @@ def _queue(facts: Facts, node: Node, everyone: list[BindingView]) -> Json:
     result["used"] = _quantities(use.used) if use else {}
     result["capability"] = _quantities(node.view.capability) if node.view else {}
     result["resources"] = queue_tree.resources(node)
-    result["pending"], result["running"] = (use.pending, use.inqueue + use.running) if use else (0, 0)
+    result["pending"], result["running"] = (use.pending, use.dispatched) if use else (0, 0)
     return result
 
 
@@ -253,9 +253,9 @@ def _waiting(facts: Facts, view: BindingView, node: Node | None, everyone: list[
             result["of"] = len(line)
             ahead = line[: uids.index(view.uid)]
             result["ahead"] = [f"{other.namespace}/{other.name}" for other in ahead[-_AHEAD_SHOWN:]]
-        submitted = view.gang.submitted or view.created
-        result["seconds"] = max(0, int(now - to_seconds(waits_since(view))))
-        if submitted != waits_since(view):
+        submitted, since = view.gang.submitted or view.created, waits_since(view)
+        result["seconds"] = max(0, int(now - to_seconds(since)))
+        if submitted != since:
             result["submitted"] = submitted
     decided = view.decision
     result["reason"] = decided.reason.value

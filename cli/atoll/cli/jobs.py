@@ -24,8 +24,6 @@ app = typer.Typer(no_args_is_help=True, help="Jobs: where they run, why they wai
 
 HEADERS = ("NAME", "QUEUE", "STATUS", "CLUSTER", "PENDING", "RUNNING", "SUCCEEDED", "FAILED", "AGE")
 
-_ENDS = ("Complete", "Failed")
-
 
 @app.command("list", epilog="Example: atollctl job list -A -o wide")
 def list_(
@@ -132,9 +130,11 @@ def _standing(job: Json) -> tuple[str, tuple[int, int, int, int]]:
     if not _is_batch(job):
         phase = str((status.get("state") or {}).get("phase") or "Pending")
         return phase, (counts["pending"], counts["running"], counts["succeeded"], counts["failed"])
-    ends = (each["type"] for each in status.get("conditions") or () if each["status"] == "True")
-    end = next((each for each in ends if each in _ENDS), "")
-    phase = end or ("Suspended" if (job.get("spec") or {}).get("suspend") else "Running")
+    from atoll.kinds import Outcome, batch_job
+
+    phase = "Suspended" if (job.get("spec") or {}).get("suspend") else "Running"
+    if outcome := batch_job.KIND.finished(status):
+        phase = "Failed" if outcome is Outcome.FAILED else "Complete"
     pending = max(0, counts["active"] - counts["ready"])
     return phase, (pending, counts["ready"], counts["succeeded"], counts["failed"])
 

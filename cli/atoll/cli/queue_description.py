@@ -104,8 +104,10 @@ def describe(
 def _workload(view: BindingView, now: float) -> Json:
     gang = view.gang
     assert gang is not None
+    charged = view.decision.phase.charged
+    since = gang.submitted or view.created if charged else waits_since(view)
     asked, pods = gang.total(), gang.replicas
-    if view.decision.phase.charged and view.parts:
+    if charged and view.parts:
         asked = vector.total(charges(view).values())
         pods = sum(sum(counts) for _, counts in view.parts)
     request = {name: quantity.format_units(name, amount) for name, amount in sorted(asked.items())}
@@ -115,11 +117,9 @@ def _workload(view: BindingView, now: float) -> Json:
         "priority": gang.priority,
         "pods": pods,
         "request": {name: amount for name, amount in request.items() if name != "pods"},
-        "seconds": max(0, int(now - to_seconds(gang.submitted or view.created))),
+        "seconds": max(0, int(now - to_seconds(since))),
     }
-    if not view.decision.phase.charged:
-        result["seconds"] = max(0, int(now - to_seconds(waits_since(view))))
-    else:
+    if charged:
         result["phase"] = view.decision.phase.value
         result["clusters"] = [cluster for cluster, _ in view.parts]
     return result

@@ -202,7 +202,7 @@ def branch(node: Node, use: dict[str, QueueUse]) -> Json:
     data: Json = {
         "name": node.name,
         "pending": held.pending if held else 0,
-        "running": held.inqueue + held.running if held else 0,
+        "running": held.dispatched if held else 0,
         "resources": resources(node),
     }
     if node.problem:

@@ -344,7 +344,7 @@ async def _delete(host: ApiServer, name: str, force: bool) -> None:
     held = use_by_queue(views(await host.list(BINDINGS))).get(name)
     if held and not force:
         raise CommandError(
-            f"queue {name} holds {held.pending} waiting and {held.inqueue + held.running} running workloads: close it"
+            f"queue {name} holds {held.pending} waiting and {held.dispatched} running workloads: close it"
             " and let them finish, or use --force (they would then wait with reason QueueNotFound)"
         )
     await host.delete(QUEUES, name, uid=queue["metadata"]["uid"])

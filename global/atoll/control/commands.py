@@ -23,14 +23,13 @@ from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys, numbers
 from atoll.model.apiresource import COMMANDS, JOBS, QUEUES, ApiResource
 from atoll.model.objects import Full
-from atoll.model.verdict import Reason
+from atoll.model.verdict import WITHHELD
 
 Json = dict[str, Any]
 
 _QUEUE_STATES = {"OpenQueue": "Open", "CloseQueue": "Closed"}
 _JOB_ACTIONS = ("AbortJob", "RestartJob", "ResumeJob")
 _RELEASED = {keys.HOLD: None, keys.ABORTED: None}
-_WITHHELD = (Reason.HELD, Reason.NO_PODS)
 
 log = structlog.get_logger(__name__)
 
@@ -161,7 +160,7 @@ class Commands:
         if job is None or job.metadata.annotations.get(keys.ABORTED) != keys.ABORTED_TO_RESTART:
             return
         for binding in self._caches.bindings.by_index("workload", job.metadata.uid):
-            if binding.suspended and not binding.evicting and binding.decision.reason in _WITHHELD:
+            if binding.suspended and not binding.evicting and binding.decision.reason in WITHHELD:
                 await self._annotate(job, {**_RELEASED, keys.RETRIES: _one_more(job)})
 
     # -- all ---------------------------------------------------------------------------------------------------------

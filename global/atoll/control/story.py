@@ -12,7 +12,7 @@ from atoll.kube.conditions import Condition, find
 from atoll.kube.events import Recorder
 from atoll.model.apiresource import BINDINGS
 from atoll.model.decision import Decision, Line, Phase
-from atoll.model.verdict import Reason
+from atoll.model.verdict import WITHHELD, Reason
 
 _REACHED = {
     "Bound": "the pods of its minimum are bound",
@@ -21,7 +21,7 @@ _REACHED = {
 }
 _SIZED = (Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
 """Reasons that say with how many pods it runs; others, of what is bound, say why it is not given more."""
-_CALM = frozenset({Reason.RESERVING, Reason.HELD, Reason.NO_PODS, Reason.SUBMITTED})
+_CALM = frozenset({Reason.RESERVING, *WITHHELD, Reason.SUBMITTED})
 
 
 def sizes(decision: Decision) -> tuple[Line | None, Line | None]:

@@ -18,6 +18,7 @@ from atoll.model import duration, keys, numbers, reports, selectors
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.vector import pod_requests
+from atoll.model.verdict import WITHHELD
 
 _FINAL = {"Completed": Outcome.SUCCEEDED, "Failed": Outcome.FAILED, "Terminated": Outcome.FAILED, "Aborted": None}
 _PHASES = (
@@ -212,7 +213,7 @@ def _stopping(stopped: str, phases: Sequence[str], waiting: tuple[str, str]) -> 
     """Phase, reason and message of a Job that a Command stopped; it is over once the dispatcher says it is held."""
     restarts = stopped == keys.ABORTED_TO_RESTART
     action = "RestartJob" if restarts else "AbortJob"
-    over = not phases and waiting[0] in ("Held", "NoPods")
+    over = not phases and waiting[0] in WITHHELD
     if restarts:
         return "Restarting", "CommandIssued", f"{action} was asked for"
     return "Aborted" if over else "Aborting", "CommandIssued", f"{action} was asked for; ResumeJob starts it again"

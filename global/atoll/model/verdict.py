@@ -42,6 +42,10 @@ class Reason(StrEnum):
     RECLAIMED = "Reclaimed"
 
 
+WITHHELD = (Reason.HELD, Reason.NO_PODS)
+"""Of work that its user keeps from running."""
+
+
 class Blocker(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What stands in the way, with numbers; `requested` and `available` are quantities."""
 

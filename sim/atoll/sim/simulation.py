@@ -194,10 +194,10 @@ class Simulation:
             if verdict.reason not in obstacles:
                 account = verdicts.account(core, uid)
                 helps = [change.message for change in account.changes] if account is not None else []
-                name = f"{record.job.namespace}/{record.job.name}"
-                # With the numbers of now, not those of when it was told.
-                same = account is not None and account.reason == verdict.reason
-                message = account.message if account is not None and same else verdict.sentence()
+                name, message = f"{record.job.namespace}/{record.job.name}", verdict.sentence()
+                if account is not None and account.reason == verdict.reason:
+                    # With the numbers of now, not those of when it was told.
+                    message = account.message
                 obstacles[verdict.reason] = Obstacle(name, message, helps)
             obstacles[verdict.reason].jobs += 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from atoll.dispatcher.core.events import BindingView
@@ -11,8 +12,11 @@ from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.waiting import Key
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang, divide
+from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason, Verdict
+
+HELD, NO_PODS = Verdict(Reason.HELD), Verdict(Reason.NO_PODS)
 
 
 @dataclass(slots=True)
@@ -66,6 +70,26 @@ def order_key(view: BindingView) -> Key:
     """Priority first, then the original age, then the UID."""
     gang = view.gang
     return (-(gang.priority if gang else 0), (gang.submitted if gang else "") or view.created, view.uid)
+
+
+def withheld(gang: Gang) -> Verdict:
+    """Why a gang on hold waits."""
+    return HELD if gang.replicas else NO_PODS
+
+
+def estimate(binding: Binding) -> float:
+    """Seconds that it is expected to run; infinite where nobody says."""
+    own, view = binding.gang.running_estimate, binding.leaf.view
+    if own is not None:
+        return own
+    return view.estimate if view is not None and view.estimate is not None else math.inf
+
+
+def patient_until(binding: Binding) -> float:
+    """When a workload has waited long enough to be kept room for; infinite for never."""
+    own, view = binding.gang.patience, binding.leaf.view
+    patience = view.patience if own is None and view is not None else own
+    return math.inf if patience is None else to_seconds(binding.key[1]) + patience
 
 
 def phase_of(view: BindingView) -> Phase:
@@ -122,6 +146,28 @@ def echoes(view: BindingView, binding: Binding) -> bool:
         == [(name, part.full()) for name, part in binding.parts.items()]
         and alike(view, binding.view)
         and view.gang == binding.wish
+    )
+
+
+def newly_bound(binding: Binding, old: Binding) -> bool:
+    """Whether its pods are seen bound that were not before; one that has ended had them all."""
+    return (
+        binding.bound and binding.phase in (Phase.BOUND, Phase.FINISHED) and old.phase is Phase.BOUND and not old.bound
+    )
+
+
+def charged_alike(binding: Binding, old: Binding) -> bool:
+    """Whether two states of a binding cost its queue, its namespace and its members the same."""
+    return (
+        binding.phase.charged
+        and old.phase.charged
+        and binding.wish is not None
+        and old.wish is not None
+        and binding.leaf is old.leaf
+        and binding.key == old.key
+        and binding.amount == old.amount
+        and binding.parts.keys() == old.parts.keys()
+        and (len(binding.parts) == 1 or binding.parts == old.parts)
     )
 
 

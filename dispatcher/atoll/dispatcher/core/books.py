@@ -20,12 +20,17 @@ from atoll.dispatcher.core.binding import (
     alike,
     all_bound,
     behind,
+    charged_alike,
     contained,
     echoes,
+    estimate,
+    newly_bound,
     order_key,
     overtakes,
     parts_of,
+    patient_until,
     phase_of,
+    withheld,
 )
 from atoll.dispatcher.core.elastic import as_before, last_pods
 from atoll.dispatcher.core.events import (
@@ -59,13 +64,6 @@ from atoll.model.decision import Phase
 from atoll.model.gang import Gang
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason, Verdict
-
-HELD, NO_PODS = Verdict(Reason.HELD), Verdict(Reason.NO_PODS)
-
-
-def withheld(gang: Gang) -> Verdict:
-    """Why a gang on hold waits."""
-    return HELD if gang.replicas else NO_PODS
 
 
 @dataclass(slots=True)
@@ -307,9 +305,9 @@ class Books(Waking):
             # Perhaps it had less, but nobody knows any more.
             binding.amount = view.gang.total()
         stay = self.promises.stay(view.uid)
-        if stay is not None and old is not None and _newly_bound(binding, old):
+        if stay is not None and old is not None and newly_bound(binding, old):
             self._hear(old, stay)
-        if old is not None and _charged_alike(binding, old):
+        if old is not None and charged_alike(binding, old):
             # Most often the echo of a dispatch, or a report of where its pods are.
             self._put(view.uid, binding)
             self._enter_charged(binding, stay)
@@ -581,43 +579,6 @@ class Books(Waking):
 
 _MOVES = (Reason.SUBMITTED, Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
 """Reasons that say what happened, not what keeps something from happening."""
-
-
-def _newly_bound(binding: Binding, old: Binding) -> bool:
-    """Whether its pods are seen bound that were not before; one that has ended had them all."""
-    return (
-        binding.bound and binding.phase in (Phase.BOUND, Phase.FINISHED) and old.phase is Phase.BOUND and not old.bound
-    )
-
-
-def _charged_alike(binding: Binding, old: Binding) -> bool:
-    """Whether two states of a binding cost its queue, its namespace and its members the same."""
-    return (
-        binding.phase.charged
-        and old.phase.charged
-        and binding.wish is not None
-        and old.wish is not None
-        and binding.leaf is old.leaf
-        and binding.key == old.key
-        and binding.amount == old.amount
-        and binding.parts.keys() == old.parts.keys()
-        and (len(binding.parts) == 1 or binding.parts == old.parts)
-    )
-
-
-def estimate(binding: Binding) -> float:
-    """Seconds that it is expected to run; infinite where nobody says."""
-    own, view = binding.gang.running_estimate, binding.leaf.view
-    if own is not None:
-        return own
-    return view.estimate if view is not None and view.estimate is not None else math.inf
-
-
-def patient_until(binding: Binding) -> float:
-    """When a workload has waited long enough to be kept room for; infinite for never."""
-    own, view = binding.gang.patience, binding.leaf.view
-    patience = view.patience if own is None and view is not None else own
-    return math.inf if patience is None else to_seconds(binding.key[1]) + patience
 
 
 def _dispatched_at(view: BindingView, now: float) -> float:

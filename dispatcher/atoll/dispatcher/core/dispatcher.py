@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from atoll.dispatcher.core import invariants
 from atoll.dispatcher.core.asking import AVOID_MAX, RESERVE_TIMEOUT, Asking
-from atoll.dispatcher.core.binding import Binding, bound_in
-from atoll.dispatcher.core.books import estimate, withheld
+from atoll.dispatcher.core.binding import Binding, bound_in, estimate, withheld
 from atoll.dispatcher.core.choice import Choice, choose, nowhere, spots
 from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Part
 from atoll.dispatcher.core.events import (
@@ -313,7 +312,8 @@ class Dispatcher(Asking):
             if binding.epoch != binding.view.epoch or binding.phase is Phase.EVICTING:
                 continue
             if binding.gang.hold:
-                yield self._evict(binding, (why := withheld(binding.gang)).reason, why.sentence())
+                why = withheld(binding.gang)
+                yield self._evict(binding, why.reason, why.sentence())
                 continue
             if binding.phase is not Phase.RESERVING:
                 continue

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from atoll.dispatcher.core.binding import Binding
-from atoll.dispatcher.core.books import estimate, patient_until
+from atoll.dispatcher.core.binding import Binding, estimate, patient_until
 from atoll.dispatcher.core.choice import Choice, always, as_it_is
 from atoll.dispatcher.core.events import Strategy
 from atoll.dispatcher.core.members import Member

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from atoll.dispatcher.core.binding import Binding
-from atoll.dispatcher.core.books import Books, estimate
+from atoll.dispatcher.core.binding import Binding, estimate
+from atoll.dispatcher.core.books import Books
 from atoll.dispatcher.core.choice import Choice, spots
 from atoll.dispatcher.core.commands import Command, Dispatch, Part, Resize
 from atoll.dispatcher.core.elastic import Counts, cut, difference, first_pods, full, joined, larger

@@ -17,22 +17,21 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from atoll.dispatcher.core.binding import Binding, order_key
-from atoll.dispatcher.core.books import withheld
+from atoll.dispatcher.core.binding import Binding, order_key, withheld
 from atoll.dispatcher.core.choice import Choice, alone, choose
 from atoll.dispatcher.core.dispatcher import standing_verdict
 from atoll.dispatcher.core.elastic import joined
 from atoll.dispatcher.core.events import BindingView, Strategy
+from atoll.dispatcher.core.excess import exceeded, higher, limit_of
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, Standing, path
 from atoll.dispatcher.core.promise import SETTLE
 from atoll.dispatcher.core.reclaim import Claimant, Plan, Victim, departures, plan
 from atoll.dispatcher.core.resizing import Stop
 from atoll.dispatcher.core.shapes import Shape, shape_key, shape_of
-from atoll.dispatcher.core.shares import real_capability
 from atoll.dispatcher.core.waiting import differs
 from atoll.dispatcher.core.world import World
-from atoll.fit import Placement, place
+from atoll.fit import Miss, Placement, place
 from atoll.model import quantity
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang
@@ -242,7 +241,7 @@ class _Look:
         for name, amount in wanted:
             left = limits.get(name, math.inf) - charged.get(name, 0)
             if amount > left:
-                found.append(_limit("Namespace", namespace, name, amount, int(left)))
+                found.append(limit_of("Namespace", namespace, name, amount, int(left)))
         return [*found, *self._ceilings()] if isinstance(self.choice, Verdict) else found
 
     def _ceilings(self) -> Iterator[Limit]:
@@ -253,7 +252,7 @@ class _Look:
                     for name, amount in sorted(wanted.items()):
                         left = ceiling.get(name, math.inf) - used.get(name, 0)
                         if amount > max(left, 0):
-                            yield _limit("Queue", node.name, name, amount, int(left), cluster=member)
+                            yield limit_of("Queue", node.name, name, amount, int(left), cluster=member)
 
     @cached_property
     def rooms(self) -> list[Room]:
@@ -282,9 +281,7 @@ class _Look:
                 rooms.append(self._exact(member, wanted))
             else:
                 reason = Reason.NO_DOMAIN_FITS if shape.hard else Reason.INSUFFICIENT_RESOURCES
-                text = f"there is room for {fits} of the {wanted} pods that must start together"
-                text = "there is no room for its pod" if wanted == 1 else text
-                rooms.append(_room(member, wanted, fits, reason, text))
+                rooms.append(_room(member, wanted, fits, reason, Miss(reason, wanted, fits).sentence()))
         # Those that could take it at once come first, then by how near they come.
         return sorted(rooms, key=lambda room: (bool(room.reason), -room.fits))
 
@@ -359,7 +356,7 @@ class _Look:
                 kind = (
                     ChangeKind.LIMITS if any(each.declared or each.guaranteed for each in limits) else ChangeKind.ROOM
                 )
-                change = Change(kind, f"{_higher(limits)}{rest}", enough, limits)
+                change = Change(kind, f"{higher(limits)}{rest}", enough, limits)
                 return [change] if enough else [change, *self._more_room()]
             case Reason.INSUFFICIENT_RESOURCES | Reason.NO_DOMAIN_FITS:
                 return self._more_room()
@@ -535,68 +532,3 @@ def _domain(member: Member, placement: Placement) -> str:
 
 def _room(member: Member, wanted: int, fits: int, reason: Reason, message: str) -> Room:
     return Room(member.name, wanted, fits, reason.value, message)
-
-
-def exceeded(leaf: Node, name: str, amount: int) -> Iterator[Limit]:
-    """Every limit of one resource on the path, from the root down, each as if those above it were raised as needed."""
-    above: int | None = None
-    for node in [*path(leaf)][::-1]:
-        up, used = node.parent, node.used.get(name, 0)
-        own = node.view.capability.get(name) if node.view is not None else None
-        pledged = up.pledged.get(name, 0) if up is not None else 0
-        left = real_capability(None, above, pledged, node.guarantee.get(name, 0))
-        # What those above use as well was said there.
-        total = node.total.get(name) if up is None or node.total is not up.total else None
-        if own is not None and amount > own - used:
-            yield _limit("Queue", node.name, name, amount, own - used)
-        if left is not None and amount > left - used:
-            yield _limit("Queue", node.name, name, amount, left - used, declared=False, guaranteed=True)
-        if total is not None and amount > total - used:
-            yield _limit("Queue", node.name, name, amount, total - used, declared=False)
-        bounds = [bound for bound in (own, left, total) if bound is not None]
-        above = max(min(bounds), used + amount) if bounds else None
-
-
-def _higher(limits: Sequence[Limit]) -> str:
-    """What must be changed so that none of these is exceeded."""
-    kinds = {
-        "higher limits": [each for each in limits if each.declared],
-        "lower guarantees of other queues": [each for each in limits if each.guaranteed],
-        "more nodes in the members that it may use": [
-            each for each in limits if not (each.declared or each.guaranteed)
-        ],
-    }
-    texts = []
-    for what, those in kinds.items():
-        missing = ", ".join(
-            f"{each.kind.lower()} {each.name}{f' in cluster {each.cluster}' if each.cluster else ''}: "
-            f"{each.shortage} {each.resource}"
-            for each in those
-        )
-        if missing:
-            texts.append(f"{what}, by what is short ({missing})")
-    return ", and ".join(texts)
-
-
-def _limit(
-    kind: str,
-    name: str,
-    resource: str,
-    amount: int,
-    available: int,
-    *,
-    declared: bool = True,
-    guaranteed: bool = False,
-    cluster: str = "",
-) -> Limit:
-    return Limit(
-        kind,
-        name,
-        resource,
-        quantity.format_units(resource, amount),
-        quantity.format_units(resource, max(available, 0)),
-        quantity.format_units(resource, amount - available),
-        declared,
-        guaranteed,
-        cluster,
-    )

@@ -1,0 +1,76 @@
+"""Which limits a workload would exceed, each with its amounts as text, and what would have to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from atoll.dispatcher.core.node import Node, path
+from atoll.dispatcher.core.shares import real_capability
+from atoll.model import quantity
+from atoll.model.query import Limit
+
+
+def exceeded(leaf: Node, name: str, amount: int) -> Iterator[Limit]:
+    """Every limit of one resource on the path, from the root down, each as if those above it were raised as needed."""
+    above: int | None = None
+    for node in [*path(leaf)][::-1]:
+        up, used = node.parent, node.used.get(name, 0)
+        own = node.view.capability.get(name) if node.view is not None else None
+        pledged = up.pledged.get(name, 0) if up is not None else 0
+        left = real_capability(None, above, pledged, node.guarantee.get(name, 0))
+        # What those above use as well was said there.
+        total = node.total.get(name) if up is None or node.total is not up.total else None
+        if own is not None and amount > own - used:
+            yield limit_of("Queue", node.name, name, amount, own - used)
+        if left is not None and amount > left - used:
+            yield limit_of("Queue", node.name, name, amount, left - used, declared=False, guaranteed=True)
+        if total is not None and amount > total - used:
+            yield limit_of("Queue", node.name, name, amount, total - used, declared=False)
+        bounds = [bound for bound in (own, left, total) if bound is not None]
+        above = max(min(bounds), used + amount) if bounds else None
+
+
+def higher(limits: Sequence[Limit]) -> str:
+    """What must be changed so that none of these is exceeded."""
+    kinds = {
+        "higher limits": [each for each in limits if each.declared],
+        "lower guarantees of other queues": [each for each in limits if each.guaranteed],
+        "more nodes in the members that it may use": [
+            each for each in limits if not (each.declared or each.guaranteed)
+        ],
+    }
+    texts = []
+    for what, those in kinds.items():
+        missing = ", ".join(
+            f"{each.kind.lower()} {each.name}{f' in cluster {each.cluster}' if each.cluster else ''}: "
+            f"{each.shortage} {each.resource}"
+            for each in those
+        )
+        if missing:
+            texts.append(f"{what}, by what is short ({missing})")
+    return ", and ".join(texts)
+
+
+def limit_of(
+    kind: str,
+    name: str,
+    resource: str,
+    amount: int,
+    available: int,
+    *,
+    declared: bool = True,
+    guaranteed: bool = False,
+    cluster: str = "",
+) -> Limit:
+    """A limit that has less than is needed."""
+    return Limit(
+        kind,
+        name,
+        resource,
+        quantity.format_units(resource, amount),
+        quantity.format_units(resource, max(available, 0)),
+        quantity.format_units(resource, amount - available),
+        declared,
+        guaranteed,
+        cluster,
+    )
