@@ -52,6 +52,7 @@ def make_pod(
     ended: str = "",
     restarts: int = 0,
     retry: int = 0,
+    conditions: list[dict[str, Any]] | None = None,
 ) -> Pod:
     """A pod of one container."""
     annotations = {"volcano.sh/task-spec": task}
@@ -73,6 +74,8 @@ def make_pod(
     if retry:
         annotations["volcano.sh/job-retry-count"] = str(retry)
     status: dict[str, Any] = {"phase": phase, **({"reason": reason} if reason else {})}
+    if conditions:
+        status["conditions"] = conditions
     if codes or ended:
         ends = [{"exitCode": code, **({"finishedAt": ended} if ended else {})} for code in codes or [1]]
         status["containerStatuses"] = [{"state": {"terminated": end}} for end in ends]

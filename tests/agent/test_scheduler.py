@@ -78,12 +78,13 @@ async def test_a_gang_that_cannot_be_planned_is_set_aside_and_the_others_go_on(
     assert ("default/bad" in scheduler.waits, len(scheduler._aside)) == (False, 0)
 
 
-async def test_a_pod_that_cannot_be_planned_has_an_event_that_says_so() -> None:
+async def test_a_pod_that_cannot_be_planned_is_told_so() -> None:
     cache, scheduler, plans = scheduling()
     put(cache, broken(bare("bad")), bare("good"))
     await scheduler._pass()
-    event = repr(scheduler._recorder._queue.get_nowait())
-    assert ("AttributeError" in event, '"name":"bad"' in event) == (True, True)
+    found = scheduler._notices._what("default/bad")
+    assert found is not None
+    assert (found[1], "AttributeError" in found[2]) == (SCHEDULER_ERROR, True)
     assert [plan.gang.key for plan in plans] == ["pod/default/good"]
 
 

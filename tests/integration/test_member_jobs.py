@@ -13,6 +13,7 @@ from atoll.model import keys
 from atoll.model.apiresource import (
     BINDINGS,
     CAPACITIES,
+    EVENTS,
     HYPER_NODES,
     JOBS,
     NAMESPACES,
@@ -379,3 +380,45 @@ async def test_racks(site: Site, wish: Json) -> None:
         nodes = {pod["spec"]["nodeName"] for pod in await site.pods("alpha") if "near" in pod["metadata"]["name"]}
         assert len(nodes) == 4
         assert sum(bool(rack & nodes) for rack in racks) == 2
+
+
+# -- pods that wait ----------------------------------------------------------------------------------------------------
+
+
+def scheduled(pod: Json) -> Json:
+    """Its condition PodScheduled."""
+    found = (pod.get("status") or {}).get("conditions") or ()
+    return next((each for each in found if each["type"] == "PodScheduled"), {})
+
+
+async def test_a_pod_that_waits_says_why_as_kube_scheduler_does_until_it_is_placed(site: Site) -> None:
+    """1. A pod asks for more than any node has. 2. Its condition and an Event say so, in kube-scheduler's words. 3. A
+    gang that lacks a pod says that. 4. The missing pod comes, and the condition turns.
+    """
+    async with beside(site, "beta") as api:
+        await api.create(PODS, bare("large", site.namespace, cpu="17"))
+
+        async def told(name: str) -> Json | None:
+            return scheduled(await api.get(PODS, name, site.namespace)) or None
+
+        condition = await until(lambda: told("large"), what="the pod says why it waits")
+        assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+        assert condition["message"] == "0/4 nodes are available: 4 Insufficient cpu."
+        assert condition["lastTransitionTime"]
+
+        async def event() -> Json | None:
+            found = await api.list(EVENTS, site.namespace)
+            return next((each for each in found if each["reason"] == "FailedScheduling"), None)
+
+        failed = await until(event, what="there is an Event")
+        assert (failed["regarding"]["name"], failed["note"]) == ("large", condition["message"])
+        notes = {MIN_MEMBER: "2", keys.GROUP_NAME: "pair"}
+        await api.create(PODS, bare("one", site.namespace, notes=notes))
+        condition = await until(lambda: told("one"), what="the gang says that it is not complete")
+        assert condition["message"] == "pod group is not ready: 1 of at least 2 pods exist"
+        await api.create(PODS, bare("two", site.namespace, notes=notes))
+
+        async def placed() -> bool:
+            return bool(scheduled(await api.get(PODS, "one", site.namespace))["status"] == "True")
+
+        await until(placed, what="it is placed")

@@ -56,6 +56,8 @@ class _ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
 class _PodCondition(msgspec.Struct, frozen=True, rename="camel", gc=False):
     type: str = ""
     status: str = ""
+    reason: str | None = None
+    message: str | None = None
     last_transition_time: str | None = None
 
 
@@ -95,6 +97,8 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """Of all its containers."""
     since: str = ""
     """When it got into this phase or was restarted last (RFC 3339), as far as the status tells; else empty."""
+    unscheduled: tuple[str, str] | None = None
+    """(reason, message) of its condition PodScheduled where that is False and its scheduler wrote it."""
 
     @property
     def finished(self) -> bool:
@@ -105,6 +109,20 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     def terminating(self) -> bool:
         """Whether somebody has deleted it."""
         return self.metadata.deletion_timestamp is not None
+
+    def placed_alike(self, other: Pod) -> bool:
+        """Whether the two differ in nothing that placing and counting read, whatever their status says besides."""
+        mine, theirs = self.metadata, other.metadata
+        return (
+            (mine.uid, mine.deletion_timestamp, mine.labels, mine.annotations)
+            == (theirs.uid, theirs.deletion_timestamp, theirs.labels, theirs.annotations)
+            and (self.node, self.phase, self.scheduler, self.priority, self.gated)
+            == (other.node, other.phase, other.scheduler, other.priority, other.gated)
+            and self.requests == other.requests
+            and self.node_selector == other.node_selector
+            and self.node_terms == other.node_terms
+            and self.tolerations == other.tolerations
+        )
 
     @property
     def task(self) -> str:
@@ -152,7 +170,16 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         spec.tolerations,
         pod.status.reason or "",
         *_ends(pod.status),
+        unscheduled=_unscheduled(pod.status),
     )
+
+
+def _unscheduled(status: _PodStatus) -> tuple[str, str] | None:
+    for each in status.conditions:
+        # A gate is the API server's word, not a scheduler's.
+        if each.type == "PodScheduled" and each.status == "False" and each.reason != "SchedulingGated":
+            return each.reason or "", each.message or ""
+    return None
 
 
 def _ends(status: _PodStatus) -> tuple[tuple[int, ...], int, str]:

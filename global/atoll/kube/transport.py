@@ -34,6 +34,7 @@ Json = dict[str, Any]
 
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 _JSON = "application/json"
@@ -199,12 +200,16 @@ class ApiServer:
         *,
         subresource: str | None = None,
         field_manager: str = "",
+        strategic: bool = False,
     ) -> Json:
-        """JSON merge patch (RFC 7386): null deletes."""
+        """JSON merge patch (RFC 7386): null deletes. `strategic`: Kubernetes' own kind, which merges lists of built-in
+        types by their keys.
+        """
         path = resource.path(namespace, name, subresource)
+        kind = STRATEGIC_PATCH if strategic else MERGE_PATCH
         return _loads(
             await self.request(
-                "PATCH", path, body=orjson.dumps(patch), content_type=MERGE_PATCH, params=_manager(field_manager)
+                "PATCH", path, body=orjson.dumps(patch), content_type=kind, params=_manager(field_manager)
             )
         )
 

@@ -15,6 +15,7 @@ from atoll.agent.podgroups import serves
 from atoll.agent.scheduler import gangs, planner
 from atoll.agent.scheduler.binder import Binder
 from atoll.agent.scheduler.gangs import Standing
+from atoll.agent.scheduler.notices import Notices
 from atoll.agent.scheduler.planner import Parked, Plan, Wait
 from atoll.agent.scheduler.reservations import Reservations, is_plan
 from atoll.agent.scheduler.room import Room
@@ -25,7 +26,7 @@ from atoll.kube.events import Recorder
 from atoll.kube.logs import working_on
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model.apiresource import POD_GROUPS, PODS
+from atoll.model.apiresource import POD_GROUPS
 
 SERVED = ("atoll", "volcano")
 _COALESCE = 0.005
@@ -92,6 +93,7 @@ class Scheduler:
         #: gang key -> reason of the last event about it, and when
         self._told: dict[str, tuple[str, float]] = {}
         self._observers: list[Callable[[set[str]], None]] = []
+        self._notices = Notices(api, cache, self.room, self.waits, recorder)
         cache.nodes.on_change(self._node_changed)
         cache.hyper_nodes.on_change(self._hyper_node_changed)
         cache.pods.on_change(self._pod_changed)
@@ -114,6 +116,9 @@ class Scheduler:
         self._wake.set()
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if old is not None and new is not None and new.placed_alike(old):
+            # Most often the echo of what it was told.
+            return
         self.room.pod_changed(old, new)
         for pod in (old, new):
             if pod is not None:
@@ -139,6 +144,7 @@ class Scheduler:
         """Schedule until cancelled; the cache must have synced."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._status.run(self._write_status, workers=8))
+            tasks.create_task(self._notices.run())
             tasks.create_task(self.reservations.run())
             self.reservations.start()
             self._wake.set()
@@ -186,6 +192,7 @@ class Scheduler:
                 self.waits[key] = outcome
                 if before is None or before.message != outcome.message:
                     self._tell(outcome)
+                self._notices.waiting(outcome)
             if before is not self.waits.get(key) and outcome.gang.binding_uid:
                 changed.add(outcome.gang.binding_uid)
             if time.monotonic() - began > _SLICE:
@@ -214,6 +221,7 @@ class Scheduler:
             self.waits[key] = planner.failed(view, error)
             self._set_aside(self.waits[key])
             self._tell(self.waits[key])
+            self._notices.waiting(self.waits[key])
 
     def _look_at(self, key: str) -> None:
         if name := gangs.bare_pod(key):
@@ -224,7 +232,10 @@ class Scheduler:
         else:
             group = self._cache.pod_groups.get(key)
             pods = self._cache.pods.by_index("group", key)
-            view = None if group is None else gangs.standing(key, group, pods, self.room, self._served)
+            view = gangs.standing(key, group, pods, self.room, self._served)
+            if group is None:
+                self._wait_for_group(view)
+                return
         over = view is not None and view.group is not None and view.group.status.get("phase") == "Completed"
         if view is None or not (view.waiting or (view.missing and not over)):
             self._pending.pop(key, None)
@@ -241,6 +252,17 @@ class Scheduler:
                 planner.NOT_ENOUGH_TASKS,
                 f"{view.settled.total()} of {view.min_member} pods exist",
             )
+
+    def _wait_for_group(self, view: Standing) -> None:
+        """Its pods name a PodGroup that is not there, or not yet."""
+        key = view.key
+        self._pending.pop(key, None)
+        self.waits.pop(key, None)
+        self._aside.forget(key)
+        self._told.pop(key, None)
+        if view.waiting:
+            wait = self.waits[key] = Wait(view, planner.NO_POD_GROUP, f"PodGroup {key} does not exist")
+            self._notices.waiting(wait)
 
     def _set_aside(self, wait: Wait) -> None:
         """One gang that breaks us is no reason to place none; later the world may be another one."""
@@ -283,17 +305,14 @@ class Scheduler:
             self._status.add(key, after=_TASKS_AFTER if late else 0.0)
             if late:
                 return
+        if group is None:
+            return
         told, now = self._told.get(key), time.monotonic()
         if told is not None and told[0] == wait.reason and now - told[1] < _TELL_AFTER:
             return
         self._told[key] = (wait.reason, now)
-        about: dict[str, Any]
-        if group is not None:
-            about = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind}
-            meta = group.metadata
-        else:
-            about = {"apiVersion": PODS.api_version, "kind": PODS.kind}
-            meta = wait.gang.waiting[0].metadata
+        about: dict[str, Any] = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind}
+        meta = group.metadata
         about |= {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
         self._recorder.record(about, "Unschedulable", wait.message, warning=True, action="Scheduling")
 

@@ -27,6 +27,7 @@ from atoll.model.vector import Vector
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 SCHEDULER_ERROR = "SchedulerError"
+NO_POD_GROUP = "PodGroupNotFound"
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,9 @@ class Wait:
 
     gang: Standing
     reason: str
-    """NotEnoughTasks or NotEnoughResources, as Volcano calls them; SchedulerError, as Kubernetes does."""
+    """NotEnoughTasks or NotEnoughResources, as Volcano calls them; SchedulerError, as Kubernetes does; or
+    PodGroupNotFound.
+    """
     message: str
     error: Exception | None = None
     """What broke while it was looked at or planned; only of a SchedulerError."""

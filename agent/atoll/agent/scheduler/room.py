@@ -219,6 +219,11 @@ class Room:
         """Nodes that count, in order of their names."""
         return [self._nodes[name] for name in sorted(self._nodes) if self._nodes[name].ready]
 
+    @property
+    def size(self) -> int:
+        """Nodes that there are, ready or not."""
+        return len(self._nodes)
+
     def allocatable(self, node: str) -> Vector:
         """What the node offers; do not change it."""
         return self._allocatable[node]

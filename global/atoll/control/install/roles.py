@@ -251,6 +251,7 @@ AGENT_IN_MEMBER: Final = (
             _on(PODS, "create", "delete", rare=_DELIVERED),
             _on(PODS, "get", rare="only to look at a pod whose binding was answered with a conflict"),
             _on(PODS, "patch", rare="only pods that come without a PodGroup and are to get one"),
+            _on(PODS, "patch", sub="status", rare="only pods that wait for a node"),
             _on(PODS, "create", sub="binding", rare=_DELIVERED),
             _on(NODES, "list", "watch"),
             _on(HYPER_NODES, "list", "watch"),
