@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from atoll.fit.nodes import Ints
 
@@ -44,6 +45,11 @@ class Requests:
         for name, amount in wanted.items():
             if name in self._index:
                 self._picks[self._index[name], row] = self._line((self._index[name], amount))
+
+    def asking(self, resources: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """bool[rows]: those that ask for any of these bool[resources]."""
+        asked: NDArray[np.bool_] = np.logical_or.reduce(self._picks[resources] > 0, axis=0)
+        return asked
 
     def rooms(self, free: Ints) -> Ints:
         """int64[rows, K] for free int64[resources, K]: pods of every row that such nodes hold, at most MANY."""

@@ -60,6 +60,8 @@ class Rooms:
         self._tasks: list[Task | None] = []
         self._users: list[int] = []
         self._vacant: list[int] = []
+        #: row -> how many of its users have other tasks as well: these fit only beside each other
+        self._beside: dict[int, int] = {}
         #: rows without users that are kept, the longest idle first
         self._idle: dict[int, None] = {}
         #: per row: int64[K] the resources that its task asks for, int64[K, 1] the positive amounts
@@ -70,7 +72,8 @@ class Rooms:
         self._requests = Requests((), _FIRST_ROWS)
         #: bool[rows, profiles]
         self._accepts: NDArray[np.bool_] = np.zeros((_FIRST_ROWS, 0), np.bool_)
-        #: member -> bool[rows]: for which some node of it has more room than before; emptied by `take_grown`
+        #: member -> bool[rows]: for which some node of it has more room than before, or more of something that a row
+        #: asks for whose task needs room beside others; emptied by `take_grown`
         self._grown: dict[str, NDArray[np.bool_]] = {}
 
     def column(self, name: str) -> int:
@@ -146,7 +149,7 @@ class Rooms:
         return best
 
     def take_grown(self) -> list[tuple[str, set[int]]]:
-        """(member, rows) for which there is more room than at the last call."""
+        """(member, rows) for which there may be more room than at the last call."""
         grown, self._grown = self._grown, {}
         return [(name, set(rows.nonzero()[0].tolist())) for name, rows in sorted(grown.items())]
 
@@ -181,6 +184,10 @@ class Rooms:
             self._users[row] -= 1
             if not self._users[row]:
                 self._idle[row] = None
+            if len(shape.rows) > 1:
+                self._beside[row] -= 1
+                if not self._beside[row]:
+                    del self._beside[row]
         shape.rows = ()
         while len(self._idle) > _IDLE_ROWS:
             row = next(iter(self._idle))
@@ -327,12 +334,18 @@ class Rooms:
         change: Ints = rooms[:, half:] - rooms[:, :half]
         if not less:
             grown: NDArray[np.bool_] = np.logical_or.reduce(change > 0, axis=1)
+            if self._beside:
+                # Of what no single pod more has room for, the pods of two tasks together may need just that.
+                free = states[:-1]
+                more: NDArray[np.bool_] = np.logical_or.reduce(free[:, half:] > free[:, :half], axis=1)
+                asked = self._requests.asking(more)
+                grown[[row for row in self._beside if asked[row]]] = True
             if np.count_nonzero(grown):
                 self._note(member.name, grown)
         return change
 
     def _note(self, name: str, grown: NDArray[np.bool_]) -> None:
-        """Some node of this member has more room for these rows."""
+        """Some node of this member may have more room for these rows."""
         known = self._grown.get(name)
         if known is None:
             self._grown[name] = grown.copy()

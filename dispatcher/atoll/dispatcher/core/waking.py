@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from atoll.dispatcher.core.elastic import Hungry
 from atoll.dispatcher.core.node import Node, path
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.tree import Tree
 from atoll.dispatcher.core.waiting import ShapeClass, Waiting
 from atoll.dispatcher.core.world import World
+from atoll.model.vector import Vector
 from atoll.model.verdict import Reason
 
 
@@ -39,10 +42,17 @@ class Waking:
         for name, rows in self.world.take_grown():
             self._hungry.wake(name)
             held = self.world.counts[:, self.world.column(name)].tolist()
+            nodes = self.world.members[name].nodes
+            free = dict(zip(nodes.resources, np.maximum(nodes.free, 0).sum(axis=1).tolist(), strict=True))
 
-            def enough(shape: Shape, held: list[int] = held) -> bool:
-                return shape.divided or all(
-                    held[row] >= least for row, least in zip(shape.rows, shape.floor, strict=True)
+            def enough(shape: Shape, held: list[int] = held, free: Vector = free) -> bool:
+                """Each task by itself, and of everything as much as all of them ask for."""
+                if shape.divided:
+                    return True
+                if any(held[row] < least for row, least in zip(shape.rows, shape.floor, strict=True)):
+                    return False
+                return len(shape.rows) == 1 or not any(
+                    amount > free.get(each, 0) for each, amount in shape.request.items()
                 )
 
             for row in sorted(rows & self._blocked.keys()):

@@ -226,6 +226,8 @@ class World(Rooms):
         if shape.enrolled == 1:
             self.refresh()
             shape.rows = tuple(self._enroll(task) for task in shape.gang.tasks)
+            for row in shape.rows if len(shape.rows) > 1 else ():
+                self._beside[row] = self._beside.get(row, 0) + 1
 
     def aside(self) -> World:
         """The same members and nodes, as they are in the arrays now, with rows of its own: what is enrolled there
@@ -233,6 +235,7 @@ class World(Rooms):
         """
         twin = copy.copy(self)
         twin._stale, twin._unfit, twin._grown = {}, False, {}
+        twin._beside = {}
         twin._rows, twin._tasks, twin._wanted, twin._users, twin._vacant, twin._idle = {}, [], [], [], [], {}
         twin._requests = Requests(self._resources, _ASIDE_ROWS)
         twin.counts, twin._accepts = higher(self.counts[:0], _ASIDE_ROWS), higher(self._accepts[:0], _ASIDE_ROWS)
