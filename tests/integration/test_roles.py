@@ -170,7 +170,6 @@ async def test_no_request_was_refused_and_no_rule_was_unused_without_a_reason(si
         pytest.param(SECRETS, "atoll-system", id="Secrets of the system"),
         pytest.param(SERVICE_ACCOUNTS, "karmada-es-alpha", id="accounts"),
         pytest.param(CONFIGMAPS, "default", id="ConfigMaps of users"),
-        pytest.param(QUEUES, None, id="queues"),
         pytest.param(CLUSTERS, None, id="Clusters"),
         pytest.param(NAMESPACES, None, id="namespaces"),
     ],

@@ -24,6 +24,7 @@ from atoll.control.install.query import ensure_query
 from atoll.control.install.refusal import Refused
 from atoll.control.install.rights import ensure_rights
 from atoll.control.install.roles import HOST
+from atoll.control.install.users import ensure_user_roles
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import authority, keys
@@ -84,6 +85,8 @@ async def init(
     await _ensure_authority(host, progress)
     await ensure_policies(host)
     progress(f"{len(POLICIES)} admission policies: decisions are written by Atoll's accounts alone")
+    await ensure_user_roles(host)
+    progress("roles view, edit and admin have Atoll's objects of their namespaces; every user reads queues")
     await _ensure_webhook_configurations(host, webhook_client_config, progress)
     await ensure_query(host, query_outside)
     progress(f"Service {keys.SYSTEM_NAMESPACE}/{keys.QUERY_SERVICE}: ready for the dispatcher that leads")

@@ -25,6 +25,8 @@ from atoll.model.apiresource import (
     BATCH_JOBS,
     BINDINGS,
     CAPACITIES,
+    COMMANDS,
+    QUEUES,
     WORKS,
     ApiResource,
 )
@@ -256,6 +258,24 @@ SUSPENSION: Final = _policy(
     opted_in=True,
 )
 
+_QUEUE: Final = f'authorizer.group("{QUEUES.group}").resource("{QUEUES.plural}").name(object.target.name)'
+
+# A Command is in a namespace, and a queue in none: who may send the one need not be the one who may change the other.
+COMMAND_POLICY: Final = _policy(
+    "atoll-commands",
+    COMMANDS,
+    ["CREATE", "UPDATE"],
+    {"about-a-queue": f'has(object.target) && object.target.?kind.orValue("") == "{QUEUES.kind}"'},
+    [
+        _rule(
+            f'{_QUEUE}.check("update").allowed()',
+            "a Command on a queue needs the right to update that queue: ask an administrator of the host",
+            shown='"a Command on queue " + object.target.name + " needs the right to update'
+            ' queues.scheduling.volcano.sh: ask an administrator of the host"',
+        )
+    ],
+)
+
 # RBAC can't bind a create to a name.
 REGISTRATION: Final = _policy(
     "atoll-registration",
@@ -266,7 +286,7 @@ REGISTRATION: Final = _policy(
     scope="Cluster",
 )
 
-POLICIES: Final = (DECISIONS, WORK_POLICY, CAPACITY, SUSPENSION, REGISTRATION)
+POLICIES: Final = (DECISIONS, WORK_POLICY, CAPACITY, SUSPENSION, COMMAND_POLICY, REGISTRATION)
 """Each policy with its binding."""
 
 

@@ -1,4 +1,4 @@
-"""What the query API needs on a host: where it is found, and who may ask.
+"""What the query API needs on a host: where it is found.
 
 The dispatcher that leads fills in its address and registers the API. Until then it is unknown: one that is registered
 and not answered keeps namespaces from being deleted.
@@ -9,17 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 from atoll.control.install.credentials import FIELD_MANAGER, MANAGED_BY
-from atoll.control.install.rights import CLUSTER_ROLES
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import ENDPOINT_SLICES, SERVICES, VERDICTS, WHAT_IFS, ApiResource
+from atoll.model.apiresource import ENDPOINT_SLICES, SERVICES, ApiResource
 
 Json = dict[str, Any]
 
 
 async def ensure_query(host: ApiServer, outside: str = "") -> None:
-    """Service, EndpointSlice and the roles that `view` and `edit` take up. Safe to repeat.
+    """Service and EndpointSlice. Safe to repeat.
 
     Args:
         host: with an administrator's credentials.
@@ -29,13 +28,6 @@ async def ensure_query(host: ApiServer, outside: str = "") -> None:
     await _ensure_service(host, outside)
     if not outside:
         await _ensure_endpoints(host)
-    for aggregated, rule in (
-        ("view", {"apiGroups": [VERDICTS.group], "resources": [VERDICTS.plural], "verbs": ["get", "list"]}),
-        ("edit", {"apiGroups": [WHAT_IFS.group], "resources": [WHAT_IFS.plural], "verbs": ["create"]}),
-    ):
-        labels = {**MANAGED_BY, f"rbac.authorization.k8s.io/aggregate-to-{aggregated}": "true"}
-        metadata = {"name": f"atoll-query-{aggregated}", "labels": labels}
-        await _apply(host, CLUSTER_ROLES, {"metadata": metadata, "rules": [rule]})
 
 
 async def _ensure_service(host: ApiServer, outside: str) -> None:

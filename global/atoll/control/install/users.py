@@ -1,0 +1,89 @@
+"""What the built-in roles view, edit and admin of Kubernetes may do with Atoll's objects on a host.
+
+Who has a built-in role in a namespace has there what it takes to use Atoll, without a binding of its own. `admin` has
+what `edit` has, and `edit` what `view` has: Kubernetes aggregates them into one another. What these rules open, the
+admission policies guard: a rule of RBAC can't look into an object.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from atoll.control.install.credentials import FIELD_MANAGER, MANAGED_BY
+from atoll.control.install.rights import CLUSTER_ROLES
+from atoll.control.install.roles import Grant, Rule, manifest_rules
+from atoll.kube.transport import ApiServer
+from atoll.model.apiresource import (
+    BINDINGS,
+    CLUSTER_ROLE_BINDINGS,
+    COMMANDS,
+    JOBS,
+    POD_GROUPS,
+    POLICIES,
+    QUEUES,
+    VERDICTS,
+    WHAT_IFS,
+    ApiResource,
+)
+
+Json = dict[str, Any]
+
+_GROUP: Final = "rbac.authorization.k8s.io"
+_READ: Final = ("get", "list", "watch")
+_WRITE: Final = ("create", "update", "patch", "delete", "deletecollection")
+_AGGREGATE: Final = "rbac.authorization.k8s.io/aggregate-to-"
+_EVERYBODY: Final = "system:authenticated"
+QUEUE_READER: Final = "atoll-queue-reader"
+"""ClusterRole and ClusterRoleBinding by which every user reads queues: they have no namespace.
+
+RBAC knows no exceptions: the accounts of members read them as well.
+"""
+
+
+def _on(resource: ApiResource, verbs: tuple[str, ...], sub: str = "") -> Rule:
+    return Rule(resource.group, f"{resource.plural}/{sub}" if sub else resource.plural, verbs)
+
+
+VIEW: Final = Grant(
+    None,
+    (
+        *(_on(resource, _READ) for resource in (JOBS, POD_GROUPS, COMMANDS, BINDINGS, POLICIES)),
+        *(_on(resource, ("get",), sub="status") for resource in (JOBS, BINDINGS)),
+        _on(VERDICTS, ("get", "list")),
+    ),
+)
+"""Added to `view`: all of Atoll in a namespace."""
+
+EDIT: Final = Grant(
+    None,
+    (
+        *(_on(resource, _WRITE) for resource in (JOBS, POD_GROUPS, COMMANDS, POLICIES)),
+        _on(WHAT_IFS, ("create",)),
+    ),
+)
+"""Added to `edit`: workloads, what is asked of them, and where they may run. Bindings are Atoll's own."""
+
+QUEUES_READ: Final = Grant(None, (_on(QUEUES, _READ),))
+"""Of every user."""
+
+
+async def ensure_user_roles(host: ApiServer) -> None:
+    """The roles that `view` and `edit` take up, and the one of all users. Safe to repeat.
+
+    Args:
+        host: with an administrator's credentials.
+    """
+    for aggregated, grant in (("view", VIEW), ("edit", EDIT)):
+        labels = {**MANAGED_BY, f"{_AGGREGATE}{aggregated}": "true"}
+        await _apply(host, CLUSTER_ROLES, f"atoll-{aggregated}", {"rules": manifest_rules(grant)}, labels)
+        # Of an earlier version.
+        await host.delete(CLUSTER_ROLES, f"atoll-query-{aggregated}")
+    await _apply(host, CLUSTER_ROLES, QUEUE_READER, {"rules": manifest_rules(QUEUES_READ)}, MANAGED_BY)
+    reference = {"apiGroup": _GROUP, "kind": CLUSTER_ROLES.kind, "name": QUEUE_READER}
+    subject = {"apiGroup": _GROUP, "kind": "Group", "name": _EVERYBODY}
+    await _apply(host, CLUSTER_ROLE_BINDINGS, QUEUE_READER, {"roleRef": reference, "subjects": [subject]}, MANAGED_BY)
+
+
+async def _apply(host: ApiServer, resource: ApiResource, name: str, content: Json, labels: dict[str, str]) -> None:
+    head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name, "labels": labels}}
+    await host.apply(resource, {**head, **content}, field_manager=FIELD_MANAGER)
