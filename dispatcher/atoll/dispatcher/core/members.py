@@ -12,6 +12,7 @@ import numpy as np
 from atoll.dispatcher.core.events import CapacityView, ClusterView, NodeClass
 from atoll.fit import Miss, Nodes, Placement, Profile, fill, place, weights
 from atoll.fit.nodes import Ints
+from atoll.model import affinity as cluster_affinity
 from atoll.model import selectors, vector
 from atoll.model.gang import Gang
 from atoll.model.topology import NO_DOMAIN, Domain, Tree
@@ -76,16 +77,8 @@ class Member:
         """Whether a cluster affinity and tolerations allow this member."""
         if self.view is None:
             return False
-        names = affinity.get("clusterNames")
-        if (names and self.name not in names) or self.name in (affinity.get("exclude") or ()):
+        if not cluster_affinity.matches(affinity, self.name, self.view.labels, self.view.fields):
             return False
-        selector = affinity.get("labelSelector")
-        if selector and not selectors.label_selector_matches(selector, self.view.labels):
-            return False
-        for each in (affinity.get("fieldSelector") or {}).get("matchExpressions") or ():
-            inside = not set(self.view.fields.get(each.get("key", ""), ())).isdisjoint(each.get("values") or ())
-            if inside is (each.get("operator") == "NotIn"):
-                return False
         return selectors.untolerated(self.view.taints, tolerations) is None
 
     def published(self, resources: tuple[str, ...]) -> Nodes:

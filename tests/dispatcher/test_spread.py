@@ -1,0 +1,58 @@
+"""Which regions Karmada's spread constraints choose: the best set of each size is enough to follow."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atoll.dispatcher.split.karmada import Candidate
+from atoll.dispatcher.split.spread import Region, choose
+
+
+def every_set(found: list[Region], least: int, most: int, clusters: int) -> list[str]:
+    """The definition, over all sets."""
+    order = sorted(found, key=lambda each: (len(each.clusters), -each.score, each.name))
+
+    def size(chosen) -> int:
+        return sum(len(order[index].clusters) for index in chosen)
+
+    ended = [
+        chosen
+        for count in range(1, most + 1)
+        for chosen in combinations(range(len(order)), count)
+        if count >= least
+        and size(chosen) >= clusters
+        and not any(end >= least and size(chosen[:end]) >= clusters for end in range(1, count))
+    ]
+    if not ended:
+        return []
+    best = min(ended, key=lambda chosen: (-sum(order[index].score for index in chosen), -size(chosen), chosen))
+
+    def names(chosen) -> list[str]:
+        return [r.name for r in sorted((order[i] for i in chosen), key=lambda each: (-each.score, each.name))]
+
+    sets = [names(chosen) for chosen in ended]
+    return next(names(best)[:end] for end in range(1, len(best) + 1) if names(best)[:end] in sets)
+
+
+regions = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 4)), min_size=1, max_size=7).map(
+    lambda drawn: [
+        Region(f"r{number}", [Candidate(f"c{number}-{index}", 1, 1) for index in range(size)], score)
+        for number, (size, score) in enumerate(drawn)
+    ]
+)
+
+
+@given(regions, st.integers(1, 4), st.integers(0, 4), st.integers(0, 12))
+def test_the_chosen_regions_are_those_of_looking_at_every_set(found, least, more, clusters):
+    chosen = choose(found, least, least + more, clusters)
+    assert [region.name for region in chosen] == every_set(found, least, least + more, clusters)
+
+
+def test_sixty_regions_are_chosen_from_at_once():
+    found = [
+        Region(f"r{number:03}", [Candidate(f"c{number}", 1, 1)] * (1 + number % 3), number) for number in range(60)
+    ]
+    assert len(choose(found, 5, 20, 30)) >= 5
