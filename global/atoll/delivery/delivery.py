@@ -16,10 +16,12 @@ from typing import Any
 import msgspec
 import structlog
 
+from atoll.delivery.delivered import change, encode, recorded, with_record
 from atoll.delivery.reservations import Reservations
 from atoll.delivery.work import WorkObject, decode_work, identifier, work_name
 from atoll.kinds import BY_GVK, Kind
 from atoll.kube import errors
+from atoll.kube.backoff import Backoff
 from atoll.kube.conditions import with_condition
 from atoll.kube.errors import Retry
 from atoll.kube.reflector import Reflector
@@ -46,6 +48,8 @@ LOOK_AGAIN = 1.0
 """Seconds until the next look at an object that goes, where the cache is behind and no event may come."""
 PATIENCE = 1.0
 """Seconds that "applied, nothing bound yet" may wait to be told together with what comes next."""
+REFUSED_FIRST, REFUSED_MOST = 2.0, 300.0
+"""Seconds until what a member refused is offered again: the first pause, and the longest."""
 TRUST = 5.0
 """Seconds for which a status that was written is taken for what the Work has, though its watch does not show it yet."""
 
@@ -97,6 +101,12 @@ class Delivery:
         self._written_at: dict[str, float] = {}
         #: Work key -> (resourceVersion, status) as last written, while the cache is behind
         self._written: dict[str, tuple[str, Json]] = {}
+        #: Work key -> ((UID, generation), record of its manifest)
+        self._records: dict[str, tuple[tuple[str, int], str]] = {}
+        #: Work key -> (record, why) of the change that the member refused last
+        self._declined: dict[str, tuple[str, str]] = {}
+        #: of Works with something that the member refused
+        self._pauses: Backoff[str] = Backoff(REFUSED_FIRST, REFUSED_MOST)
 
     @property
     def synced(self) -> bool:
@@ -129,6 +139,9 @@ class Delivery:
             self._changed_at.pop(old.metadata.key, None)
             self._written_at.pop(old.metadata.key, None)
             self._written.pop(old.metadata.key, None)
+            self._declined.pop(old.metadata.key, None)
+            self._records.pop(old.metadata.key, None)
+            self._pauses.forget(old.metadata.key)
             self._newest.pop(old.binding_uid, None)
             if self._reservations is not None:
                 # Questions go without a word.
@@ -198,23 +211,60 @@ class Delivery:
         if (theirs[keys.BINDING_UID], theirs.get(keys.EPOCH)) != (work.binding_uid, str(work.epoch)):
             await self._remove(kind, found)
             return
-        annotations = manifest["metadata"]["annotations"]
-        # A limit on pods that run at once is over when it is not said any more.
-        over = {keys.AT_ONCE: None} if keys.AT_ONCE in theirs and keys.AT_ONCE not in annotations else {}
-        follows = _contains(found.body["spec"], manifest["spec"]) and _contains(theirs, annotations) and not over
-        if found.metadata.deletion_timestamp is None and not follows:
-            patch = {"metadata": {"annotations": {**annotations, **over}}, "spec": manifest["spec"]}
+        problem = await self._follow(work, kind, found) if found.metadata.deletion_timestamp is None else ""
+        await self._report(work, kind, found, problem)
+
+    async def _follow(self, work: WorkObject, kind: Kind, found: Full) -> str:
+        """Bring what changed on the host since the last delivery to the object; why the member refused that, or "".
+
+        Whatever the member changed in it by itself stands. What it refuses is offered again with a growing pause, and
+        at once where the host asks for something else.
+        """
+        key, metadata = work.metadata.key, found.metadata
+        record = self._record(work)
+        if metadata.annotations.get(keys.DELIVERED) == record:
+            self._declined.pop(key, None)
+            return ""
+        last = recorded(metadata.annotations)
+        patch = change(last, work.manifest, found.body)
+        declined = self._declined.get(key)
+        if declined is not None and declined[0] == record and self._pauses.pauses(key):
+            return declined[1]
+        patch.setdefault("metadata", {}).setdefault("annotations", {})[keys.DELIVERED] = record
+        patch["metadata"]["resourceVersion"] = metadata.resource_version
+        try:
             await self._member.merge_patch(
-                kind.resource, metadata["name"], patch, metadata["namespace"], field_manager="atoll-delivery"
+                kind.resource, metadata.name, patch, metadata.namespace, field_manager="atoll-delivery"
             )
-        await self._report(work, kind, found)
+        except (errors.NotFound, errors.Conflict):
+            # The cache is behind; its event brings us back.
+            return declined[1] if declined is not None else ""
+        except (errors.Invalid, errors.Forbidden) as error:
+            problem = f"{self._cluster} refused a change and runs it as it was: {error.message}"
+            if declined is None or declined[0] != record:
+                self._pauses.forget(key)
+            self._declined[key] = (record, problem)
+            self._queue.add(key, after=self._pauses.failed(key))
+            return problem
+        self._declined.pop(key, None)
+        self._pauses.forget(key)
+        return ""
+
+    def _record(self, work: WorkObject) -> str:
+        """See `delivered.encode`; made once for each version of the Work's spec."""
+        key, version = work.metadata.key, (work.metadata.uid, work.metadata.generation)
+        known = self._records.get(key)
+        if known is None or known[0] != version:
+            known = self._records[key] = (version, encode(work.manifest))
+        return known[1]
 
     async def _deliver(self, work: WorkObject, kind: Kind) -> None:
         """Create the workload in the member, after what it needs."""
         try:
             for manifest in work.spec.workload.manifests[:-1]:
                 await self._ensure_shared(manifest)
-            await self._member.create(kind.resource, work.manifest, field_manager="atoll-delivery")
+            manifest = with_record(work.manifest, self._record(work))
+            await self._member.create(kind.resource, manifest, field_manager="atoll-delivery")
             log.info("delivered", epoch=work.epoch)
         except errors.AlreadyExists:
             # The cache is behind; its event brings us back.
@@ -311,8 +361,8 @@ class Delivery:
 
     # -- status ------------------------------------------------------------------------------------------------------
 
-    async def _report(self, work: WorkObject, kind: Kind, found: Full) -> None:
-        """Tell the host what the member says, at the right moment."""
+    async def _report(self, work: WorkObject, kind: Kind, found: Full, problem: str) -> None:
+        """Tell the host what the member says, at the right moment; with a change that it refused, if it did."""
         reported: Json = dict(found.body.get("status") or {})
         placement = self._placement(work.binding_uid)
         if placement is not None:
@@ -320,7 +370,7 @@ class Delivery:
         hold = self._reservations.state(work.binding_uid) if self._reservations is not None else None
         if hold is not None:
             reported["reservation"] = hold
-        wanted = _status(work, kind, reported, None)
+        wanted = _status(work, kind, reported, problem)
         key = work.metadata.key
         if wanted == work.status:
             self._changed_at.pop(key, None)
@@ -385,14 +435,14 @@ def _before(version: str, other: str) -> bool:
     return version.isdecimal() and other.isdecimal() and int(version) < int(other)
 
 
-def _status(work: WorkObject, kind: Kind | None, reported: Json, problem: str | None) -> Json:
+def _status(work: WorkObject, kind: Kind | None, reported: Json, problem: str) -> Json:
     """The Work's status: whether it is applied, and what the member says of it."""
     conditions = with_condition(
         list(work.status.get("conditions") or ()),
         "Applied",
-        problem is None,
-        "AppliedSuccessful" if problem is None else "AppliedFailed",
-        problem or "",
+        not problem,
+        "AppliedFailed" if problem else "AppliedSuccessful",
+        problem,
         now=time.time(),
     )
     if kind is None:
@@ -400,14 +450,3 @@ def _status(work: WorkObject, kind: Kind | None, reported: Json, problem: str | 
     health = {True: "Healthy", False: "Unhealthy", None: "Unknown"}[kind.healthy(reported)]
     item: Json = {"identifier": identifier(work, kind), "status": reported, "health": health}
     return {"conditions": conditions, "manifestStatuses": [item]}
-
-
-def _contains(have: Any, want: Any) -> bool:
-    """Whether `have` has everything that `want` says; a member's defaults may add to it."""
-    if isinstance(want, dict):
-        return isinstance(have, dict) and all(
-            key in have and _contains(have[key], value) for key, value in want.items()
-        )
-    if isinstance(want, list):
-        return isinstance(have, list) and len(have) == len(want) and all(map(_contains, have, want))
-    return bool(have == want)

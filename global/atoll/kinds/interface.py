@@ -24,6 +24,14 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class MemberSettings:
+    """What of a member the manifests for it depend on."""
+
+    queue: str = ""
+    """The queue of the member's own batch system in which our workloads are; empty where it has none for them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """What of a workload goes to one member."""
 
@@ -41,6 +49,7 @@ class Part:
     """Annotations that say which dispatch this is; for objects and pods."""
     carried: Mapping[str, int] = field(default_factory=dict)
     """Counts of the workload's earlier dispatches."""
+    member: MemberSettings = MemberSettings()
 
 
 @dataclass(frozen=True, slots=True)

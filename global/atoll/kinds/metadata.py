@@ -11,6 +11,8 @@ from atoll.model.gang import TopologyWish
 _HOST_ANNOTATIONS = (
     "kubectl.kubernetes.io/last-applied-configuration", keys.HOLD, keys.ABORTED, keys.RETRIES, keys.AT_ONCE,
 )  # fmt: skip
+_QUEUE_NAMES = (keys.KUEUE_QUEUE_LABEL, keys.QUEUE_LABEL, keys.QUEUE_ANNOTATION)
+"""Labels and annotations that name a queue of the host; a queue system of the member would take them for its own."""
 
 
 def for_member(obj: Mapping[str, Any]) -> dict[str, Any]:
@@ -20,9 +22,21 @@ def for_member(obj: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": metadata["name"],
         "namespace": metadata["namespace"],
-        "labels": {**(metadata.get("labels") or {}), keys.MANAGED: "true"},
-        "annotations": annotations,
+        "labels": {**without_queues(metadata.get("labels")), keys.MANAGED: "true"},
+        "annotations": without_queues(annotations),
     }
+
+
+def template_for_member(template: Mapping[str, Any]) -> dict[str, Any]:
+    """A pod template without the names of the host's queues."""
+    head = template.get("metadata") or {}
+    named = {field: without_queues(head[field]) for field in ("labels", "annotations") if head.get(field)}
+    return {**template, "metadata": {**head, **named}} if named else dict(template)
+
+
+def without_queues(named: Mapping[str, str] | None) -> dict[str, str]:
+    """Labels or annotations without those that name a queue of the host."""
+    return {name: value for name, value in (named or {}).items() if name not in _QUEUE_NAMES}
 
 
 def topology_wish(*holders: Mapping[str, Any]) -> TopologyWish | None:

@@ -110,12 +110,16 @@ class VolcanoJob:
             name = _task_name(number, task)
             count = part.counts.get(name, 0)
             minimum = part.minimums.get(name, count)
+            if "template" in task:
+                task = {**task, "template": metadata.template_for_member(task["template"])}
             if part.parts == 1 and count < int(task.get("replicas", 1)):
                 at_once[name] = count
                 tasks.append({**task, "minAvailable": minimum})
             elif count:
                 tasks.append({**task, "replicas": count, "minAvailable": minimum})
         spec.update(tasks=tasks, minAvailable=part.min_available)
+        if part.member.queue:
+            spec["queue"] = part.member.queue
         if at_once:
             head["annotations"][keys.AT_ONCE] = msgspec.json.encode(at_once, order="sorted").decode()
         return {

@@ -35,6 +35,8 @@ ACTION_REQUIRED: Final = "ActionRequired"
 """Reason in a member workload's status.state: a policy asks for what only the host may decide."""
 PARTS: Final = "atoll.sh/parts"
 """Member workload annotation: in how many members the workload runs at once."""
+DELIVERED: Final = "atoll.sh/delivered"
+"""Member workload annotation: labels, annotations and spec as they were delivered last (JSON, zlib, base64)."""
 AT_ONCE: Final = "atoll.sh/at-once"
 """Annotation of a Volcano Job in a member: how many pods of a task may exist beside those that have ended (JSON, task
 name to pods); a task that is not named has all of its pods.
@@ -45,6 +47,8 @@ DEFAULT_POLICY: Final = "atoll.sh/default-policy"
 """Queue annotation: the policy of workloads that no policy selects, `name` of a ClusterPropagationPolicy or
 `namespace/name` of a PropagationPolicy.
 """
+MEMBER_QUEUE: Final = "atoll.sh/member-queue"
+"""Cluster annotation: the queue of the member's own batch system in which our workloads are."""
 HOLD: Final = "atoll.sh/hold"
 """Workload annotation: `true` says that its user does not want it to run now."""
 BREAK_GLASS: Final = "atoll.sh/break-glass"
