@@ -10,6 +10,7 @@ from aiohttp import web
 
 from atoll.control.caches import Caches
 from atoll.control.detector import Detector
+from atoll.control.objects import decode_binding
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import JOBS
@@ -36,13 +37,15 @@ class Told(Recorder):
         self.told.append((about["name"], reason, note))
 
 
-async def reconciled(*workloads: bytes) -> tuple[list[str], list[tuple[str, str, str]]]:
+async def reconciled(
+    *workloads: bytes, bindings: tuple[bytes, ...] = ()
+) -> tuple[list[str], list[tuple[str, str, str]]]:
     """The bindings that are made of these workloads, in this order, and the Events about them."""
     made: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:
         body = await request.json()
-        made.append(body["metadata"]["name"])
+        made.append(body["metadata"].get("name") or request.path)
         return web.json_response(body, status=201)
 
     async with serving(answer) as host:
@@ -51,6 +54,9 @@ async def reconciled(*workloads: bytes) -> tuple[list[str], list[tuple[str, str,
         caches.namespaces._put(
             "ns", decode_meta(b'{"metadata": {"name": "ns", "labels": {"atoll.sh/enabled": "true"}}}')
         )
+        for raw in bindings:
+            binding = decode_binding(raw)
+            caches.bindings._put(binding.metadata.key, binding)
         for raw in workloads:
             found = decode_full(raw)
             caches.workloads[JOBS]._put(found.metadata.key, found)
@@ -126,3 +132,13 @@ async def test_what_nobody_can_run_has_a_binding_and_an_event_that_says_why(task
     assert made == ["bad-job"]
     [(name, reason, note)] = told
     assert (name, reason, said in note) == ("bad", "InvalidGang", True)
+
+
+async def test_a_binding_of_another_system_for_the_same_workload_is_left_alone() -> None:
+    """A Karmada calls its bindings as we do."""
+    reference = {"apiVersion": JOBS.api_version, "kind": "Job", "namespace": "ns", "name": "good", "uid": "uid-good"}
+    theirs = {"metadata": {"name": "good-job", "namespace": "ns", "uid": "b"}, "spec": {"resource": reference}}
+    made, told = await reconciled(job("good", GOOD), bindings=(orjson.dumps(theirs),))
+    assert len(made) == 1
+    assert made[0].startswith("good-job-"), "a binding of our own, under another name"
+    assert told == []

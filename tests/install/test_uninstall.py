@@ -76,7 +76,7 @@ async def host(bare: Federation, tmp_path: Path) -> AsyncIterator[ApiServer]:
 async def init(bare: Federation, api: ApiServer, out: Path) -> None:
     at = await install.endpoint(bare.host.kubeconfig)
     # Nobody answers there: what a webhook that is left behind does to users shows.
-    await install.init(api, at, out=out, webhook_client_config={"url": "https://127.0.0.1:1"})
+    await install.init(api, at, out=out, webhook_client_config={"url": "https://127.0.0.1:1"}, enable=["default"])
 
 
 async def atollctl(bare: Federation, *args: str) -> tuple[int | None, str]:
@@ -156,6 +156,7 @@ async def test_all_that_init_made_goes_and_can_be_made_again(bare: Federation, h
     await register_query(host)
     await break_webhooks(host)
     await put(host, QUEUES, "research", spec={"weight": 1})
+    await put(host, NAMESPACES, "by-hand", metadata={"labels": {keys.ENABLED: "true"}})
     before = await labelled(host)
 
     listed: list[str] = []
@@ -167,7 +168,8 @@ async def test_all_that_init_made_goes_and_can_be_made_again(bare: Federation, h
     await install.uninstall(host, credentials=tmp_path)
     assert {*await labelled(host)} == {"CustomResourceDefinition"}
     assert not [process for process in install.PROCESSES if install.kubeconfig_of(tmp_path, process).exists()]
-    assert keys.ENABLED not in (await host.get(NAMESPACES, "default"))["metadata"]["labels"]
+    opted = [each["metadata"]["name"] for each in await host.list(NAMESPACES, label_selector=keys.ENABLED)]
+    assert opted == ["by-hand"], "what its owner opted in is its owner's"
     assert {each["metadata"]["name"] for each in await host.list(QUEUES)} == {"default", "research"}
     plain = batch_job("plain")
     await host.create(BATCH_JOBS, {**plain, "metadata": {**plain["metadata"], "namespace": "default"}})

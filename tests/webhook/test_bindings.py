@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from atoll.model import keys
 from atoll.webhook import bindings, jsonpatch
+from atoll.webhook.batch_jobs import CONTROL
 from tests.webhook.builders import Json
 
 OTHER = {"dispatching": True, "dispatchingOnClusters": {"clusterNames": ["m1"]}}
@@ -33,3 +35,18 @@ def test_a_suspended_binding_is_left_alone() -> None:
 @pytest.mark.parametrize("spec", [3, [], "x", {"suspension": 3}, {"suspension": []}])
 def test_what_is_no_object_is_left_to_the_schema(spec: object) -> None:
     assert bindings.suspend_binding({"spec": spec}) == []
+
+
+@pytest.mark.parametrize(
+    ("metadata", "username", "ours"),
+    [
+        pytest.param({}, CONTROL, True, id="made by our detector"),
+        pytest.param({"annotations": {keys.GANG: "{}"}}, "somebody", True, id="with a gang"),
+        pytest.param({"annotations": {"a": "b"}}, "karmada", False, id="of another system"),
+        pytest.param({}, "somebody", False, id="without annotations"),
+        pytest.param({"annotations": []}, "somebody", False, id="with annotations that are none"),
+        pytest.param(None, "somebody", False, id="without metadata"),
+    ],
+)
+def test_whose_binding_it_is(metadata: Json | None, username: str, ours: bool) -> None:
+    assert bindings.is_ours({"metadata": metadata}, username) is ours

@@ -57,7 +57,8 @@ async def host(bare_host: ClusterHandle, tmp_path_factory: pytest.TempPathFactor
     directory: Path = tmp_path_factory.mktemp("policies")
     async with await bare_host.connect() as admin:
         at = await install.endpoint(bare_host.kubeconfig)
-        await install.init(admin, at, out=directory, webhook_client_config={"url": "https://127.0.0.1:1"})
+        address = {"url": "https://127.0.0.1:1"}
+        await install.init(admin, at, out=directory, webhook_client_config=address, enable=["default"])
         await admin.create(NAMESPACES, {"metadata": {"name": EXECUTION}})
 
         async def account(name: str, namespace: str, grants: tuple[roles.Grant, ...]) -> ApiServer:

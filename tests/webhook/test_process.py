@@ -19,6 +19,7 @@ from atoll.control import install
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.local.cluster import ClusterHandle
+from atoll.model import keys
 from atoll.model.apiresource import (
     BINDINGS,
     JOBS,
@@ -71,12 +72,12 @@ async def running_webhook(kubeconfig: Path) -> AsyncIterator[None]:
             await process.wait()
 
 
-def binding(namespace: str, suspension: Json) -> Json:
+def binding(namespace: str, name: str, suspension: Json, **metadata: Any) -> Json:
     resource = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train"}
     return {
         "apiVersion": BINDINGS.api_version,
         "kind": BINDINGS.kind,
-        "metadata": {"name": "train-job", "namespace": namespace},
+        "metadata": {"name": name, "namespace": namespace, **metadata},
         "spec": {"resource": {**resource, "namespace": namespace}, "suspension": suspension},
     }
 
@@ -113,13 +114,17 @@ async def test_what_users_see(bare_host: ClusterHandle) -> None:
                     await api.create(JOBS, job("mpi", plugins={"mpi": []}))
 
                 kept = {"dispatchingOnClusters": {"clusterNames": ["m1"]}}
-                bound = await api.create(BINDINGS, binding(namespace, kept))
+                ours = {keys.GANG: "{}"}
+                bound = await api.create(BINDINGS, binding(namespace, "train-job", kept, annotations=ours))
                 assert bound["spec"]["suspension"] == {**kept, "scheduling": True}
+                theirs = await api.create(BINDINGS, binding(namespace, "karmada", kept))
+                assert theirs["spec"]["suspension"] == kept, "nobody would ever resume another system's binding"
         finally:
             for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
                 await api.delete(resource, registration.NAME)
             await api.delete(JOBS, "train", namespace)
-            await api.delete(BINDINGS, "train-job", namespace)
+            for name in ("train-job", "karmada"):
+                await api.delete(BINDINGS, name, namespace)
             await api.delete(QUEUES, f"below-{unique}")
             await api.delete(QUEUES, closed)
             await api.delete(NAMESPACES, namespace)

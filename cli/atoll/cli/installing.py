@@ -12,6 +12,7 @@ import typer
 
 from atoll.cli.errors import USAGE, CommandError
 from atoll.cli.options import settings
+from atoll.model import keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +38,10 @@ def init(
             help="Address at which the host's API server reaches atoll-dispatcher, if that does not run in the host."
         ),
     ] = "",
+    enable_namespace: Annotated[
+        list[str] | None,
+        typer.Option(help="Opt this namespace in: workloads there go through queues. May be repeated; default: none."),
+    ] = None,
 ) -> None:
     """Make a cluster the host of a federation: CRDs, accounts, default queue. Starts no process; safe to repeat."""
     address = client_config(webhook_url, webhook_service)
@@ -48,7 +53,13 @@ def init(
     async def work(host: ApiServer) -> None:
         at = await install.endpoint(options.kubeconfig, options.context)
         await install.init(
-            host, at, out=out, webhook_client_config=address, query_outside=query_outside, progress=print
+            host,
+            at,
+            out=out,
+            webhook_client_config=address,
+            query_outside=query_outside,
+            enable=enable_namespace or (),
+            progress=print,
         )
 
     call(options, work)
@@ -56,6 +67,7 @@ def init(
     for process in install.PROCESSES:
         print(f"  atoll-{process} --kubeconfig={shlex.quote(str(install.kubeconfig_of(out, process)))}")
     print("and add members with: atollctl join NAME --member-kubeconfig FILE")
+    print(f"Namespaces opt in with: kubectl label namespace NAME {keys.ENABLED}=true")
 
 
 def join(

@@ -120,7 +120,12 @@ class Atoll:
         async with await host.connect() as api:
             self._progress("preparing the host")
             await install.init(
-                api, at, out=self.credentials, webhook_client_config={"url": webhook_url}, query_outside=_LOOPBACK
+                api,
+                at,
+                out=self.credentials,
+                webhook_client_config={"url": webhook_url},
+                query_outside=_LOOPBACK,
+                enable=("default",),
             )
             for layout in self._federation.config.members:
                 self._progress(f"joining {layout.name}")

@@ -18,6 +18,7 @@ import yaml
 from atoll.kube.transport import ApiServer
 from atoll.local.binaries import Binaries
 from atoll.local.certificates import Authority, write_private
+from atoll.local.layout import Kubernetes
 from atoll.local.processes import ProcessSpec
 
 _DATA = Path(__file__).parent
@@ -154,7 +155,9 @@ def etcd(binaries: Binaries, data: Path, client_port: int, peer_port: int) -> Pr
     )
 
 
-def api_server(binaries: Binaries, handle: ClusterHandle, keys: Keys, directory: Path, etcd_port: int) -> ProcessSpec:
+def api_server(
+    binaries: Binaries, handle: ClusterHandle, keys: Keys, directory: Path, etcd_port: int, kubernetes: Kubernetes
+) -> ProcessSpec:
     """Run kube-apiserver with everything that Atoll's own servers need from it."""
     tokens = directory / "tokens.csv"
     write_private(tokens, f'{handle.token},admin,admin,"system:masters"\n'.encode())
@@ -197,6 +200,7 @@ def api_server(binaries: Binaries, handle: ClusterHandle, keys: Keys, directory:
         # A loopback address is not allowed in the endpoints that this would write.
         "--endpoint-reconciler-type=none",
         "--profiling=false",
+        *_behaviour(kubernetes),
     ]
     return ProcessSpec(
         name=f"{handle.name}-apiserver",
@@ -210,7 +214,17 @@ def api_server(binaries: Binaries, handle: ClusterHandle, keys: Keys, directory:
     )
 
 
-def controller_manager(binaries: Binaries, handle: ClusterHandle, keys: Keys, port: int, *, host: bool) -> ProcessSpec:
+def _behaviour(kubernetes: Kubernetes) -> list[str]:
+    gates = ",".join(f"{name}={str(on).lower()}" for name, on in kubernetes.feature_gates.items())
+    return [
+        *([f"--emulated-version={kubernetes.version}"] if kubernetes.version else ()),
+        *([f"--feature-gates={gates}"] if gates else ()),
+    ]
+
+
+def controller_manager(
+    binaries: Binaries, handle: ClusterHandle, keys: Keys, port: int, kubernetes: Kubernetes, *, host: bool
+) -> ProcessSpec:
     """Run the few controllers that are needed; a dedicated host has none for workloads."""
     controllers = _HOST_CONTROLLERS if host else _MEMBER_CONTROLLERS
     return ProcessSpec(
@@ -227,6 +241,7 @@ def controller_manager(binaries: Binaries, handle: ClusterHandle, keys: Keys, po
             "--kube-api-qps=1000",
             "--kube-api-burst=2000",
             "--profiling=false",
+            *_behaviour(kubernetes),
         ],
         ready_url=f"https://127.0.0.1:{port}/healthz",
         ready_ca=keys.authority.path,

@@ -111,6 +111,8 @@ class Federation:
         ]
         self.host, self.members = handles[0], {handle.name: handle for handle in handles[1:]}
 
+        kubernetes = {HOST: self.config.host, **{each.name: each.kubernetes for each in self.config.members}}
+
         self._progress("starting etcd")
         etcd_port = next(ports)
         etcd = cluster.etcd(self._binaries, self.directory / "etcd", etcd_port, next(ports))
@@ -118,7 +120,9 @@ class Federation:
 
         self._progress(f"starting {len(handles)} API servers")
         servers = [
-            cluster.api_server(self._binaries, handle, self.keys, handle.kubeconfig.parent, etcd_port)
+            cluster.api_server(
+                self._binaries, handle, self.keys, handle.kubeconfig.parent, etcd_port, kubernetes[handle.name]
+            )
             for handle in handles
         ]
         # Twenty servers on two cores take a while each.
@@ -132,7 +136,11 @@ class Federation:
         wave: list[ProcessSpec] = []
         for handle in handles:
             host = handle is self.host
-            wave.append(cluster.controller_manager(self._binaries, handle, self.keys, next(ports), host=host))
+            wave.append(
+                cluster.controller_manager(
+                    self._binaries, handle, self.keys, next(ports), kubernetes[handle.name], host=host
+                )
+            )
             if not host:
                 wave.append(cluster.kwok(self._binaries, handle, next(ports)))
         await self.processes.start(wave, deadline_s=60 + 10 * len(wave))

@@ -59,12 +59,24 @@ class Topology(_Strict):
     tiers: list[Tier] = Field(min_length=1)
 
 
+class Kubernetes(_Strict):
+    """Which Kubernetes a cluster behaves as."""
+
+    version: str = Field(
+        default="",
+        pattern=r"^$|^\d+\.\d+$",
+        description="An older version that its programs emulate, such as `1.33`; empty: their own.",
+    )
+    feature_gates: dict[str, bool] = Field(default_factory=dict, description="Feature gates that differ from it.")
+
+
 class Member(_Strict):
     """One member cluster."""
 
     name: str
     labels: dict[str, str] = Field(default_factory=dict, description="Labels of its Cluster object on the host.")
     nodes: list[NodeGroup] = Field(default_factory=list, description="Node groups, one or a list, in topology order.")
+    kubernetes: Kubernetes = Kubernetes()
     topology: Topology | None = None
     hypernodes: list[dict[str, Any]] = Field(
         default_factory=list, description="HyperNode objects as they are, instead of `topology`."
@@ -100,6 +112,7 @@ class FederationConfig(_Strict):
     """The members of a local federation."""
 
     members: Annotated[list[Member], Field(min_length=1, max_length=100)]
+    host: Kubernetes = Kubernetes()
 
     @model_validator(mode="after")
     def _names_differ(self) -> FederationConfig:

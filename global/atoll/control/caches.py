@@ -27,6 +27,7 @@ from atoll.model.apiresource import (
     WORKS,
     ApiResource,
 )
+from atoll.model.namespaces import is_system
 from atoll.model.objects import Full, decode_full, decode_meta
 from atoll.model.policies import decode_policy
 
@@ -52,7 +53,7 @@ class Caches:
             self.namespaces, self.priority_classes, self.policies, self.cluster_policies, self.queues,
             self.clusters, self.leases, self.works, self.bindings, self.commands, *self.workloads.values(),
         )  # fmt: skip
-        self.bindings.add_index("workload", lambda binding: [binding.spec.resource.uid])
+        self.bindings.add_index("workload", lambda binding: [binding.spec.resource.uid] if binding.ours else [])
         self.bindings.add_index("queue", lambda binding: [g.queue] if (g := binding.gang) else [])
         self.queues.add_index("parent", lambda queue: [queue.spec.parent] if queue.spec.parent else [])
         self.works.add_index("binding", lambda work: [work.binding_uid])
@@ -106,7 +107,9 @@ class Caches:
     # -- questions that several controllers ask ----------------------------------------------------------------------
 
     def workload_of(self, binding: objects.BindingObject) -> tuple[Kind, Full] | None:
-        """The workload that a binding stands for, if it is still the same object."""
+        """The workload that a binding of ours stands for, if it is still the same object."""
+        if not binding.ours:
+            return None
         reference = binding.spec.resource
         for kind in KINDS:
             if (kind.resource.api_version, kind.resource.kind) == (reference.api_version, reference.kind):
@@ -136,9 +139,9 @@ class Caches:
         return (found.metadata.annotations.get(keys.QUEUE_ANNOTATION) if found else None) or keys.DEFAULT_QUEUE
 
     def enabled(self, namespace: str) -> bool:
-        """Whether the namespace has opted in."""
+        """Whether the namespace has opted in, and may."""
         found = self.namespaces.get(namespace)
-        return found is not None and found.metadata.labels.get(keys.ENABLED) == "true"
+        return not is_system(namespace) and found is not None and found.metadata.labels.get(keys.ENABLED) == "true"
 
     def in_use(self, name: str) -> bool:
         """Whether a workload of a queue, or of one below it, is dispatched and has not ended."""

@@ -149,7 +149,7 @@ class Detector:
         found = []
         for candidate in _names(resource, name):
             binding = self._caches.bindings.get(f"{namespace}/{candidate}")
-            if binding is not None:
+            if binding is not None and binding.ours:
                 reference = binding.spec.resource
                 if (reference.api_version, reference.kind, reference.name) == (
                     resource.api_version,

@@ -63,6 +63,11 @@ class BindingObject(Slim, frozen=True, rename="camel"):
         return self.metadata.annotations.get(keys.EPOCH, "0")
 
     @property
+    def ours(self) -> bool:
+        """Whether the detector made it; another system may have bindings for the same workloads."""
+        return keys.BINDING_FINALIZER in self.metadata.finalizers or keys.GANG in self.metadata.annotations
+
+    @property
     def gang(self) -> Gang | None:
         try:
             return gang.decode(self.metadata.annotations.get(keys.GANG, ""))

@@ -14,7 +14,6 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
-import orjson
 
 from atoll.model import keys
 from atoll.model.apiresource import (
@@ -27,19 +26,19 @@ from atoll.model.apiresource import (
     ApiResource,
 )
 from atoll.model.authority import split_pem
+from atoll.model.namespaces import system_rule
 from atoll.webhook.batch_jobs import CONTROL
 
 Json = dict[str, Any]
 
 NAME: Final = "atoll"
 FIELD_MANAGER: Final = "atoll-webhook"
-SYSTEM_NAMESPACES: Final = ("kube-system", "kube-public", "kube-node-lease", keys.SYSTEM_NAMESPACE)
 
 _TIMEOUT = 5
 """Seconds; a review takes milliseconds, but a replica that is being replaced may cost one connection attempt."""
 _NOT_SYSTEM = {
     "name": "not-in-a-system-namespace",
-    "expression": f"!(request.namespace in {orjson.dumps(SYSTEM_NAMESPACES).decode()})",
+    "expression": f"!{system_rule('request.namespace')}",
 }
 # Only status and finalizers change on these, by controllers that must be able to finish.
 _NOT_LEAVING = {
@@ -55,6 +54,14 @@ _NOT_SUSPENDED = {
     "expression": (
         "!(has(object.spec) && has(object.spec.suspension)"
         " && has(object.spec.suspension.scheduling) && object.spec.suspension.scheduling == true)"
+    ),
+}
+# A binding of another system, such as Karmada, that was suspended would wait for ever: no dispatcher looks at it.
+_OUR_BINDING = {
+    "name": "a-binding-of-atoll",
+    "expression": (
+        f'request.userInfo.username == "{CONTROL}" || (has(object.metadata.annotations)'
+        f' && "{keys.GANG}" in object.metadata.annotations)'
     ),
 }
 # What control creates goes through the queue like anything else; what it changes is the suspend switch, all day long.
@@ -114,7 +121,7 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
         webhook("mutate", JOBS, both, _NEW_SPEC),
         webhook("mutate", BATCH_JOBS, both, _NOT_ANOTHERS, _NOT_CONTROL),
         webhook("mutate", QUEUES, both),
-        webhook("mutate", BINDINGS, ["CREATE"], _NOT_SUSPENDED),
+        webhook("mutate", BINDINGS, ["CREATE"], _OUR_BINDING, _NOT_SUSPENDED),
     ]
     validating = [
         webhook("validate", JOBS, both, _NEW_SPEC),

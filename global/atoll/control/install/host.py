@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
+from atoll.control.install import foreign, versions
 from atoll.control.install.crds import host_crds, install_crds
 from atoll.control.install.credentials import (
     FIELD_MANAGER,
@@ -28,23 +29,23 @@ from atoll.control.install.users import ensure_user_roles
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import authority, keys
-from atoll.model.apiresource import MUTATING_WEBHOOKS, QUEUES, SECRETS, VALIDATING_WEBHOOKS, ApiResource
+from atoll.model.apiresource import MUTATING_WEBHOOKS, NAMESPACES, QUEUES, SECRETS, VALIDATING_WEBHOOKS
+from atoll.model.namespaces import is_system
 
 PROCESSES: Final = ("webhook", "control", "dispatcher")
 """What runs on the host, in the order of its start; each has the ServiceAccount `atoll-<process>`."""
 
 Json = dict[str, Any]
 
-_DEPLOYMENTS: Final = ApiResource("apps", "v1", "deployments", "Deployment")
-_FOREIGN: Final = {
-    "Volcano": ("volcano-controllers", "volcano-scheduler", "volcano-admission"),
-    "Kueue": (
-        "kueue-controller-manager",
-        "kueue-validating-webhook-configuration",
-        "kueue-mutating-webhook-configuration",
-    ),
+_WHY: Final = {
+    "Volcano": "which would act on the same workloads: remove it from the host, or choose another host; members may"
+    " keep it",
+    "Kueue": "which would act on the same workloads: remove it from the host, or choose another host; members may"
+    " keep it",
+    "Karmada": "which would act on the same bindings, Works and Clusters: Atoll can't share a host with it; choose"
+    " another host",
 }
-"""Names, or beginnings of names, of Deployments and webhook configurations by which a running system is recognised."""
+"""Why a system can't be on a host, and what to do."""
 
 
 async def init(
@@ -54,6 +55,7 @@ async def init(
     out: Path,
     webhook_client_config: Json,
     query_outside: str = "",
+    enable: Sequence[str] = (),
     progress: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Prepare the host and write one kubeconfig per process into `out`. Safe to repeat; starts nothing.
@@ -65,13 +67,17 @@ async def init(
         webhook_client_config: `{"url": ...}` or `{"service": {...}}`: where the API server will find the webhook.
         query_outside: address at which the API server reaches a dispatcher that does not run in the host itself;
             empty where it does.
+        enable: namespaces to opt in; they must exist. None is, unless it is said here.
         progress: gets a line per step.
 
     Raises:
-        Refused: the host runs Volcano or Kueue, or has CRDs that can't be used.
+        Refused: the host runs Volcano, Kueue or Karmada, is too old, or has CRDs that can't be used; or a namespace
+            can't be opted in.
         ApiError: the host said no.
     """
     await _refuse_foreign(host)
+    progress(f"the host is {versions.said(await versions.check_host(host))}")
+    await _check_namespaces(host, enable)
     await install_crds(host, host_crds(), progress)
 
     await ensure_namespace(host, keys.SYSTEM_NAMESPACE)
@@ -91,8 +97,9 @@ async def init(
     await ensure_query(host, query_outside)
     progress(f"Service {keys.SYSTEM_NAMESPACE}/{keys.QUERY_SERVICE}: ready for the dispatcher that leads")
     await _ensure_default_queue(host, progress)
-    await ensure_namespace(host, "default", {keys.ENABLED: "true"})
-    progress(f"namespace default is opted in ({keys.ENABLED}=true)")
+    for name in enable:
+        await ensure_namespace(host, name, {keys.ENABLED: "true"})
+        progress(f"namespace {name} is opted in ({keys.ENABLED}=true)")
 
     for process in PROCESSES:
         token, expires = await issue_token(host, _account(process), keys.SYSTEM_NAMESPACE)
@@ -112,19 +119,19 @@ def _account(process: str) -> str:
 
 async def _refuse_foreign(host: ApiServer) -> None:
     """Two systems that admit the same jobs would start them twice."""
-    names = [
-        (resource.kind, item["metadata"]["name"])
-        for resource in (_DEPLOYMENTS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
-        for item in await host.list(resource)
-        if resource is not _DEPLOYMENTS or (item["spec"].get("replicas", 1) or 0) > 0
-    ]
-    for system, marks in _FOREIGN.items():
-        found = sorted(f"{kind} {name}" for kind, name in names if name.startswith(marks))
-        if found:
-            raise Refused(
-                f"the host runs {system} ({', '.join(found)}), which would act on the same workloads:"
-                f" remove {system} from the host, or choose another host; members may keep it"
-            )
+    for system, marks in (await foreign.running(host)).items():
+        raise Refused(f"the host runs {system} ({', '.join(marks)}), {_WHY[system]}")
+
+
+async def _check_namespaces(host: ApiServer, names: Sequence[str]) -> None:
+    """Nothing is made of a name that was mistyped."""
+    for name in names:
+        if is_system(name):
+            raise Refused(f"namespace {name}: a system namespace can't be opted in; name another")
+        try:
+            await host.get(NAMESPACES, name)
+        except errors.NotFound:
+            raise Refused(f"namespace {name}: there is none; create it first") from None
 
 
 async def _ensure_authority(host: ApiServer, progress: Callable[[str], None]) -> None:

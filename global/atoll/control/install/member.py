@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from atoll.control.install import versions
 from atoll.control.install.crds import install_crds, member_crds
 from atoll.control.install.credentials import (
     FIELD_MANAGER,
@@ -77,11 +78,13 @@ async def join(
     Returns the command line that starts the agent.
 
     Raises:
-        Refused: the name can't be used or is taken by another member, or the member can't be reached or prepared.
+        Refused: the name can't be used or is taken by another member, or the member can't be reached,
+            is too old, or can't be prepared.
         ApiError: the host or the member said no.
     """
     check_name(name)
     await _check_reachable(member, name)
+    progress(f"member {name}: {versions.said(await versions.check_member(member, name))}")
     identity = await _identity(member)
     await _check_not_taken(host, name, member_at.url, identity)
 

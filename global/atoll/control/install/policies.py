@@ -17,7 +17,7 @@ from atoll.control.install.credentials import FIELD_MANAGER, MANAGED_BY
 from atoll.control.install.refusal import Refused
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
-from atoll.model import keys
+from atoll.model import keys, namespaces
 from atoll.model.apiresource import (
     ADMISSION_POLICIES,
     ADMISSION_POLICY_BINDINGS,
@@ -26,10 +26,12 @@ from atoll.model.apiresource import (
     BINDINGS,
     CAPACITIES,
     COMMANDS,
+    NAMESPACES,
     QUEUES,
     WORKS,
     ApiResource,
 )
+from atoll.model.namespaces import system_rule
 
 Json = dict[str, Any]
 
@@ -243,6 +245,7 @@ SUSPENSION: Final = _policy(
         "not-control": f"!({_BY_CONTROL})",
         "atoll-suspended-it": f'oldObject.spec.?managedBy.orValue("") == "{keys.CONTROLLER}"'
         " && oldObject.spec.?suspend.orValue(false)",
+        "not-in-a-system-namespace": f"!{system_rule('request.namespace')}",
     },
     [
         _rule(
@@ -286,7 +289,25 @@ REGISTRATION: Final = _policy(
     scope="Cluster",
 )
 
-POLICIES: Final = (DECISIONS, WORK_POLICY, CAPACITY, SUSPENSION, COMMAND_POLICY, REGISTRATION)
+_OPTED_IN: Final = f'.metadata.?labels[?"{keys.ENABLED}"].orValue("") == "true"'
+
+NAMESPACE_POLICY: Final = _policy(
+    "atoll-namespaces",
+    NAMESPACES,
+    ["CREATE", "UPDATE"],
+    {"opts-in": f"object{_OPTED_IN} && ({_ON_CREATE} || !(oldObject{_OPTED_IN}))"},
+    [
+        _rule(
+            f"!{system_rule('object.metadata.name')}",
+            f"system namespaces can't be opted in ({keys.ENABLED}=true): those named"
+            f" {', '.join(namespaces.NAMES)}, and those that begin with {' or '.join(namespaces.PREFIXES)}; submit"
+            " workloads in another namespace",
+        )
+    ],
+    scope="Cluster",
+)
+
+POLICIES: Final = (DECISIONS, WORK_POLICY, CAPACITY, SUSPENSION, COMMAND_POLICY, REGISTRATION, NAMESPACE_POLICY)
 """Each policy with its binding."""
 
 
@@ -303,8 +324,8 @@ async def ensure_policies(host: ApiServer) -> None:
             await host.apply(ADMISSION_POLICY_BINDINGS, binding, field_manager=FIELD_MANAGER)
     except errors.NotFound as error:
         raise Refused(
-            "the host has no ValidatingAdmissionPolicies (admissionregistration.k8s.io/v1): Atoll needs Kubernetes 1.34"
-            " or newer on the host"
+            "the host has no ValidatingAdmissionPolicies (admissionregistration.k8s.io/v1): turn that API on"
+            " (--runtime-config of kube-apiserver)"
         ) from error
 
 

@@ -261,12 +261,18 @@ async def _release(host: ApiServer, progress: Callable[[str], None]) -> None:
 
 
 async def _opt_out(host: ApiServer, progress: Callable[[str], None]) -> None:
-    """What `init` did to namespace default; the others were opted in by their owners."""
-    default = await host.get(NAMESPACES, "default")
-    if keys.ENABLED in (default["metadata"].get("labels") or {}):
-        patch = {"metadata": {"labels": {keys.ENABLED: None}}}
-        await host.merge_patch(NAMESPACES, "default", patch, field_manager=FIELD_MANAGER)
-        progress(f"namespace default: label {keys.ENABLED} removed")
+    """Take back what `init` opted in; the others were opted in by their owners."""
+    for namespace in await host.list(NAMESPACES, label_selector=keys.ENABLED):
+        meta = namespace["metadata"]
+        if any(each.get("manager") == FIELD_MANAGER for each in meta.get("managedFields") or ()):
+            # What this manager does not name any more goes, unless another names it too.
+            left = await host.apply(NAMESPACES, _bare(meta["name"]), field_manager=FIELD_MANAGER)
+            if keys.ENABLED not in (left["metadata"].get("labels") or {}):
+                progress(f"namespace {meta['name']}: label {keys.ENABLED} removed")
+
+
+def _bare(name: str) -> Json:
+    return {"apiVersion": NAMESPACES.api_version, "kind": NAMESPACES.kind, "metadata": {"name": name}}
 
 
 async def _wait_gone(host: ApiServer, resource: ApiResource, names: Sequence[str], timeout: float) -> None:
