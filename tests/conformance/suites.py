@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.conformance import karmada
+from tests.conformance import karmada, kubernetes
 
 Json = dict[str, Any]
 SUITES: Mapping[str, Callable[[Json], list[str]]] = {
     "karmada-division": karmada.division,
     "webster": karmada.webster_seats,
     "karmada-select": karmada.select,
+    "quantity": kubernetes.quantities,
 }
 """Each gives what differs in a case, nothing where all is as upstream has it."""
 

@@ -7,6 +7,7 @@ rounded comparison never claims room that is not there. Grammar: Kubernetes' doc
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal
@@ -20,6 +21,8 @@ _SUFFIX: dict[str, Fraction] = {
     "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30), "Ti": Fraction(2**40),
     "Pi": Fraction(2**50), "Ei": Fraction(2**60),
 }  # fmt: skip
+_NANO = 10**9
+_LARGEST = Fraction(2**63 - 1)
 _QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([eE][+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
 
 
@@ -29,7 +32,9 @@ class QuantityError(ValueError):
 
 @lru_cache(maxsize=65536)
 def parse(text: str | int | float) -> Fraction:
-    """The exact value of a quantity such as `100m`, `1.5Gi`, `2e3` or `8`.
+    """The value of a quantity such as `100m`, `1.5Gi`, `2e3` or `8`.
+
+    As in Kubernetes, what is finer than 10^-9 is rounded away from zero and nothing is larger than 2^63 - 1.
 
     Raises:
         QuantityError: not a quantity.
@@ -39,9 +44,11 @@ def parse(text: str | int | float) -> Fraction:
         raise QuantityError(f"{text!r} is not a quantity: use a number with an optional suffix, such as 500m, 2 or 8Gi")
     number, exponent, suffix = match.groups()
     value = Fraction(Decimal(number))
-    if exponent:
-        return value * Fraction(10) ** int(exponent[1:])
-    return value * _SUFFIX[suffix or ""]
+    value *= Fraction(10) ** int(exponent[1:]) if exponent else _SUFFIX[suffix or ""]
+    if (value * _NANO).denominator > 1:
+        nanos = math.ceil(value * _NANO) if value > 0 else math.floor(value * _NANO)
+        value = Fraction(nanos, _NANO)
+    return max(-_LARGEST, min(value, _LARGEST))
 
 
 def scale_of(resource: str) -> int:
