@@ -193,7 +193,14 @@ def test_room_that_was_made_for_one_that_is_gone_when_the_next_leader_begins_is_
 def test_a_question_that_is_overtaken_is_withdrawn_though_nobody_has_answered() -> None:
     s = question(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
     s.change("low1", gang=make_binding("low1").tasks(4).held().build().gang)
+    before = s.view("high").epoch
     assert evicted(step(s)) == ["low1"]
+    step(s)
+    assert open_questions(s) == ["high"]
+    assert s.view("high").epoch > before
+    s.change("low2", gang=make_binding("low2").tasks(4).firm().build().gang)
+    s.answer("high")
+    assert evicted(step(s)) == []
     step(s)
     assert open_questions(s) == []
     assert s.view("high").decision.reason is Reason.INSUFFICIENT_RESOURCES

@@ -20,6 +20,7 @@ from atoll.dispatcher.core import (
     Reservation,
     Strategy,
 )
+from atoll.dispatcher.core.resizing import DEPARTURE
 from atoll.dispatcher.shell import patch_of
 from atoll.model.decision import Decision
 from atoll.model.verdict import Blocker, Reason
@@ -434,8 +435,8 @@ def test_the_room_that_was_made_is_the_claimants_whoever_leads(leader: str) -> N
 def test_a_claimant_whose_room_went_to_somebody_else_tries_again() -> None:
     """Volcano: a claimant whose nomination is lost preempts anew in the next session.
 
-    1. first is evicted for the claimant. 2. Its pods take longer to end than room is kept. 3. It goes before the claimant,
-    by its queue's priority, and is old enough once more.
+    1. first is evicted for the claimant. 2. Its pods take longer to end than anybody waits for. 3. It goes before the
+    claimant, by its queue's priority, and is old enough once more.
     """
     s = Scene(deserves("q1", 2), deserves("q2", 0, priority=1), make_cluster("m"), make_capacity("m", [2]))
     s.submit(make_binding("first").queue("q2").tasks(2))
@@ -445,6 +446,6 @@ def test_a_claimant_whose_room_went_to_somebody_else_tries_again() -> None:
         if not s.used("q1"):
             s.submit(make_binding("claimant").queue("q1"))
         assert evicted(s.run(after=OLD)) == ["first"]
-        s.now += OLD
+        s.now += DEPARTURE
         s.run()
         s.change("first", released=s.view("first").generation, placed={})

@@ -7,9 +7,10 @@ import dataclasses
 import pytest
 
 from atoll.dispatcher.core import Ask, CapacityGone, Command, Dispatcher, Evict, Explain, QueueSet
-from atoll.dispatcher.core.keeping import AGAIN, PATIENCE, TAKEN_BACK
+from atoll.dispatcher.core.keeping import AGAIN, TAKEN_BACK
 from atoll.dispatcher.core.making import HELPLESS, PLAN_BURST, PLANS_PER_SECOND
 from atoll.dispatcher.core.promise import SETTLE
+from atoll.dispatcher.core.resizing import DEPARTURE
 from atoll.dispatcher.core.stays import GRACE
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
@@ -236,7 +237,7 @@ def test_room_whose_claimant_got_none_in_time_is_everybodys_after_a_restart_too(
     s.submit(make_binding("small").submitted(EARLY))
     s.restart()
     assert names(s.run(after=5)) == []
-    assert names(s.run(after=PATIENCE)) == ["low1"]
+    assert names(s.run(after=DEPARTURE)) == ["low1"]
 
 
 def test_a_claimant_that_goes_away_lets_others_have_the_room() -> None:
@@ -258,7 +259,7 @@ def test_a_claimant_that_needs_no_room_any_more_lets_others_have_it(wish: str) -
     let_go(s, "low")
     assert names(s.run()) == ["low"]
     for _ in range(3):
-        s.run(after=PATIENCE)
+        s.run(after=DEPARTURE)
 
 
 def test_nothing_is_evicted_for_ever() -> None:
@@ -343,7 +344,7 @@ def test_a_claimant_that_others_go_for_in_vain_is_told_again_why_it_waits() -> N
     assert evicted(s.run(after=OLD)) == ["low"]
     assert s.view("high").decision.reason is Reason.AWAITING_VICTIMS
     s.run(after=1.0)
-    s.run(after=PATIENCE)
+    s.run(after=DEPARTURE)
     assert s.view("high").decision.reason is Reason.QUOTA_EXCEEDED
 
 
@@ -480,7 +481,7 @@ def test_room_is_made_by_the_first_of_its_affinities_that_leads_anywhere(firm: b
 def test_whoever_is_next_of_the_same_shape_has_others_go_too() -> None:
     s = full(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
     s.submit(*(make_binding(f"high{n}").tasks(4).priority(1) for n in range(2)))
-    assert len(evicted(s.run())) == 1
+    assert len(evicted(s.run())) == 2
     for _ in range(4):
         let_go(s, *(view.name for view in s.views.values() if view.decision.phase == "Evicting"))
         s.run(after=5.0)

@@ -23,11 +23,12 @@ from dataclasses import dataclass
 import msgspec
 
 from atoll.dispatcher.core.binding import Binding
-from atoll.dispatcher.core.books import Avoided
+from atoll.dispatcher.core.books import Avoided, Loss
 from atoll.dispatcher.core.choice import Choice
 from atoll.dispatcher.core.commands import Ask, Command
 from atoll.dispatcher.core.elastic import Counts, full, smaller
-from atoll.dispatcher.core.making import HELPLESS, HELPLESS_MAX, Making
+from atoll.dispatcher.core.keeping import PATIENCE
+from atoll.dispatcher.core.making import HELPLESS, HELPLESS_MAX, PLANS_PER_SECOND, Making, victim_of
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.reclaim import Claimant, Plan, plan
 from atoll.dispatcher.core.shapes import shape_key
@@ -72,6 +73,8 @@ class OpenQuestion:
     """Under which it is asked."""
     choice: Choice
     departures: tuple[Departure, ...]
+    awaited: tuple[str, ...]
+    """UIDs of those that leave already, and whose room it needs as well."""
     deadline: float
     """Seconds since the epoch."""
 
@@ -83,6 +86,8 @@ class Asking(Making):
         super().__init__()
         #: UID of a waiting binding -> what members are asked for it; in `_awaiting` as well, unless that took too long
         self._asking: dict[str, OpenQuestion] = {}
+        #: a plan is to be mended, and there were too many searches
+        self._unmended = False
 
     def _drop_binding(self, uid: str) -> None:
         super()._drop_binding(uid)
@@ -91,8 +96,8 @@ class Asking(Making):
     @property
     def _next_answer_due(self) -> float | None:
         """When a question ends without an answer; one that is not written yet has not begun."""
-        asked = (each for each in self._asking.values() if each.binding.view.epoch >= each.epoch)
-        return min((each.deadline for each in asked), default=None)
+        due = [each.deadline for each in self._asking.values() if each.binding.view.epoch >= each.epoch]
+        return min([*due, *([self._now + 1 / PLANS_PER_SECOND] if self._unmended else [])], default=None)
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -106,16 +111,16 @@ class Asking(Making):
         for group in list(self._stuck):
             if self._plan_tokens < 1:
                 return
+            del self._stuck[group]
             if not group.members or group.lot is None or not self._may_evict(group):
-                del self._stuck[group]
                 self._helpless.pop(group, None)
                 if group.members and group.lot is not None:
                     self._rightless[group] = None
                 continue
-            binding = self.bindings[group.members[0][2]]
-            if binding.view.uid in self._awaiting:
+            binding = self._next_claimant(group)
+            if binding is None:
+                # When one of them goes, or nobody goes for it any more, the next one is looked at.
                 continue
-            del self._stuck[group]
             if self._starts_soon(binding):
                 self._try_later(group, HELPLESS)
                 continue
@@ -126,10 +131,57 @@ class Asking(Making):
                 self._try_later(group, min(2 * self._helpless.get(group, HELPLESS / 2), HELPLESS_MAX))
                 continue
             self._helpless.pop(group, None)
-            yield self._ask(group, binding, outcome)
+            yield self._claim(group, binding, outcome)
+            self._stuck[group] = None
+
+    def _next_claimant(self, group: ShapeClass) -> Binding | None:
+        """The first of a class for whom nobody goes yet, if it may evict whom the first of all may; in a strict queue
+        there is only the first.
+        """
+        strict = group.behind is not None
+        for key in group.members[: 1 if strict else None]:
+            if key[2] not in self._awaiting:
+                binding = self.bindings[key[2]]
+                first = key == group.members[0]
+                return binding if first or self._may_evict(group, -key[0]) else None
+        return None
+
+    def _mend_claims(self) -> Iterator[Command]:
+        """Where one does not go that was to, or not soon, look at once for others that would do beside those that do;
+        where there are none the claimant waits as others do, and its room is everybody's.
+        """
+        self._unmended = False
+        for claim in list(self.promises.claims.values()):
+            binding = self.bindings[claim.uid]
+            if claim.uid in self._asking or self._holds(claim):
+                continue
+            if self._plan_tokens < 1:
+                self._unmended = True
+                return
+            self._plan_tokens -= 1
+            del self._awaiting[claim.uid]
+            self.promises.withdraw(claim.uid)
+            group = self._class_of(binding)
+            outcome = self._whom_to_ask(group, binding) if self._may_evict(group) else None
+            self._refresh_idle()
+            self._look_again(binding)
+            if outcome is not None:
+                yield self._claim(group, binding, outcome)
+
+    def _claim(self, group: ShapeClass, binding: Binding, outcome: Plan) -> Command:
+        """Ask about those who should go; where nobody has to but who leaves already, that room is kept for it."""
+        if outcome.losses:
+            return self._ask(group, binding, outcome)
+        self._keep_for(group, binding, outcome.choice, (), outcome.awaited)
+        return self._await(binding, outcome.choice)
+
+    def _await(self, binding: Binding, choice: Choice) -> Command:
+        nominated = [member.name for member in choice.members]
+        awaits = Verdict(Reason.AWAITING_VICTIMS, Blocker("Cluster", ", ".join(nominated)))
+        return self._explain(binding, awaits, nominated)
 
     def _whom_to_ask(self, group: ShapeClass, binding: Binding) -> Plan | None:
-        """Who should go so that the first of a class can start; None where nobody's departure would help."""
+        """Who should go so that a workload of a class can start; None where nobody's departure would help."""
         if self.namespaces.shortage(binding.view.namespace, group.shape.request) is not None:
             # Nobody goes for a limit of its namespace.
             return None
@@ -137,7 +189,8 @@ class Asking(Making):
             victims = self._possible_victims(group)
             if named := self._named():
                 victims = [each for each in victims if each.uid not in named]
-            if not victims or self._forbidden(binding):
+            leaving = self._leavers()
+            if not (victims or leaving) or self._forbidden(binding):
                 return None
             outcome = plan(
                 Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least),
@@ -145,12 +198,15 @@ class Asking(Making):
                 self.tree,
                 self.world,
                 now=self._now,
+                leaving=leaving,
                 serving=self.serves(group.leaf),
                 avoided=self.avoided(group.shape.key),
                 permits=self._permits(binding),
                 why=False,
             )
-        return outcome if isinstance(outcome, Plan) and 0 < len(outcome.losses) <= MOST_VICTIMS else None
+        if not isinstance(outcome, Plan) or len(outcome.losses) + len(outcome.awaited) > MOST_VICTIMS:
+            return None
+        return outcome if outcome.losses or outcome.awaited else None
 
     def _all_gone(self, uid: str) -> bool:
         # While members are asked nobody was told to go: that nobody is to shrink any more means nothing yet.
@@ -170,10 +226,17 @@ class Asking(Making):
                 stays = smaller(victim.gang, full(part))[len(loss.surplus) - 1]
             departures.append(Departure(loss.uid, victim.epoch, loss.reason, stays))
         self._overtake()
-        self._keep_for(group, binding, outcome.choice, departures)
+        self._keep_for(group, binding, outcome.choice, departures, outcome.awaited)
+        self.promises.claims[uid].until = self._now + PATIENCE
         deadline = self._now + RESERVE_TIMEOUT
         self._asking[uid] = OpenQuestion(
-            binding, group.shape.key, binding.epoch + 1, outcome.choice, tuple(departures), deadline
+            binding,
+            group.shape.key,
+            binding.epoch + 1,
+            outcome.choice,
+            tuple(departures),
+            outcome.awaited,
+            deadline,
         )
         members = [member.name for member in outcome.choice.members]
         verdict = Verdict(Reason.ASKING_MEMBERS, Blocker("Cluster", ", ".join(members)))
@@ -188,13 +251,13 @@ class Asking(Making):
             self._text(deadline),
             msgspec.structs.replace(view.decision, story=story).told(line),
             members,
-            question=self._question(outcome.choice, departures),
+            question=self._question(outcome.choice, departures, outcome.awaited),
         )
         command = Ask(uid, view.namespace, view.name, view.generation, binding.epoch, decision)
         binding.epoch, binding.told = decision.epoch, verdict
         return command
 
-    def _question(self, choice: Choice, departures: list[Departure]) -> Question:
+    def _question(self, choice: Choice, departures: list[Departure], awaited: Sequence[str]) -> Question:
         """As members are asked it: by the names of tasks."""
         parts = {
             member.name: {task.name: task.replicas for task in gang.tasks}
@@ -205,13 +268,22 @@ class Asking(Making):
             if each.stays is not None:
                 tasks = self.bindings[each.uid].gang.tasks
                 sizes[each.uid] = {task.name: count for task, count in zip(tasks, each.stays, strict=True)}
-        return Question(parts, [each.uid for each in departures if each.stays is None], sizes)
+        return Question(parts, [*(each.uid for each in departures if each.stays is None), *awaited], sizes)
 
-    def _keep_for(self, group: ShapeClass, binding: Binding, choice: Choice, departures: Sequence[Departure]) -> None:
-        """Nobody else gets what it needs of the room that these leave."""
+    def _keep_for(
+        self,
+        group: ShapeClass,
+        binding: Binding,
+        choice: Choice,
+        departures: Sequence[Departure],
+        awaited: Sequence[str],
+    ) -> None:
+        """Nobody else gets what it needs of the room that these leave, and those who leave already."""
         uid = binding.view.uid
-        self._awaiting[uid] = tuple(each.uid for each in departures)
-        whole = [each.uid for each in departures if each.stays is None]
+        leaving = [each for each in awaited if each in self._leaving]
+        self._awaiting[uid] = {each.uid: Loss(each.epoch, each.stays) for each in departures}
+        self._awaiting[uid] |= {each: Loss(self.bindings[each].epoch - 1) for each in leaving}
+        whole = [*(each.uid for each in departures if each.stays is None), *leaving]
         self.promises.keep(
             uid,
             group.leaf,
@@ -300,6 +372,9 @@ class Asking(Making):
             return permits(Choice(members, gangs, tuple(placements)))
 
         with self.promises.settled(but=binding.view.uid), Trial(claimant, self.tree, sites, permits) as trial:
+            for uid in question.awaited:
+                if uid in self._leaving and (stay := self.promises.stay(uid)) is not None:
+                    trial.move(victim_of(self.bindings[uid], stay).whole(foreign=False))
             willing = candidates(trial, victims, self._now)
             # One that keeps its minimum now was asked about as one that goes, or the other way round.
             if [each.firm for each in willing] != [each.firm for each in victims] or fits(trial):
@@ -338,10 +413,10 @@ class Asking(Making):
 
     def _carry_out(self, question: OpenQuestion) -> Iterator[Command]:
         """All members say that it fits: those who were named go, and the room is the workload's."""
-        binding, members = question.binding, question.choice.members
+        binding = question.binding
         group = self._class_of(binding)
         del self._asking[binding.view.uid]
-        self._keep_for(group, binding, question.choice, question.departures)
+        self._keep_for(group, binding, question.choice, question.departures, question.awaited)
         for each in question.departures:
             text = f"makes room for {binding.view.namespace}/{binding.view.name} of queue {group.leaf.name}"
             victim = self.bindings[each.uid]
@@ -351,9 +426,7 @@ class Asking(Making):
                 # Its queue has more by now than when the others were looked at.
                 self._unfinished = True
                 yield self._shrink(victim, each.stays, text)
-        nominated = [member.name for member in members]
-        awaits = Verdict(Reason.AWAITING_VICTIMS, Blocker("Cluster", ", ".join(nominated)))
-        yield self._explain(binding, awaits, nominated)
+        yield self._await(binding, question.choice)
 
     def _give_up(self, question: OpenQuestion, failed: list[str], verdict: Verdict, text: str) -> Command:
         """Nobody goes; perhaps others elsewhere should."""

@@ -32,7 +32,7 @@ from atoll.dispatcher.core.binding import (
     phase_of,
     withheld,
 )
-from atoll.dispatcher.core.elastic import as_before, last_pods
+from atoll.dispatcher.core.elastic import Counts, as_before, last_pods
 from atoll.dispatcher.core.events import (
     BindingGone,
     BindingSet,
@@ -78,6 +78,16 @@ class Avoided:
     """It may be tried again; the failures are remembered for a while."""
 
 
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What something that runs gives up for a workload that waits."""
+
+    epoch: int
+    """In which it ran until then."""
+    stays: Counts | None = None
+    """Pods per task that it keeps; None when all of it goes."""
+
+
 class Books(Waking):
     """Queues, members, bindings, and who waits for what; `tell` is the only way in."""
 
@@ -109,8 +119,10 @@ class Books(Waking):
         self._charged: dict[Node, dict[str, None]] = {}
         #: leaf -> priority -> how many of these have it
         self._priorities: defaultdict[Node, Counter[int]] = defaultdict(Counter)
-        #: UID of a waiting binding -> those that were evicted for it, while not all of them are gone
-        self._awaiting: dict[str, tuple[str, ...]] = {}
+        #: UIDs of bindings that were told to go and have not gone
+        self._leaving: dict[str, None] = {}
+        #: UID of a waiting binding -> UID of each that goes for it -> what it loses, while not all of them are gone
+        self._awaiting: dict[str, dict[str, Loss]] = {}
         #: UIDs of waiting bindings that say that others make room for them, and that is not taken up yet
         self._nominated: dict[str, None] = {}
         #: UID -> those that were evicted so that it could start
@@ -332,6 +344,10 @@ class Books(Waking):
         if old is not None:
             old.leaf.named -= 1
             self._left[old.leaf] = None
+        if binding is not None and binding.phase is Phase.EVICTING:
+            self._leaving[uid] = None
+        else:
+            self._leaving.pop(uid, None)
 
     def _forget_unnamed_queues(self) -> None:
         """Users may name as many queues that there are not as they like: each is known for as long as that."""

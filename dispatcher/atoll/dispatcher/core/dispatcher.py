@@ -114,7 +114,12 @@ class Dispatcher(Asking):
             self._take_up_nominations()
         if not self.promises.empty or self._patience or self._unpromised:
             self._renew_promises()
-        commands: list[Command] = [*self._overdue(), *self._settle_answers(), *self._keep_to_wishes()]
+        commands: list[Command] = [
+            *self._overdue(),
+            *self._mend_claims(),
+            *self._settle_answers(),
+            *self._keep_to_wishes(),
+        ]
         self._wake_grown()
         self._unfinished = parked = False
         while (group := self.waiting.first(parked=parked)) is not None:
@@ -214,7 +219,15 @@ class Dispatcher(Asking):
         return choice if isinstance(choice, Choice) else Obstacle(choice, sought=True)
 
     def _let_pass(self, group: ShapeClass) -> Dispatch | None:
-        """Dispatch the next one of the class that is known to end before those are due for whom room is kept."""
+        """Dispatch the next one of the class whose own the room is, for others went for it; or that is known to end
+        before those are due for whom room is kept.
+        """
+        for key in group.members[1:] if self._awaiting and group.behind is None else ():
+            if key[2] in self._awaiting and key[2] not in self._asking and self._all_gone(key[2]):
+                other = self.bindings[key[2]]
+                choice = self._choose(group, other)
+                if not isinstance(choice, Verdict):
+                    return self._dispatch(other, choice)
         latest = self.promises.latest_end
         if self._now + group.shortest + SETTLE > latest:
             return None
@@ -271,7 +284,7 @@ class Dispatcher(Asking):
             # It starts without anybody having to go; the question is withdrawn by this.
             self._awaiting.pop(view.uid, None)
         elif view.uid in self._awaiting:
-            self._cleared[view.uid] = self._awaiting.pop(view.uid)
+            self._cleared[view.uid] = tuple(self._awaiting.pop(view.uid))
         binding.epoch, binding.phase = decision.epoch, phase
         binding.told, binding.deadline, binding.bound = None, deadline, False
         heapq.heappush(self._deadlines, (deadline, view.uid))
@@ -332,10 +345,6 @@ class Dispatcher(Asking):
                     yield self._evict(binding, Reason.CLUSTERS_NOT_READY, text, Blocker("Cluster", away[0]))
                 else:
                     yield self._commit(binding)
-
-    def _is_ready(self, name: str) -> bool:
-        member = self.world.members.get(name)
-        return member is not None and member.ready
 
     def _commit(self, binding: Binding) -> Command:
         deadline = self._now + self._commit_timeout

@@ -15,10 +15,11 @@ from atoll.dispatcher.core.events import Strategy
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, Standing, path
 from atoll.dispatcher.core.promise import SETTLE, Promise
-from atoll.dispatcher.core.resizing import Resizing
+from atoll.dispatcher.core.resizing import DEPARTURE, Resizing
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.victims import BUDGET, evictions
 from atoll.dispatcher.core.waiting import ShapeClass
+from atoll.model.decision import Phase
 from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason, Verdict
@@ -30,7 +31,7 @@ DOUBT = 60.0
 AGAIN = 10.0
 """Seconds after which it is tried again to promise something to a head that fits nowhere at the moment."""
 PATIENCE = 60.0
-"""Seconds that room is kept for a workload while those that were evicted for it end."""
+"""Seconds that room is kept for a workload while members are asked on its behalf."""
 TAKEN_BACK = 6 * 3600.0
 """Seconds in which no room is kept again for one that was taken back and would be again; doubled each time, so that it
 is not passed for ever either.
@@ -300,14 +301,11 @@ class Keeping(Resizing):
         return promise.doubted + (0.0 if promise.overtaken else DOUBT)
 
     def _await_victims(self, promise: Promise) -> None:
-        """Once all that were evicted are gone, or after too long, the claimant waits as others do; what it was promised
-        before is its own.
-        """
-        gone = self._all_gone(promise.uid)
-        # A while longer than that: members tell of the room a moment after the pods are gone.
-        if gone and promise.looked + PATIENCE > self._now:
-            promise.looked = min(promise.looked, self._now - PATIENCE + SETTLE)
-        if promise.looked + PATIENCE <= self._now:
+        """Once all that were to go are gone the claimant waits as others do; what it was promised before is its own."""
+        if self._all_gone(promise.uid):
+            # A while longer than that: members tell of the room a moment after the pods are gone.
+            promise.until = min(promise.until, self._now + SETTLE)
+        if promise.until <= self._now:
             self._awaiting.pop(promise.uid, None)
             self.promises.withdraw(promise.uid)
             self._refresh_idle()
@@ -321,11 +319,26 @@ class Keeping(Resizing):
 
     def _all_gone(self, uid: str) -> bool:
         """Whether nobody has anything left of what was to go for this claimant."""
-        return all(self._let_go(each) for each in self._awaiting.get(uid, ()))
+        return all(self._let_go(each, loss) for each, loss in self._awaiting.get(uid, {}).items())
+
+    def _holds(self, claim: Promise) -> bool:
+        """Whether all that were to go for a claimant have gone, or are on their way."""
+        losses = self._awaiting.get(claim.uid, {}).items()
+        going = [(uid, loss) for uid, loss in losses if not self._let_go(uid, loss)]
+        return not going or (self._now < claim.looked + DEPARTURE and all(self._goes(uid, loss) for uid, loss in going))
+
+    def _ends_waiting(self, claim: Promise) -> float:
+        """When it is looked at again whether those that go for a claimant are still on their way."""
+        leaving = (self.bindings.get(uid) for uid in self._awaiting.get(claim.uid, ()))
+        told = [self._told_to_go(each) for each in leaving if each is not None and each.phase is Phase.EVICTING]
+        since = min([claim.looked, *(each for each in told if self._now < each + DEPARTURE)])
+        return min(claim.until, since + DEPARTURE)
 
     def _next_renewal(self) -> float | None:
         times = [
-            promise.looked + (PATIENCE if promise.victims else RENEWAL)
+            self._ends_waiting(promise)
+            if promise.victims
+            else promise.looked + RENEWAL
             if promise.at == math.inf
             else max(self._given_up(promise), promise.looked + RENEWAL)
             if promise.doubted < math.inf

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from atoll.dispatcher.core.binding import Binding
+from atoll.dispatcher.core.books import Loss
 from atoll.dispatcher.core.commands import Command, Evict, Explain
 from atoll.dispatcher.core.elastic import full, spares
 from atoll.dispatcher.core.events import QueueView
@@ -103,7 +104,7 @@ class Making(Keeping):
                 continue
             members = [self.world.members[n] for n in claimant.view.decision.nominated if n in self.world.members]
             if members:
-                self._awaiting[uid] = tuple(leaving.get(uid, ()))
+                self._awaiting[uid] = {each: Loss(self.bindings[each].epoch - 1) for each in leaving.get(uid, ())}
                 shape = claimant.shape
                 self.promises.keep(uid, claimant.leaf, shape, shape.least, members, self._now, self._awaiting[uid])
 
@@ -155,13 +156,15 @@ class Making(Keeping):
             else:
                 self._rightless[group] = None
 
-    def _may_evict(self, group: ShapeClass) -> bool:
-        """Whether anybody could have to go at all: most often nobody does."""
-        return self._yields_to(group) or self.tree.entitled(group.leaf, group.shape.request)
+    def _may_evict(self, group: ShapeClass, priority: int | None = None) -> bool:
+        """Whether anybody could have to go at all for its first workload, or one of that priority: most often nobody
+        does.
+        """
+        return self._yields_to(group, priority) or self.tree.entitled(group.leaf, group.shape.request)
 
-    def _yields_to(self, group: ShapeClass) -> bool:
+    def _yields_to(self, group: ShapeClass, priority: int | None = None) -> bool:
         """Whether something in its own queue might go for it, or shrink."""
-        priority = -group.members[0][0]
+        priority = -group.members[0][0] if priority is None else priority
         return any(each < priority for each in self._priorities.get(group.leaf, ())) or any(
             each <= priority for each in self._sizes.spare.get(group.leaf, ())
         )
@@ -182,7 +185,7 @@ class Making(Keeping):
             return None
         known, view = self._candidates.get(uid), binding.leaf.view
         if known is None or known[0] is not stay or known[1] is not binding or known[2] is not view:
-            known = (stay, binding, view, _victim(binding, stay, self._cleared.get(uid, ())))
+            known = (stay, binding, view, victim_of(binding, stay, self._cleared.get(uid, ())))
             self._candidates[uid] = known
         return known[3]
 
@@ -204,6 +207,16 @@ class Making(Keeping):
             for victim in self._running_in(each)
         ]  # fmt: skip
 
+    def _leavers(self) -> list[Victim]:
+        """What is about to go, and for nobody: its room is there for whoever is next."""
+        claimed = {uid for losses in self._awaiting.values() for uid in losses}
+        found = []
+        for uid in self._leaving:
+            binding, stay = self.bindings[uid], self.promises.stay(uid)
+            if uid not in claimed and stay is not None and binding.parts and self._leaves(binding):
+                found.append(victim_of(binding, stay))
+        return found
+
     def _evict(
         self, binding: Binding, reason: Reason, text: str, why: Blocker | None = None, *, room_for: str = ""
     ) -> Command:
@@ -215,6 +228,7 @@ class Making(Keeping):
         )
         command = Evict(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
         binding.epoch, binding.phase, binding.deadline = decision.epoch, Phase.EVICTING, None
+        self._leaving[view.uid] = None
         return command
 
     def _explain(self, binding: Binding, verdict: Verdict, nominated: Sequence[str] = (), *, text: str = "") -> Command:
@@ -236,7 +250,8 @@ class Making(Keeping):
         return text
 
 
-def _victim(binding: Binding, stay: Stay, cleared: tuple[str, ...]) -> Victim:
+def victim_of(binding: Binding, stay: Stay, cleared: tuple[str, ...] = ()) -> Victim:
+    """What runs, as one that could go."""
     view, surplus = binding.leaf.view, []
     if binding.bound and len(binding.parts) == 1 and not binding.view.divided:
         [(name, part)] = binding.parts.items()

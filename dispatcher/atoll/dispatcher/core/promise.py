@@ -102,6 +102,8 @@ class Promise:
     """Others make room for it: no time is to be computed until they have gone."""
     expected: Placement | None = None
     """Where it was expected last, or goes once they have gone, as far as that is known: its own while it fits there."""
+    until: float = math.inf
+    """When others go for it no more: the room was to be there a moment before, or nobody has answered."""
     leaving: dict[str, bool] = field(default_factory=dict)
     """UID of one that is taken back for it, or for one who was promised earlier -> whether it has not gone yet."""
     limited: bool = False

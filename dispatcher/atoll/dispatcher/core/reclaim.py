@@ -27,7 +27,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -71,6 +71,8 @@ class Plan:
     losses: tuple[Loss, ...]
     """In order of their UIDs."""
     choice: Choice
+    awaited: tuple[str, ...] = ()
+    """UIDs of those that leave already, without whose room it would not do."""
 
     @property
     def victims(self) -> tuple[str, ...]:
@@ -85,6 +87,7 @@ def plan(
     world: World,
     *,
     now: float,
+    leaving: Sequence[Victim] = (),
     serving: NDArray[np.bool_] | None = None,
     avoided: Collection[str] = (),
     permits: Callable[[Choice], bool] = always,
@@ -98,6 +101,7 @@ def plan(
         tree: unchanged afterwards; no thread may read it meanwhile.
         world: up to date; not changed.
         now: seconds since the epoch.
+        leaving: what was told to go before and has not gone, and whose room is nobody's yet: it counts as gone.
         serving: bool[members] that its queue may use; None for all.
         avoided: members that failed its shape lately.
         permits: asked for each choice, while the tree shows the use without the victims.
@@ -115,7 +119,7 @@ def plan(
                 return outcome
         return _hopeless(trial, willing) or _search(trial, ordered(trial, willing), why)
 
-    return _somewhere(claimant, tree, world, serving, avoided, permits, search)
+    return _somewhere(claimant, tree, world, serving, avoided, permits, search, leaving)
 
 
 def departures(
@@ -147,6 +151,7 @@ def _somewhere(
     avoided: Collection[str],
     permits: Callable[[Choice], bool],
     search: Callable[[Trial], Plan | Verdict],
+    leaving: Sequence[Victim] = (),
 ) -> Plan | Verdict:
     """Search in the members of the first affinity that leads anywhere; the verdict on the last if none does."""
     outcome: Plan | Verdict = Verdict(Reason.NO_CLUSTER)
@@ -160,10 +165,28 @@ def _somewhere(
         }  # fmt: skip
         if sites:
             with Trial(claimant, tree, sites, permits) as trial:
+                gone = [each.whole(foreign=False) for each in leaving]
+                for bundle in gone:
+                    trial.move(bundle)
                 outcome = search(trial)
+                if gone and isinstance(outcome, Plan):
+                    outcome = _awaiting(trial, outcome, gone)
             if isinstance(outcome, Plan):
                 return outcome
     return outcome
+
+
+def _awaiting(trial: Trial, outcome: Plan, gone: Sequence[Bundle]) -> Plan:
+    """The plan, and which of those that leave already it can't do without."""
+    awaited = []
+    for bundle in gone:
+        trial.move(bundle, -1)
+        if not trial.fits():
+            trial.move(bundle)
+            awaited.append(bundle.uid)
+    choice = trial.choice()
+    assert choice is not None, "what fits beside the same others fits again"
+    return replace(outcome, choice=choice, awaited=tuple(awaited))
 
 
 def _search(trial: Trial, pool: list[Bundle], why: bool = True) -> Plan | Verdict:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from atoll.dispatcher.core.binding import Binding, estimate
-from atoll.dispatcher.core.books import Books
+from atoll.dispatcher.core.books import Books, Loss
 from atoll.dispatcher.core.choice import Choice, spots
 from atoll.dispatcher.core.commands import Command, Dispatch, Part, Resize
 from atoll.dispatcher.core.elastic import Counts, cut, difference, first_pods, full, joined, larger
@@ -27,13 +27,17 @@ from atoll.fit import Miss, Nodes, Placement, place
 from atoll.model import vector
 from atoll.model.decision import Decision, Line, Phase, Spots
 from atoll.model.gang import Gang, TopologyWish
-from atoll.model.timestamps import rfc3339
+from atoll.model.timestamps import rfc3339, to_seconds
 from atoll.model.topology import NO_DOMAIN
 from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker
 
 GROW_TIMEOUT = 30.0
 """Seconds within which a member's figures are expected to contain the pods by which something grew."""
+
+
+DEPARTURE = 900.0
+"""Seconds in which what was told to go has gone; after that nobody counts on its room any more."""
 
 
 class Stop(NamedTuple):
@@ -228,15 +232,47 @@ class Resizing(Books):
         self._settle_binding(binding)
         return self._resize(binding, Reason.SHRUNK, f"{binding.pods} pods, not {before}: {text}")
 
-    def _let_go(self, uid: str) -> bool:
+    def _let_go(self, uid: str, loss: Loss) -> bool:
         """Whether a victim has nothing left of what it was to give up."""
         binding = self.bindings.get(uid)
-        if binding is None or not binding.phase.charged:
+        if binding is None or not binding.phase.charged or binding.epoch > loss.epoch + 1:
+            # It has gone, and perhaps it runs anew.
             return True
-        if binding.phase is not Phase.BOUND or binding.resized_at is not None:
+        if loss.stays is None or binding.phase is not Phase.BOUND or binding.resized_at is not None:
             return False
         placed = binding.view.placed
-        return all(placed.get(name, (0, 0))[1] <= part.replicas for name, part in binding.parts.items())
+        return self._has_shrunk(binding, loss.stays) and all(
+            placed.get(name, (0, 0))[1] <= part.replicas for name, part in binding.parts.items()
+        )
+
+    def _goes(self, uid: str, loss: Loss) -> bool:
+        """Whether a victim that has not gone is on its way: where it was decided, and its member can tell of it."""
+        binding = self.bindings[uid]
+        if binding.phase is Phase.EVICTING:
+            return self._leaves(binding)
+        if loss.stays is None or not all(self._is_ready(name) for name in binding.parts):
+            return False
+        return binding.resized_at is not None or self._has_shrunk(binding, loss.stays)
+
+    def _leaves(self, binding: Binding) -> bool:
+        """Whether what was told to go is expected to: its members can say so, and it had not too long."""
+        if not all(self._is_ready(name) for name in binding.parts):
+            return False
+        return self._now < self._told_to_go(binding) + DEPARTURE
+
+    def _told_to_go(self, binding: Binding) -> float:
+        """When that was decided."""
+        lines = [line for line in binding.view.decision.story[-1:] if line.phase is Phase.EVICTING]
+        # Until that is written it was a moment ago.
+        return to_seconds(lines[0].at) if lines and binding.view.epoch == binding.epoch else self._now
+
+    def _has_shrunk(self, binding: Binding, stays: Counts) -> bool:
+        [part] = binding.parts.values()
+        return all(task.replicas <= count for task, count in zip(part.tasks, stays, strict=True))
+
+    def _is_ready(self, name: str) -> bool:
+        member = self.world.members.get(name)
+        return member is not None and member.ready
 
     def _keep_to_wishes(self) -> Iterator[Command]:
         """Write down that users ask for fewer pods than their workloads run with: it is so already, and must not be

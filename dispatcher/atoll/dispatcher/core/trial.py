@@ -218,6 +218,11 @@ class Trial:
         self.release(bundle.leaf, bundle.amount, bundle.pods, -1)
         self._give(bundle, -1)
 
+    def move(self, bundle: Bundle, times: int = 1) -> None:
+        """Count as gone what nobody decides on here; of `times` -1 as there again."""
+        self.release(bundle.leaf, bundle.amount, bundle.pods, times)
+        self._give(bundle, times)
+
     def put_all(self) -> None:
         """Take all departures back."""
         for bundle in reversed(list(self.taken)):

@@ -1,0 +1,162 @@
+"""Victims that take their time, or never go: how many go for one claimant, and what becomes of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from atoll.dispatcher.core import Command, Evict
+from tests.dispatcher.builders import make_binding, make_queue, share
+from tests.dispatcher.virtual import Town, gpus
+
+
+def town(grace: float, refuses: Callable[[Command], bool] = lambda _: False) -> Town:
+    """Ten GPUs of ten nodes, all used by work of no priority."""
+    t = Town(make_queue("q"), grace=grace, refuses=refuses, m=gpus(*[1] * 10))
+    for number in range(10):
+        t.submit(make_binding(f"low{number}"))
+    t.run(100)
+    assert len(t.running()) == 10
+    return t
+
+
+def test_one_goes_for_one_though_it_takes_ten_minutes() -> None:
+    t = town(600)
+    t.submit(make_binding("high").priority(1))
+    t.run(590)
+    assert len(t.evicted()) == 1
+    assert t.started("high") is None
+    t.run(30)
+    assert t.started("high") is not None
+    assert len(t.evicted()) == 1
+
+
+def test_nobody_else_goes_for_a_claimant_that_is_submitted_anew_each_minute() -> None:
+    t = town(600)
+    for turn in range(8):
+        t.submit(make_binding(f"high{turn}").priority(1))
+        t.run(60)
+        t.delete(f"uid-high{turn}")
+    assert len(t.evicted()) == 1
+
+
+def test_nor_for_one_that_its_user_edits_each_minute() -> None:
+    t = town(600)
+    uid = t.submit(make_binding("high").priority(1))
+    for turn in range(8):
+        t.run(60)
+        t.edit(uid, make_binding("high").priority(1).runs(1000.0 + turn))
+    assert len(t.evicted()) == 1
+    t.run(150)
+    assert t.started("high") is not None
+
+
+def test_what_leaves_already_counts_for_the_next_one_that_needs_more() -> None:
+    t = town(600)
+    t.submit(make_binding("high").priority(1))
+    t.run(30)
+    t.delete("uid-high")
+    t.submit(make_binding("wide").tasks(3).priority(1))
+    t.run(600)
+    assert len(t.evicted()) == 3
+    t.run(60)
+    assert t.started("wide") is not None
+    assert len(t.evicted()) == 3
+
+
+def test_two_claimants_do_not_count_on_the_same_victim() -> None:
+    t = town(600)
+    t.submit(make_binding("high").priority(1))
+    t.submit(make_binding("other").priority(2))
+    t.run(630)
+    assert len(t.evicted()) == 2
+    assert None not in (t.started("high"), t.started("other"))
+
+
+def test_a_new_leader_counts_on_those_who_leave_as_well() -> None:
+    t = town(600)
+    t.submit(make_binding("high").priority(1))
+    t.run(100)
+    t.lead_anew()
+    t.run(100)
+    t.lead_anew()
+    t.run(480)
+    assert len(t.evicted()) == 1
+    assert t.started("high") is not None
+
+
+def test_another_one_goes_for_it_after_a_bound_where_the_first_never_does() -> None:
+    t = town(2)
+    for job in t.jobs.values():
+        job.grace = math.inf
+    t.submit(make_binding("high").priority(1))
+    t.run(800)
+    assert len(t.evicted()) == 1
+    for job in t.jobs.values():
+        job.grace = 2.0
+    t.run(200)
+    assert len(t.evicted()) == 2
+    assert t.started("high") is not None
+
+
+def test_reclaim_waits_for_slow_victims_too() -> None:
+    t = Town(share("mine", 4), share("theirs", 4), grace=600, m=gpus(8))
+    for number in range(8):
+        t.submit(make_binding(f"r{number}").queue("theirs"))
+    t.run(100)
+    t.submit(make_binding("c").queue("mine").tasks(2))
+    t.run(580)
+    assert len(t.evicted()) == 2
+    t.run(40)
+    assert t.started("c") is not None
+    assert len(t.evicted()) == 2
+
+
+# -- refused evictions -------------------------------------------------------------------------------------------------
+
+
+class Refusing:
+    """The API server refuses the first evictions of a workload."""
+
+    def __init__(self, times: int) -> None:
+        self.left, self.name = times, ""
+
+    def __call__(self, command: Command) -> bool:
+        if isinstance(command, Evict) and self.left and self.name in ("", command.name):
+            self.name, self.left = command.name, self.left - 1
+            return True
+        return False
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_plan_of_which_one_eviction_is_refused_is_repaired_at_once(times: int) -> None:
+    t = town(2, Refusing(times))
+    t.submit(make_binding("high").tasks(2).priority(1))
+    t.run(15)
+    assert t.started("high") is not None
+    assert len(t.evicted()) == 2 + times, "nobody goes twice, and nobody else goes"
+    assert len(t.running()) == 9
+
+
+def test_or_dropped_whole_where_nobody_else_can_go() -> None:
+    """The second one is not to go any more, by its user's wish; the first is back as soon as it has gone."""
+    t = Town(make_queue("q"), m=gpus(1, 1))
+    t.submit(make_binding("low0"))
+    t.submit(make_binding("low1"))
+    t.run(100)
+
+    def refuses(command: Command) -> bool:
+        if isinstance(command, Evict) and command.name == "low1":
+            t.edit("uid-low1", make_binding("low1").firm())
+            return True
+        return False
+
+    t.refuses = refuses
+    t.submit(make_binding("high").tasks(2).priority(1))
+    t.run(10)
+    assert t.started("high") is None
+    assert t.running() == ["low0", "low1"]
+    t.run(600)
+    assert t.evicted() == t.evicted()[:2]
