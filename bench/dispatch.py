@@ -21,6 +21,7 @@ import orjson
 from atoll.kube.transport import MERGE_PATCH
 from atoll.local import audit
 from atoll.local.atoll_federation import AtollFederation
+from atoll.local.layout import RAISED_LIMITS
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, CAPACITIES, JOBS, QUEUES
 from bench import endtoend, machine
@@ -121,7 +122,7 @@ def waits(room: Iterable[tuple[float, int]], resumed: Iterable[float]) -> list[f
 def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
     """Run it."""
     params = sizes(chosen, QUICK, FULL)
-    report = Report(NAME, {**params, "bound": BOUND})
+    report = Report(NAME, {**params, "in_flight_limits": RAISED_LIMITS, "bound": BOUND})
     with workspace(chosen.directory) as directory:
         asyncio.run(_measure(report, params, directory, told))
     return report

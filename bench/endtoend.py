@@ -18,7 +18,7 @@ import orjson
 from atoll.kube.transport import ApiServer
 from atoll.local import audit
 from atoll.local.atoll_federation import AtollFederation
-from atoll.local.layout import FederationConfig, Member, NodeGroup, Tier, Topology
+from atoll.local.layout import RAISED_LIMITS, FederationConfig, Member, NodeGroup, Tier, Topology
 from atoll.model import keys
 from atoll.model.apiresource import JOBS
 from bench import accounting, machine
@@ -62,7 +62,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
     """Run it."""
     params = sizes(chosen, QUICK, FULL)
-    report = Report(NAME, {**params, "bound": BOUND, "reference": REFERENCE})
+    report = Report(NAME, {**params, "in_flight_limits": RAISED_LIMITS, "bound": BOUND, "reference": REFERENCE})
     with workspace(chosen.directory) as directory:
         asyncio.run(_measure(report, params, directory, told))
     return report
@@ -90,7 +90,8 @@ def config(members: int, nodes: int) -> FederationConfig:
         members=[
             Member(name=f"member{n}", nodes=[NodeGroup(count=nodes)], topology=Topology(tiers=tiers))
             for n in range(1, members + 1)
-        ]
+        ],
+        raised_limits=True,
     )
 
 

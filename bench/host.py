@@ -43,7 +43,7 @@ async def bare(directory: Path, told: Progress) -> AsyncIterator[tuple[Federatio
     """The API server with Atoll's APIs alone, and an administrator's client."""
     binaries = await asyncio.to_thread(ensure, report=lambda _: None)
     # The model of the configuration asks for a member, the federation does not.
-    config = FederationConfig.model_construct(members=[])
+    config = FederationConfig.model_construct(members=[], raised_limits=True)
     async with (
         Federation(
             config, directory=directory, binaries=binaries, crds=install.host_crds(), on_progress=told

@@ -27,6 +27,7 @@ from atoll.dispatcher.objects import BindingObject, binding_view, decode_binding
 from atoll.kube import errors
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import JSON_PATCH, ApiServer
+from atoll.local.layout import RAISED_LIMITS
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, QUEUES
 from atoll.model.decision import Phase
@@ -230,7 +231,7 @@ def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
     params = sizes(chosen, QUICK, FULL)
     shape = SHAPES[params["shape"]].sized(params["queues"], params["workloads"])
     params |= {"queues": len(shape.names), "workloads": shape.workloads}
-    report = Report(NAME, {**params, "bound": BOUND, "reference": REFERENCE})
+    report = Report(NAME, {**params, "in_flight_limits": RAISED_LIMITS, "bound": BOUND, "reference": REFERENCE})
     with workspace(chosen.directory) as directory:
         asyncio.run(_measure(report, shape, params["load"], params["slowdown"], directory, told))
     return report

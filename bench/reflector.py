@@ -20,6 +20,7 @@ import orjson
 
 from atoll.agent.objects import decode_pod
 from atoll.kube.reflector import Reflector
+from atoll.local.layout import RAISED_LIMITS
 from atoll.model.apiresource import PODS
 from bench import machine
 from bench.follower import SlimPod, decode_slim
@@ -57,7 +58,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
     """Run it."""
     params = sizes(chosen, QUICK, FULL)
-    report = Report(NAME, {**params, "bound": BOUND})
+    report = Report(NAME, {**params, "in_flight_limits": RAISED_LIMITS, "bound": BOUND})
     told("events in process")
     asyncio.run(_events(report, params["events"], params["repeats"]))
     if params["pods"]:

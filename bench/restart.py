@@ -17,6 +17,7 @@ from typing import Any
 
 import orjson
 
+from atoll.local.layout import RAISED_LIMITS
 from atoll.model import decision, keys
 from atoll.model.apiresource import BINDINGS
 from atoll.model.verdict import Reason
@@ -51,7 +52,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
     """Run it."""
     params = sizes(chosen, QUICK, FULL)
-    report = Report(NAME, {**params, "bound": BOUND})
+    report = Report(NAME, {**params, "in_flight_limits": RAISED_LIMITS, "bound": BOUND})
     with workspace(chosen.directory) as directory:
         asyncio.run(_measure(report, params, directory, told))
     return report

@@ -32,7 +32,7 @@ from atoll.local import audit
 from atoll.local.binaries import ensure
 from atoll.local.cluster import free_ports
 from atoll.local.federation import Federation
-from atoll.local.layout import FederationConfig
+from atoll.local.layout import RAISED_LIMITS, FederationConfig
 from atoll.local.processes import Process, ProcessSpec
 from atoll.model import keys
 from atoll.model.apiresource import JOBS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, ApiResource
@@ -83,7 +83,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
     """Run it."""
     params = sizes(chosen, QUICK, FULL)
-    report = Report(NAME, {**params, "sizes_kb": list(SIZES_KB), "bound": BOUND})
+    report = Report(NAME, {**params, "in_flight_limits": RAISED_LIMITS, "sizes_kb": list(SIZES_KB), "bound": BOUND})
     with workspace(chosen.directory) as directory:
         asyncio.run(_measure(report, params, directory, told))
     return report
@@ -91,7 +91,7 @@ def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
 
 async def _measure(report: Report, params: dict[str, Any], directory: Path, told: Progress) -> None:
     binaries = await asyncio.to_thread(ensure, report=lambda _: None)
-    config = FederationConfig.model_construct(members=[])
+    config = FederationConfig.model_construct(members=[], raised_limits=True)
     async with (
         Federation(config, directory=directory, binaries=binaries, crds=install.host_crds()) as federation,
         await federation.host.connect() as api,

@@ -16,6 +16,7 @@ OUTPUT = {
     "etcd": "etcd Version: 3.6.8",
     "kube-apiserver": "Kubernetes v1.36.3",
     "kube-controller-manager": "Kubernetes v1.36.3",
+    "kube-scheduler": "Kubernetes v1.36.3",
     "kubectl": "Client Version: v1.20.0",
     "kwok": "kwok version v0.8.0",
 }
@@ -55,7 +56,7 @@ def run(
     """Return where each program came from; by default nothing can be downloaded or built."""
     lines: list[str] = []
     binaries.ensure(env, report=lines.append, fetch=fetch, install=install)
-    return sources(lines[-5:])
+    return sources(lines[-len(OUTPUT) :])
 
 
 def test_assets_come_before_the_cache_and_the_cache_before_path(tmp_path: Path, env: dict[str, str]) -> None:
@@ -68,6 +69,7 @@ def test_assets_come_before_the_cache_and_the_cache_before_path(tmp_path: Path, 
         "kubectl": "cache",
         "kube-apiserver": "PATH",
         "kube-controller-manager": "PATH",
+        "kube-scheduler": "PATH",
     }
 
 
@@ -98,7 +100,7 @@ def test_only_what_is_missing_is_built_and_then_cached(tmp_path: Path, env: dict
 
     env["PATH"] = str(put(tmp_path / "path", {"kubectl": OUTPUT["kubectl"]}))
     first = run(env, install=install)
-    assert sorted(asked) == ["etcd", "kube-apiserver", "kube-controller-manager", "kwok"]
+    assert sorted(asked) == ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"]
     assert (first["etcd"], first["kubectl"]) == ("build", "PATH")
     assert run(env)["etcd"] == "cache"
     assert {path.name for path in binaries.cache_directory(env).iterdir()} == {*asked, ".lock"}
@@ -170,7 +172,7 @@ def test_two_builders_do_not_work_at_once(tmp_path: Path, env: dict[str, str]) -
 
         binaries.ensure(env, report=report, fetch=unreachable)
     assert "waiting for another" in said[0]
-    assert set(sources(said[-5:]).values()) == {"cache"}
+    assert set(sources(said[-len(OUTPUT) :]).values()) == {"cache"}
 
 
 def test_the_cache_is_keyed_by_the_pinned_modules(

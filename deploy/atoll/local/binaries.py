@@ -49,6 +49,7 @@ TOOLS = (
         ("--version",),
         (1, 34),
     ),
+    Tool("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", ("--version",), (1, 34)),
     Tool("kubectl", "k8s.io/kubernetes/cmd/kubectl", ("version", "--client"), None),
     Tool("kwok", "sigs.k8s.io/kwok/cmd/kwok", ("--version",), (0, 6)),
 )
@@ -65,6 +66,7 @@ class Binaries:
     etcd: Path
     kube_apiserver: Path
     kube_controller_manager: Path
+    kube_scheduler: Path
     kubectl: Path
     kwok: Path
 

@@ -10,6 +10,7 @@ import os
 import random
 import secrets
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,30 +19,39 @@ import yaml
 from atoll.kube.transport import ApiServer
 from atoll.local.binaries import Binaries
 from atoll.local.certificates import Authority, write_private
-from atoll.local.layout import Kubernetes
+from atoll.local.layout import RAISED_LIMITS, Kubernetes, Program
 from atoll.local.processes import ProcessSpec
+from atoll.model import keys
 
 _DATA = Path(__file__).parent
 #: Below the range from which Linux takes the local ports of outgoing connections, so that no
 #: client can occupy a port between its choice and the start of its server.
 _PORTS = range(20_000, 32_000)
-_HOST_CONTROLLERS = (
+HOST_CONTROLLERS = (
     "namespace-controller",
     "garbage-collector-controller",
+    # Without the account "default" and the authority's certificate no pod is admitted.
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+    "root-ca-certificate-publisher-controller",
+    "resourcequota-controller",
     # Type checks the admission policies, as any other cluster does.
     "validatingadmissionpolicy-status-controller",
     # Roles such as view take up what others add to them.
     "clusterrole-aggregation-controller",
 )
-_MEMBER_CONTROLLERS = (
-    "namespace-controller",
-    "garbage-collector-controller",
-    "job-controller",
-    "deployment-controller",
-    "replicaset-controller",
-    "statefulset-controller",
-    "disruption-controller",
-    "persistentvolumeclaim-protection-controller",
+MEMBER_CONTROLLERS = (
+    # What every cluster has, so that nothing is true here alone; but no cloud, and kwok gives pods their addresses.
+    "*",
+    "-cloud-node-lifecycle-controller",
+    "-node-ipam-controller",
+    "-node-route-controller",
+    "-service-lb-controller",
+    # They would look for metrics, certificates and storage versions that nobody has.
+    "-horizontal-pod-autoscaler-controller",
+    "-certificatesigningrequest-signing-controller",
+    "-certificatesigningrequest-approving-controller",
+    "-certificatesigningrequest-cleaner-controller",
 )
 
 
@@ -156,9 +166,19 @@ def etcd(binaries: Binaries, data: Path, client_port: int, peer_port: int) -> Pr
 
 
 def api_server(
-    binaries: Binaries, handle: ClusterHandle, keys: Keys, directory: Path, etcd_port: int, kubernetes: Kubernetes
+    binaries: Binaries,
+    handle: ClusterHandle,
+    keys: Keys,
+    directory: Path,
+    etcd_port: int,
+    kubernetes: Kubernetes,
+    *,
+    raised_limits: bool = False,
 ) -> ProcessSpec:
-    """Run kube-apiserver with everything that Atoll's own servers need from it."""
+    """Run kube-apiserver with everything that Atoll's own servers need from it.
+
+    It admits as many requests at once as Kubernetes ships it with; with `raised_limits`, more than a benchmark sends.
+    """
     tokens = directory / "tokens.csv"
     write_private(tokens, f'{handle.token},admin,admin,"system:masters"\n'.encode())
     issuer = "https://kubernetes.default.svc.cluster.local"
@@ -179,9 +199,6 @@ def api_server(
         f"--service-account-signing-key-file={keys.service_account[0]}",
         f"--service-account-key-file={keys.service_account[1]}",
         "--service-cluster-ip-range=10.96.0.0/16",
-        # There is no service account controller, and no controller that takes the not-ready
-        # taint off: with these two plugins no pod would be created, and none scheduled.
-        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
         # Aggregated APIs are reached through ExternalName Services, which only the default
         # resolver follows: --enable-aggregator-routing must stay off.
         f"--requestheader-client-ca-file={keys.authority.path}",
@@ -191,8 +208,7 @@ def api_server(
         "--requestheader-username-headers=X-Remote-User",
         f"--proxy-client-cert-file={keys.proxy[0]}",
         f"--proxy-client-key-file={keys.proxy[1]}",
-        "--max-requests-inflight=3000",
-        "--max-mutating-requests-inflight=2000",
+        *(_limits(*RAISED_LIMITS) if raised_limits else ()),
         f"--audit-policy-file={_DATA / 'audit-policy.yaml'}",
         f"--audit-log-path={handle.audit_log}",
         # Megabytes: a log that rotates would lose the start of a measurement.
@@ -200,7 +216,7 @@ def api_server(
         # A loopback address is not allowed in the endpoints that this would write.
         "--endpoint-reconciler-type=none",
         "--profiling=false",
-        *_behaviour(kubernetes),
+        *_behaviour(kubernetes, "apiserver"),
     ]
     return ProcessSpec(
         name=f"{handle.name}-apiserver",
@@ -214,25 +230,37 @@ def api_server(
     )
 
 
-def _behaviour(kubernetes: Kubernetes) -> list[str]:
+def _behaviour(kubernetes: Kubernetes, program: Program) -> list[str]:
     gates = ",".join(f"{name}={str(on).lower()}" for name, on in kubernetes.feature_gates.items())
     return [
         *([f"--emulated-version={kubernetes.version}"] if kubernetes.version else ()),
         *([f"--feature-gates={gates}"] if gates else ()),
+        *kubernetes.flags.get(program, ()),
     ]
 
 
+def _limits(reads: int, writes: int) -> list[str]:
+    return [f"--max-requests-inflight={reads}", f"--max-mutating-requests-inflight={writes}"]
+
+
 def controller_manager(
-    binaries: Binaries, handle: ClusterHandle, keys: Keys, port: int, kubernetes: Kubernetes, *, host: bool
+    binaries: Binaries,
+    handle: ClusterHandle,
+    keys: Keys,
+    port: int,
+    kubernetes: Kubernetes,
+    controllers: Sequence[str],
+    flags: Sequence[str] = (),
 ) -> ProcessSpec:
-    """Run the few controllers that are needed; a dedicated host has none for workloads."""
-    controllers = _HOST_CONTROLLERS if host else _MEMBER_CONTROLLERS
+    """Run some of Kubernetes' controllers: HOST_CONTROLLERS or MEMBER_CONTROLLERS."""
     return ProcessSpec(
         name=f"{handle.name}-controller-manager",
         argv=[
             str(binaries.kube_controller_manager),
             f"--kubeconfig={handle.kubeconfig}",
             f"--controllers={','.join(controllers)}",
+            f"--service-account-private-key-file={keys.service_account[0]}",
+            f"--root-ca-file={keys.authority.path}",
             "--leader-elect=false",
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",
@@ -241,26 +269,54 @@ def controller_manager(
             "--kube-api-qps=1000",
             "--kube-api-burst=2000",
             "--profiling=false",
-            *_behaviour(kubernetes),
+            *flags,
+            *_behaviour(kubernetes, "controller-manager"),
         ],
         ready_url=f"https://127.0.0.1:{port}/healthz",
         ready_ca=keys.authority.path,
     )
 
 
-def kwok(binaries: Binaries, handle: ClusterHandle, port: int) -> ProcessSpec:
-    """Run the simulated kubelets of a member."""
+def scheduler(binaries: Binaries, handle: ClusterHandle, keys: Keys, port: int, kubernetes: Kubernetes) -> ProcessSpec:
+    """Run kube-scheduler as Kubernetes ships it: it places the pods of `default-scheduler`."""
+    return ProcessSpec(
+        name=f"{handle.name}-scheduler",
+        argv=[
+            str(binaries.kube_scheduler),
+            f"--kubeconfig={handle.kubeconfig}",
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            f"--tls-cert-file={keys.serving[0]}",
+            f"--tls-private-key-file={keys.serving[1]}",
+            "--profiling=false",
+            *_behaviour(kubernetes, "scheduler"),
+        ],
+        ready_url=f"https://127.0.0.1:{port}/healthz",
+        ready_ca=keys.authority.path,
+    )
+
+
+def kwok(
+    binaries: Binaries, handle: ClusterHandle, port: int, kubernetes: Kubernetes, *, lease_seconds: int
+) -> ProcessSpec:
+    """Run the simulated kubelets of all nodes with annotation `kwok.x-k8s.io/node: fake`.
+
+    One whose node gets label `atoll.sh/dead` falls silent: neither its lease nor its pods change any more.
+    """
     return ProcessSpec(
         name=f"{handle.name}-kwok",
         argv=[
             str(binaries.kwok),
             f"--kubeconfig={handle.kubeconfig}",
             f"--config={_DATA / 'stages.yaml'}",
-            "--manage-all-nodes=true",
-            # Each lease would be renewed every 10 s: 1,000 nodes, 100 writes a second.
-            "--node-lease-duration-seconds=0",
+            "--manage-all-nodes=false",
+            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+            f"--manage-nodes-with-label-selector=!{keys.DEAD}",
+            f"--node-lease-duration-seconds={lease_seconds}",
             "--cidr=10.0.0.0/8",
             f"--server-address=127.0.0.1:{port}",
+            *kubernetes.flags.get("kwok", ()),
         ],
         ready_url=f"http://127.0.0.1:{port}/healthz",
     )

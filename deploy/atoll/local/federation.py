@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,6 +25,10 @@ from atoll.model.apiresource import HYPER_NODES, NODES
 
 HOST = "host"
 _READY_DEADLINE_S = 120.0
+_PORTS_PER_CLUSTER = 4
+_GRACE_PER_LEASE = 1.25
+"""Kubernetes waits 50 s for a node whose lease lasts 40 s."""
+_NOT_READY = "node.kubernetes.io/not-ready"
 
 
 class Federation:
@@ -97,7 +101,7 @@ class Federation:
         logs.mkdir(parents=True)
         self.directory.chmod(0o700)
         names = [HOST, *(member.name for member in self.config.members)]
-        ports = iter(cluster.free_ports(2 + 3 * len(names)))
+        ports = iter(cluster.free_ports(2 + _PORTS_PER_CLUSTER * len(names)))
 
         authority = Authority(self.directory / "pki", "ca")
         self.keys = Keys(
@@ -121,10 +125,11 @@ class Federation:
         self._progress(f"starting {len(handles)} API servers")
         servers = [
             cluster.api_server(
-                self._binaries, handle, self.keys, handle.kubeconfig.parent, etcd_port, kubernetes[handle.name]
+                self._binaries, handle, self.keys, handle.kubeconfig.parent, etcd_port, kubernetes[handle.name],
+                raised_limits=self.config.raised_limits,
             )
             for handle in handles
-        ]
+        ]  # fmt: skip
         # Twenty servers on two cores take a while each.
         await self.processes.start(servers, deadline_s=60 + 10 * len(servers))
 
@@ -132,18 +137,32 @@ class Federation:
             self._progress(f"installing {len(self._crds)} CRDs")
         await asyncio.gather(*(self._install_crds(handle) for handle in handles))
 
-        self._progress("starting controller managers and kwok")
-        wave: list[ProcessSpec] = []
-        for handle in handles:
-            host = handle is self.host
-            wave.append(
-                cluster.controller_manager(
-                    self._binaries, handle, self.keys, next(ports), kubernetes[handle.name], host=host
-                )
+        self._progress("starting controller managers, schedulers and kwok")
+        wave = [
+            cluster.controller_manager(
+                self._binaries, self.host, self.keys, next(ports), self.config.host, cluster.HOST_CONTROLLERS
             )
-            if not host:
-                wave.append(cluster.kwok(self._binaries, handle, next(ports)))
+        ]
+        for member in self.config.members:
+            wave += self._member_programs(member, ports)
         await self.processes.start(wave, deadline_s=60 + 10 * len(wave))
+
+    def _member_programs(self, member: layout.Member, ports: Iterator[int]) -> list[ProcessSpec]:
+        """All but the API server."""
+        handle, binaries, lease = self.members[member.name], self._binaries, member.lease_seconds
+        patience = [
+            f"--node-monitor-grace-period={lease * _GRACE_PER_LEASE:g}s",
+            f"--node-monitor-period={min(lease / 8, 5):g}s",
+        ]
+        specs = [
+            cluster.controller_manager(
+                binaries, handle, self.keys, next(ports), member.kubernetes, cluster.MEMBER_CONTROLLERS, patience
+            ),
+            cluster.kwok(binaries, handle, next(ports), member.kubernetes, lease_seconds=lease),
+        ]
+        if member.scheduler:
+            specs.append(cluster.scheduler(binaries, handle, self.keys, next(ports), member.kubernetes))
+        return specs
 
     async def _install_crds(self, handle: ClusterHandle) -> None:
         async with await handle.connect() as api:
@@ -209,12 +228,17 @@ async def _create_nodes(api: ApiServer, member: layout.Member) -> None:
 
 
 async def _ready_nodes(api: ApiServer) -> set[str]:
-    return {
-        item["metadata"]["name"]
-        for item in await api.list(NODES)
-        for condition in ((item.get("status") or {}).get("conditions") or ())
-        if condition["type"] == "Ready" and condition["status"] == "True"
-    }
+    """Names of the nodes that are Ready and that pods may be bound to."""
+    return {item["metadata"]["name"] for item in await api.list(NODES) if _is_ready(item)}
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    taints = (node.get("spec") or {}).get("taints") or ()
+    # The node-lifecycle controller takes this taint off after it has seen that the node is ready.
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions) and not any(
+        taint["key"] == _NOT_READY for taint in taints
+    )
 
 
 __all__ = ["HOST", "ClusterHandle", "Federation", "ProcessFailed", "ProcessSpec"]

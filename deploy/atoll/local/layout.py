@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DEFAULT_ALLOCATABLE = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "8", "pods": "110"}
+RAISED_LIMITS = (3000, 2000)
+"""Reads and writes that an API server serves at once with `raised_limits`."""
+_LEASE_SECONDS = 40
+_RENEWALS_PER_S = 25
+"""All nodes of a member together; each is a write."""
 HYPERNODE_API = "topology.volcano.sh/v1alpha1"
 
 
@@ -24,6 +29,9 @@ class LayoutError(ValueError):
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Program = Literal["apiserver", "controller-manager", "scheduler", "kwok"]
 
 
 class NodeGroup(_Strict):
@@ -68,6 +76,9 @@ class Kubernetes(_Strict):
         description="An older version that its programs emulate, such as `1.33`; empty: their own.",
     )
     feature_gates: dict[str, bool] = Field(default_factory=dict, description="Feature gates that differ from it.")
+    flags: dict[Program, list[str]] = Field(
+        default_factory=dict, description="Further flags by program; they come last and count."
+    )
 
 
 class Member(_Strict):
@@ -77,6 +88,13 @@ class Member(_Strict):
     labels: dict[str, str] = Field(default_factory=dict, description="Labels of its Cluster object on the host.")
     nodes: list[NodeGroup] = Field(default_factory=list, description="Node groups, one or a list, in topology order.")
     kubernetes: Kubernetes = Kubernetes()
+    scheduler: bool = Field(default=True, description="Whether kube-scheduler runs in it, for pods of its name.")
+    node_lease_seconds: int | None = Field(
+        default=None,
+        ge=4,
+        description="How long a node's lease lasts; one that is late by a quarter is dead. Empty: 40, as in any "
+        "Kubernetes, and more with over 250 nodes, which would renew too many.",
+    )
     topology: Topology | None = None
     hypernodes: list[dict[str, Any]] = Field(
         default_factory=list, description="HyperNode objects as they are, instead of `topology`."
@@ -103,6 +121,11 @@ class Member(_Strict):
             raise ValueError("two node groups produce the same node name: give each its own prefix")
         return self
 
+    @property
+    def lease_seconds(self) -> int:
+        """How long a node's lease lasts; it is renewed four times as often."""
+        return self.node_lease_seconds or max(_LEASE_SECONDS, 4 * len(self.node_names()) // _RENEWALS_PER_S)
+
     def node_names(self) -> list[str]:
         """Names of all nodes, in the order in which the lowest tier takes them."""
         return [name for group in self.nodes for name in _group_names(self, group)]
@@ -113,6 +136,11 @@ class FederationConfig(_Strict):
 
     members: Annotated[list[Member], Field(min_length=1, max_length=100)]
     host: Kubernetes = Kubernetes()
+    raised_limits: bool = Field(
+        default=False,
+        description="Let the API servers serve 3000 reads and 2000 writes at once, for benchmarks; off: 400 and 200, "
+        "as Kubernetes ships them.",
+    )
 
     @model_validator(mode="after")
     def _names_differ(self) -> FederationConfig:
