@@ -587,3 +587,26 @@ def test_nor_is_it_passed_for_ever_once_nobody_wants_what_it_borrows() -> None:
     s.change("one", finished=True)
     s.run(after=AGAIN)
     assert s.core.promises.own("uid-gang") is not None
+
+
+def test_how_often_it_went_is_counted_though_its_story_is_too_short_for_that() -> None:
+    """Between two evictions it is sent, and not bound, so often that no line of its story tells of the first."""
+    s = full(make_binding("low").tasks(8))
+    taken = 0
+    for number in range(8):
+        s.submit(make_binding(f"high{number}").tasks(8).priority(1).submitted(LATE))
+        taken += len(evicted(s.run(after=OLD)))
+        let_go(s, *(view.name for view in s.views.values() if view.decision.phase == "Evicting"))
+        s.run()
+        s.gone(f"high{number}")
+        for _ in range(8):
+            if s.view("low").suspended:
+                s.run(after=400)
+            if not s.view("low").placed:
+                s.run(after=31)
+                let_go(s, "low")
+        s.run(after=700)
+        s.bound("low", generation=NEVER)
+    assert len(s.view("low").decision.story) == 16
+    assert not any(line.reason is Reason.PREEMPTED for line in s.view("low").decision.story)
+    assert taken == 3

@@ -328,6 +328,7 @@ LINE = {"at": "2026-01-01T00:00:00.000Z", "phase": "Bound", "reason": "Dispatche
         pytest.param({"story": [{**LINE, "at": "yesterday"}]}, id="a line of the story"),
         pytest.param({"story": [{**LINE, "at": ""}]}, id="a line of the story without one"),
         pytest.param({"story": [LINE, {**LINE, "at": "24:00"}]}, id="any line of the story"),
+        pytest.param({"evicted": [{**LINE, "at": "soon"}]}, id="a time at which it went for others"),
         pytest.param({"phase": "Reserving", "deadline": "2026-13-01T00:00:00Z"}, id="a hold"),
     ],
 )

@@ -25,3 +25,6 @@ def check_decision(told: Decision) -> None:
     for line in told.story:
         if not is_time(line.at):
             raise BadDecision(f"story: {line.at!r} is no time")
+    for line in told.evicted:
+        if not is_time(line.at):
+            raise BadDecision(f"evicted: {line.at!r} is no time")

@@ -33,6 +33,10 @@ class Phase(StrEnum):
         return self not in (Phase.SUSPENDED, Phase.FINISHED)
 
 
+_FOR_OTHERS = (Reason.PREEMPTED, Reason.RECLAIMED)
+"""Why something goes for others."""
+
+
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     """One arrow of a binding's story."""
 
@@ -90,6 +94,21 @@ class Decision(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Member -> nodes on which the workload is in nobody's way for whom room is kept there; the member puts it there if
     it can.
     """
+
+    evicted: list[Line] = []
+    """When and why it went for others: a story is too short to count them by."""
+
+    @property
+    def evictions(self) -> list[Line]:
+        """The times that it went for others; of one that an earlier version wrote, those that its story tells of."""
+        known = [line for line in self.story if line.reason in _FOR_OTHERS]
+        return self.evicted if len(self.evicted) >= len(known) else known
+
+    def evicted_by(self, line: Line) -> list[Line]:
+        """`evicted`, once it is taken back with this line of its story."""
+        if line.reason not in _FOR_OTHERS:
+            return self.evictions
+        return [*self.evictions, Line(line.at, line.phase, line.reason)][-STORY_LINES:]
 
     def told(self, line: Line) -> list[Line]:
         """The story with one more line, bounded."""

@@ -272,7 +272,10 @@ class Simulation:
                 continue
             epoch = view.epoch + 1
             line = StoryLine(timestamps.rfc3339(self.timeline.now), Phase.EVICTING, Reason.EVICTED, f"{name} is lost")
-            decision = Decision(epoch, Phase.EVICTING, Reason.EVICTED, story=view.decision.told(line))
+            before = view.decision
+            decision = Decision(
+                epoch, Phase.EVICTING, Reason.EVICTED, story=before.told(line), evicted=before.evictions
+            )
             fields = {"epoch": epoch, "decision": decision, "parts": (), "suspended": True}
             self.host.change(uid, generation=view.generation + 1, **fields)
             self._take_back(uid, run, Reason.EVICTED, epoch)

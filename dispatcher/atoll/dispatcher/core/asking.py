@@ -252,6 +252,7 @@ class Asking(Making):
             msgspec.structs.replace(view.decision, story=story).told(line),
             members,
             question=self._question(outcome.choice, departures, outcome.awaited),
+            evicted=view.decision.evictions,
         )
         command = Ask(uid, view.namespace, view.name, view.generation, binding.epoch, decision)
         binding.epoch, binding.told = decision.epoch, verdict

@@ -265,7 +265,14 @@ class Dispatcher(Asking):
         line = Line(self._text(self._now), phase, reason, choice.sentence())
         expected = self._expected(choice)
         decision = Decision(
-            binding.epoch + 1, phase, reason, None, self._text(deadline), view.decision.told(line), expected=expected
+            binding.epoch + 1,
+            phase,
+            reason,
+            None,
+            self._text(deadline),
+            view.decision.told(line),
+            expected=expected,
+            evicted=view.decision.evictions,
         )
         placed = list(zip(choice.members, choice.gangs, choice.placements, strict=True))
         parts = tuple(
@@ -351,7 +358,13 @@ class Dispatcher(Asking):
         view = binding.view
         line = Line(self._text(self._now), Phase.BOUND, Reason.DISPATCHED, "all parts are reserved")
         decision = Decision(
-            binding.epoch, Phase.BOUND, Reason.DISPATCHED, None, self._text(deadline), view.decision.told(line)
+            binding.epoch,
+            Phase.BOUND,
+            Reason.DISPATCHED,
+            None,
+            self._text(deadline),
+            view.decision.told(line),
+            evicted=view.decision.evictions,
         )
         binding.phase, binding.deadline = Phase.BOUND, deadline
         heapq.heappush(self._deadlines, (deadline, view.uid))

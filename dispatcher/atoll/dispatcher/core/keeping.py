@@ -17,7 +17,7 @@ from atoll.dispatcher.core.node import Node, Standing, path
 from atoll.dispatcher.core.promise import SETTLE, Promise
 from atoll.dispatcher.core.resizing import DEPARTURE, Resizing
 from atoll.dispatcher.core.shapes import Shape
-from atoll.dispatcher.core.victims import BUDGET, evictions
+from atoll.dispatcher.core.victims import BUDGET
 from atoll.dispatcher.core.waiting import ShapeClass
 from atoll.model.decision import Phase
 from atoll.model.timestamps import to_seconds
@@ -215,7 +215,7 @@ class Keeping(Resizing):
         others want as much: room that is kept for it would be of no use to anybody. What has waited too long is
         promised some.
         """
-        taken = evictions(binding.view.decision.story)
+        taken = binding.view.decision.evictions
         back = [to_seconds(line.at) for line in taken if line.reason is Reason.RECLAIMED]
         if not back or len(taken) >= BUDGET or binding.view.uid in self._impatient:
             return False

@@ -19,7 +19,6 @@ from atoll.dispatcher.core.reclaim import PROTECTION, Victim
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.stays import GRACE
 from atoll.dispatcher.core.trial import entitled
-from atoll.dispatcher.core.victims import evictions
 from atoll.dispatcher.core.waiting import ShapeClass
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.timestamps import rfc3339
@@ -224,7 +223,13 @@ class Making(Keeping):
         self._unsettled.pop(view.uid, None)
         line = Line(self._text(self._now), Phase.EVICTING, reason, text)
         decision = Decision(
-            binding.epoch + 1, Phase.EVICTING, reason, why, story=view.decision.told(line), room_for=room_for
+            binding.epoch + 1,
+            Phase.EVICTING,
+            reason,
+            why,
+            story=view.decision.told(line),
+            room_for=room_for,
+            evicted=view.decision.evicted_by(line),
         )
         command = Evict(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
         binding.epoch, binding.phase, binding.deadline = decision.epoch, Phase.EVICTING, None
@@ -238,7 +243,14 @@ class Making(Keeping):
         line = Line(self._text(self._now), binding.phase, verdict.reason, text or verdict.sentence())
         until = "" if binding.phase is Phase.SUSPENDED else view.decision.deadline
         decision = Decision(
-            binding.epoch, binding.phase, verdict.reason, verdict.blocker, until, view.decision.told(line), [*nominated]
+            binding.epoch,
+            binding.phase,
+            verdict.reason,
+            verdict.blocker,
+            until,
+            view.decision.told(line),
+            [*nominated],
+            evicted=view.decision.evictions,
         )
         return Explain(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
 
@@ -268,7 +280,7 @@ def victim_of(binding: Binding, stay: Stay, cleared: tuple[str, ...] = ()) -> Vi
         },
         surplus,
         preemptable=binding.gang.preemptable,
-        evictions=len(evictions(binding.view.decision.story)),
+        evictions=len(binding.view.decision.evictions),
         protection=PROTECTION if view is None or view.protection is None else view.protection,
         cleared=cleared,
     )

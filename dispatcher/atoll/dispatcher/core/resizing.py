@@ -320,7 +320,16 @@ class Resizing(Books):
             # Many small changes must not push out what happened before.
             story = [*story[:-2], line]
         until = view.decision.deadline if deadline is None else rfc3339(deadline)
-        decision = Decision(binding.epoch, Phase.BOUND, reason, None, until, story, expected=dict(expected or {}))
+        decision = Decision(
+            binding.epoch,
+            Phase.BOUND,
+            reason,
+            None,
+            until,
+            story,
+            expected=dict(expected or {}),
+            evicted=view.decision.evictions,
+        )
         binding.resized_at, binding.told = view.generation, None
         self._stopped.pop(view.uid, None)
         parts = _parts(binding)

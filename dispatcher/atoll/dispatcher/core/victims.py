@@ -15,19 +15,12 @@ from atoll.dispatcher.core.node import Node, path
 from atoll.dispatcher.core.shares import dominant_share
 from atoll.dispatcher.core.trial import Bundle, Pods, Trial
 from atoll.model import vector
-from atoll.model.decision import Line
 from atoll.model.vector import Vector
-from atoll.model.verdict import Reason
 
 PROTECTION = 60.0
 """Seconds that a workload may run before it can be taken, where its queue says nothing."""
 BUDGET = 3
 """Times that one workload may be evicted for others."""
-
-
-def evictions(story: Iterable[Line]) -> list[Line]:
-    """The lines of a story that tell of evictions for others."""
-    return [line for line in story if line.reason in (Reason.PREEMPTED, Reason.RECLAIMED)]
 
 
 @dataclass(slots=True, eq=False)

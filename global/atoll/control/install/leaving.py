@@ -201,7 +201,9 @@ async def _take_back(host: ApiServer, binding: Json, member: str) -> None:
         epoch = annotations.get(keys.EPOCH, "0")
         before = decision.decode(annotations.get(keys.DECISION))
         line = Line(rfc3339(time.time()), Phase.EVICTING, Reason.EVICTED, f"member {member} leaves the federation")
-        after = Decision(int(epoch) + 1, Phase.EVICTING, Reason.EVICTED, story=before.told(line))
+        after = Decision(
+            int(epoch) + 1, Phase.EVICTING, Reason.EVICTED, story=before.told(line), evicted=before.evictions
+        )
         prefix = "/metadata/annotations/"
         operations: list[Json] = [
             {"op": "test", "path": "/metadata/uid", "value": meta["uid"]},
