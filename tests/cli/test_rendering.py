@@ -119,6 +119,18 @@ def test_a_parent_is_listed_with_what_is_below_it() -> None:
     assert rows["lab"] == rows["vision"] == rows["research"] == rows["root"] == [1, 1, 1, "cpu=16,nvidia.com/gpu=32"]
 
 
+def test_a_job_that_is_bound_and_does_not_run_says_so() -> None:
+    bound = binding("a", phase=Phase.BOUND, clusters=("east",))
+    bound["status"] = {
+        "conditions": [{"type": "Bound", "status": "True"}],
+        "aggregatedStatus": [
+            {"clusterName": "east", "status": {"placement": {"starting": "ImagePullBackOff (pod a-0)"}}}
+        ],
+    }
+    [row] = jobs.rows([job("a", pending=2)], jobs.by_workload([bound]), NOW, namespaced=False, wide=True)
+    assert row[-1] == "bound, containers don't run yet: east: ImagePullBackOff (pod a-0)"
+
+
 def test_jobs_say_where_they_run_and_why_they_wait() -> None:
     found = jobs.by_workload([binding("a", phase=Phase.BOUND, clusters=("east",)), binding("b", blocker=QUOTA)])
     rows = jobs.rows(

@@ -422,3 +422,42 @@ async def test_a_pod_that_waits_says_why_as_kube_scheduler_does_until_it_is_plac
             return bool(scheduled(await api.get(PODS, "one", site.namespace))["status"] == "True")
 
         await until(placed, what="it is placed")
+
+
+async def test_a_gang_whose_images_cannot_be_pulled_is_bound_not_running_and_taken_back_in_time(site: Site) -> None:
+    """1. Its pods are bound, and their image can't be pulled. 2. The binding says bound, not running, and why; so do an
+    Event and explain. 3. After its ready timeout it is taken back with the container's own words, and waits.
+    """
+    obj = job("unpulled", replicas=2, seconds=None)
+    obj["metadata"]["annotations"] = {keys.READY_TIMEOUT: "3s"}
+    obj["spec"]["tasks"][0]["template"]["metadata"]["annotations"]["atoll.sh/fail"] = "image"
+    await site.submit(obj)
+    seen: dict[str, Json] = {}
+
+    async def said() -> bool:
+        binding = await site.find(BINDINGS, "unpulled-job") or {}
+        for each in (binding.get("status") or {}).get("conditions") or ():
+            seen[f"{each['type']}={each['status']}"] = each
+        return "Running=False" in seen
+
+    await until(said, what="the binding says that its containers don't start")
+    assert "Bound=True" in seen
+    assert "Running=True" not in seen
+    assert "ImagePullBackOff (pod unpulled-worker-0, container c: Back-off" in seen["Running=False"]["message"]
+    decision = await site.reason("unpulled", "NotReadyInTime")
+    assert (decision["rounds"], "ImagePullBackOff" in decision["story"][-1]["text"]) == (1, True)
+
+    async def waits() -> bool:
+        found = await site.find(JOBS, "unpulled") or {}
+        state = (found.get("status") or {}).get("state") or {}
+        return (state.get("phase"), state.get("reason")) == ("Pending", "NotReadyInTime")
+
+    await until(waits, what="the job waits and says why")
+    assert not await site.pods("alpha") + await site.pods("beta")
+    notes = [
+        (each["reason"], each["note"])
+        for each in await site.host.list(EVENTS, site.namespace)
+        if each["type"] == "Warning"
+    ]
+    assert any(reason == "NotStarting" and "ImagePullBackOff" in note for reason, note in notes), notes
+    assert any(reason == "NotReadyInTime" for reason, _ in notes), notes

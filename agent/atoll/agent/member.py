@@ -47,6 +47,7 @@ class MemberAgent:
         self.pod_groups = PodGroups(member, self.cache, self.recorder, served=served)
         self._touch: Callable[[str], None] = lambda _: None
         self.scheduler.on_pass(self._after_pass)
+        self.placements.on_news(lambda uid: self._touch(uid))
 
     @property
     def ready(self) -> bool:

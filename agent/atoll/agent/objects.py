@@ -43,12 +43,21 @@ class _Terminated(msgspec.Struct, frozen=True, rename="camel", gc=False):
     finished_at: str | None = None
 
 
+class _Waiting(msgspec.Struct, frozen=True, gc=False):
+    reason: str | None = None
+    message: str | None = None
+
+
 class _State(msgspec.Struct, frozen=True, gc=False):
     terminated: _Terminated | None = None
+    waiting: _Waiting | None = None
+    running: dict[str, Any] | None = None
 
 
 class _ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
     restart_count: int = 0
+    started: bool | None = None
     state: _State | None = None
     last_state: _State | None = None
 
@@ -64,6 +73,7 @@ class _PodCondition(msgspec.Struct, frozen=True, rename="camel", gc=False):
 class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     phase: str = "Pending"
     reason: str | None = None
+    start_time: str | None = None
     conditions: list[_PodCondition] = []
     container_statuses: list[_ContainerStatus] = []
     init_container_statuses: list[_ContainerStatus] = []
@@ -72,6 +82,22 @@ class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
 class _RawPod(Slim, frozen=True):
     spec: _PodSpec = _PodSpec()
     status: _PodStatus = _PodStatus()
+
+
+class Starting(msgspec.Struct, frozen=True):
+    """Why a pod that has a node does not run yet."""
+
+    reason: str
+    """As the kubelet calls it: ContainerCreating, PodInitializing, ImagePullBackOff."""
+    text: str
+    """The container, and the kubelet's own words."""
+    since: str
+    """RFC 3339: when the kubelet took the pod; empty where it has not."""
+
+    @property
+    def ordinary(self) -> bool:
+        """Whether every pod passes through that."""
+        return self.reason in ("", "ContainerCreating", "PodInitializing")
 
 
 class Pod(msgspec.Struct, frozen=True, eq=False):
@@ -99,6 +125,8 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """When it got into this phase or was restarted last (RFC 3339), as far as the status tells; else empty."""
     unscheduled: tuple[str, str] | None = None
     """(reason, message) of its condition PodScheduled where that is False and its scheduler wrote it."""
+    starting: Starting | None = None
+    """What its first container that has not started waits for; None once it runs, or while it has no node."""
 
     @property
     def finished(self) -> bool:
@@ -171,7 +199,32 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         pod.status.reason or "",
         *_ends(pod.status),
         unscheduled=_unscheduled(pod.status),
+        starting=_starting(pod.status) if spec.node_name and pod.status.phase == "Pending" else None,
     )
+
+
+_SAME = {"ErrImagePull": "ImagePullBackOff"}
+"""The kubelet changes between these all the time."""
+
+
+def _starting(status: _PodStatus) -> Starting:
+    """What holds a pod up that has a node: the first container of the first kind that has not ended well."""
+    since = status.start_time or ""
+    for each in status.init_container_statuses:
+        if each.state is not None and each.state.running is not None and not each.started:
+            return Starting("PodInitializing", f"init container {each.name} runs", since)
+        if each.state is not None and each.state.waiting is not None:
+            return _held_up(each, each.state.waiting, "init container", since)
+    waits = [(each, each.state.waiting) for each in status.container_statuses if each.state and each.state.waiting]
+    for container, waiting in sorted(waits, key=lambda pair: (pair[1].reason or "") in ("", "ContainerCreating")):
+        return _held_up(container, waiting, "container", since)
+    return Starting("ContainerCreating" if since else "", "", since)
+
+
+def _held_up(container: _ContainerStatus, waiting: _Waiting, what: str, since: str) -> Starting:
+    reason = waiting.reason or ""
+    text = f"{what} {container.name}" + (f": {waiting.message}" if waiting.message else "")
+    return Starting(_SAME.get(reason, reason), text, since)
 
 
 def _unscheduled(status: _PodStatus) -> tuple[str, str] | None:

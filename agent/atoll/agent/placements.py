@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from atoll.agent.cache import MemberCache
@@ -11,6 +14,10 @@ from atoll.agent.scheduler import gangs
 from atoll.agent.scheduler.loop import Scheduler
 from atoll.agent.scheduler.planner import smallest_domain
 from atoll.model import keys
+from atoll.model.timestamps import is_time, to_seconds
+
+SLOW = 60.0
+"""Seconds in which a pod passes through what all pods pass through; what takes longer is told."""
 
 
 class Placements:
@@ -23,9 +30,19 @@ class Placements:
         self._publisher = publisher
         #: binding UID -> capacity generation that contains its present placement
         self._generations: dict[str, int] = {}
+        #: binding UID -> (reasons for which pods of it do not run, how that was told)
+        self._starting: dict[str, tuple[frozenset[str], str]] = {}
+        #: binding UIDs of which a pod may turn out to be slow
+        self._slow: set[str] = set()
+        self._touch: Callable[[str], None] = lambda _: None
         # After the scheduler's handlers, whose room knows by then what is gone.
         for reflector in (cache.pods, cache.pod_groups):
             reflector.on_change(self._may_be_gone)
+        cache.pods.on_change(self._may_not_start)
+
+    def on_news(self, touch: Callable[[str], None]) -> None:
+        """Call `touch(binding UID)` when `get` says something else although no pod came, went or moved."""
+        self._touch = touch
 
     def observe(self, changed: set[str]) -> None:
         """These bindings' placements changed."""
@@ -41,7 +58,8 @@ class Placements:
         Returns:
             `generation`: of the ClusterCapacity that contains these pods; `nodes`: node -> pods that have not ended;
             `domain` and `tier`: the smallest domain around them, "" and 0 where there is none; `waiting`: why pods have
-            no node, empty when all have.
+            no node, empty when all have; `running`: pods that run or have ended; `starting`: why others that have a
+            node don't, absent where nothing holds them up.
         """
         if not self._known(binding_uid):
             return None
@@ -50,20 +68,68 @@ class Placements:
             self._generations[binding_uid] = self._publisher.promise()
         nodes = dict(room.placed.get(binding_uid, {}))
         domain, tier = smallest_domain(room.nodes(), set(nodes)) if nodes else ("", 0)
+        pods = self._cache.pods.by_index("binding", binding_uid)
+        starting = self._why_not_running(binding_uid, pods)
         return {
             "generation": self._generations[binding_uid],
             "nodes": nodes,
             "domain": domain,
             "tier": tier,
             "waiting": self._waiting(binding_uid),
+            "running": sum(pod.phase not in ("Pending", "Unknown") and not pod.terminating for pod in pods),
+            **({"starting": starting} if starting else {}),
         }
+
+    def _may_not_start(self, old: Pod | None, new: Pod | None) -> None:
+        """A kubelet says why a pod does not run, or says it no more; nothing else may change by that."""
+        before, after = old.starting if old is not None else None, new.starting if new is not None else None
+        uid = new.binding_uid if new is not None else ""
+        if not uid or before == after:
+            return
+        if (before is not None and not before.ordinary) or (after is not None and not after.ordinary):
+            self._touch(uid)
+        elif after is not None and uid not in self._slow:
+            self._slow.add(uid)
+            asyncio.get_running_loop().call_later(SLOW + 1, self._look_again, uid)
+
+    def _look_again(self, uid: str) -> None:
+        self._slow.discard(uid)
+        pods = self._cache.pods.by_index("binding", uid)
+        if any(pod.starting is not None for pod in pods):
+            self._touch(uid)
+
+    def _why_not_running(self, uid: str, pods: Iterable[Pod]) -> str:
+        """In one sentence, which stays the same while the reasons do: kubelets change their words all the time."""
+        now, found = time.time(), dict[str, list[Pod]]()
+        for pod in pods:
+            starting = pod.starting
+            if starting is None or pod.terminating:
+                continue
+            slow = is_time(starting.since) and now - to_seconds(starting.since) >= SLOW
+            if slow or not starting.ordinary:
+                found.setdefault(starting.reason, []).append(pod)
+        if not found:
+            self._starting.pop(uid, None)
+            return ""
+        reasons = frozenset(found)
+        known = self._starting.get(uid)
+        if known is None or known[0] != reasons:
+            parts = []
+            for reason, held in sorted(found.items()):
+                first = min(held, key=lambda pod: pod.metadata.name)
+                assert first.starting is not None, "only such pods are here"
+                text = f", {first.starting.text}" if first.starting.text else ""
+                parts.append(f"{reason} (pod {first.metadata.name}{text})")
+            known = self._starting[uid] = (reasons, "; ".join(parts))
+        return known[1]
 
     def _may_be_gone(self, old: Pod | PodGroup | None, new: Pod | PodGroup | None) -> None:
         """The last pod or PodGroup of a binding takes what is remembered of it along."""
         if new is None and old is not None:
             uid = old.metadata.annotations.get(keys.BINDING_UID, "")
-            if uid in self._generations and not self._known(uid):
-                del self._generations[uid]
+            if not self._known(uid):
+                self._generations.pop(uid, None)
+                self._starting.pop(uid, None)
 
     def _known(self, uid: str) -> bool:
         return bool(

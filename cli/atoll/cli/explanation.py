@@ -171,7 +171,8 @@ def _queued_at(view: BindingView | None) -> str:
 
 def _runs(facts: Facts) -> bool:
     status = facts.workload.get("status") or {}
-    return _is_true(_condition(facts.binding or {}, "Running")) or bool(status.get("running") or status.get("active"))
+    # Active pods of a batch Job may have no node, and those that have one may wait for their images.
+    return _is_true(_condition(facts.binding or {}, "Running")) or bool(status.get("running") or status.get("ready"))
 
 
 def _condition(binding: Json, type_: str) -> Json:
@@ -335,6 +336,13 @@ def _help(facts: Facts, view: BindingView, node: Node | None, now: float) -> lis
             return ["nothing: the members answer within seconds"]
         case Reason.AWAITING_VICTIMS:
             return ["nothing: what makes room for it is ending"]
+        case Reason.NOT_READY_IN_TIME:
+            until = f", at {view.decision.not_before}" if view.decision.not_before else ""
+            return [
+                "what its containers wait for (an image, a secret, an init container that ends), mended by its user",
+                f"the end of its pause{until}; hold and release end it now",
+                f"more time: annotation {keys.READY_TIMEOUT}",
+            ]
         case Reason.PREEMPTED | Reason.RECLAIMED:
             return ["nothing: it is back in its queue with its age, and starts again when there is room"]
         case Reason.QUOTA_EXCEEDED if block is not None and block.kind == "Namespace":
@@ -441,7 +449,7 @@ def _clusters(facts: Facts, view: BindingView) -> list[Json]:
         if counts:
             entry["pods"] = counts
         placement = status.get("placement") or {}
-        for key in ("nodes", "domain", "tier", "waiting"):
+        for key in ("nodes", "domain", "tier", "waiting", "starting"):
             if placement.get(key) not in (None, "", {}) and (key != "tier" or placement.get("domain")):
                 entry[key] = placement[key]
         result.append(entry)
@@ -538,6 +546,8 @@ def _cluster_text(cluster: Json) -> list[str]:
         lines.append(f"  domain    {cluster['domain']}" + (f" (tier {cluster['tier']})" if "tier" in cluster else ""))
     if "waiting" in cluster:
         lines.append(f"  waits     {cluster['waiting']}")
+    if "starting" in cluster:
+        lines.append(f"  starts    not yet: {cluster['starting']}")
     return lines
 
 

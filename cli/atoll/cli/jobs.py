@@ -112,7 +112,7 @@ def rows(
         if namespaced:
             row.insert(0, meta.get("namespace"))
         if wide:
-            row.append(reason_of(binding))
+            row.append("" if counts[1] else reason_of(binding))
         result.append(row)
     return result
 
@@ -132,7 +132,8 @@ def _standing(job: Json) -> tuple[str, tuple[int, int, int, int]]:
         return phase, (counts["pending"], counts["running"], counts["succeeded"], counts["failed"])
     from atoll.kinds import Outcome, batch_job
 
-    phase = "Suspended" if (job.get("spec") or {}).get("suspend") else "Running"
+    started = counts["ready"] or counts["succeeded"] or counts["failed"]
+    phase = "Suspended" if (job.get("spec") or {}).get("suspend") else "Running" if started else "Pending"
     if outcome := batch_job.KIND.finished(status):
         phase = "Failed" if outcome is Outcome.FAILED else "Complete"
     pending = max(0, counts["active"] - counts["ready"])
@@ -149,14 +150,21 @@ def queue_of(job: Json) -> str:
 
 
 def reason_of(binding: Json) -> str:
-    """Why the workload of a binding waits; empty when it does not."""
+    """Why the workload of a binding waits, or does not run though it was dispatched; empty when it runs or is over."""
     if not binding:
         return "not seen by atoll-control"
     from atoll.cli.bindings import views
+    from atoll.model.decision import Phase
     from atoll.model.verdict import Verdict
 
     for view in views([binding]):
-        if view.finished or view.decision.phase.charged:
+        if view.finished or view.started:
+            return ""
+        if view.decision.phase is Phase.BOUND:
+            why = "; ".join(f"{name}: {text}" for name, text in sorted(view.held_up.items()))
+            text = "bound, containers don't run yet" if view.bound else "dispatched, pods are not bound yet"
+            return f"{text}: {why}" if why else text
+        if view.decision.phase.charged:
             return ""
         return Verdict(view.decision.reason, view.decision.blocker).sentence()
     return "its binding is not Atoll's"

@@ -23,6 +23,7 @@ _SHOWN_AS = {
     "runningEstimate": (keys.RUNNING_ESTIMATE, "estimate"),
     "slaWaitingTime": (keys.SLA_WAITING_TIME, "sla"),
     "protectedFor": (keys.PROTECTED_FOR, "protected"),
+    "readyTimeout": (keys.READY_TIMEOUT, "ready within"),
     "defaultPolicy": (keys.DEFAULT_POLICY, "policy"),
 }
 """Field of the data -> annotation, and the word for it in the text."""

@@ -14,7 +14,12 @@ Json = dict[str, Any]
 
 _LISTS = ("capability", "deserved", "guarantee")
 _SELECTORS = {"namespaces": keys.NAMESPACE_SELECTOR, "clusters": keys.CLUSTER_AFFINITY}
-_DURATIONS = {"estimate": keys.RUNNING_ESTIMATE, "sla": keys.SLA_WAITING_TIME, "protected_for": keys.PROTECTED_FOR}
+_DURATIONS = {
+    "estimate": keys.RUNNING_ESTIMATE,
+    "sla": keys.SLA_WAITING_TIME,
+    "protected_for": keys.PROTECTED_FOR,
+    "ready_timeout": keys.READY_TIMEOUT,
+}
 _IN_ANNOTATIONS = (*_SELECTORS, *_DURATIONS, "default_policy")
 _POLICY = re.compile(r"([-a-z0-9.]+/)?[-a-z0-9.]+")
 _KEY = r"(?:[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
@@ -140,8 +145,8 @@ def queue_object(name: str, **options: Any) -> Json:
     Args:
         name: of the queue.
         options: `capability`, `deserved` and `guarantee` as text; `namespaces` and `clusters` as label selectors;
-            `estimate`, `sla` and `protected_for` as durations; `default_policy` as a name; `member` as items of
-            `members`; the rest as the fields of the spec.
+            `estimate`, `sla`, `protected_for` and `ready_timeout` as durations; `default_policy` as a name; `member` as
+            items of `members`; the rest as the fields of the spec.
     """
     metadata: Json = {"name": name}
     if annotations := {key: text for key, text in _annotations(options).items() if text}:

@@ -54,6 +54,13 @@ Estimate = Annotated[str | None, typer.Option(help="How long its workloads run i
 Sla = Annotated[
     str | None, typer.Option(help="How long its workloads may wait before room is kept for them, such as 30m.")
 ]
+ReadyTimeout = Annotated[
+    str | None,
+    typer.Option(
+        "--ready-timeout",
+        help="How long after they are bound its workloads may take to run before they are taken back, such as 30m.",
+    ),
+]
 ProtectedFor = Annotated[
     str | None,
     typer.Option(
@@ -101,6 +108,7 @@ def create(
     estimate: Estimate = None,
     sla: Sla = None,
     protected_for: ProtectedFor = None,
+    ready_timeout: ReadyTimeout = None,
     default_policy: DefaultPolicy = None,
     type_: Type = None,
     output: Output = None,
@@ -142,6 +150,7 @@ def update(
     estimate: Estimate = None,
     sla: Sla = None,
     protected_for: ProtectedFor = None,
+    ready_timeout: ReadyTimeout = None,
     default_policy: DefaultPolicy = None,
     type_: Type = None,
 ) -> None:

@@ -20,8 +20,11 @@ def check_decision(told: Decision) -> None:
     Raises:
         BadDecision: it is such.
     """
-    if told.deadline and not is_time(told.deadline):
-        raise BadDecision(f"deadline: {told.deadline!r} is no time")
+    for name, text in (("deadline", told.deadline), ("notBefore", told.not_before)):
+        if text and not is_time(text):
+            raise BadDecision(f"{name}: {text!r} is no time")
+    if told.rounds < 0:
+        raise BadDecision(f"rounds: {told.rounds} is below 0")
     for line in told.story:
         if not is_time(line.at):
             raise BadDecision(f"story: {line.at!r} is no time")

@@ -69,12 +69,14 @@ class BindingSpec(Part, frozen=True, rename="camel"):
 class Condition(Part, frozen=True, rename="camel"):
     type: str = ""
     status: str = ""
+    last_transition_time: str = ""
     observed_generation: int = 0
 
 
 class Placed(Part, frozen=True, rename="camel"):
     generation: int = 0
     nodes: dict[str, int] = {}
+    starting: str = ""
 
 
 class Hold(Part, frozen=True, rename="camel"):
@@ -328,6 +330,13 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         least_clusters=least,
         most_clusters=most,
         bound="Bound" in conditions and conditions["Bound"].status == "True",
+        bound_at=conditions["Bound"].last_transition_time if "Bound" in conditions else "",
+        started="Running" in conditions and conditions["Running"].status == "True",
+        held_up={
+            cluster: status.placement.starting
+            for cluster, status in said.items()
+            if status.placement is not None and status.placement.starting
+        },
         finished="Finished" in conditions and conditions["Finished"].status == "True",
         released=released.observed_generation if released is not None and released.status == "True" else 0,
         placed={
@@ -422,6 +431,7 @@ def queue_view(obj: QueueObject) -> QueueView:
         affinity=by_annotation(keys.CLUSTER_AFFINITY, selectors.parse, {}),
         estimate=by_annotation(keys.RUNNING_ESTIMATE, duration.parse, None),
         patience=by_annotation(keys.SLA_WAITING_TIME, duration.parse, None),
+        ready_timeout=by_annotation(keys.READY_TIMEOUT, duration.parse, None),
         protection=by_annotation(keys.PROTECTED_FOR, duration.parse, None),
         problem="; ".join(problems),
     )

@@ -178,8 +178,13 @@ class Status:
                 say("FullyApplied", False, "FullyAppliedFailed", message)
             if complete and all(_bound(work, kind) for work in works):
                 say("Bound", True, "PodsBound")
-            if complete and all(kind.running(work.reported) for work in works):
+            if complete and all(_started(work, kind) for work in works):
                 say("Running", True, "MinimumRuns")
+            elif held_up := _held_up(works):
+                say("Running", False, "NotStarting", held_up)
+            else:
+                # What held its containers up is over, though they don't run yet.
+                conditions = [each for each in conditions if (each["type"], each["status"]) != ("Running", "False")]
             outcomes = [kind.finished(work.reported) for work in works]
             if Outcome.FAILED in outcomes:
                 say("Finished", True, Outcome.FAILED)
@@ -226,6 +231,25 @@ def _bound(work: WorkObject, kind: Kind) -> bool:
     nodes = (work.reported.get("placement") or {}).get("nodes") or {}
     pods: int = sum(nodes.values())
     return pods > 0 and pods >= max(kind.gang(work.manifest, priority=0).min_available, 1)
+
+
+def _started(work: WorkObject, kind: Kind) -> bool:
+    """Whether the minimum of the part runs, not merely has nodes; or did."""
+    if kind.finished(work.reported) is not None:
+        return True
+    running = (work.reported.get("placement") or {}).get("running")
+    if running is None:
+        # An agent from before that was told.
+        return kind.running(work.reported)
+    return int(running) >= max(kind.gang(work.manifest, priority=0).min_available, 1)
+
+
+def _held_up(works: list[WorkObject]) -> str:
+    """Why containers of pods that have nodes don't run, member by member; empty where nothing is known to be wrong."""
+    said = {
+        cluster_of(work.metadata.namespace): (work.reported.get("placement") or {}).get("starting") for work in works
+    }
+    return "; ".join(f"{name}: {text}" for name, text in sorted(said.items()) if text)
 
 
 def _reports(kind: Kind, binding: BindingObject, works: list[WorkObject]) -> list[Report]:

@@ -48,6 +48,8 @@ def arrows(before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[
                 yield reason, message, reason not in _CALM
             case (("Resized" | "Limited"), "True"):
                 yield reason, message, False
+            case "Running", "False":
+                yield reason, f"bound, but its containers don't start: {message}", True
             case "FullyApplied", "False":
                 yield "NotApplied", message, True
             case "Finished", "True":

@@ -81,6 +81,7 @@ class BatchJob:
             network_topology=metadata.topology_wish(obj, spec.get("template") or {}),
             running_estimate=metadata.running_estimate(obj) or (None if deadline is None else float(deadline)),
             patience=metadata.patience(obj),
+            ready_timeout=metadata.ready_timeout(obj),
             preemptable=metadata.preemptable(obj, spec.get("template") or {}),
             hold=metadata.held(obj) or replicas == 0,
             whole=_indexed(spec),

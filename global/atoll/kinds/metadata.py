@@ -69,6 +69,11 @@ def patience(obj: Mapping[str, Any]) -> float | None:
     return _seconds(obj, keys.SLA_WAITING_TIME, *keys.SLA_ANNOTATIONS)
 
 
+def ready_timeout(obj: Mapping[str, Any]) -> float | None:
+    """Seconds after it was bound within which its minimum must run, by annotation."""
+    return _seconds(obj, keys.READY_TIMEOUT)
+
+
 def preemptable(*holders: Mapping[str, Any]) -> bool:
     """Whether it may be taken back for others: unless the workload or one of its pod templates says `false`."""
     for holder in holders:

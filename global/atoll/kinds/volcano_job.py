@@ -80,6 +80,7 @@ class VolcanoJob:
             network_topology=msgspec.convert(wish, TopologyWish) if wish else None,
             running_estimate=duration.parse_or_none(spec.get("runningEstimate")) or metadata.running_estimate(obj),
             patience=metadata.patience(obj),
+            ready_timeout=metadata.ready_timeout(obj),
             preemptable=metadata.preemptable(obj, *(task.get("template") or {} for task in spec.get("tasks") or ())),
             hold=metadata.held(obj) or not any(task.replicas for task in tasks),
         )

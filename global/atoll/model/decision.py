@@ -90,6 +90,10 @@ class Decision(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """UID of the workload that it was evicted for."""
     question: Question | None = None
     """Asked of members on its behalf, while it waits; with it, `nominated` names the members that are asked."""
+    rounds: int = 0
+    """How often in a row it was taken back because its pods were bound and did not run."""
+    not_before: str = ""
+    """RFC 3339: it is not tried again earlier."""
     expected: dict[str, Spots] = {}
     """Member -> nodes on which the workload is in nobody's way for whom room is kept there; the member puts it there if
     it can.

@@ -68,6 +68,8 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Seconds that the user expects it to run."""
     patience: float | None = None
     """Seconds after which room is kept for it while it waits; None for what its queue says."""
+    ready_timeout: float | None = None
+    """Seconds after it was bound within which its minimum must run; None for what its queue says."""
     hold: bool = False
     """The user's wish that it does not run."""
     preemptable: bool = True

@@ -74,6 +74,10 @@ RUNNING_ESTIMATE: Final = "atoll.sh/running-estimate"
 """Queue and workload annotation: how long a workload is expected to run, such as `2h`."""
 SLA_WAITING_TIME: Final = "atoll.sh/sla-waiting-time"
 """Queue and workload annotation: how long a workload may wait before room is kept for it, such as `30m`."""
+READY_TIMEOUT: Final = "atoll.sh/ready-timeout"
+"""Queue and workload annotation: how long after its pods are bound a workload's minimum may take to run, such as `30m`;
+else it is taken back.
+"""
 PROTECTED_FOR: Final = "atoll.sh/protected-for"
 """Queue annotation: how long after its start a workload is not taken back for others, such as `10m`."""
 READYZ: Final = "atoll.sh/readyz"

@@ -154,7 +154,13 @@ def _nodes(pods: int) -> Check[dict[str, int]]:
 def placement(pods: int) -> Check[Json]:
     """Where the pods of a part are; `pods` were sent."""
     return record(
-        generation=number(), nodes=_nodes(pods), domain=text(253), tier=number(10**6), waiting=text(MAX_MESSAGE)
+        generation=number(),
+        nodes=_nodes(pods),
+        domain=text(253),
+        tier=number(10**6),
+        waiting=text(MAX_MESSAGE),
+        running=number(pods),
+        starting=text(MAX_MESSAGE),
     )
 
 

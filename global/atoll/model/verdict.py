@@ -37,6 +37,7 @@ class Reason(StrEnum):
     HELD = "Held"
     NO_PODS = "NoPods"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
+    NOT_READY_IN_TIME = "NotReadyInTime"
     EVICTED = "Evicted"
     PREEMPTED = "Preempted"
     RECLAIMED = "Reclaimed"
@@ -57,6 +58,8 @@ class Blocker(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     available: str = ""
     cluster: str = ""
     """The member in which a queue stands in the way; empty where it does so everywhere."""
+    message: str = ""
+    """What a member says of it in its own words."""
 
 
 def blocker(kind: str, name: str, resource: str, requested: int, available: int, cluster: str = "") -> Blocker:
@@ -95,7 +98,7 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         elif block.resource:
             where = f" in cluster {block.cluster}" if block.cluster else ""
             text += f" has {block.available} {block.resource} free for it{where}, {block.requested} needed"
-        return text
+        return f"{text}: {block.message}" if block.message else text
 
 
 _SENTENCES: dict[Reason, str] = {
@@ -124,6 +127,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.HELD: "it is held by its user",
     Reason.NO_PODS: "it asks for no pods",
     Reason.DEADLINE_EXCEEDED: "its pods were not bound in time",
+    Reason.NOT_READY_IN_TIME: "its pods were bound and did not run in time; it is tried again after a pause",
     Reason.EVICTED: "it was taken back from its cluster",
     Reason.PREEMPTED: "it made room for a workload of higher priority in its queue",
     Reason.RECLAIMED: "it made room for a queue that is entitled to what it had borrowed",

@@ -251,6 +251,7 @@ class Asking(Making):
             self._text(deadline),
             msgspec.structs.replace(view.decision, story=story).told(line),
             members,
+            rounds=view.decision.rounds,
             question=self._question(outcome.choice, departures, outcome.awaited),
             evicted=view.decision.evictions,
         )

@@ -16,6 +16,8 @@ from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason, Verdict
 
+PAUSE_FIRST, PAUSE_MAX = 60.0, 3600.0
+"""Seconds that a workload waits whose pods were bound and did not run, doubled with each round."""
 HELD, NO_PODS = Verdict(Reason.HELD), Verdict(Reason.NO_PODS)
 
 
@@ -75,6 +77,31 @@ def order_key(view: BindingView) -> Key:
 def withheld(gang: Gang) -> Verdict:
     """Why a gang on hold waits."""
     return HELD if gang.replicas else NO_PODS
+
+
+def paused_until(view: BindingView) -> float:
+    """Until when it is not tried again; 0 where nothing keeps it."""
+    return to_seconds(view.decision.not_before) if view.decision.not_before else 0.0
+
+
+def pause_after(rounds: int) -> float:
+    """Seconds that it waits after so many rounds in which its pods were bound and did not run."""
+    return min(PAUSE_FIRST * 2.0 ** min(rounds - 1, 30), PAUSE_MAX)
+
+
+def paused(view: BindingView) -> Verdict:
+    """Why it waits while it is not tried again."""
+    decision = view.decision
+    return Verdict(Reason.NOT_READY_IN_TIME, decision.blocker if decision.reason is Reason.NOT_READY_IN_TIME else None)
+
+
+def ready_by(binding: Binding) -> float | None:
+    """When its minimum must run; None where that may take any time, or it has."""
+    own, queue, view = binding.gang.ready_timeout, binding.leaf.view, binding.view
+    patience = queue.ready_timeout if own is None and queue is not None else own
+    if patience is None or binding.phase is not Phase.BOUND or view.started or not (view.bound and view.bound_at):
+        return None
+    return to_seconds(view.bound_at) + patience
 
 
 def estimate(binding: Binding) -> float:

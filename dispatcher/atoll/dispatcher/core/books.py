@@ -29,9 +29,13 @@ from atoll.dispatcher.core.binding import (
     overtakes,
     parts_of,
     patient_until,
+    paused,
+    paused_until,
     phase_of,
+    ready_by,
     withheld,
 )
+from atoll.dispatcher.core.deadlines import Deadlines
 from atoll.dispatcher.core.elastic import Counts, as_before, last_pods
 from atoll.dispatcher.core.events import (
     BindingGone,
@@ -132,7 +136,11 @@ class Books(Waking):
         self._unsettled: dict[str, None] = {}
         #: (deadline, UID); stale entries are skipped when popped
         self._deadlines: list[tuple[float, str]] = []
-        #: UIDs of held and unreadable bindings that may not yet say so, oldest first
+        #: when bindings that wait are tried again that are not before; these are in no class
+        self.pauses = Deadlines()
+        #: when the minimum of bindings that are bound must run
+        self._ready_by = Deadlines()
+        #: UIDs of held, paused and unreadable bindings that may not yet say so, oldest first
         self._untold: dict[str, None] = {}
         self._sizes = Sizes(self._hungry)
         #: of the last pass
@@ -188,6 +196,8 @@ class Books(Waking):
         if node.view is not None and node.view.estimate != estimated:
             for uid in self._charged.get(node, ()):
                 self.promises.enter(uid, self._stay(self.bindings[uid], self.promises.stay(uid)))
+        for uid in self._charged.get(node, ()):
+            self._watch_readiness(self.bindings[uid])
         for group in self.waiting.classes(node).values():
             group.shortest = 0.0
         for each in changed:
@@ -412,6 +422,10 @@ class Books(Waking):
         elif binding.phase is Phase.SUSPENDED and binding.gang.hold:
             if differs(binding.told, withheld(binding.gang)):
                 self._untold[uid] = None
+        elif binding.phase is Phase.SUSPENDED and (until := paused_until(binding.view)) > self._now:
+            self.pauses.set(uid, until)
+            if differs(binding.told, paused(binding.view)):
+                self._untold[uid] = None
         elif binding.phase is Phase.SUSPENDED:
             binding.shape = self._shapes.take(binding.view, self.restricted(binding))
             binding.amount = binding.shape.request
@@ -442,14 +456,23 @@ class Books(Waking):
         """File a binding whose charge is right."""
         self.promises.enter(binding.view.uid, self._stay(binding, before))
         self._watch_deadline(binding)
+        self._watch_readiness(binding)
         self._sizes.file(binding)
         self._settle_soon(binding)
+
+    def _watch_readiness(self, binding: Binding) -> None:
+        if (when := ready_by(binding)) is not None:
+            self._ready_by.set(binding.view.uid, when)
+        else:
+            self._ready_by.drop(binding.view.uid)
 
     def _leave(self, binding: Binding, placed: Mapping[str, tuple[int, int]] | None = None) -> None:
         """The inverse of `_enter`; `placed` is what was seen of its pods since it was filed."""
         if binding.wish is None:
             return
+        self.pauses.drop(binding.view.uid)
         if binding.phase.charged:
+            self._ready_by.drop(binding.view.uid)
             self.promises.leave(binding.view.uid, binding.view.placed if placed is None else placed)
             self._charge(binding, -1)
             self._unsettled.pop(binding.view.uid, None)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from atoll.dispatcher.core import invariants
 from atoll.dispatcher.core.asking import AVOID_MAX, RESERVE_TIMEOUT, Asking
-from atoll.dispatcher.core.binding import Binding, bound_in, estimate, withheld
+from atoll.dispatcher.core.binding import Binding, bound_in, estimate, paused, withheld
 from atoll.dispatcher.core.choice import Choice, choose, nowhere, spots
 from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Part
 from atoll.dispatcher.core.events import (
@@ -90,15 +90,19 @@ class Dispatcher(Asking):
         retry = self._retries[0][0] if self._retries else None
         if self._stuck:
             retry = min(self._now + HELPLESS, math.inf if retry is None else retry)
-        due = (explain, first, patience, renewal, again, retry, self._next_look_at_rights, self._next_answer_due)
+        asked = (self._next_look_at_rights, self._next_answer_due)
+        due = (
+            explain, first, patience, renewal, again, retry, self.pauses.first, self._ready_by.first, *asked,
+        )  # fmt: skip
         return min((when for when in due if when is not None), default=None)
 
     # -- deciding ----------------------------------------------------------------------------------------------------
 
     def _pass(self, now: float) -> list[Command]:
-        """1. Take back what was not reserved or bound in time. 2. Commit or release what members answered.
-        3. Dispatch while something fits. 4. Let those go that must make room and whose room is enough as members say;
-        ask about others. 5. Give what is left to what runs with fewer pods than it asks for. 6. Say why the rest waits.
+        """1. Take back what was not reserved or bound, or does not run, in time. 2. Commit or release what members
+        answered. 3. Dispatch while something fits. 4. Let those go that must make room and whose room is enough as
+        members say; ask about others. 5. Give what is left to what runs with fewer pods than it asks for. 6. Say why
+        the rest waits.
         """
         self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + max(now - self._now, 0.0) * EXPLAIN_PER_SECOND)
         self._plan_tokens = min(PLAN_BURST, self._plan_tokens + max(now - self._now, 0.0) * PLANS_PER_SECOND)
@@ -114,8 +118,10 @@ class Dispatcher(Asking):
             self._take_up_nominations()
         if not self.promises.empty or self._patience or self._unpromised:
             self._renew_promises()
+        self._end_pauses()
         commands: list[Command] = [
             *self._overdue(),
+            *self._not_running(),
             *self._mend_claims(),
             *self._settle_answers(),
             *self._keep_to_wishes(),
@@ -271,6 +277,7 @@ class Dispatcher(Asking):
             None,
             self._text(deadline),
             view.decision.told(line),
+            rounds=view.decision.rounds,
             expected=expected,
             evicted=view.decision.evictions,
         )
@@ -364,6 +371,7 @@ class Dispatcher(Asking):
             None,
             self._text(deadline),
             view.decision.told(line),
+            rounds=view.decision.rounds,
             evicted=view.decision.evictions,
         )
         binding.phase, binding.deadline = Phase.BOUND, deadline
@@ -398,6 +406,25 @@ class Dispatcher(Asking):
             elif binding.phase is Phase.BOUND:
                 # Whatever of its growth is not there by now waits in the member like anything else.
                 self._settle_binding(binding)
+
+    def _not_running(self) -> Iterator[Command]:
+        """Take back what was bound and does not run in time; it waits longer after each round, and keeps no member from
+        others: what its containers lack is most often its own fault.
+        """
+        for uid in self._ready_by.due(self._now):
+            binding = self.bindings[uid]
+            view = binding.view
+            if binding.phase is not Phase.BOUND or binding.epoch != view.epoch or view.started:
+                continue
+            why = "; ".join(f"{name}: {text}" for name, text in sorted(view.held_up.items()))
+            names = ", ".join(binding.parts)
+            text = f"its minimum was bound in {names} and did not run in time"
+            block = Blocker("Clusters" if len(binding.parts) > 1 else "Cluster", names, message=why)
+            yield self._evict(binding, Reason.NOT_READY_IN_TIME, f"{text}: {why}" if why else text, block)
+
+    def _end_pauses(self) -> None:
+        for uid in self.pauses.due(self._now):
+            self._enter(self.bindings[uid])
 
     def _has_its_turn_to_come(self, binding: Binding) -> bool:
         """Whether its member still binds what was sent to it before.
@@ -475,6 +502,8 @@ class Dispatcher(Asking):
             return Verdict(Reason.INVALID_GANG)
         if binding.gang.hold:
             return withheld(binding.gang)
+        if uid in self.pauses:
+            return paused(binding.view)
         assert binding.shape is not None, f"{uid} waits without a shape"
         if uid in self._awaiting:
             return binding.told

@@ -59,6 +59,8 @@ class QueueView:
     """Seconds that its workloads run if they don't say; None for unknown."""
     patience: float | None = None
     """Seconds after which a waiting workload gets a reservation; None for never."""
+    ready_timeout: float | None = None
+    """Seconds after they were bound within which the minimum of its workloads must run; None for any time."""
     protection: float | None = None
     """Seconds after its start in which a workload is not taken back for others; None for the usual time."""
     problem: str = ""
@@ -153,6 +155,12 @@ class BindingView:
     """None for any number."""
     bound: bool = False
     """Whether all parts had their minimum bound, as control saw it; stays true while pods complete."""
+    bound_at: str = ""
+    """RFC 3339: since when, as control saw it."""
+    started: bool = False
+    """Whether its minimum ran in this epoch, as control saw it."""
+    held_up: Mapping[str, str] = field(default_factory=dict)
+    """Member -> why pods that have nodes don't run there."""
     finished: bool = False
     released: int = 0
     """Newest generation at which control saw no Work of it."""

@@ -37,8 +37,9 @@ def verify(core: Dispatcher) -> None:
             for part in binding.parts.values() if binding.phase is not Phase.EVICTING else ():
                 for task, wished in zip(part.tasks, binding.gang.tasks, strict=True):
                     assert task.replicas <= wished.replicas, f"{uid} has more pods than it asks for"
-        elif binding.phase is Phase.SUSPENDED and not binding.gang.hold:
+        elif binding.phase is Phase.SUSPENDED and not binding.gang.hold and uid not in core.pauses:
             pending.add(uid)
+        assert uid not in core.pauses or binding.phase is Phase.SUSPENDED, f"{uid} runs before its time"
     for node in core.tree.nodes.values():
         assert node.named == named[node], f"queue {node.name}: {named[node]} bindings name it, not {node.named}"
         expected = vector.total(charged.get(each.name, {}) for each in subtree(node))

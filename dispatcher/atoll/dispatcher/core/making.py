@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from atoll.dispatcher.core.binding import Binding
+from atoll.dispatcher.core.binding import Binding, pause_after
 from atoll.dispatcher.core.books import Loss
 from atoll.dispatcher.core.commands import Command, Evict, Explain
 from atoll.dispatcher.core.elastic import full, spares
@@ -222,6 +222,11 @@ class Making(Keeping):
         view = binding.view
         self._unsettled.pop(view.uid, None)
         line = Line(self._text(self._now), Phase.EVICTING, reason, text)
+        rounds = 0 if view.started else view.decision.rounds
+        not_before = ""
+        if reason is Reason.NOT_READY_IN_TIME:
+            rounds += 1
+            not_before = self._text(self._now + pause_after(rounds))
         decision = Decision(
             binding.epoch + 1,
             Phase.EVICTING,
@@ -229,6 +234,8 @@ class Making(Keeping):
             why,
             story=view.decision.told(line),
             room_for=room_for,
+            rounds=rounds,
+            not_before=not_before,
             evicted=view.decision.evicted_by(line),
         )
         command = Evict(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
@@ -250,6 +257,8 @@ class Making(Keeping):
             until,
             view.decision.told(line),
             [*nominated],
+            rounds=view.decision.rounds,
+            not_before=view.decision.not_before if view.uid in self.pauses else "",
             evicted=view.decision.evictions,
         )
         return Explain(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)

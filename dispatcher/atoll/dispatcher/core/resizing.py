@@ -327,6 +327,7 @@ class Resizing(Books):
             None,
             until,
             story,
+            rounds=view.decision.rounds,
             expected=dict(expected or {}),
             evicted=view.decision.evictions,
         )

@@ -475,6 +475,7 @@ def _by_itself(verdict: Verdict) -> list[Change]:
         Reason.AVOIDED: (ChangeKind.WAIT, "the room in the members that failed it changes, or their pause is over"),
         Reason.ASKING_MEMBERS: (ChangeKind.WAIT, "the members that are asked answer, within seconds"),
         Reason.AWAITING_VICTIMS: (ChangeKind.WAIT, "the workloads that make room for it end"),
+        Reason.NOT_READY_IN_TIME: (ChangeKind.WAIT, "its pause is over; until then, mend what its containers wait for"),
         Reason.SUBMITTED: (ChangeKind.WAIT, "the next pass of the dispatcher looks at it"),
     }.get(verdict.reason)
     return [Change(*text)] if text is not None else []

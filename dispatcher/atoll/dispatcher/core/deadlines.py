@@ -1,0 +1,43 @@
+"""Times at which bindings must be looked at, each under its UID; the earliest is found without searching."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+
+class Deadlines:
+    """At most one time for each UID."""
+
+    def __init__(self) -> None:
+        #: UID -> seconds since the epoch
+        self._times: dict[str, float] = {}
+        #: (time, UID); one that `_times` does not say is skipped
+        self._heap: list[tuple[float, str]] = []
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._times
+
+    def set(self, uid: str, when: float) -> None:
+        """In place of what was set before."""
+        if self._times.get(uid) != when:
+            self._times[uid] = when
+            heapq.heappush(self._heap, (when, uid))
+
+    def drop(self, uid: str) -> None:
+        """There may be none."""
+        self._times.pop(uid, None)
+
+    @property
+    def first(self) -> float | None:
+        """The earliest; None where there is none."""
+        while self._heap and self._times.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now: float) -> Iterator[str]:
+        """Take out those whose time has come, the earliest first."""
+        while (first := self.first) is not None and first <= now:
+            uid = heapq.heappop(self._heap)[1]
+            del self._times[uid]
+            yield uid

@@ -1,0 +1,137 @@
+"""What is bound and does not run in time is taken back, waits longer after each round, and costs nobody else a member."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import pytest
+
+from atoll.dispatcher.core import BindingView, Evict, Explain
+from atoll.dispatcher.core.binding import PAUSE_FIRST, PAUSE_MAX, pause_after
+from atoll.model.decision import Phase
+from atoll.model.timestamps import rfc3339_seconds, to_seconds
+from atoll.model.verdict import Reason
+from tests.dispatcher.builders import BindingBuilder, Scene, evicted, let_go, make_binding, make_queue, names, scene
+
+BACK_OFF = "ImagePullBackOff (pod a-0, container main: Back-off pulling image nosuch)"
+
+
+def patient(name: str, seconds: float | None) -> BindingBuilder:
+    binding = make_binding(name).tasks(4)
+    binding._gang["ready_timeout"] = seconds
+    return binding
+
+
+def bind(s: Scene, name: str, **more: object) -> None:
+    """All its pods have nodes, as control says."""
+    view = s.view(name)
+    member = view.parts[0][0]
+    s.change(name, bound=True, bound_at=rfc3339_seconds(s.now), placed={member: (9, 4)}, **more)
+
+
+def after_one_round(s: Scene) -> Evict:
+    assert names(s.run()) == ["a"]
+    bind(s, "a", held_up={"m": BACK_OFF})
+    assert evicted(s.run(after=59)) == []
+    [command] = s.run(after=3)
+    assert isinstance(command, Evict)
+    return command
+
+
+def test_what_does_not_run_in_time_is_taken_back_with_the_containers_own_words() -> None:
+    s = scene().submit(patient("a", 60.0))
+    decision = after_one_round(s).decision
+    assert (decision.phase, decision.reason, decision.rounds) == (Phase.EVICTING, Reason.NOT_READY_IN_TIME, 1)
+    assert decision.story[-1].text == f"its minimum was bound in m and did not run in time: m: {BACK_OFF}"
+    assert decision.blocker is not None
+    assert BACK_OFF in decision.blocker.message
+
+
+def test_it_waits_a_while_and_says_so_and_others_take_the_room() -> None:
+    """1. It is taken back. 2. Its pods are gone: it waits, with its reason. 3. An equal one starts in the same member at
+    once. 4. That one ends, and the pause too: it is tried again.
+    """
+    s = scene().submit(patient("a", 60.0))
+    after_one_round(s)
+    let_go(s, "a")
+    assert s.used("q") == 0
+    s.submit(make_binding("b").tasks(4).tasks(4))
+    commands = s.run()
+    assert names(commands) == ["b"]
+    [told] = [c for c in commands if isinstance(c, Explain)]
+    assert (told.name, told.decision.phase, told.decision.reason) == ("a", Phase.SUSPENDED, Reason.NOT_READY_IN_TIME)
+    assert (told.decision.rounds, told.decision.not_before != "") == (1, True)
+    assert s.verdict("a") is Reason.NOT_READY_IN_TIME
+    assert s.run() == []
+    s.change("b", finished=True)
+    assert s.run() == []
+    assert s.core.next_deadline == pytest.approx(to_seconds(told.decision.not_before))
+    assert names(s.run(after=PAUSE_FIRST)) == ["a"]
+    assert s.view("a").decision.rounds == 1
+
+
+def test_each_round_doubles_the_pause_until_it_has_run() -> None:
+    s = scene().submit(patient("a", 60.0))
+    for number in (1, 2, 3):
+        assert names(s.run(after=PAUSE_MAX)) == ["a"]
+        bind(s, "a")
+        [command] = s.run(after=62)
+        assert command.decision.rounds == number
+        pause = to_seconds(command.decision.not_before) - s.now
+        assert pause == pytest.approx(PAUSE_FIRST * 2 ** (number - 1), abs=0.01)
+        let_go(s, "a")
+    assert names(s.run(after=PAUSE_MAX)) == ["a"]
+    bind(s, "a", started=True)
+    assert evicted(s.run(after=3600)) == []
+    assert pause_after(40) == PAUSE_MAX
+
+
+def test_a_leader_that_begins_goes_on_with_the_pause() -> None:
+    s = scene().submit(patient("a", 60.0))
+    after_one_round(s)
+    let_go(s, "a")
+    s.run()
+    s.restart()
+    assert names(s.run()) == []
+    assert s.verdict("a") is Reason.NOT_READY_IN_TIME
+    assert names(s.run(after=PAUSE_FIRST)) == ["a"]
+
+
+def test_a_leader_that_begins_takes_back_what_was_bound_long_ago() -> None:
+    s = scene().submit(patient("a", 60.0))
+    s.run()
+    bind(s, "a")
+    s.restart()
+    assert evicted(s.run(after=61)) == ["a"]
+
+
+def test_the_queue_says_it_for_those_that_do_not_say_it_themselves() -> None:
+    s = scene().submit(patient("a", None))
+    s.run()
+    bind(s, "a")
+    assert evicted(s.run(after=100)) == []
+    s.tell(make_queue("q", view={"ready_timeout": 120.0}))
+    assert evicted(s.run(after=15)) == []
+    assert evicted(s.run(after=6)) == ["a"]
+
+
+def test_without_such_a_wish_containers_may_take_any_time() -> None:
+    s = scene().submit(patient("a", None))
+    s.run()
+    bind(s, "a", held_up={"m": BACK_OFF})
+    assert evicted(s.run(after=1e6)) == []
+
+
+def test_hold_and_release_end_the_pause() -> None:
+    s = scene().submit(patient("a", 60.0))
+    after_one_round(s)
+    let_go(s, "a")
+    s.run()
+    view: BindingView = s.view("a")
+    assert view.gang is not None
+    s.see(dataclasses.replace(view, gang=msgspec.structs.replace(view.gang, hold=True)))
+    s.run()
+    assert s.verdict("a") is Reason.HELD
+    s.change("a", gang=view.gang)
+    assert names(s.run()) == ["a"]
