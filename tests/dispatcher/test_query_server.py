@@ -9,6 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from atoll.dispatcher.query import server
 from atoll.dispatcher.query.access import User
 from atoll.dispatcher.shell import Shell
+from atoll.kube.serving import Guard
 from atoll.model.apiresource import VERDICTS
 from tests.kube.servers import serving
 
@@ -21,7 +22,7 @@ async def _list(monkeypatch: pytest.MonkeyPatch, limit: str) -> tuple[int, str]:
 
     monkeypatch.setattr(server, "identify", lambda *_: User("somebody", "", (), ()))
     async with serving(allow) as host:
-        app = server.Server(host, Shell(host), lambda: None).application()  # type: ignore[arg-type, return-value]
+        app = server.Server(host, Shell(host), lambda: None, Guard()).application()  # type: ignore[arg-type, return-value]
         async with TestClient(TestServer(app)) as client:
             answer = await client.get(VERDICTS.path("ns"), params={"limit": limit})
             body = await answer.json()

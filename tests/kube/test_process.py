@@ -27,6 +27,7 @@ from atoll.kube.errors import Busy
 from atoll.kube.metrics import KubeCollector
 from atoll.kube.process import TLS_BUFFER, arguments, rate_limit, spare_memory
 from atoll.kube.reflector import Reflector
+from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import LEASES, PODS
@@ -223,7 +224,7 @@ async def ended_with_text(process: asyncio.subprocess.Process) -> tuple[int, flo
 async def asking(ready: bool = True) -> AsyncIterator[TestClient[web.Request, web.Application]]:
     registry = CollectorRegistry()
     vitals.register(registry)
-    async with TestClient(TestServer(health.application(lambda: ready, registry))) as found:
+    async with TestClient(TestServer(health.application(lambda: ready, registry, Guard()))) as found:
         yield found
 
 

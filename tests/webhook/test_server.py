@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from atoll.kube.config import Connection
 from atoll.kube.reflector import Reflector
+from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import NAMESPACES, QUEUES
 from atoll.model.objects import decode_meta
@@ -213,7 +214,7 @@ def test_huge_objects_are_answered_briefly_and_soon(case: str, operation: str) -
 
 @pytest.mark.asyncio
 async def test_a_body_without_end_is_a_413() -> None:
-    async with TestClient(TestServer(server.application(make_answers(), CollectorRegistry()))) as client:
+    async with TestClient(TestServer(server.application(make_answers(), CollectorRegistry(), Guard()))) as client:
         answer = await client.post("/mutate/jobs", data=io.BytesIO(b"x" * (8 * 2**20 + 1)))
         assert answer.status == 413
         assert "Maximum request body size" in await answer.text()
@@ -222,7 +223,7 @@ async def test_a_body_without_end_is_a_413() -> None:
 @pytest.mark.asyncio
 async def test_reviews_are_served_and_measured() -> None:
     metrics = CollectorRegistry()
-    app = server.application(make_answers(), metrics)
+    app = server.application(make_answers(), metrics, Guard())
     async with TestClient(TestServer(app)) as client:
         assert (await client.get("/readyz")).status == 200
         answer = await client.post("/mutate/jobs", json=review(make_job()))

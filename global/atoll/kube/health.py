@@ -22,6 +22,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
 from atoll.kube import metrics
+from atoll.kube.serving import Guard
 
 STUCK = 300.0
 """Seconds without any doing after which a running cache counts as hung."""
@@ -33,12 +34,13 @@ def stuck_caches(now: float) -> list[str]:
     return [f"{name}: {idle:.0f} s" for name, idle in sorted(running) if idle > STUCK]
 
 
-def application(ready: Callable[[], bool], registry: CollectorRegistry) -> web.Application:
+def application(ready: Callable[[], bool], registry: CollectorRegistry, guard: Guard) -> web.Application:
     """The three endpoints.
 
     Args:
         ready: whether /readyz says yes.
         registry: what /metrics shows.
+        guard: of the server.
     """
 
     async def healthz(_: web.Request) -> web.Response:
@@ -55,7 +57,7 @@ def application(ready: Callable[[], bool], registry: CollectorRegistry) -> web.A
         body = await asyncio.to_thread(generate_latest, registry)
         return web.Response(body=body, content_type="text/plain")
 
-    app = web.Application()
+    app = web.Application(middlewares=[guard.middleware])
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/metrics", shown)

@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from atoll.kube import drain, health, logs, metrics, vitals
+from atoll.kube import drain, health, logs, metrics, serving, vitals
 from atoll.kube.metrics import KubeCollector
 from atoll.kube.ratelimit import RateLimit
+from atoll.kube.serving import Guard, GuardedSite
 
 DRAIN_SECONDS = 5.0
 _LEAVE = 1.5
@@ -152,11 +152,12 @@ class Process:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve_health(self, host: str, port: int) -> None:
-        app = health.application(lambda: self.ready, self.metrics)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        guard = Guard()
+        app = health.application(lambda: self.ready, self.metrics, guard)
+        runner = serving.runner(app, guard, shutdown_timeout=0.5)
         await runner.setup()
         self.stack.push_async_callback(runner.cleanup)
-        await web.TCPSite(runner, host, port).start()
+        await GuardedSite(runner, guard, None, host=host, port=port).start()
 
 
 def _give_up_after(seconds: float) -> None:

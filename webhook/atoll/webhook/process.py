@@ -19,6 +19,7 @@ from atoll.kube import certificates, errors
 from atoll.kube.certificates import Leaf
 from atoll.kube.process import Process, rate_limit
 from atoll.kube.reflector import Reflector
+from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import MUTATING_WEBHOOKS, NAMESPACES, QUEUES
 from atoll.model.authority import Times
@@ -58,8 +59,9 @@ async def set_up(process: Process, options: argparse.Namespace) -> None:
     client_config = await _client_config(api)
     queue_cache = Reflector(api, QUEUES, queues.decode)
     namespaces = Reflector(api, NAMESPACES, decode_meta)
-    app = server.application(reviews.Reviews(queue_cache, namespaces), process.metrics)
-    listener = _Listener(app, _bound(*_address(client_config, options)))
+    guard = Guard()
+    app = server.application(reviews.Reviews(queue_cache, namespaces), process.metrics, guard)
+    listener = _Listener(app, guard, _bound(*_address(client_config, options)))
     process.stack.push_async_callback(listener.close)
 
     async def serve(leaf: Leaf) -> None:
@@ -124,8 +126,8 @@ def _bound(host: str, port: int) -> socket.socket:
 class _Listener:
     """The HTTPS server, from its first certificate on."""
 
-    def __init__(self, app: web.Application, bound: socket.socket) -> None:
-        self._app, self._bound = app, bound
+    def __init__(self, app: web.Application, guard: Guard, bound: socket.socket) -> None:
+        self._app, self._guard, self._bound = app, guard, bound
         self._tls: ssl.SSLContext | None = None
         self._runner: web.AppRunner | None = None
 
@@ -135,7 +137,7 @@ class _Listener:
             certificates.load_leaf(self._tls, leaf)
             return
         self._tls = certificates.server_context(leaf)
-        self._runner = await server.serve(self._app, self._tls, self._bound)
+        self._runner = await server.serve(self._app, self._guard, self._tls, self._bound)
         log.info("listening", address=self._bound.getsockname()[:2])
 
     async def check(self, name: str, leaf: Leaf) -> None:

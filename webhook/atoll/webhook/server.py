@@ -16,6 +16,8 @@ import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Histogram
 
+from atoll.kube import serving
+from atoll.kube.serving import Guard, GuardedSite
 from atoll.webhook import reviews
 
 _MAX_BODY: Final = 8 * 2**20
@@ -27,12 +29,13 @@ _BUCKETS: Final = (*(round(50e-6 * 1.25**step, 7) for step in range(38)), 0.5, 1
 log = structlog.get_logger(__name__)
 
 
-def application(answers: reviews.Reviews, metrics: CollectorRegistry) -> web.Application:
+def application(answers: reviews.Reviews, metrics: CollectorRegistry, guard: Guard) -> web.Application:
     """The routes of all reviews, and /readyz which says that TLS and HTTP work.
 
     Args:
         answers: what to say.
         metrics: gets the histogram `atoll_webhook_review_seconds` by path and outcome.
+        guard: of the server.
     """
     seconds = Histogram(
         "atoll_webhook_review_seconds",
@@ -43,7 +46,7 @@ def application(answers: reviews.Reviews, metrics: CollectorRegistry) -> web.App
     )
 
     async def review(request: web.Request) -> web.Response:
-        body = await request.read()
+        body = await guard.body(request, _MAX_BODY)
         started = time.perf_counter()
         outcome, response = await answer(answers, request.path, body)
         if app[_LEAVING].is_set():
@@ -55,7 +58,7 @@ def application(answers: reviews.Reviews, metrics: CollectorRegistry) -> web.App
     async def readyz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
-    app = web.Application(client_max_size=_MAX_BODY)
+    app = web.Application(middlewares=[guard.middleware])
     app[_LEAVING] = asyncio.Event()
     for path in (*answers.mutations, *answers.validations):
         app.router.add_post(path, review)
@@ -91,11 +94,11 @@ async def answer(answers: reviews.Reviews, path: str, body: bytes) -> tuple[str,
         return "failed", _json(reviews.encode(request.uid, refusal=said))
 
 
-async def serve(app: web.Application, tls: ssl.SSLContext, bound: socket.socket) -> web.AppRunner:
+async def serve(app: web.Application, guard: Guard, tls: ssl.SSLContext, bound: socket.socket) -> web.AppRunner:
     """Listen on a socket that has its address; `leave` and then `cleanup` of what is returned end that."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CUT_AFTER)
+    runner = serving.runner(app, guard, shutdown_timeout=_CUT_AFTER)
     await runner.setup()
-    await web.SockSite(runner, bound, ssl_context=tls).start()
+    await GuardedSite(runner, guard, tls, sock=bound).start()
     return runner
 
 

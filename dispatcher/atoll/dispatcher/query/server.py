@@ -15,10 +15,12 @@ from aiohttp import web
 from atoll.dispatcher.core import verdicts
 from atoll.dispatcher.query import documents
 from atoll.dispatcher.query.access import Access, Front, Unknown, User, identify
+from atoll.dispatcher.query.budget import Budget, Exhausted
 from atoll.dispatcher.query.documents import Refusal
 from atoll.dispatcher.query.wishes import Wishes
 from atoll.dispatcher.shell import Shell
 from atoll.kube import errors
+from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
 from atoll.model import numbers
 from atoll.model.apiresource import VERDICTS, WHAT_IFS, ApiResource
@@ -30,9 +32,11 @@ PAGE: Final = 50
 """Verdicts in one answer."""
 _MAX_BODY: Final = 2**20
 _SHARE: Final = 0.1
-"""Of the leader's time that what-ifs may take: each may search among all that runs, while nothing is decided."""
+"""Of the leader's time that what-ifs may take, and verdicts as much again: each may search among all that runs, while
+nothing is decided.
+"""
 _PATIENCE: Final = 1.0
-"""Seconds that a what-if waits for that; longer ones are sent away."""
+"""Seconds that a question waits for that; one that would wait longer is refused."""
 _USER: Final = web.RequestKey("user", User)
 _ROOT: Final = f"/apis/{VERDICTS.group}"
 _VERSION: Final = f"{_ROOT}/{VERDICTS.version}"
@@ -44,23 +48,23 @@ log = structlog.get_logger(__name__)
 class Server:
     """The routes, on one running core."""
 
-    def __init__(self, host: ApiServer, shell: Shell, front: Callable[[], Front]) -> None:
+    def __init__(self, host: ApiServer, shell: Shell, front: Callable[[], Front], guard: Guard) -> None:
         """No I/O happens here.
 
         Args:
             host: that is asked what users may do.
             shell: all read.
             front: who may pass requests on, now.
+            guard: of the server.
         """
-        self._shell, self._front = shell, front
+        self._shell, self._front, self._bounds = shell, front, guard
         self._access = Access(host)
         self._wishes = Wishes(host, shell.queue)
-        #: when the next what-if may be answered, by time.perf_counter
-        self._next = 0.0
+        self._what_ifs, self._verdicts = Budget(_SHARE, _PATIENCE), Budget(_SHARE, _PATIENCE)
 
     def application(self) -> web.Application:
         """The routes; whatever is asked for gets an answer that Kubernetes clients understand."""
-        app = web.Application(client_max_size=_MAX_BODY, middlewares=[self._guard])
+        app = web.Application(middlewares=[self._bounds.middleware, self._guard])
         app.router.add_get(_ROOT, self._group)
         app.router.add_get(_VERSION, self._resources)
         app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}", self._list)
@@ -83,6 +87,9 @@ class Server:
         except web.HTTPException as error:
             reason = {404: "NotFound", 405: "MethodNotAllowed", 413: "RequestEntityTooLarge"}.get(error.status, "")
             response = _refused(Refusal(error.status, reason, error.reason))
+        except Exhausted as error:
+            said = f"questions of {request[_USER].name} had their part of the leader's time"
+            response = _refused(Refusal(429, "TooManyRequests", said, math.ceil(error.wait)))
         except errors.ApiError as error:
             log.warning("a question could not be answered", path=request.path, error=str(error))
             response = _refused(Refusal(503, "ServiceUnavailable", f"the host does not answer: {error.message}", 1))
@@ -109,7 +116,10 @@ class Server:
     async def _get(self, request: web.Request) -> web.Response:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         everything = await self._may(request, "get", VERDICTS, namespace, name)
-        found = self._verdict(namespace, name, everything=everything)
+        user = request[_USER].name
+        await self._verdicts.wait(user)
+        with self._verdicts.spend(user):
+            found = self._verdict(namespace, name, everything=everything)
         if found is None:
             raise Refusal(404, "NotFound", f'verdicts.{VERDICTS.group} "{name}" not found')
         return _json(found)
@@ -123,8 +133,11 @@ class Server:
         begin = request.query.get("continue", "")
         names = [name for name in names if name >= begin]
         items = []
+        user = request[_USER].name
         for name in names[:limit]:
-            found = self._verdict(namespace, name, everything=everything)
+            await self._verdicts.wait(user)
+            with self._verdicts.spend(user):
+                found = self._verdict(namespace, name, everything=everything)
             if found is not None:
                 items.append(found)
             # A pass need not wait for the whole page.
@@ -135,22 +148,20 @@ class Server:
     async def _what_if(self, request: web.Request) -> web.Response:
         namespace = request.match_info["namespace"]
         everything = await self._may(request, "create", WHAT_IFS, namespace)
+        user = request[_USER].name
+        # Before anything is read: what is refused costs nothing.
+        await self._what_ifs.wait(user)
+        body = await self._bounds.body(request, _MAX_BODY)
         try:
-            asked = orjson.loads(await request.read())
+            with self._what_ifs.spend(user):
+                asked = orjson.loads(body)
         except orjson.JSONDecodeError as error:
             raise Refusal(400, "BadRequest", f"the body is no JSON: {error}") from error
         if not isinstance(asked, dict):
             raise Refusal(400, "BadRequest", "the body is no object")
         view = await self._wishes.view(asked, namespace)
-        while (wait := self._next - time.perf_counter()) > 0:
-            if wait > _PATIENCE:
-                raise Refusal(
-                    429, "TooManyRequests", "what-ifs had their part of the leader's time", math.ceil(wait)
-                )  # fmt: skip
-            await asyncio.sleep(wait)
-        began = time.perf_counter()
-        account = verdicts.what_if(self._shell.core, view, time.time())
-        self._next = began + (time.perf_counter() - began) / _SHARE
+        with self._what_ifs.spend(user):
+            account = verdicts.what_if(self._shell.core, view, time.time())
         return _json(
             documents.what_if(asked, account if everything else documents.for_namespace(account, namespace)), 201
         )  # fmt: skip

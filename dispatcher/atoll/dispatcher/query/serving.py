@@ -24,8 +24,9 @@ from aiohttp import web
 from atoll.dispatcher.query.access import CONFIG_NAME, CONFIG_NAMESPACE, Front, NotAggregating, read_front
 from atoll.dispatcher.query.server import Server
 from atoll.dispatcher.shell import Shell
-from atoll.kube import certificates, errors
+from atoll.kube import certificates, errors, serving
 from atoll.kube.certificates import Leaf
+from atoll.kube.serving import Guard, GuardedSite
 from atoll.kube.transport import ApiServer
 from atoll.model import authority, keys
 from atoll.model.apiresource import API_SERVICES, CONFIGMAPS, ENDPOINT_SLICES, SERVICES, VERDICTS
@@ -127,17 +128,19 @@ class Query:
 
     async def _start(self, leaf: Leaf, front: Front) -> None:
         self._tls = certificates.server_context(leaf)
-        # Asked for, not demanded: who comes without one is told what is wrong.
-        self._tls.verify_mode = ssl.CERT_OPTIONAL
+        # Whoever is not the API server gets no further than the handshake.
+        self._tls.verify_mode = ssl.CERT_REQUIRED
         try:
             self._tls.load_verify_locations(cadata=front.ca)
         except ssl.SSLError as error:
             raise NotAggregating(f"requestheader-client-ca-file can't be read: {error}") from error
-        app = Server(self._host, self._shell, self._present_front).application()
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        guard = Guard()
+        app = Server(self._host, self._shell, self._present_front, guard).application()
+        self._runner = serving.runner(app, guard, shutdown_timeout=0.5)
         await self._runner.setup()
-        await web.TCPSite(
-            self._runner, self._address.host, self._address.port, ssl_context=self._tls, reuse_address=True
+        address = self._address
+        await GuardedSite(
+            self._runner, guard, self._tls, host=address.host, port=address.port, reuse_address=True
         ).start()
 
     def _present_front(self) -> Front:
