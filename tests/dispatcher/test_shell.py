@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from aiohttp import web
 from atoll.dispatcher import objects
 from atoll.dispatcher.core import Evict, Pass, Refused
 from atoll.dispatcher.recording import Recorder
-from atoll.dispatcher.shell import Shell
+from atoll.dispatcher.shell import REPEATERS, WRITERS, Shell
 from atoll.model.decision import Decision, Phase
 from atoll.model.verdict import Reason
 from atoll.sim import replay
@@ -43,12 +44,56 @@ async def test_a_decision_is_not_sent_again_before_the_server_wants_it(monkeypat
         shell._bindings._put("ns/b", binding())
         await shell._carry_out(1, command, None)
         await asyncio.sleep(0.1)
-        assert shell._commands.empty()
-        assert await asyncio.wait_for(shell._commands.get(), 2.0) == (1, command, None)
+        assert shell._repeats.empty()
+        assert await asyncio.wait_for(shell._repeats.get(), 2.0) == (1, command, None)
 
 
-def binding() -> objects.BindingObject:
-    return objects.decode_binding(b'{"metadata": {"name": "b", "namespace": "ns", "uid": "u"}}')
+async def test_what_the_host_can_t_take_is_sent_ever_more_rarely_and_holds_up_no_other_namespace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """1. Namespace `bad` has 300 decisions that hang for a moment and fail, each time. 2. `good` has one, later."""
+    monkeypatch.setattr("atoll.dispatcher.shell.AGAIN", 0.05)
+    asked: Counter[str] = Counter()
+    trouble = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        namespace = request.path.split("/")[5]
+        asked[namespace] += 1
+        if namespace == "good":
+            return web.json_response({})
+        trouble.set()
+        await asyncio.sleep(0.05)
+        return web.json_response({"message": "a webhook of that namespace does not answer"}, status=500)
+
+    def evict(namespace: str, number: int) -> Evict:
+        return Evict(f"{namespace}{number}", namespace, f"b{number}", 1, 1, Decision(2, Phase.EVICTING, Reason.HELD))
+
+    async with serving(answer) as host:
+        shell = Shell(host)
+        for namespace, count in (("bad", 300), ("good", 1)):
+            for number in range(count):
+                shell._bindings._put(f"{namespace}/b{number}", binding(namespace, f"b{number}", f"{namespace}{number}"))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(shell._write(shell._commands)) for _ in range(WRITERS)]
+            tasks += [group.create_task(shell._write(shell._repeats)) for _ in range(REPEATERS)]
+            for number in range(300):
+                shell._commands.put_nowait((1, evict("bad", number), None))
+            await trouble.wait()
+            await eventually(lambda: "bad" in shell._troubled and shell._commands.empty(), 60)
+            shell._commands.put_nowait((2, evict("good", 0), None))
+            before = time.monotonic()
+            await eventually(lambda: asked["good"] == 1, 60)
+            # Four repeaters of 50 ms each: what they could send meanwhile, and no more.
+            sent = asked["bad"]
+            await asyncio.sleep(1.0)
+            assert asked["bad"] - sent <= REPEATERS * (time.monotonic() - before) / 0.05 + REPEATERS
+            for task in tasks:
+                task.cancel()
+
+
+def binding(namespace: str = "ns", name: str = "b", uid: str = "u") -> objects.BindingObject:
+    text = f'{{"metadata": {{"name": "{name}", "namespace": "{namespace}", "uid": "{uid}"}}}}'
+    return objects.decode_binding(text.encode())
 
 
 @pytest.mark.parametrize(
@@ -77,7 +122,7 @@ async def test_a_decision_that_stays_refused_is_made_ever_more_rarely(
         for _ in range(8):
             await shell._carry_out(1, command, None)
             if code == 403 and len(asked) < 8:
-                await shell._commands.get()
+                await shell._repeats.get()
             elif len(asked) < 8:
                 await eventually(lambda: Refused("u", 2, 1) in shell._events)
                 shell._events.clear()
@@ -101,10 +146,10 @@ async def test_a_decision_on_a_binding_that_is_gone_is_not_sent_again(monkeypatc
         await shell._carry_out(1, command, None)
         assert len(shell._again) == 1
         shell._bindings._put("ns/b", None)
-        await asyncio.wait_for(shell._commands.get(), 1.0)
+        await asyncio.wait_for(shell._repeats.get(), 1.0)
         await shell._carry_out(1, command, None)
         await asyncio.sleep(0.05)
-        assert (shell._commands.empty(), len(shell._again)) == (True, 0)
+        assert (shell._repeats.empty(), len(shell._again)) == (True, 0)
 
 
 async def test_what_the_shell_records_is_replayed(tmp_path: Path) -> None:

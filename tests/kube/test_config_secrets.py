@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -106,7 +107,7 @@ def top(**fields: Any) -> Callable[[Json], None]:
         pytest.param(top(users=7), "users: a list is wanted", id="no list"),
         pytest.param(top(**{"current-context": "d"}), "current-context: 'd' is none", id="a context that is missing"),
         pytest.param(top(contexts=[]), "current-context", id="no context"),
-        pytest.param(lambda c: c["users"].append(c["users"][0]), "there twice", id="a name twice"),
+        pytest.param(lambda c: c["users"].append(copy.deepcopy(c["users"][0])), "there twice", id="a name twice"),
         pytest.param(lambda c: c["users"].append("x"), "an object is wanted", id="a user that is a word"),
     ],
 )
@@ -123,6 +124,11 @@ def test_refused(change: Callable[[Json], None], words: str) -> None:
         ("[", "no YAML"),
         ("a: 0001-13-99", "no YAML"),
         ("[" * 5000, "brackets"),
+        pytest.param(
+            "a0: &a0 {k: v}\n" + "".join(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}\n" for n in range(1, 26)),
+            "no YAML: aliases",
+            id="merge keys that double what they stand for",
+        ),
         ("- " * 20000, "no YAML"),
         ("!!python/object/apply:os.system [id]", "no YAML"),
         ("7", "an object is wanted"),

@@ -248,6 +248,14 @@ def test_line_numbers_are_those_of_the_file(tmp_path: Path) -> None:
         jobs.read(written(tmp_path / "t.csv", text))
 
 
+def test_an_xz_that_stands_for_more_than_a_trace_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("atoll.sim.inputs.MAX_UNPACKED", 2**20)
+    path = tmp_path / "t.csv.xz"
+    path.write_bytes(lzma.compress(b"0" * (2**20 + 1)))
+    with pytest.raises(InputError, match="more than 1 MiB"):
+        jobs.read(path)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
@@ -381,7 +389,7 @@ def test_queues_are_volcano_objects(tmp_path: Path) -> None:
             for field, values in {
                 "weight": ("x", "-1", ".nan", "[1]", "1000000000000"),
                 "priority": ("x", "-1", ".nan", "[1]"),
-                "capability": ("3", "[1]", "{cpu: x}", "{cpu: -1}", "{cpu: [1]}", "{cpu: 1e999}"),
+                "capability": ("3", "[1]", "{cpu: x}", "{cpu: -1}", "{cpu: [1]}", "{cpu: 1e9999}"),
                 "deserved": ("3", "{cpu: .nan}", "{cpu: {a: 1}}"),
                 "guarantee": ("3", "{resource: 3}", "{resource: {cpu: x}}"),
                 "parent": ("[1]", "{a: 1}"),

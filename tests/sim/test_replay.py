@@ -119,3 +119,34 @@ def test_a_log_goes_on_where_a_process_that_was_killed_left_it(log: Path, tmp_pa
         with path.open("rb") as file:
             done = replay.replay(file)
         assert done.cores == (2 if length > 5 else 1)
+
+
+def test_only_the_owner_may_read_a_log(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "log") as recorder:
+        recorder.begin(30.0)
+    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_term_begins_a_new_file_where_the_last_one_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("atoll.dispatcher.recording.ROTATED_AT", 10)
+    monkeypatch.setattr("atoll.dispatcher.recording.KEPT", 2)
+    for term in range(5):
+        with Recorder(tmp_path / "log") as recorder:
+            recorder.begin(30.0)
+            recorder.record(Pass(float(term)), [])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "log.1", "log.2"]
+    assert [b'"now":%d.0' % term in (tmp_path / name).read_bytes() for term, name in ((4, "log"), (3, "log.1"))]
+    assert replay.main([str(tmp_path / "log.1")]) == 0
+
+
+def test_a_term_is_not_recorded_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("atoll.dispatcher.recording.MAX_TERM", 200)
+
+    def fill(recorder: Recorder) -> None:
+        for now in range(100):
+            recorder.record(Pass(float(now)), [])
+
+    with Recorder(tmp_path / "log") as recorder:
+        recorder.begin(30.0)
+        with pytest.raises(OSError, match="200 bytes"):
+            fill(recorder)

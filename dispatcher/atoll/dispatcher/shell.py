@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -64,7 +65,15 @@ AGAIN = 0.5
 """Seconds after which a decision that was refused or not written is made or written again, at least."""
 LONGEST_AGAIN = 30.0
 """The same at most, however often it was refused and however much patience the server asks for."""
+LONGEST_OUTAGE_AGAIN = 4.0
+"""The same at most while the host answers no write at all: once it does, what waits is written soon."""
+OUTAGE = 5.0
+"""Seconds without a write that was answered after which the host counts as away."""
 WRITERS = 32
+REPEATERS = 4
+"""Of what the host did not answer before: however much of that there is, it takes no more of the host and of this
+process.
+"""
 _ANNOTATIONS = "/metadata/annotations/"
 _DECISION = _ANNOTATIONS + keys.DECISION.replace("/", "~1")
 _EPOCH = _ANNOTATIONS + keys.EPOCH.replace("/", "~1")
@@ -105,6 +114,13 @@ class Shell:
         self._commands: asyncio.Queue[tuple[int, Command, objects.BindingObject | None]] = asyncio.Queue()
         #: UIDs of bindings that are there and of which the last decision was refused
         self._again: Backoff[str] = Backoff(AGAIN, LONGEST_AGAIN)
+        #: the same for UIDs whose last decision got no answer, or that of a server in trouble
+        self._unanswered: Backoff[str] = Backoff(AGAIN, LONGEST_AGAIN)
+        #: namespaces in which the last write got none, and what is to be written in these
+        self._troubled: set[str] = set()
+        self._repeats: asyncio.Queue[tuple[int, Command, objects.BindingObject | None]] = asyncio.Queue()
+        #: on the loop's clock, when a write was answered last
+        self._answered_at = -math.inf
         self._cycle = 0
         self._bindings = Reflector(host, BINDINGS, objects.decode_binding)
         self._queues = Reflector(host, QUEUES, objects.decode_queue)
@@ -162,8 +178,9 @@ class Shell:
             await self._read()
             self.all_read.set()
             log.info("all read", bindings=len(self._bindings))
-            for _ in range(WRITERS):
-                group.create_task(self._write())
+            for queue, workers in ((self._commands, WRITERS), (self._repeats, REPEATERS)):
+                for _ in range(workers):
+                    group.create_task(self._write(queue))
             group.create_task(self._decide())
             group.create_task(self._reporter.run())
 
@@ -225,6 +242,7 @@ class Shell:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._first_seen.pop(old.metadata.uid, None)
             self._again.forget(old.metadata.uid)
+            self._unanswered.forget(old.metadata.uid)
             self._tell(BindingGone(old.metadata.uid))
         if new is None:
             return
@@ -252,7 +270,8 @@ class Shell:
             self.metrics.passes.observe(time.perf_counter() - started)
             for command in commands:
                 seen = self._bindings.get(f"{command.namespace}/{command.name}")
-                self._commands.put_nowait((self._cycle, command, seen))
+                queue = self._repeats if command.namespace in self._troubled else self._commands
+                queue.put_nowait((self._cycle, command, seen))
 
     def _handle(self, event: Event) -> list[Command]:
         commands = self.core.handle(event)
@@ -287,9 +306,9 @@ class Shell:
 
     # -- out ---------------------------------------------------------------------------------------------------------
 
-    async def _write(self) -> None:
+    async def _write(self, queue: asyncio.Queue[tuple[int, Command, objects.BindingObject | None]]) -> None:
         while True:
-            cycle, command, seen = await self._commands.get()
+            cycle, command, seen = await queue.get()
             with working_on(cycle=cycle, **self._about(command)):
                 await self._carry_out(cycle, command, seen)
 
@@ -320,10 +339,14 @@ class Shell:
                 # It may or may not have been carried out: the epoch test makes a second try harmless.
                 log.warning("decision not written, will try again", error=str(error))
                 pause = self._pause_after(command, error)
-                asyncio.get_running_loop().call_later(pause, self._commands.put_nowait, (cycle, command, seen))
+                asyncio.get_running_loop().call_later(pause, self._repeats.put_nowait, (cycle, command, seen))
         else:
             if not isinstance(command, Explain):
                 self._again.forget(command.uid)
+        if outcome != "repeated":
+            self._answered_at = asyncio.get_running_loop().time()
+            self._unanswered.forget(command.uid)
+            self._troubled.discard(command.namespace)
         self.metrics.writes.labels(type(command).__name__, outcome).inc()
         if outcome == "written" and isinstance(command, Dispatch):
             log.info("dispatched", clusters=[part.cluster for part in command.parts], epoch=command.decision.epoch)
@@ -339,9 +362,14 @@ class Shell:
     def _pause_after(self, command: Command, error: errors.ApiError) -> float:
         """Seconds until what was decided is decided or written again."""
         least = max(AGAIN, min(error.retry_after or 0.0, LONGEST_AGAIN))
-        if isinstance(error, errors.Unreachable | errors.Busy) or not self._is_there(command):
-            # It says nothing about the decision, and the transport has been patient already.
+        if not self._is_there(command):
             return least
+        if isinstance(error, errors.Unreachable | errors.Busy):
+            # It says nothing about the decision.
+            self._troubled.add(command.namespace)
+            away = asyncio.get_running_loop().time() - self._answered_at > OUTAGE
+            pause = self._unanswered.failed(command.uid, at_least=least)
+            return max(min(pause, LONGEST_OUTAGE_AGAIN), least) if away else pause
         if isinstance(command, Explain) and not isinstance(error, errors.Forbidden):
             # Reasons are written beside what users and members change: that they meet now and then is no failure.
             return least

@@ -70,6 +70,15 @@ def from_secret(data: Mapping[str, str], source: str, *, endpoint: str = "") -> 
     return _connection(cluster, {"token": token}, source, "Cluster spec.apiEndpoint", "data")
 
 
+class _WithoutAliases(yaml.SafeLoader):
+    """Refuses `*name`: some hundred bytes of them and of merge keys stand for more than can be built."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.composer.ComposerError(None, None, "aliases (*) are not allowed", None)
+        return super().compose_node(parent, index)
+
+
 def _from_kubeconfig(text: bytes, source: str) -> Connection:
     where = f"{source}: kubeconfig"
     if len(text) > MAX_BYTES:
@@ -77,7 +86,7 @@ def _from_kubeconfig(text: bytes, source: str) -> Connection:
     if text.count(b"[") + text.count(b"{") > _MAX_BRACKETS:
         raise BadKubeconfig(f"{where}: it is no kubeconfig: more than {_MAX_BRACKETS} brackets")
     try:
-        config = yaml.safe_load(text)
+        config = yaml.load(text, _WithoutAliases)
     except Exception as error:
         # Besides its own errors the parser lets those of number, date and recursion through.
         raise BadKubeconfig(f"{where}: it is no YAML: {str(error)[:300] or type(error).__name__}") from error

@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from atoll.model import timestamps
+
 Json = dict[str, Any]
 T = TypeVar("T")
 Check = Callable[[Any, str], T]
@@ -59,7 +61,7 @@ def number(most: int = _LARGEST) -> Check[int]:
 
 def moment(value: Any, field: str) -> str:
     """A time in RFC 3339."""
-    if not _TIME.fullmatch(_typed(value, str, field)):
+    if not _TIME.fullmatch(_typed(value, str, field)) or not timestamps.is_time(value):
         raise BadReport(f"{field}: {readable(value, 40)!r} is no time")
     return str(value)
 

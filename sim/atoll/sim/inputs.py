@@ -27,6 +27,9 @@ _SHOWN = 100
 """Characters of a value that a message shows."""
 _LONGEST_QUANTITY = 64
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+MAX_UNPACKED = 512 * 2**20
+"""Bytes that a trace may have once it is unpacked."""
+_XZ_MEMORY = 256 * 2**20
 
 
 class InputError(ValueError):
@@ -41,6 +44,17 @@ def is_csv(path: Path) -> bool:
     return path.name.lower().removesuffix(".xz").endswith(".csv")
 
 
+def _unpacked(path: Path, content: bytes) -> bytes:
+    """Some kilobytes of .xz can stand for all the memory that there is."""
+    unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+    found = unpacker.decompress(content, MAX_UNPACKED + 1)
+    if len(found) > MAX_UNPACKED:
+        raise InputError(f"{path}: more than {MAX_UNPACKED // 2**20} MiB once unpacked; cut the trace into parts")
+    if not unpacker.eof:
+        raise lzma.LZMAError("it ends too early")
+    return found
+
+
 def text_of(path: Path) -> str:
     """The content of a file, unpacked where its name ends in .xz; a byte order mark is left out.
 
@@ -50,7 +64,7 @@ def text_of(path: Path) -> str:
     try:
         content = path.read_bytes()
         if path.suffix.lower() == ".xz":
-            content = lzma.decompress(content)
+            content = _unpacked(path, content)
         text = content.decode("utf-8-sig")
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file; check the path") from error

@@ -420,7 +420,8 @@ class Asking(Making):
         del self._asking[binding.view.uid]
         self._keep_for(group, binding, question.choice, question.departures, question.awaited)
         for each in question.departures:
-            text = f"makes room for {binding.view.namespace}/{binding.view.name} of queue {group.leaf.name}"
+            # No name: whoever may read this story need not know of that workload.
+            text = f"makes room for a workload of queue {group.leaf.name}"
             victim = self.bindings[each.uid]
             if each.stays is None:
                 yield self._evict(victim, each.reason, text, room_for=binding.view.uid)
