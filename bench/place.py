@@ -80,7 +80,8 @@ def make_nodes(count: int) -> Nodes:
     """Nodes of 8 GPUs, a random part of which is in use (the same part in every run)."""
     shape = member(count)
     names = shape.node_names()
-    tree, lowest = topology.build(layout.hypernode_objects(shape), {name: {} for name in names})
+    built = topology.build(layout.hypernode_objects(shape), {name: {} for name in names})
+    tree, lowest = built.tree, built.lowest
     free = [{name: amount - _REQUEST[name] * used for name, amount in _OFFER.items()} for used in gpus_in_use(count)]
     return Nodes(tree, [lowest[name] for name in names], names, [Profile()], [0] * count, free)
 

@@ -15,8 +15,9 @@ class Places:
     def __init__(self, config: FederationConfig) -> None:
         #: cluster -> (tree, node -> index of its lowest domain)
         self._trees = {
-            member.name: topology.build(hypernode_objects(member), {name: {} for name in member.node_names()})
+            member.name: (built.tree, built.lowest)
             for member in config.members
+            for built in [topology.build(hypernode_objects(member), {name: {} for name in member.node_names()})]
         }
         #: tier -> its name
         self.tiers = dict(

@@ -12,7 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.agent.capacity import MAX_BYTES, MAX_CLASSES, MAX_NAMES, NodeRoom, Summary, object_name, summarise
+from atoll.agent.capacity import (
+    MANY_CARRIERS,
+    MAX_BYTES,
+    MAX_CLASSES,
+    MAX_NAMES,
+    NodeRoom,
+    Summary,
+    object_name,
+    summarise,
+)
 from atoll.agent.summary import RoomSummary
 from atoll.api.atoll import ClusterCapacity
 from atoll.model.topology import Domain, Tree
@@ -25,9 +34,8 @@ TREE = Tree([Domain("top", 2, tier_name="block"), Domain("rack-a", 1, 0), Domain
 
 
 def make_room(name: str, *, lowest: int = -1, labels: dict[str, str] | None = None, **free: int) -> NodeRoom:
-    labels = {"kubernetes.io/hostname": name, **(labels or {})}
     named = {"nvidia.com/gpu" if key == "gpu" else key: amount for key, amount in free.items()}
-    return NodeRoom(name, labels, [], OFFER, {**OFFER, **named}, lowest)
+    return NodeRoom(name, labels or {}, [], OFFER, {**OFFER, **named}, lowest)
 
 
 def fits(free: dict[str, int], shape: dict[str, int]) -> int:
@@ -38,13 +46,55 @@ def promised(spec: dict[str, Any], shape: dict[str, int], domain: str) -> int:
     return sum(fits(c["free"], shape) * c["nodes"] for c in spec["classes"] if c["domain"] == domain)
 
 
-def test_equal_nodes_are_one_class_and_host_names_are_dropped() -> None:
+def test_equal_nodes_are_one_class() -> None:
     spec = summarise("m", [make_room(f"n{i}", labels={"zone": "z"}) for i in range(5)], Tree())["nodes"]
     names = [f"n{i}" for i in range(5)]
     assert spec["classes"] == [{"domain": "", "profile": 0, "nodes": 5, "free": OFFER, "names": names}]
     assert spec["profiles"][0]["labels"] == {"zone": "z"}
     assert spec["profiles"][0]["allocatable"]["memory"] == "512Gi"
     assert (spec["root"], spec["objects"]) == ("", 1)
+
+
+HOST = "kubernetes.io/hostname"
+
+
+@pytest.mark.parametrize(
+    ("count", "left"),
+    [
+        pytest.param(MANY_CARRIERS, [], id="few nodes are told by name"),
+        pytest.param(MANY_CARRIERS + 1, [HOST], id="many are not, and that is said"),
+    ],
+)
+def test_host_names_are_left_out_of_large_members_only(count: int, left: list[str]) -> None:
+    rooms = [make_room(f"n{i:02}", labels={HOST: f"n{i:02}", "zone": "abc"[i % 3]}) for i in range(count)]
+    spec = summarise("m", rooms, Tree())["nodes"]
+    assert spec.get("leftOut", []) == left
+    assert sum(each["nodes"] for each in spec["classes"]) == count
+    assert all((HOST in each["labels"]) is (not left) for each in spec["profiles"])
+    assert {each["labels"]["zone"] for each in spec["profiles"]} == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param({"topology.kubernetes.io/zone": ["a", "b", "c"]}, id="three zones on three nodes"),
+        pytest.param({"nvidia.com/gpu.product": ["A100", "H100"]}, id="one A100 node beside one H100 node"),
+    ],
+)
+def test_labels_that_differ_on_few_nodes_are_told(values: dict[str, list[str]]) -> None:
+    [(key, each)] = values.items()
+    spec = summarise("m", [make_room(f"n{i}", labels={key: value}) for i, value in enumerate(each)], Tree())["nodes"]
+    assert [profile["labels"][key] for profile in spec["profiles"]] == each
+    assert "leftOut" not in spec
+
+
+def test_every_node_is_told_however_its_labels_differ() -> None:
+    """Two labels on ten nodes each, both different everywhere: each alone could be told, both together could not."""
+    rooms = [make_room(f"n{i:02}", labels={"zone": "z", "ab"[i % 2]: str(i), "kind": str(i % 4)}) for i in range(20)]
+    spec = summarise("m", rooms, Tree())["nodes"]
+    assert sum(each["nodes"] for each in spec["classes"]) == 20
+    assert len(spec["leftOut"]) == 1
+    assert {"zone", "kind"} <= spec["profiles"][0]["labels"].keys()
 
 
 def test_there_is_one_object_per_top_domain_and_one_for_the_rest() -> None:
@@ -101,7 +151,10 @@ def test_a_large_member_stays_small() -> None:
 
 
 def test_the_total_is_of_all_nodes_also_of_those_that_no_class_promises() -> None:
-    rooms = [make_room(f"n{i}", labels={"kind": str(i)}, cpu=i * 1000) for i in range(40)]
+    rooms = [
+        NodeRoom(f"n{i}", {}, [{"key": f"k{i}", "effect": "NoSchedule"}], OFFER, {**OFFER, "cpu": i * 1000})
+        for i in range(40)
+    ]
     spec = summarise("m", rooms, Tree())["nodes"]
     assert sum(c["nodes"] for c in spec["classes"]) == MAX_CLASSES
     assert spec["total"] == {name: 40 * amount for name, amount in OFFER.items()}

@@ -200,13 +200,14 @@ def test_nodes_that_are_not_ready_hold_nothing() -> None:
     assert_waits(outcome, NOT_ENOUGH_RESOURCES)
 
 
-def test_contradicting_domains_stop_hard_gangs_only() -> None:
+def test_domains_that_contradict_each_other_leave_the_rest_as_it_is() -> None:
     twice = [make_domain("a", 1, ["n"]), make_domain("b", 1, ["n"])]
     room = make_room(make_node("n"), domains=twice)
     hard = make_group("hard", 1, topology={"mode": "hard", "highestTierAllowed": 1})
     views = [gang(room, hard, members("hard", 1)), gang(room, make_group("soft", 1), members("soft", 1))]
-    assert [isinstance(outcome, Plan) for outcome in plan(room, views)] == [False, True]
-    assert "node n" in room.topology_error
+    assert [isinstance(outcome, Plan) for outcome in plan(room, views)] == [True, True]
+    assert list(room.topology_problems) == ["b"]
+    assert "node n" in room.topology_problems["b"]
 
 
 # -- room ------------------------------------------------------------------------------------------------------------

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import orjson
 import pytest
+import yaml
 
+from atoll.agent.capacity import NodeRoom, summarise
 from atoll.dispatcher import capacity as bounds
 from atoll.dispatcher import objects
 from atoll.dispatcher.capacity import Capacities
 from atoll.dispatcher.core import CapacityGone, CapacitySet, Event
 from atoll.kube import metrics
+from atoll.model import keys, topology
 from atoll.model.vector import MOST_ON_NODE
 from tests.fuzz.test_reports import capacity
 
@@ -150,3 +157,103 @@ def test_an_object_that_is_too_large_is_not_read() -> None:
     body["metadata"]["annotations"] = {"x": "y" * objects.MAX_CAPACITY}
     with pytest.raises(msgspec.ValidationError, match="the most that is read"):
         objects.decode_capacity(orjson.dumps(body))
+
+
+class Published:
+    """A member's objects as its publisher writes them, and what is known of its nodes after each write."""
+
+    def __init__(self) -> None:
+        self.told, self.generation = Told(), 0
+        self.there: dict[str, Json] = {}
+
+    def publish(self, specs: dict[str, Json], order: Sequence[str] | None = None) -> None:
+        """Write a generation, then delete what it does not have; every node is known at every moment, and once."""
+        self.generation += 1
+        bodies = {
+            name: {
+                "metadata": {"name": name, "namespace": keys.execution_namespace("m")},
+                "spec": {**spec, "generation": self.generation},
+            }
+            for name, spec in specs.items()
+        }
+        known = bool(self.there)
+        for name in order or sorted(bodies):
+            self.told.put(bodies[name])
+            if known:
+                assert self.nodes() == Counter(TE), f"after {name} of generation {self.generation}"
+        for name in [name for name in self.there if name not in bodies]:
+            self.told.drop(self.there[name])
+            assert self.nodes() == Counter(TE), f"once {name} is deleted"
+        self.there = bodies
+
+    def nodes(self) -> Counter[str]:
+        classes = [each for view in self.told.capacities.views("m") for each in view.classes]
+        return Counter(name for each in classes for name in each.names)
+
+
+TE = [f"te{number}" for number in range(1, 9)]
+DOCUMENTS = Path(__file__).parents[1] / "documents"
+
+
+def specs_of(hyper_nodes: Sequence[Json], nodes: Sequence[str] = TE) -> dict[str, Json]:
+    built = topology.build(hyper_nodes, {name: {} for name in nodes})
+    free = {"cpu": 4000, "pods": 10}
+    return summarise(
+        "m", [NodeRoom(name, {}, [], free, free, built.lowest.get(name, -1)) for name in nodes], built.tree
+    )
+
+
+def test_the_member_is_known_whole_whatever_the_order_in_which_its_hyper_nodes_come() -> None:
+    """Every step of each of the 5040 orders: from each set of them to that with one more."""
+    files = [DOCUMENTS / name for name in ("003-racks.yaml", "003-upper.yaml")]
+    trees = [each for file in files for each in yaml.safe_load_all(file.read_text())]
+    assert len(trees) == 7
+    known = {
+        chosen: specs_of([tree for number, tree in enumerate(trees) if chosen & 1 << number]) for chosen in range(128)
+    }
+    for chosen, more in itertools.product(known, range(7)):
+        if chosen & 1 << more:
+            continue
+        for turned in (1, -1):
+            member = Published()
+            member.publish(known[chosen])
+            after = known[chosen | 1 << more]
+            member.publish(after, sorted(after)[::turned])
+            assert sorted(view.root for view in member.told.capacities.views("m")) == sorted(
+                spec["root"] for spec in after.values()
+            )
+
+
+def test_the_member_is_known_whole_whatever_the_order_in_which_seven_objects_are_written() -> None:
+    racks = [
+        {
+            "metadata": {"name": f"rack-{number}"},
+            "spec": {"tier": 1, "members": [{"type": "Node", "selector": {"exactMatch": {"name": name}}}]},
+        }
+        for number, name in enumerate(TE[:6])
+    ]
+    flat, divided = specs_of([]), specs_of(racks)
+    assert (len(flat), len(divided)) == (1, 7), "six racks, and the nodes outside of them"
+    for order in itertools.permutations(divided):
+        member = Published()
+        member.publish(flat)
+        member.publish(divided, order)
+    member.publish(flat)
+
+
+def test_a_leader_that_begins_in_the_middle_of_a_change_knows_no_node_twice() -> None:
+    racks, whole = (
+        specs_of([each for name in files for each in yaml.safe_load_all((DOCUMENTS / name).read_text())])
+        for files in (["003-racks.yaml"], ["003-racks.yaml", "003-upper.yaml"])
+    )
+    bodies = [
+        {"metadata": {"name": name, "namespace": "karmada-es-m"}, "spec": {**spec, "generation": generation}}
+        for generation, specs in ((1, racks), (2, whole))
+        for name, spec in specs.items()
+    ]
+    for order in itertools.permutations(bodies):
+        member = Published()
+        for body in order:
+            member.told.put(body)
+            assert max(member.nodes().values()) == 1
+        assert member.nodes() == Counter(TE)

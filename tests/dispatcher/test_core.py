@@ -348,7 +348,7 @@ def test_a_member_without_domains_never_holds_a_hard_topology() -> None:
     s = scene().submit(make_binding("a").hard(1))
     s.run()
     s.decide()
-    assert s.verdict("a") is Reason.NO_DOMAIN_FITS
+    assert s.verdict("a") is Reason.NO_TOPOLOGY
 
 
 def test_selectors_that_no_node_meets_are_named_as_such() -> None:

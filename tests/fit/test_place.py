@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from atoll.fit import Miss, Nodes, Placement, Profile, fits, place
 from atoll.model.gang import Gang, Task, TopologyWish
+from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.verdict import Reason
 from tests.fit.builders import make_gang, make_nodes
 
@@ -220,7 +221,7 @@ def test_nodes_that_do_not_accept_are_left_out_of_the_room() -> None:
             Miss(Reason.INSUFFICIENT_RESOURCES, 3, 2),
             id="enough in total, but in pieces",
         ),
-        pytest.param([[9]], make_gang(1, hard=0), Miss(Reason.NO_DOMAIN_FITS, 1, 0), id="no domain of an allowed tier"),
+        pytest.param([[9]], make_gang(1, hard=0), Miss(Reason.NO_TOPOLOGY, 1, 0), id="no domain of an allowed tier"),
         pytest.param(
             [[0]],
             make_gang(4, minimum=2),
@@ -248,7 +249,10 @@ def test_a_miss_reads_well() -> None:
         pytest.param(TopologyWish("hard", None, "spine"), True, id="a farther tier by its name"),
         pytest.param(TopologyWish("hard", None, "unheard-of"), False, id="a tier name that nothing bears fits nowhere"),
         pytest.param(TopologyWish("hard"), True, id="hard without a tier constrains nothing"),
-        pytest.param(TopologyWish("soft", 1), True, id="soft constrains nothing"),
+        pytest.param(TopologyWish("soft", 1), False, id="soft has its ceiling as well"),
+        pytest.param(TopologyWish("soft", 2), True, id="within the ceiling soft takes what is nearest"),
+        pytest.param(TopologyWish("soft"), True, id="soft without a tier constrains nothing"),
+        pytest.param(TopologyWish("soft", None, "unheard-of"), True, id="a ceiling that nothing bears limits nothing"),
     ],
 )
 def test_topology_wishes(wish: TopologyWish, fits: bool) -> None:
@@ -298,3 +302,11 @@ def test_the_miss_of_a_single_pod_speaks_of_one() -> None:
     assert outcome.sentence().startswith("there is no room for its pod")
     outcome = missed(place(make_nodes([[0]]), make_gang(1, hard=1)))
     assert outcome.sentence().startswith("domain rack0 has no room for its pod")
+
+
+def test_nodes_without_domains_hold_a_soft_gang_and_no_hard_one() -> None:
+    gang = make_gang(4)
+    nodes = Nodes(Tree(), [NO_DOMAIN] * 2, ["a", "b"], [Profile()], [0, 0], [{"gpu": 2, "pods": 9}] * 2)
+    for mode, right in (("soft", True), ("hard", False)):
+        wish = TopologyWish(mode, 1)
+        assert isinstance(place(nodes, Gang(gang.queue, gang.tasks, 4, network_topology=wish)), Placement) is right

@@ -107,14 +107,18 @@ class Site:
 
     async def close(self) -> None:
         """Delete the jobs of this test and wait until their pods are gone, so that the next test finds room."""
-        for resource in (JOBS, BATCH_JOBS):
-            for each in await self.host.list(resource, self.namespace):
-                await self.host.delete(resource, each["metadata"]["name"], self.namespace)
-        await until(self._empty, what=f"the pods of {self.namespace} are gone")
+        await self.no_jobs()
         await self.host.delete(NAMESPACES, self.namespace)
         # Those below first: a queue with others below it can't be deleted.
         for queue in reversed(self._queues):
             await self.host.delete(QUEUES, queue)
+
+    async def no_jobs(self) -> None:
+        """Delete the jobs of this test and wait until their pods are gone."""
+        for resource in (JOBS, BATCH_JOBS):
+            for each in await self.host.list(resource, self.namespace):
+                await self.host.delete(resource, each["metadata"]["name"], self.namespace)
+        await until(self._empty, what=f"the pods of {self.namespace} are gone")
 
     async def _empty(self) -> bool:
         if await self.host.list(BINDINGS, self.namespace):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import time
 from typing import Any
 
 import pytest
 
-from atoll.model.topology import NO_DOMAIN, TopologyError, Tree, build
+from atoll.model.gang import TopologyWish
+from atoll.model.topology import NO_DOMAIN, Tree, build
 
 
 def domain(name: str, tier: int, *members: str, of: str = "Node", **selector: Any) -> dict[str, Any]:
@@ -21,8 +24,9 @@ NODES: dict[str, dict[str, str]] = {"n1": {"rack": "a"}, "n2": {"rack": "b"}, "n
 
 
 def lowest(*objects: dict[str, Any]) -> dict[str, str]:
-    tree, found = build(objects, NODES)
-    return {node: tree.domains[index].name for node, index in found.items()}
+    found = build(objects, NODES)
+    assert found.problems == {}
+    return {node: found.tree.domains[index].name for node, index in found.lowest.items()}
 
 
 @pytest.mark.parametrize(
@@ -57,8 +61,8 @@ def test_the_lowest_domain_of_each_node(objects: list[dict[str, Any]], expected:
 def test_an_expression_takes_time_in_proportion_to_the_name(pattern: str) -> None:
     """Go's engine, which Volcano uses, never tries the ways one by one; Python's would take years for these."""
     began = time.process_time()
-    _, found = build([domain("r", 1, regexMatch={"pattern": pattern})], {"a" * 252 + "!": {}})
-    assert (found, time.process_time() - began < 1) == ({}, True)
+    found = build([domain("r", 1, regexMatch={"pattern": pattern})], {"a" * 252 + "!": {}})
+    assert (found.lowest, time.process_time() - began < 1) == ({}, True)
 
 
 @pytest.mark.parametrize(
@@ -72,48 +76,76 @@ def test_an_expression_takes_time_in_proportion_to_the_name(pattern: str) -> Non
     ],
 )
 def test_an_expression_that_go_would_refuse_or_that_takes_too_long_is_refused(pattern: str, said: str) -> None:
-    with pytest.raises(TopologyError, match=f"HyperNode r: regexMatch .*{said}"):
-        build([domain("r", 1, regexMatch={"pattern": pattern})], NODES)
+    [(name, problem)] = build([domain("r", 1, regexMatch={"pattern": pattern})], NODES).problems.items()
+    assert name == "r"
+    assert re.search(f"regexMatch .*{said}", problem), problem
 
 
 def test_a_node_knows_its_domain_at_every_tier() -> None:
-    tree, found = build([domain("r", 1, "n1"), domain("s", 2, "r", of="HyperNode"), domain("x", 3, "n2")], NODES)
+    built = build([domain("r", 1, "n1"), domain("s", 2, "r", of="HyperNode"), domain("x", 3, "n2")], NODES)
+    tree, found = built.tree, built.lowest
     names = [[tree.domains[i].name if i != NO_DOMAIN else "" for i in tree.at_tiers(found[n])] for n in ("n1", "n2")]
     assert (tree.tiers, names) == ((1, 2, 3), [["r", "s", ""], ["", "", "x"]])
     assert Tree().at_tiers(NO_DOMAIN) == []
 
 
+def aged(obj: dict[str, Any], second: int) -> dict[str, Any]:
+    return {**obj, "metadata": {**obj["metadata"], "creationTimestamp": f"2026-01-01T00:00:{second:02}Z"}}
+
+
+RIGHT = [domain("r1", 1, "n1"), domain("r2", 1, "n2"), domain("s", 2, "r1", "r2", of="HyperNode")]
+
+
 @pytest.mark.parametrize(
-    ("objects", "words"),
+    ("wrong", "named", "words"),
     [
+        pytest.param(domain("t", 2, "r1", of="HyperNode"), {"r1", "t"}, ["r1", "both s and t"], id="a second parent"),
         pytest.param(
-            [domain("r", 1), domain("s", 2, "r", of="HyperNode"), domain("t", 2, "r", of="HyperNode")],
-            ["r", "both s and t"],
-            id="two parents",
-        ),
-        pytest.param(
-            [domain("r", 2), domain("s", 2, "r", of="HyperNode")],
-            ["r", "tier 2", "must be smaller"],
+            domain("t", 1, "r1", of="HyperNode"),
+            {"t"},
+            ["r1 (tier 1)", "must be smaller"],
             id="a member of its own tier",
         ),
-        pytest.param(
-            [domain("r", 1, "s", of="HyperNode"), domain("s", 2, "r", of="HyperNode")],
-            ["must be smaller"],
-            id="a cycle",
-        ),
-        pytest.param(
-            [domain("r", 1, "n1"), domain("s", 1, "n1")], ["node n1", "r and s", "not nested"], id="a node in two racks"
-        ),
-        pytest.param([domain("r", 1, regexMatch={"pattern": "("})], ["r", "regexMatch", "'('"], id="a bad expression"),
+        pytest.param(domain("t", 1, "s", of="HyperNode"), {"t"}, ["s (tier 2)", "must be smaller"], id="a cycle"),
+        pytest.param(domain("t", 1, "t", of="HyperNode"), {"t"}, ["must be smaller"], id="a member of itself"),
+        pytest.param(domain("t", 1, "n1"), {"t"}, ["node n1", "r1 and t", "not nested"], id="a node in two racks"),
+        pytest.param(domain("t", 1, regexMatch={"pattern": "("}), {"t"}, ["regexMatch", "'('"], id="a bad expression"),
+        pytest.param(domain("t", -1, "n3"), {"t"}, ["spec.tier: -1"], id="a tier that can't be"),
     ],
 )
-def test_what_is_no_forest_is_refused_by_name(objects: list[dict[str, Any]], words: list[str]) -> None:
-    with pytest.raises(TopologyError) as error:
-        build(objects, NODES)
-    assert all(word in str(error.value) for word in words), error.value
+def test_what_is_wrong_is_named_and_the_rest_is_as_without_it(
+    wrong: dict[str, Any], named: set[str], words: list[str]
+) -> None:
+    """The older ones keep what they have, whatever the order and the names."""
+    objects = [*(aged(each, 1) for each in RIGHT), aged(wrong, 2)]
+    without = build(RIGHT, NODES)
+    for order in itertools.permutations(objects):
+        found = build(order, NODES)
+        assert set(found.problems) == named
+        assert all(word in text for text in found.problems.values() for word in words), found.problems
+        above = {
+            each.name: found.tree.domains[each.parent].name if each.parent != NO_DOMAIN else ""
+            for each in found.tree.domains
+            if each.name != "t"
+        }
+        assert above == {"s": "", "r1": "s", "r2": "s"}
+        assert {node: found.tree.domains[index].name for node, index in found.lowest.items()} == {
+            node: without.tree.domains[index].name for node, index in without.lowest.items()
+        }
 
 
 @pytest.mark.parametrize("pattern", ["(", "a{1001}", "(" * 1025])
-def test_what_is_no_regular_expression_is_refused_by_name(pattern: str) -> None:
-    with pytest.raises(TopologyError, match=r"HyperNode r: regexMatch .* is not a regular expression"):
-        build([domain("r", 1, regexMatch={"pattern": pattern})], NODES)
+def test_what_is_no_regular_expression_is_named(pattern: str) -> None:
+    found = build([domain("r", 1, "n1", regexMatch={"pattern": pattern})], NODES)
+    assert "is not a regular expression" in found.problems["r"]
+    assert list(found.lowest) == ["n1"], "what else it has is as it says"
+
+
+def test_a_ceiling_holds_for_hard_wishes_everywhere_and_for_soft_ones_where_there_are_domains() -> None:
+    tree = build(RIGHT, NODES).tree
+    for mode, where, expected in (("hard", tree, 2), ("soft", tree, 2), ("hard", Tree(), 2), ("soft", Tree(), None)):
+        assert where.ceiling(TopologyWish(mode, 2)) == expected, mode
+    assert [tree.ceiling(wish) for wish in (None, TopologyWish("hard"), TopologyWish("soft"))] == [None] * 3
+    named = build([domain("r", 1, "n1") | {"spec": {"tier": 1, "tierName": "rack"}}], NODES).tree
+    assert [named.ceiling(TopologyWish("hard", None, name)) for name in ("rack", "block")] == [1, -1]
+    assert named.ceiling(TopologyWish("soft", None, "block")) is None, "a name that nobody has limits nothing softly"

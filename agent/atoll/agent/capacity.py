@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,10 +27,14 @@ MAX_BYTES = 200_000
 """Size of one object's spec as JSON."""
 MAX_NAMES = 2000
 """Nodes that one object names."""
+MANY_CARRIERS = MAX_CLASSES
+"""Nodes with a label above which it is left out if it differs on all of them: up to here each can be a class."""
+MAX_PROBLEMS = 20
+"""HyperNodes that are named as wrong."""
+_LONGEST_PROBLEM = 400
 _DIVISIBLE = ("cpu", "memory", "ephemeral-storage")
 _STEPS = 64
 _COARSER = (32, 16, 8, 4, 2, 1)
-_HOSTNAME = "kubernetes.io/hostname"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -72,25 +76,73 @@ class _Group:
     joined: _Class | None = None
 
 
-def summarise(cluster: str, nodes: Iterable[NodeRoom], tree: Tree, dropped: Iterable[str] = ()) -> dict[str, Json]:
+def left_out(nodes: Sequence[NodeRoom]) -> set[str]:
+    """Label keys that would make so many classes of nodes that some could not be told at all.
+
+    First those of many nodes that differ on all of them, such as host names in a large member; then, as long as a
+    lowest domain has more kinds of nodes than classes, that with most values there. Whatever selects by such a key is
+    for the member itself to answer.
+    """
+    values: defaultdict[str, set[str]] = defaultdict(set)
+    carriers: Counter[str] = Counter()
+    for node in nodes:
+        carriers.update(node.labels.keys())
+        for key, value in node.labels.items():
+            values[key].add(value)
+    hidden = {key for key, count in carriers.items() if MANY_CARRIERS < count == len(values[key])}
+    inside: defaultdict[int, list[NodeRoom]] = defaultdict(list)
+    for node in nodes:
+        inside[node.lowest].append(node)
+    for domain in sorted(inside):
+        # Equal nodes of a domain are one kind; there are few kinds, so looking again at them is cheap.
+        kinds = {(tuple(sorted(each.labels.items())), repr(each.taints)) for each in inside[domain]}
+        while True:
+            kinds = {(tuple(item for item in labels if item[0] not in hidden), taints) for labels, taints in kinds}
+            if len(kinds) <= MAX_CLASSES:
+                break
+            different: defaultdict[str, set[str]] = defaultdict(set)
+            for labels, _ in kinds:
+                for key, value in labels:
+                    different[key].add(value)
+            key = max(sorted(different), key=lambda each: len(different[each]), default="")
+            if len(different[key]) < 2:
+                # They differ in taints, or in what they have at all.
+                break
+            hidden.add(key)
+    return hidden
+
+
+def summarise(
+    cluster: str, nodes: Iterable[NodeRoom], tree: Tree, problems: Mapping[str, str] | None = None
+) -> dict[str, Json]:
     """The ClusterCapacity specs of a member by object name, without `generation`; see `Summary`."""
-    return Summary(cluster, nodes, tree, dropped).specs()
+    return Summary(cluster, nodes, tree, problems).specs()
 
 
 class Summary:
     """The ClusterCapacity specs of a member; what a change does not touch is not worked out again."""
 
-    def __init__(self, cluster: str, nodes: Iterable[NodeRoom], tree: Tree, dropped: Iterable[str] = ()) -> None:
+    def __init__(
+        self, cluster: str, nodes: Iterable[NodeRoom], tree: Tree, problems: Mapping[str, str] | None = None
+    ) -> None:
         """Sort the nodes by what does not change while they stay as they are.
 
         Args:
             cluster: the member.
             nodes: that count; the result does not depend on their order.
             tree: the domains.
-            dropped: label keys to leave out, besides the host name.
+            problems: HyperNode -> what of it is left out of the tree, and why.
         """
+        nodes = list(nodes)
         self._cluster, self._tree = cluster, tree
-        hidden = {_HOSTNAME, *dropped}
+        hidden = left_out(nodes)
+        #: what every object of the member says
+        self._said: Json = {"leftOut": sorted(hidden)} if hidden else {}
+        if problems:
+            self._said["problems"] = [
+                {"hyperNode": name, "message": problems[name][:_LONGEST_PROBLEM]}
+                for name in sorted(problems)[:MAX_PROBLEMS]
+            ]
         profiles: dict[str, int] = {}
         self._described: list[tuple[Json, list[Json]]] = []
         #: node -> (lowest domain, what it has in common with others there, it as a class of its own)
@@ -152,7 +204,7 @@ class Summary:
                 inside = [index for index, root in self._root.items() if root == top] or [NO_DOMAIN]
                 equal = {index: self._equal(index) for index in inside}
                 spec = _fitting(self._cluster, top, inside, self._tree, equal, self._described, self._totals[top])
-                spec["objects"] = len(self._tops)
+                spec |= {"objects": len(self._tops), **self._said}
                 self._known[top] = spec
             specs[object_name(spec["root"])] = spec
         return specs

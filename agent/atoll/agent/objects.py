@@ -315,7 +315,7 @@ class HyperNode(Slim, frozen=True):
     def body(self) -> dict[str, Any]:
         """The object as `atoll.model.topology` reads it."""
         return {
-            "metadata": {"name": self.metadata.name, "labels": self.metadata.labels},
+            "metadata": {"name": self.metadata.name, "creationTimestamp": self.metadata.creation_timestamp},
             "spec": self.spec,
         }
 

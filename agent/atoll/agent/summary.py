@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from atoll.agent.capacity import NodeRoom, Summary
-from atoll.agent.scheduler.room import Room, unique_labels
+from atoll.agent.scheduler.room import Room
 from atoll.model.topology import NO_DOMAIN
 
 Json = dict[str, Any]
@@ -48,4 +48,4 @@ class RoomSummary:
             )
             for node in nodes
         ]
-        return Summary(self._cluster, rooms, tree, unique_labels(nodes))
+        return Summary(self._cluster, rooms, tree, room.topology_problems)

@@ -6,19 +6,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from atoll.cli.bindings import QueueUse, charges, readable
 from atoll.dispatcher import objects
-from atoll.dispatcher.capacity import capacity_view
+from atoll.dispatcher.capacity import believed
 from atoll.dispatcher.core.events import BindingView, QueueView
 from atoll.dispatcher.core.node import Node, path, subtree
 from atoll.dispatcher.core.tree import Tree
 from atoll.model import keys, quantity, vector
-from atoll.model.reports import BadReport
 from atoll.model.vector import Vector
 
 Json = dict[str, Any]
@@ -110,10 +108,8 @@ def build(
     tree = Tree()
     tree.set_queues(_view(item) for item in queues)
     totals: defaultdict[str, Vector] = defaultdict(dict)
-    for capacity in readable(capacities, objects.CapacityObject):
-        with suppress(BadReport):
-            view = capacity_view(capacity)
-            vector.add(totals[view.cluster], view.total)
+    for cluster, views in believed(readable(capacities, objects.CapacityObject)).items():
+        totals[cluster] = vector.total(view.total for view in views)
     tree.set_members(
         {
             item["metadata"]["name"]: (totals[item["metadata"]["name"]], item["metadata"].get("labels") or {})

@@ -19,6 +19,8 @@ MAX_DOMAINS = 4096
 MAX_CLASSES = 16 * MAX_DOMAINS
 #: Nodes that one object names at most.
 MAX_NAMES = 2000
+MAX_LEFT_OUT = 1024
+MAX_PROBLEMS = 20
 
 
 class Domain(ApiModel):
@@ -49,7 +51,7 @@ class Profile(ApiModel):
     """What several nodes have in common."""
 
     labels: dict[str, str] = Field(default_factory=dict)
-    """Labels, without those that differ on every node."""
+    """Labels, without those of leftOut."""
     taints: Annotated[list[ProfileTaint], ATOMIC] = Field(default_factory=list)
     """Taints."""
     allocatable: dict[str, str] = Field(default_factory=dict)
@@ -69,6 +71,15 @@ class NodeClass(ApiModel):
     """What each has free: cpu in milli, all else in base units, pods included."""
     names: Annotated[list[str], Field(max_length=MAX_NAMES), ATOMIC] = Field(default_factory=list)
     """Names of the nodes, sorted; empty where the object would become too large."""
+
+
+class TopologyProblem(ApiModel):
+    """A HyperNode of the member, part of which is left out."""
+
+    hyper_node: str
+    """Name of the HyperNode."""
+    message: str
+    """What is wrong with it, and what to do."""
 
 
 class ClusterCapacitySpec(ApiModel):
@@ -93,6 +104,11 @@ class ClusterCapacitySpec(ApiModel):
     """What nodes have in common; classes refer to them by index."""
     classes: Annotated[list[NodeClass], Field(max_length=MAX_CLASSES), ATOMIC] = Field(default_factory=list)
     """Nodes by class."""
+    left_out: Annotated[list[str], Field(max_length=MAX_LEFT_OUT), ATOMIC] = Field(default_factory=list)
+    """Label keys that the member's nodes have and profiles do not say, for there would be too many classes; whatever
+    selects by one of them is asked of the member before it goes there. The same in all objects of the member."""
+    problems: Annotated[list[TopologyProblem], Field(max_length=MAX_PROBLEMS), ATOMIC] = Field(default_factory=list)
+    """HyperNodes that are wrong; the same in all objects of the member."""
 
 
 @served(

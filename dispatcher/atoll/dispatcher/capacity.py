@@ -8,8 +8,11 @@ its own room and nobody else's.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -28,16 +31,39 @@ MAX_OBJECTS = 256
 MAX_RESOURCES = 128
 """Different resources of one member."""
 MAX_TIERS = 32
+MAX_LEFT_OUT = 1024
+"""Label keys that the figures of a member leave out."""
+MAX_PROBLEMS = 20
+"""HyperNodes that are named as wrong."""
+_LONGEST = 400
 
 _RESOURCE = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Published:
+    """One object as it is on the host."""
+
+    generation: int
+    objects: int
+    """How many make up its generation, by its own account."""
+    view: CapacityView | None
+    """None where it was refused."""
+
+
 class Capacities:
-    """The objects that the core knows of."""
+    """The objects that the core knows of.
+
+    A member writes the objects of one generation one after the other, and deletes those of an earlier layout last.
+    Where the layout is another one (domains came, went or moved), the core goes on with the earlier objects until all
+    of the newer generation are there, so that no node is missing or there twice meanwhile.
+    """
 
     def __init__(self) -> None:
+        #: cluster -> name -> the object
+        self._published: dict[str, dict[str, _Published]] = {}
         #: cluster -> name of the object -> what the core was told of it
         self._told: dict[str, dict[str, CapacityView]] = {}
 
@@ -47,47 +73,153 @@ class Capacities:
         if obj is None or not obj.metadata.namespace.startswith(keys.EXECUTION_PREFIX):
             return
         cluster, name = keys.cluster_of(obj.metadata.namespace), obj.metadata.name
-        view = None
-        try:
-            if new is not None:
-                view = capacity_view(new)
-                self._check_together(cluster, name, view)
-        except BadReport as error:
+        published = self._published.setdefault(cluster, {})
+        published.pop(name, None)
+        if new is not None:
             view = None
-            metrics.refused["ClusterCapacity", obj.metadata.namespace] += 1
-            log.warning("a report was refused", cluster=cluster, capacity=name, error=readable(str(error)))
-        told = self._told.setdefault(cluster, {})
-        before = told.pop(name, None)
-        if before is not None and (view is None or view.root != before.root):
-            yield CapacityGone(cluster, before.root)
-        if view is not None:
-            told[name] = view
-            yield CapacitySet(view)
-        if not told:
-            del self._told[cluster]
+            try:
+                view = capacity_view(new)
+            except BadReport as error:
+                _refused(cluster, name, error)
+            published[name] = _Published(new.spec.generation, new.spec.objects, view)
+        told = self._told.pop(cluster, {})
+        chosen = _updated(name, published, told) or _chosen(published, told)
+        if name in published and name not in chosen:
+            _say_why(cluster, name, published, chosen)
+        for each, before in told.items():
+            if each not in chosen or chosen[each].root != before.root:
+                yield CapacityGone(cluster, before.root)
+        for each, view in chosen.items():
+            if told.get(each) is not view:
+                yield CapacitySet(view)
+        if chosen:
+            self._told[cluster] = chosen
+        if not published:
+            del self._published[cluster]
 
-    def _check_together(self, cluster: str, name: str, view: CapacityView) -> None:
-        """What one object alone can't break."""
-        others = [each for other, each in self._told.get(cluster, {}).items() if other != name]
-        if len(others) >= MAX_OBJECTS:
-            raise BadReport(f"the member has more than {MAX_OBJECTS} such objects")
-        if any(each.root == view.root for each in others):
-            raise BadReport(f"spec.root: another object of the member speaks of {readable(view.root)!r}")
-        names = {domain[0] for each in others for domain in each.domains}
-        for domain in view.domains:
-            if domain[0] in names:
-                raise BadReport(f"spec.domains: {readable(domain[0])} is in another object of the member as well")
-        views = [*others, view]
-        nodes = sum(each.nodes for one in views for each in one.classes)
-        resources = {resource for one in views for each in one.classes for resource in each.free}
-        tiers = {domain[1] for one in views for domain in one.domains}
-        for amount, most, what in (
-            (nodes, MAX_NODES, "nodes"),
-            (len(resources), MAX_RESOURCES, "different resources"),
-            (len(tiers), MAX_TIERS, "tiers"),
-        ):
-            if amount > most:
-                raise BadReport(f"the member has {amount} {what} with this object; the most is {most}")
+    def views(self, cluster: str) -> list[CapacityView]:
+        """What the core was told of a member, each root once."""
+        return list(self._told.get(cluster, {}).values())
+
+
+def believed(reports: Iterable[CapacityObject]) -> dict[str, list[CapacityView]]:
+    """Cluster -> what a core that begins now would be told; what it would refuse is left out without a word."""
+    published: dict[str, dict[str, _Published]] = {}
+    for obj in reports:
+        with suppress(BadReport):
+            view, cluster = capacity_view(obj), keys.cluster_of(obj.metadata.namespace)
+            found = _Published(obj.spec.generation, obj.spec.objects, view)
+            published.setdefault(cluster, {})[obj.metadata.name] = found
+    return {cluster: list(_chosen(each, {}).values()) for cluster, each in published.items()}
+
+
+def _updated(
+    name: str, published: Mapping[str, _Published], told: Mapping[str, CapacityView]
+) -> dict[str, CapacityView] | None:
+    """As `_chosen` where nothing but figures of one known object changed, which is so most often; else None."""
+    view, known = published[name].view if name in published else None, told.get(name)
+    if view is None or known is None or not _alike(view, known):
+        return None
+    if _whole(current := _current(published)) and current.keys() != told.keys():
+        return None
+    return {**told, name: view}
+
+
+def _chosen(published: Mapping[str, _Published], told: Mapping[str, CapacityView]) -> dict[str, CapacityView]:
+    """Of what is published by name, that which makes sense together."""
+    current, chosen = _current(published), {}
+    # Objects that are known go before others that contradict them; what is still in doubt is decided by name.
+    order = sorted(current, key=lambda name: (name not in told, name))
+    if not _whole(current):
+        newest = max((each.generation for each in published.values()), default=-1)
+        for name, known in told.items():
+            view = published[name].view if name in published else None
+            if view is not None and (view is known or _alike(view, known)):
+                chosen[name] = view
+            elif known.generation < newest and (view is not None or name not in published):
+                chosen[name] = known
+        order = sorted(published, key=lambda name: (-published[name].generation, name))
+    for name in order:
+        view = published[name].view
+        if name not in chosen and view is not None and not _contradiction(view, chosen.values()):
+            chosen[name] = view
+    return chosen
+
+
+def _current(published: Mapping[str, _Published]) -> dict[str, _Published]:
+    """The objects of the newest generation."""
+    newest = max((each.generation for each in published.values()), default=-1)
+    return {name: each for name, each in published.items() if each.generation == newest}
+
+
+def _whole(current: Mapping[str, _Published]) -> bool:
+    return all(each.objects <= len(current) for each in current.values())
+
+
+def _alike(one: CapacityView, other: CapacityView) -> bool:
+    """Whether both speak of the same domains, nodes and resources."""
+    return _layout(one) == _layout(other)
+
+
+def _layout(view: CapacityView) -> object:
+    resources = {resource for each in view.classes for resource in each.free}
+    return view.root, view.domains, _nodes(view), _names(view), resources
+
+
+def _nodes(view: CapacityView) -> int:
+    return sum([each.nodes for each in view.classes])
+
+
+def _names(view: CapacityView) -> set[str]:
+    return set(itertools.chain.from_iterable([each.names for each in view.classes]))
+
+
+def _share_nodes(one: CapacityView, other: CapacityView) -> bool:
+    """Whether a node may be in both; never in objects of one generation."""
+    if one.generation == other.generation or not (_nodes(one) and _nodes(other)):
+        return False
+    names, others = _names(one), _names(other)
+    return len(names) < _nodes(one) or len(others) < _nodes(other) or not names.isdisjoint(others)
+
+
+def _contradiction(view: CapacityView, others: Collection[CapacityView]) -> str:
+    """What one object alone can't break; empty where it goes together with the others."""
+    if len(others) >= MAX_OBJECTS:
+        return f"the member has more than {MAX_OBJECTS} such objects"
+    if any(each.root == view.root for each in others):
+        return f"spec.root: another object of the member speaks of {readable(view.root)!r}"
+    names = {domain[0] for each in others for domain in each.domains}
+    for domain in view.domains:
+        if domain[0] in names:
+            return f"spec.domains: {readable(domain[0])} is in another object of the member as well"
+    if any(_share_nodes(view, each) for each in others):
+        return "spec.classes: some of its nodes are in another object of the member as well"
+    views = [*others, view]
+    nodes = sum(_nodes(one) for one in views)
+    resources = {resource for one in views for each in one.classes for resource in each.free}
+    tiers = {domain[1] for one in views for domain in one.domains}
+    for amount, most, what in (
+        (nodes, MAX_NODES, "nodes"),
+        (len(resources), MAX_RESOURCES, "different resources"),
+        (len(tiers), MAX_TIERS, "tiers"),
+    ):
+        if amount > most:
+            return f"the member has {amount} {what} with this object; the most is {most}"
+    return ""
+
+
+def _say_why(cluster: str, name: str, published: Mapping[str, _Published], chosen: Mapping[str, CapacityView]) -> None:
+    """Refuse an object that contradicts others, unless one of them is older: then either goes soon."""
+    view = published[name].view
+    if view is None or {each.generation for each in published.values()} != {view.generation}:
+        return
+    if why := _contradiction(view, chosen.values()):
+        _refused(cluster, name, BadReport(why))
+
+
+def _refused(cluster: str, name: str, error: BadReport) -> None:
+    metrics.refused["ClusterCapacity", keys.execution_namespace(cluster)] += 1
+    log.warning("a report was refused", cluster=cluster, capacity=name, error=readable(str(error)))
 
 
 def capacity_view(obj: CapacityObject) -> CapacityView:
@@ -110,6 +242,8 @@ def capacity_view(obj: CapacityObject) -> CapacityView:
         except BadReport as error:
             raise BadReport(f"spec.classes[{index}].{error}") from None
     _check_resources("spec.total", spec.total)
+    if len(spec.left_out) > MAX_LEFT_OUT:
+        raise BadReport(f"spec.leftOut: {len(spec.left_out)} label keys; the most is {MAX_LEFT_OUT}")
     return CapacityView(
         keys.cluster_of(obj.metadata.namespace),
         spec.root,
@@ -117,6 +251,8 @@ def capacity_view(obj: CapacityObject) -> CapacityView:
         tuple((domain.name, domain.tier, domain.tier_name, domain.parent) for domain in spec.domains),
         tuple(classes),
         _bounded(spec.total, MOST_ON_NODE * MAX_NODES),
+        tuple(sorted(spec.left_out)),
+        tuple((each.hyper_node[:_LONGEST], each.message[:_LONGEST]) for each in spec.problems[:MAX_PROBLEMS]),
     )
 
 

@@ -206,13 +206,21 @@ class CapacityClass(Part, frozen=True, rename="camel"):
     names: list[str] = []
 
 
+class CapacityProblem(Part, frozen=True, rename="camel"):
+    hyper_node: str = ""
+    message: str = ""
+
+
 class CapacitySpec(Part, frozen=True, rename="camel"):
     generation: int = 0
     root: str = ""
+    objects: int = 1
     domains: list[CapacityDomain] = []
     profiles: list[CapacityProfile] = []
     classes: list[CapacityClass] = []
     total: dict[str, int] = {}
+    left_out: list[str] = []
+    problems: list[CapacityProblem] = []
 
 
 class CapacityObject(Slim, frozen=True, rename="camel"):

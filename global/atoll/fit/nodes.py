@@ -32,12 +32,16 @@ class Profile:
 
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Mapping[str, Any], ...] = ()
+    unknown: frozenset[str] = frozenset()
+    """Label keys, or the field, by which these nodes may differ: what a task asks of them counts as met."""
 
     def accepts(self, task: Task, name: str) -> bool:
         """Whether selectors and tolerations of the task allow a node of this profile."""
-        if task.node_selector and any(self.labels.get(key) != value for key, value in task.node_selector.items()):
+        if task.node_selector and any(
+            self.labels.get(key) != value for key, value in task.node_selector.items() if key not in self.unknown
+        ):
             return False
-        if task.node_terms and not selectors.node_affinity_matches(task.node_terms, self.labels, name):
+        if task.node_terms and not selectors.node_affinity_matches(task.node_terms, self.labels, name, self.unknown):
             return False
         return not self.taints or selectors.untolerated(self.taints, task.tolerations) is None
 

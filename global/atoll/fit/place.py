@@ -70,6 +70,8 @@ class Miss:
         """The miss for a person."""
         if self.reason is Reason.NO_NODE_MATCHES:
             return "no node accepts the selectors and tolerations of its pods"
+        if self.reason is Reason.NO_TOPOLOGY:
+            return "it has no topology domain (HyperNode) of a tier that the gang allows"
         if self.requested == 1:
             text = f"domain {self.domain} has no room for its pod" if self.domain else "there is no room for its pod"
         else:
@@ -172,7 +174,7 @@ def _tightest(nodes: Nodes, domains: Ints, held: Sequence[int]) -> int | None:
 def fits(nodes: Nodes, gang: Gang) -> bool:
     """Whether `place` would find room; cheaper where a sum over nodes decides that."""
     wish = gang.network_topology
-    if len(gang.tasks) > 1 or (wish is not None and wish.hard):
+    if len(gang.tasks) > 1 or (wish is not None and wish.limited):
         return isinstance(place(nodes, gang), Placement)
     [task] = gang.tasks
     return int(nodes.room(task.requests)[nodes.accepting(task)].sum()) >= gang.floor()[0]
@@ -189,14 +191,10 @@ def fill(nodes: Nodes, gang: Gang) -> Placement:
 
 def _levels(nodes: Nodes, gang: Gang) -> list[Ints]:
     """Domains to try, tier by tier from the nearest; [ALL] last where the gang may be anywhere."""
-    wish, tiers = gang.network_topology, nodes.tree.tiers
-    if wish is None or not wish.hard:
+    highest = nodes.tree.ceiling(gang.network_topology)
+    if highest is None:
         return [*nodes.at_tier, _EVERYWHERE]
-    allowed = wish.highest_tier_allowed
-    if allowed is None:
-        allowed = nodes.tree.tier_named(wish.highest_tier_name or "")
-    highest = -1 if allowed is None else allowed
-    return [domains for tier, domains in zip(tiers, nodes.at_tier, strict=True) if tier <= highest]
+    return [domains for tier, domains in zip(nodes.tree.tiers, nodes.at_tier, strict=True) if tier <= highest]
 
 
 def _members(nodes: Nodes, domain: int) -> NDArray[np.bool_]:
@@ -362,7 +360,9 @@ def _nearest_miss(nodes: Nodes, gang: Gang, room: Sequence[Ints], floor: Sequenc
     wanted = sum(floor)
     if any(want and not nodes.accepting(task).any() for task, want in zip(gang.tasks, floor, strict=True)):
         return Miss(Reason.NO_NODE_MATCHES, wanted, 0)
-    hard = gang.network_topology is not None and gang.network_topology.hard
+    near = nodes.tree.ceiling(gang.network_topology) is not None
+    if not levels:
+        return Miss(Reason.NO_TOPOLOGY, wanted, 0)
     best, best_name, held = ALL, "", -1
     for domains in levels:
         totals = np.zeros(len(domains), np.int64)
@@ -372,14 +372,14 @@ def _nearest_miss(nodes: Nodes, gang: Gang, room: Sequence[Ints], floor: Sequenc
         if totals[most] > held:
             best, held = int(domains[most]), int(totals[most])
             best_name = nodes.tree.domains[best].name if best != ALL else ""
-    reason = Reason.NO_DOMAIN_FITS if hard else Reason.INSUFFICIENT_RESOURCES
+    reason = Reason.NO_DOMAIN_FITS if near else Reason.INSUFFICIENT_RESOURCES
     if held < 0:
         return Miss(reason, wanted, 0)
     if held >= wanted:
         # Each task fits by itself, together they do not.
         held = max(0, wanted - 1)
     resource, needed = _shortest(nodes, gang, floor, best)
-    return Miss(reason, wanted, held, best_name if hard else "", resource, needed)
+    return Miss(reason, wanted, held, best_name if near else "", resource, needed)
 
 
 def _shortest(nodes: Nodes, gang: Gang, floor: Sequence[int], domain: int) -> tuple[str, int]:

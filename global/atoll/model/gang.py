@@ -35,9 +35,14 @@ class TopologyWish(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     highest_tier_name: str | None = None
 
     @property
+    def limited(self) -> bool:
+        """Whether it has a highest tier; a hard mode without any constrains nothing, as in Volcano."""
+        return self.highest_tier_allowed is not None or self.highest_tier_name is not None
+
+    @property
     def hard(self) -> bool:
-        """A hard mode without any tier constrains nothing, as in Volcano."""
-        return self.mode == "hard" and (self.highest_tier_allowed is not None or self.highest_tier_name is not None)
+        """Whether it runs in a domain or not at all."""
+        return self.mode == "hard" and self.limited
 
 
 class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

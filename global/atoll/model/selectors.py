@@ -7,7 +7,7 @@ empty one everything, an empty node selector term nothing, and NotIn matches whe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import msgspec
@@ -76,9 +76,29 @@ def parse(text: str) -> dict[str, Any]:
     return cast(dict[str, Any], selector)
 
 
-def node_affinity_matches(terms: Sequence[Json], labels: Labels, name: str) -> bool:
-    """Required node affinity: any term matches, each by all of its expressions and fields."""
-    return any(_term(term, labels, name) for term in terms)
+NODE_NAME = "metadata.name"
+"""The one field of a node that an affinity can select by."""
+
+
+def node_affinity_matches(terms: Sequence[Json], labels: Labels, name: str, unknown: Collection[str] = ()) -> bool:
+    """Required node affinity: any term matches, each by all of its expressions and fields.
+
+    Args:
+        terms: its nodeSelectorTerms.
+        labels: of the node.
+        name: of the node.
+        unknown: label keys, or the field, of which the node's value is not known: what is asked of them counts as met.
+    """
+    return any(_term(term, labels, name, unknown) for term in terms)
+
+
+def selected_keys(selector: Labels, terms: Sequence[Json]) -> set[str]:
+    """Keys of the labels, and fields, that a node selector and the terms of an affinity ask for."""
+    found = set(selector)
+    for term in terms:
+        for name in ("matchExpressions", "matchFields"):
+            found.update(str(item.get("key", "")) for item in term.get(name) or ())
+    return found
 
 
 def required_node_terms(pod_spec: Json) -> list[dict[str, Any]]:
@@ -99,13 +119,13 @@ def untolerated(taints: Iterable[Json], tolerations: Sequence[Json]) -> Json | N
     return None
 
 
-def _term(term: Json, labels: Labels, name: str) -> bool:
+def _term(term: Json, labels: Labels, name: str, unknown: Collection[str]) -> bool:
     expressions = term.get("matchExpressions") or ()
     fields = term.get("matchFields") or ()
     if not expressions and not fields:
         return False
-    return all(_requirement(item, labels) for item in expressions) and all(
-        _requirement(item, {"metadata.name": name}) for item in fields
+    return all(item.get("key") in unknown or _requirement(item, labels) for item in expressions) and all(
+        item.get("key") in unknown or _requirement(item, {NODE_NAME: name}) for item in fields
     )
 
 

@@ -16,15 +16,13 @@ from typing import Any
 import re2
 
 from atoll.model import selectors
+from atoll.model.gang import TopologyWish
 
 NO_DOMAIN = -1
+MAX_TIER = 10**6
 _LONGEST_PATTERN = 1024
 _LARGEST_PROGRAM = 10_000
 """Instructions of an expression once it is compiled: a match takes at most so many steps for each letter."""
-
-
-class TopologyError(ValueError):
-    """The HyperNodes do not form a forest; the message names the one that is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +50,19 @@ class Tree:
         """The tier that some domain calls so, or None."""
         return next((domain.tier for domain in self.domains if domain.tier_name == name), None)
 
+    def ceiling(self, wish: TopologyWish | None) -> int | None:
+        """The highest tier that a gang of this wish may span here; None for any, -1 where there is none.
+
+        A hard wish is one for a domain: where there are none it fits nowhere. A soft one has its ceiling wherever
+        there are domains, and none where there are none.
+        """
+        if wish is None or not wish.limited or (not wish.hard and not self.domains):
+            return None
+        if wish.highest_tier_allowed is not None:
+            return wish.highest_tier_allowed
+        named = self.tier_named(wish.highest_tier_name or "")
+        return named if named is not None else -1 if wish.hard else None
+
     def ancestors(self, index: int) -> Iterator[int]:
         """The domain itself and those above it, nearest first."""
         while index != NO_DOMAIN:
@@ -72,65 +83,97 @@ class Tree:
         return hash(self.domains)
 
 
-def build(
-    hyper_nodes: Sequence[Mapping[str, Any]], node_labels: Mapping[str, Mapping[str, str]]
-) -> tuple[Tree, dict[str, int]]:
-    """The tree, and for every node that is in some domain the index of its lowest one.
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What HyperNodes say together, as far as it makes sense."""
+
+    tree: Tree
+    lowest: dict[str, int]
+    """Node -> index of its lowest domain, of those that are in one."""
+    problems: dict[str, str]
+    """HyperNode -> what of it is left out, and why; empty when they form a forest."""
+
+
+def build(hyper_nodes: Sequence[Mapping[str, Any]], node_labels: Mapping[str, Mapping[str, str]]) -> Built:
+    """The tree of all that is right; what is wrong is left out and named.
+
+    Where two HyperNodes claim the same child or node, the older one has it: what is applied later breaks nothing that
+    was right before. A domain never gets nodes that it does not have, so every part of the tree is true.
 
     Args:
         hyper_nodes: the objects, in any order.
         node_labels: name and labels of every node.
-
-    Raises:
-        TopologyError: two parents, a cycle, a child tier that is not below its parent's, or a bad regular expression.
     """
-    ordered = sorted(hyper_nodes, key=lambda obj: (-int(obj["spec"]["tier"]), obj["metadata"]["name"]))
+    problems: dict[str, str] = {}
+    good = [obj for obj in hyper_nodes if not _bad_tier(obj, problems)]
+    ordered = sorted(good, key=lambda obj: (-int(obj["spec"]["tier"]), obj["metadata"]["name"]))
     index = {obj["metadata"]["name"]: number for number, obj in enumerate(ordered)}
     parent: dict[int, int] = {}
     nodes_of: dict[str, list[int]] = defaultdict(list)
-    for number, obj in enumerate(ordered):
+    for obj in sorted(good, key=_age):
         name = obj["metadata"]["name"]
         for member in obj["spec"].get("members") or ():
             selector = member.get("selector") or {}
             if member.get("type") == "HyperNode":
                 child = index.get((selector.get("exactMatch") or {}).get("name", ""))
                 if child is not None:
-                    _adopt(ordered, parent, number, child)
-            else:
-                for node in _matching_nodes(name, selector, node_labels):
-                    nodes_of[node].append(number)
-    domains = [
-        Domain(
-            obj["metadata"]["name"],
-            int(obj["spec"]["tier"]),
-            parent.get(n, NO_DOMAIN),
-            obj["spec"].get("tierName") or "",
-        )
-        for n, obj in enumerate(ordered)
-    ]
-    tree = Tree(domains)
-    return tree, {node: _lowest(tree, node, found) for node, found in nodes_of.items()}
+                    _adopt(ordered, parent, index[name], child, problems)
+                continue
+            try:
+                for node in _matching_nodes(selector, node_labels):
+                    nodes_of[node].append(index[name])
+            except ValueError as error:
+                _add(problems, name, str(error))
+    tree = Tree(
+        [
+            Domain(
+                obj["metadata"]["name"],
+                int(obj["spec"]["tier"]),
+                parent.get(number, NO_DOMAIN),
+                obj["spec"].get("tierName") or "",
+            )
+            for number, obj in enumerate(ordered)
+        ]
+    )
+    return Built(tree, {node: _lowest(tree, node, found, problems) for node, found in nodes_of.items()}, problems)
 
 
-def _adopt(ordered: Sequence[Mapping[str, Any]], parent: dict[int, int], number: int, child: int) -> None:
+def _age(obj: Mapping[str, Any]) -> tuple[str, str]:
+    return obj["metadata"].get("creationTimestamp") or "", obj["metadata"]["name"]
+
+
+def _add(problems: dict[str, str], name: str, message: str) -> None:
+    if message not in problems.get(name, ""):
+        problems[name] = f"{problems[name]}; {message}" if name in problems else message
+
+
+def _bad_tier(obj: Mapping[str, Any], problems: dict[str, str]) -> bool:
+    tier = obj["spec"].get("tier")
+    if type(tier) is int and 0 <= tier <= MAX_TIER:
+        return False
+    _add(problems, obj["metadata"]["name"], f"spec.tier: {tier} is not between 0 and {MAX_TIER}; it is left out")
+    return True
+
+
+def _adopt(
+    ordered: Sequence[Mapping[str, Any]], parent: dict[int, int], number: int, child: int, problems: dict[str, str]
+) -> None:
     upper, lower = ordered[number], ordered[child]
-    if child in parent and parent[child] != number:
-        other = ordered[parent[child]]["metadata"]["name"]
-        raise TopologyError(
-            f"HyperNode {lower['metadata']['name']} is a member of both {other} and "
-            f"{upper['metadata']['name']}: keep one"
-        )
+    name, below = upper["metadata"]["name"], lower["metadata"]["name"]
     if int(lower["spec"]["tier"]) >= int(upper["spec"]["tier"]):
-        raise TopologyError(
-            f"HyperNode {lower['metadata']['name']} (tier {lower['spec']['tier']}) can't be a member of "
-            f"{upper['metadata']['name']} (tier {upper['spec']['tier']}): a member's tier must be smaller"
+        message = (
+            f"HyperNode {below} (tier {lower['spec']['tier']}) can't be a member of {name} (tier"
+            f" {upper['spec']['tier']}): a member's tier must be smaller"
         )
-    parent[child] = number
+        _add(problems, name, message)
+    elif parent.setdefault(child, number) != number:
+        other = ordered[parent[child]]["metadata"]["name"]
+        message = f"HyperNode {below} is a member of both {other} and {name}: it counts for {other} alone, keep one"
+        _add(problems, name, message)
+        _add(problems, below, message)
 
 
-def _matching_nodes(
-    domain: str, selector: Mapping[str, Any], node_labels: Mapping[str, Mapping[str, str]]
-) -> Iterator[str]:
+def _matching_nodes(selector: Mapping[str, Any], node_labels: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     if exact := selector.get("exactMatch"):
         if exact.get("name") in node_labels:
             yield exact["name"]
@@ -139,9 +182,7 @@ def _matching_nodes(
             expression = _compile(pattern)
         except ValueError as error:
             shown = pattern if len(pattern) <= _LONGEST_PATTERN else f"{pattern[:60]}..."
-            raise TopologyError(
-                f"HyperNode {domain}: regexMatch {shown!r} is not a regular expression (RE2, as in Go): {error}"
-            ) from error
+            raise ValueError(f"regexMatch {shown!r} is not a regular expression (RE2, as in Go): {error}") from error
         yield from (name for name in node_labels if expression.search(name))
     elif wanted := selector.get("labelMatch"):
         yield from (name for name, labels in node_labels.items() if selectors.label_selector_matches(wanted, labels))
@@ -166,13 +207,14 @@ def _compile(pattern: str) -> Any:
     return expression
 
 
-def _lowest(tree: Tree, node: str, found: list[int]) -> int:
-    lowest = min(found, key=lambda number: tree.domains[number].tier)
-    above = set(tree.ancestors(lowest))
-    for number in found:
-        if number not in above:
-            names = sorted((tree.domains[lowest].name, tree.domains[number].name))
-            raise TopologyError(
-                f"node {node} is in both HyperNode {names[0]} and {names[1]}, which are not nested: keep one"
-            )
+def _lowest(tree: Tree, node: str, found: list[int], problems: dict[str, str]) -> int:
+    """Of the domains that claim a node, the oldest first: the lowest of those that are nested."""
+    lowest = found[0]
+    for number in found[1:]:
+        if lowest in tree.ancestors(number):
+            lowest = number
+        elif number not in tree.ancestors(lowest):
+            name, other = tree.domains[number].name, tree.domains[lowest].name
+            message = f"node {node} is in both HyperNode {other} and {name}, which are not nested"
+            _add(problems, name, f"{message}: it counts for {other} alone, keep one")
     return lowest

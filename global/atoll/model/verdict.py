@@ -30,6 +30,8 @@ class Reason(StrEnum):
     NO_NODE_MATCHES = "NoNodeMatches"
     INSUFFICIENT_RESOURCES = "InsufficientResources"
     NO_DOMAIN_FITS = "NoDomainFits"
+    NO_TOPOLOGY = "NoTopology"
+    TOPOLOGY_INVALID = "TopologyInvalid"
     INVALID_GANG = "InvalidGang"
     RESERVING = "Reserving"
     PART_REFUSED = "PartRefused"
@@ -51,7 +53,7 @@ class Blocker(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What stands in the way, with numbers; `requested` and `available` are quantities."""
 
     kind: str
-    """`Queue`, `Cluster` or `Domain`."""
+    """`Queue`, `Cluster`, `Domain` or `HyperNode`."""
     name: str
     resource: str = ""
     requested: str = ""
@@ -120,6 +122,8 @@ _SENTENCES: dict[Reason, str] = {
     Reason.NO_NODE_MATCHES: "no node accepts its selectors and tolerations",
     Reason.INSUFFICIENT_RESOURCES: "no member has room for the whole gang",
     Reason.NO_DOMAIN_FITS: "no topology domain of an allowed tier has room for the whole gang",
+    Reason.NO_TOPOLOGY: "no member that it may use has a topology domain (HyperNode) of a tier that it allows",
+    Reason.TOPOLOGY_INVALID: "HyperNodes are wrong, and there is no topology domain of a tier that it allows",
     Reason.INVALID_GANG: "the gang annotation of its binding can't be read",
     Reason.RESERVING: "its parts are being reserved",
     Reason.PART_REFUSED: "a member could not reserve its part",

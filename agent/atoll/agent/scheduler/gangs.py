@@ -10,7 +10,7 @@ import msgspec
 
 from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.scheduler.room import Room
-from atoll.model import keys, numbers
+from atoll.model import keys, numbers, selectors
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.timestamps import to_seconds
 
@@ -174,12 +174,7 @@ def gang_of(view: Standing) -> tuple[Gang, list[list[Pod]]]:
 
 def labels_selected(pods: Iterable[Pod]) -> set[str]:
     """Keys of node labels that these pods select by."""
-    found: set[str] = set()
-    for pod in pods:
-        found.update(pod.node_selector)
-        for term in pod.node_terms:
-            found.update(item.get("key", "") for item in term.get("matchExpressions") or ())
-    return found
+    return set().union(*[selectors.selected_keys(pod.node_selector, pod.node_terms) for pod in pods])
 
 
 def age(created: str, now: float) -> float:

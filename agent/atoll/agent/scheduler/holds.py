@@ -328,16 +328,13 @@ class Holds:
         return ""
 
     def _near_enough(self, hold: Hold) -> bool:
-        wish = hold.gang.network_topology
-        if wish is None or not wish.hard:
-            return True
         nodes = self._room.nodes()
-        allowed = wish.highest_tier_allowed
+        allowed = nodes.tree.ceiling(hold.gang.network_topology)
         if allowed is None:
-            allowed = nodes.tree.tier_named(wish.highest_tier_name or "")
+            return True
         wanted = {node for _, node in hold.slots}
         _, tier = covering(nodes, [column for column, name in enumerate(nodes.names) if name in wanted])
-        return tier is not None and allowed is not None and tier <= allowed
+        return tier is not None and tier <= allowed
 
 
 def _match(hold: Hold, pods: Iterable[Pod]) -> list[tuple[Pod, Slot]] | None:
@@ -365,12 +362,7 @@ def _match(hold: Hold, pods: Iterable[Pod]) -> list[tuple[Pod, Slot]] | None:
 
 
 def _labels_selected(gang: Gang) -> set[str]:
-    found: set[str] = set()
-    for task in gang.tasks:
-        found.update(task.node_selector)
-        for term in task.node_terms:
-            found.update(item.get("key", "") for item in term.get("matchExpressions") or ())
-    return found
+    return set().union(*[selectors.selected_keys(task.node_selector, task.node_terms) for task in gang.tasks])
 
 
 _decoder = msgspec.json.Decoder(Plan)

@@ -157,13 +157,10 @@ def _message(view: Standing, sentence: str) -> str:
 
 
 def _allowed_ancestor(nodes: Nodes, view: Standing) -> int | None:
-    """For a hard gang that partly runs: the largest allowed domain around what is placed; None = anywhere allowed."""
-    wish = wish_of(view.group)
-    if wish is None or not wish.hard or not view.nodes:
-        return None
-    allowed = wish.highest_tier_allowed
-    if allowed is None:
-        allowed = nodes.tree.tier_named(wish.highest_tier_name or "")
+    """For a gang with a highest tier that partly runs: the largest allowed domain around what is placed; None =
+    anywhere allowed.
+    """
+    allowed = nodes.tree.ceiling(wish_of(view.group)) if view.nodes else None
     if allowed is None:
         return None
     chosen = None

@@ -59,8 +59,8 @@ class Room:
         self._stale: set[str] = set()
         #: label keys that some pod selects by, though they differ on every node
         self._wanted_labels: set[str] = set()
-        #: why the HyperNodes can't be used; empty when they can
-        self.topology_error = ""
+        #: HyperNode -> what of it is left out, and why
+        self.topology_problems: dict[str, str] = {}
         #: whether room was freed or made since somebody reset it
         self.grew = True
         #: raised by every change of what is free
@@ -245,22 +245,19 @@ class Room:
         return any(used.get(name, 0) > have.get(name, 0) for name in resources)
 
     def topology(self) -> tuple[Tree, dict[str, int]]:
-        """The domains, and each node's lowest one; none while the HyperNodes contradict each other."""
+        """The domains, and each node's lowest one; what contradicts the rest is left out."""
         if self._topology is None:
             self._topology = self._work_out_topology()
         return self._topology
 
     def _work_out_topology(self) -> tuple[Tree, dict[str, int]]:
         labels = {name: node.metadata.labels for name, node in self._nodes.items()}
-        try:
-            found = topology.build([domain.body() for domain in self._hyper_nodes.values()], labels)
-        except topology.TopologyError as error:
-            if str(error) != self.topology_error:
-                log.warning("HyperNodes can't be used; gangs that need a topology wait", error=str(error))
-            self.topology_error = str(error)
-            return Tree(), {}
-        self.topology_error = ""
-        return found
+        found = topology.build([domain.body() for domain in self._hyper_nodes.values()], labels)
+        for name, problem in found.problems.items():
+            if self.topology_problems.get(name) != problem:
+                log.warning("part of a HyperNode is left out", hyper_node=name, problem=problem)
+        self.topology_problems = found.problems
+        return found.tree, found.lowest
 
     def nodes(self) -> Nodes:
         """The arrays that placing works on; valid until the next event, do not change them."""

@@ -251,11 +251,16 @@ def _candidates(shape: Shape, world: World, ready: NDArray[np.bool_]) -> Iterato
 
 def _nearest(shape: Shape, gang: Gang, world: World, ready: NDArray[np.bool_]) -> Verdict:
     """The verdict from the member that came nearest."""
+    if shape.limited:
+        known = ready & np.array([member.has_domain(gang.network_topology) for member in world.order], np.bool_)
+        if not known.any():
+            return _without_topology(world, ready)
+        ready = known
     rows = world.counts[list(shape.rows)]
     held = np.minimum(rows, np.array(shape.floor)[:, None]).sum(axis=0)
     column = int(np.where(ready, held, -1).argmax())
     member, wanted = world.order[column], sum(shape.floor)
-    if not shape.hard and held[column] < wanted and world.accepted(shape):
+    if not shape.limited and held[column] < wanted and world.accepted(shape):
         pods = Blocker("Cluster", member.name, "pods", str(wanted), str(held[column]))
         return Verdict(Reason.INSUFFICIENT_RESOURCES, pods)
     miss = place(member.nodes, gang, room=world.room(member, shape))
@@ -266,3 +271,13 @@ def _nearest(shape: Shape, gang: Gang, world: World, ready: NDArray[np.bool_]) -
         return Verdict(miss.reason, Blocker("Cluster", member.name))
     kind, name = ("Domain", f"{member.name}/{miss.domain}") if miss.domain else ("Cluster", member.name)
     return Verdict(miss.reason, Blocker(kind, name, "pods", str(miss.requested), str(miss.available)))
+
+
+def _without_topology(world: World, ready: NDArray[np.bool_]) -> Verdict:
+    """None of the ready members has a domain that would do; one whose HyperNodes are wrong should have one."""
+    members = [member for member, is_ready in zip(world.order, ready.tolist(), strict=True) if is_ready]
+    wrong = [(member, member.problems[0][0]) for member in members if member.problems]
+    if wrong:
+        member, name = wrong[0]
+        return Verdict(Reason.TOPOLOGY_INVALID, Blocker("HyperNode", f"{member.name}/{name}"))
+    return Verdict(Reason.NO_TOPOLOGY, Blocker("Cluster", members[0].name) if len(members) == 1 else None)

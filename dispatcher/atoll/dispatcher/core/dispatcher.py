@@ -265,7 +265,8 @@ class Dispatcher(Asking):
     def _dispatch(self, binding: Binding, choice: Choice) -> Dispatch:
         view = binding.view
         phase, reason, patience = Phase.BOUND, Reason.DISPATCHED, self._commit_timeout
-        if choice.divided:
+        assert binding.shape is not None, f"{view.uid} does not wait"
+        if choice.divided or any(binding.shape.asks(member) for member in choice.members):
             phase, reason, patience = Phase.RESERVING, Reason.RESERVING, RESERVE_TIMEOUT
         deadline = self._now + patience
         line = Line(self._text(self._now), phase, reason, choice.sentence())
@@ -289,7 +290,6 @@ class Dispatcher(Asking):
             ]
         )
         command = Dispatch(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision, parts=parts)
-        assert binding.shape is not None, f"{view.uid} does not wait"
         self._overtake()
         kept = self.promises.drop(view.uid)
         self._impatient.pop(view.uid, None)

@@ -114,6 +114,10 @@ class CapacityView:
     classes: tuple[NodeClass, ...]
     total: Vector = field(default_factory=dict)
     """Allocatable of all its nodes, free or not; empty where that is not known."""
+    left_out: tuple[str, ...] = ()
+    """Keys of labels that its nodes have and `classes` do not say."""
+    problems: tuple[tuple[str, str], ...] = ()
+    """(HyperNode, what is wrong with it)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from atoll.fit import Miss, Nodes, Placement, Profile, fill, place, weights
 from atoll.fit.nodes import Ints
 from atoll.model import affinity as cluster_affinity
 from atoll.model import selectors, vector
-from atoll.model.gang import Gang
+from atoll.model.gang import Gang, TopologyWish
 from atoll.model.topology import NO_DOMAIN, Domain, Tree
 from atoll.model.vector import Vector
 
@@ -69,6 +69,21 @@ class Member:
         """Allocatable of all its nodes, as far as it is known."""
         return vector.total(root.total for root in self.roots.values())
 
+    @property
+    def unknown(self) -> frozenset[str]:
+        """What its figures don't say of nodes: label keys, and names, which not all of them have."""
+        return frozenset({selectors.NODE_NAME}.union(*[root.left_out for root in self.roots.values()]))
+
+    @property
+    def problems(self) -> list[tuple[str, str]]:
+        """(HyperNode, what is wrong with it), as all of its objects say, or one."""
+        return sorted({each for root in self.roots.values() for each in root.problems})
+
+    def has_domain(self, wish: TopologyWish | None) -> bool:
+        """Whether there is any domain that a gang of this wish may be in, or it needs none here."""
+        ceiling = self.nodes.tree.ceiling(wish)
+        return ceiling is None or any(tier <= ceiling for tier in self.nodes.tree.tiers)
+
     def resources(self) -> set[str]:
         """The names of all that its nodes have."""
         return set().union(*[each.free for root in self.roots.values() for each in root.classes])
@@ -94,11 +109,12 @@ class Member:
         profiles: dict[tuple[int, int], int] = {}
         distinct: list[Profile] = []
         profile: list[int] = []
+        unknown = self.unknown
         for node_class in classes:
             key = (id(node_class.labels), id(node_class.taints))
             if key not in profiles:
                 profiles[key] = len(distinct)
-                distinct.append(Profile(node_class.labels, node_class.taints))
+                distinct.append(Profile(node_class.labels, node_class.taints, unknown))
             profile.append(profiles[key])
         amounts = [[node_class.free.get(name, 0) for node_class in classes] for name in resources]
         lowest = [index.get(node_class.domain, NO_DOMAIN) for node_class in classes]

@@ -275,7 +275,7 @@ def _best_verdict(trial: Trial) -> Verdict:
     wanted = sum(floor)
     if held[name] >= wanted and (short := trial.shortage(name)) is not None:
         return short.verdict()
-    reason = Reason.NO_DOMAIN_FITS if trial.claimant.shape.hard else Reason.INSUFFICIENT_RESOURCES
+    reason = Reason.NO_DOMAIN_FITS if trial.claimant.shape.limited else Reason.INSUFFICIENT_RESOURCES
     return Verdict(reason, Blocker("Cluster", name, "pods", str(wanted), str(min(held[name], wanted))))
 
 

@@ -368,16 +368,14 @@ def _holds(placement: Placement, counts: Counts) -> bool:
 
 
 def _domain_around(nodes: Nodes, wish: TopologyWish | None, pods: Pods) -> int | None:
-    """For a hard topology, the largest allowed domain around what runs; None for anywhere."""
+    """For a topology with a highest tier, the largest allowed domain around what runs; None for anywhere."""
     here = next((node for _, node, _ in pods if node < len(nodes)), None)
-    if wish is None or not wish.hard or here is None:
+    allowed = nodes.tree.ceiling(wish)
+    if allowed is None or here is None:
         return None
-    allowed = wish.highest_tier_allowed
-    if allowed is None:
-        allowed = nodes.tree.tier_named(wish.highest_tier_name or "")
     around = [
         int(nodes.domain[level, here])
         for level, tier in enumerate(nodes.tree.tiers)
-        if allowed is not None and tier <= allowed and nodes.domain[level, here] != NO_DOMAIN
+        if tier <= allowed and nodes.domain[level, here] != NO_DOMAIN
     ]
     return around[-1] if around else None

@@ -262,7 +262,7 @@ class Rooms:
         """The profile of each node in numbers that all members share."""
         numbers = []
         for profile in nodes.profiles:
-            key = _encoder.encode((profile.labels, profile.taints))
+            key = _encoder.encode((profile.labels, profile.taints, sorted(profile.unknown)))
             number = self._profile_index.get(key)
             if number is None:
                 number = self._profile_index[key] = len(self._profiles)

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atoll.dispatcher.core.events import BindingView
+from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node
+from atoll.model import selectors
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
@@ -39,6 +41,8 @@ class Shape:
     """Pods per task."""
     near: bool
     """Whether some members are better than others because its pods are nearer each other there."""
+    selects: frozenset[str] = frozenset()
+    """Keys of labels, and fields, by which its pods choose nodes."""
     users: int = 0
     """Bindings that have it."""
     capped: Node | None = None
@@ -51,6 +55,10 @@ class Shape:
     """Per affinity, bool[members]: who may take it, whether ready or not; of world version `seen`."""
     seen: int = -1
 
+    def asks(self, member: Member) -> bool:
+        """Whether it selects by what the member's figures leave out, so that only the member can say if it fits."""
+        return bool(self.selects) and not self.selects.isdisjoint(member.unknown)
+
     @property
     def elastic(self) -> bool:
         """Whether it may run with fewer pods than all; what may be divided over members runs with all."""
@@ -62,10 +70,10 @@ class Shape:
         return self.gang.sized(self.floor) if self.elastic else self.gang
 
     @property
-    def hard(self) -> bool:
-        """Whether it must fit one domain."""
+    def limited(self) -> bool:
+        """Whether it must fit one domain, at least in members that have any."""
         wish = self.gang.network_topology
-        return wish is not None and wish.hard
+        return wish is not None and wish.limited
 
 
 def shape_key(binding: BindingView, restricted: str) -> bytes:
@@ -98,6 +106,7 @@ def shape_of(binding: BindingView, key: bytes) -> Shape:
         gang.floor(),
         gang.full(),
         gang.replicas > 1,
+        frozenset[str]().union(*[selectors.selected_keys(task.node_selector, task.node_terms) for task in gang.tasks]),
     )
     shape.request = shape.least.total()
     return shape

@@ -212,7 +212,7 @@ class Stays:
 def is_loose(gang: Gang) -> bool:
     """Whether its pods are equal and may be anywhere: a sum over nodes says whether it fits."""
     wish = gang.network_topology
-    return len(gang.tasks) == 1 and (wish is None or not wish.hard)
+    return len(gang.tasks) == 1 and (wish is None or not wish.limited)
 
 
 def ends_needed(nodes: Nodes, gang: Gang, held: Iterator[Held], there: int) -> int | None:

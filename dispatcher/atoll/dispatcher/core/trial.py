@@ -362,16 +362,14 @@ def entitled(tree: Tree, leaf: Node, request: Vector) -> Vector:
 
 def _cells(nodes: Nodes, gang: Gang) -> tuple[list[Ints], int]:
     """(per allowed tier int64[nodes] the cell of each node or -1, number of cells)."""
-    wish, tree = gang.network_topology, nodes.tree
-    if wish is None or not wish.hard:
-        return [np.zeros(len(nodes), np.int64)], 1
-    highest = wish.highest_tier_allowed
+    tree = nodes.tree
+    highest = tree.ceiling(gang.network_topology)
     if highest is None:
-        highest = tree.tier_named(wish.highest_tier_name or "")
+        return [np.zeros(len(nodes), np.int64)], 1
     rows = [
         np.where(nodes.domain[level] == NO_DOMAIN, -1, nodes.domain[level])
         for level, tier in enumerate(tree.tiers)
-        if highest is not None and tier <= highest
+        if tier <= highest
     ]
     return rows, len(tree.domains) if rows else 0
 

@@ -92,6 +92,15 @@ def account(core: Dispatcher, uid: str) -> Account | None:
         )
 
 
+def _wrong(member: Member) -> str:
+    """The HyperNodes of a member that are wrong; empty where none are."""
+    if not member.problems:
+        return ""
+    (name, message), *others = member.problems
+    more = f" (and {len(others)} more)" if others else ""
+    return f"HyperNode {name} is wrong: {message}{more}"
+
+
 def _has_numbers(verdict: Verdict) -> bool:
     return verdict.blocker is not None and bool(verdict.blocker.resource)
 
@@ -280,7 +289,7 @@ class _Look:
                 exact -= 1
                 rooms.append(self._exact(member, wanted))
             else:
-                reason = Reason.NO_DOMAIN_FITS if shape.hard else Reason.INSUFFICIENT_RESOURCES
+                reason = Reason.NO_DOMAIN_FITS if shape.limited else Reason.INSUFFICIENT_RESOURCES
                 rooms.append(_room(member, wanted, fits, reason, Miss(reason, wanted, fits).sentence()))
         # Those that could take it at once come first, then by how near they come.
         return sorted(rooms, key=lambda room: (bool(room.reason), -room.fits))
@@ -299,15 +308,16 @@ class _Look:
                 return _room(member, wanted, wanted, Reason.WOULD_DELAY, text)
             return Room(member.name, wanted, wanted, message="it has room", domain=domain)
         shortage = quantity.format_units(placement.resource, placement.needed) if placement.resource else ""
-        too_small = self._too_small(member)
+        too_small = self._too_small(member) or self._domains_too_small(member, placement)
         if too_small:
             self._small_in[member.name] = too_small
+        wrong = _wrong(member) if self.shape.limited else ""
         return Room(
             member.name,
             wanted,
             placement.available,
             placement.reason.value,
-            f"{placement.sentence()}{f'; {too_small}' if too_small else ''}",
+            "; ".join(text for text in (placement.sentence(), too_small, wrong) if text),
             placement.domain,
             placement.resource,
             shortage,
@@ -333,6 +343,22 @@ class _Look:
                 limit = f"no node has more than {has}" if most_of else "no node has any"
                 return f"a pod of task {task.name} asks for {asked} {name}, and {limit} for it"
         return ""
+
+    def _domains_too_small(self, member: Member, miss: Miss) -> str:
+        """Whether no domain there would hold the gang even if all that runs there had ended; empty where one would."""
+        if miss.reason is not Reason.NO_DOMAIN_FITS:
+            return ""
+        total = member.total()
+        if not total:
+            return ""
+        nodes = self.core.promises.emptied(member)
+        seen = dict(zip(nodes.resources, nodes.free.sum(axis=1).tolist(), strict=True))
+        if any(seen.get(name, 0) < total.get(name, 0) for task in self._gang.tasks for name in task.requests):
+            # Others use some of it as well, or nobody knows where.
+            return ""
+        if isinstance(place(nodes, self._gang), Placement):
+            return ""
+        return "no domain of a tier that it allows is large enough, even if all of them were empty"
 
     # -- what would help ---------------------------------------------------------------------------------------------
 
@@ -367,6 +393,12 @@ class _Look:
                 ]
             case Reason.NO_CLUSTER:
                 return [Change(ChangeKind.POLICY, "a policy, and a queue, that allow a member which has room")]
+            case Reason.NO_TOPOLOGY:
+                text = "HyperNodes of a tier that it allows in a member, a higher highestTierAllowed, or none"
+                return [Change(ChangeKind.WISH, text)]
+            case Reason.TOPOLOGY_INVALID:
+                wrong = [f"{_wrong(member)} in {member.name}" for member in self.world.order if member.problems]
+                return [Change(ChangeKind.WISH, text) for text in wrong]
             case Reason.NO_NODE_MATCHES:
                 return [Change(ChangeKind.WISH, "nodes that its selectors and tolerations accept")]
         return _by_itself(verdict)
@@ -379,7 +411,11 @@ class _Look:
         nearest = next((room for room in full if room.cluster not in self._small_in), None)
         if nearest is None:
             one = full[0].cluster
-            return [Change(ChangeKind.ROOM, f"larger nodes, or smaller pods: {self._small_in[one]} in cluster {one}")]
+            if full[0].domain:
+                text = f"larger domains in cluster {one}, or a gang of fewer pods: {self._small_in[one]}"
+            else:
+                text = f"larger nodes, or smaller pods: {self._small_in[one]} in cluster {one}"
+            return [Change(ChangeKind.ROOM, text)]
         parts = sorted((room.fits for room in full), reverse=True)[: self.shape.most_clusters]
         together = sum(parts)
         if self.shape.divided and len(parts) > 1 and together < nearest.pods:

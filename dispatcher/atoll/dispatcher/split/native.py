@@ -107,7 +107,7 @@ class _Held:
         self._gang, self._unit, self._nodes, self._rooms = gang, unit, nodes, rooms
         wish = gang.network_topology
         #: the upper bound is the truth where one task may be anywhere
-        self._certain = len(unit) == 1 and (wish is None or not wish.hard)
+        self._certain = len(unit) == 1 and (wish is None or not wish.limited)
         self._known: set[str] = set()
         #: cluster -> sets that it holds at most, in order of their names
         self.upper: dict[str, int] = {}

@@ -1,0 +1,81 @@
+"""Labels that a member's figures leave out: whatever selects by them is asked of the member, not refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from atoll.dispatcher.core import CapacitySet, Dispatch, Reservation
+from atoll.model.decision import Phase
+from atoll.model.verdict import Reason
+from tests.dispatcher.builders import Scene, dispatched, make_binding, make_capacity, make_cluster, make_queue, scene
+
+HOST = "kubernetes.io/hostname"
+
+
+def leaving_out(cluster: str, *keys: str, labels: dict[str, str] | None = None, generation: int = 1) -> CapacitySet:
+    capacity = make_capacity(cluster, [4, 4], labels=labels, generation=generation).capacity
+    return CapacitySet(dataclasses.replace(capacity, left_out=keys))
+
+
+def affinity(key: str, operator: str, *values: str, field: bool = False) -> dict[str, Any]:
+    item = {"key": key, "operator": operator, "values": list(values)}
+    return {"node_terms": [{"matchFields" if field else "matchExpressions": [item]}]}
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        pytest.param({"node_selector": {HOST: "n7"}}, id="a node selector"),
+        pytest.param(affinity(HOST, "In", "n7"), id="an affinity"),
+        pytest.param(affinity(HOST, "NotIn", "n7"), id="an affinity away from it"),
+        pytest.param(affinity("metadata.name", "In", "n7", field=True), id="the name of the node"),
+    ],
+)
+def test_the_member_is_asked_before_the_workload_goes_there(wish: dict[str, Any]) -> None:
+    s = scene(room=(make_cluster("m"), leaving_out("m", HOST)))
+    [command] = s.submit(make_binding("a").tasks(1, **wish)).run()
+    assert isinstance(command, Dispatch)
+    assert (command.decision.phase, command.decision.reason) == (Phase.RESERVING, Reason.RESERVING)
+    s.change("a", reserved={"m": Reservation(True, generation=1)})
+    [commit] = s.run()
+    assert commit.decision.phase is Phase.BOUND
+
+
+def test_what_is_told_is_still_gone_by() -> None:
+    s = scene(room=(make_cluster("m"), leaving_out("m", HOST, labels={"zone": "a"})))
+    s.submit(make_binding("a").tasks(1, node_selector={HOST: "n7", "zone": "b"}))
+    s.run()
+    s.decide()
+    assert s.verdict("a") is Reason.NO_NODE_MATCHES
+
+
+def test_a_key_that_no_node_has_is_refused_at_once() -> None:
+    s = scene(room=(make_cluster("m"), leaving_out("m", HOST)))
+    s.submit(make_binding("a").tasks(1, node_selector={"rack": "7"}))
+    s.run()
+    s.decide()
+    assert s.verdict("a") is Reason.NO_NODE_MATCHES
+
+
+def test_what_selects_by_other_labels_is_not_asked_about() -> None:
+    s = scene(room=(make_cluster("m"), leaving_out("m", HOST, labels={"zone": "a"})))
+    [command] = s.submit(make_binding("a").tasks(1, node_selector={"zone": "a"})).run()
+    assert command.decision.phase is Phase.BOUND
+
+
+def test_a_refusal_sends_it_to_the_next_member() -> None:
+    s = Scene(make_queue("q"), make_cluster("m1"), make_cluster("m2"), leaving_out("m1", HOST), leaving_out("m2", HOST))
+    assert dispatched(s.submit(make_binding("a").tasks(1, node_selector={HOST: "n7"})).run()) == [("a", "m1")]
+    s.change("a", reserved={"m1": Reservation(False, requested=1, available=0)})
+    s.run()
+    s.change("a", released=s.view("a").generation)
+    assert dispatched(s.run()) == [("a", "m2")]
+
+
+def test_where_every_member_tells_the_label_nobody_is_asked() -> None:
+    s = scene(room=(make_cluster("m"), leaving_out("m", labels={HOST: "n7"})))
+    [command] = s.submit(make_binding("a").tasks(1, node_selector={HOST: "n7"})).run()
+    assert command.decision.phase is Phase.BOUND

@@ -1,0 +1,73 @@
+"""Each document, word for word, in the order in which its text gives them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from atoll.model.apiresource import PODS
+from tests.documents.te_nodes import HERE, MEMBER, NAMES, knows, te_nodes
+from tests.integration.federation import Site, until
+
+pytestmark = pytest.mark.integration
+
+GROUPS = ({"te1", "te2", "te3", "te4"}, {"te5", "te6", "te7", "te8"})
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def there(site: Site) -> AsyncIterator[Site]:
+    async with te_nodes(site):
+        yield site
+
+
+def apply(site: Site, file: str, cluster: str = "host", ok: bool = True) -> str:
+    where = ("-n", site.namespace) if cluster == "host" else ()
+    return site.kubectl("apply", *where, "-f", str(HERE / file), cluster=cluster, ok=ok)
+
+
+async def bound(site: Site, pods: int) -> list[str]:
+    async def look() -> list[str] | None:
+        found = [pod["spec"].get("nodeName") for pod in await site.pods(MEMBER)]
+        return found if len(found) == pods and all(found) else None
+
+    return await until(look, what=f"{pods} pods are bound")
+
+
+def rack(node: str) -> int:
+    return (int(node.removeprefix("te")) + 1) // 2
+
+
+async def test_the_tree_of_the_text_is_used_by_the_jobs_of_the_text(there: Site) -> None:
+    """Racks first, what is above them later, in two calls; the member stays known and takes jobs all the time."""
+    apply(there, "003-racks.yaml", MEMBER)
+    await until(lambda: knows(there, {"te1", "te2"}, "s0-s1-rack-1"), what="the first rack is known on the host")
+    apply(there, "003-upper.yaml", MEMBER)
+    await until(lambda: knows(there, NAMES, "s0"), what="the whole tree is known on the host")
+
+    apply(there, "003-job.yaml")
+    nodes = await bound(there, 10)
+    assert any(set(nodes) <= group for group in GROUPS), "within one domain of tier 2"
+    there.kubectl("delete", "-n", there.namespace, "-f", str(HERE / "003-job.yaml"))
+
+    async def empty() -> bool:
+        return not await there.members[MEMBER].list(PODS, there.namespace)
+
+    await until(empty, what="its pods are gone")
+    apply(there, "003-job-soft.yaml")
+    nodes = await bound(there, 10)
+    assert any(set(nodes) <= group for group in GROUPS), "its ceiling holds in soft mode too"
+    assert len({rack(node) for node in nodes}) == 1, "100m each: one rack holds all of them"
+
+
+@pytest.mark.parametrize("key", ["kubernetes.io/hostname", "zone"])
+async def test_a_job_that_selects_by_a_label_that_differs_on_every_node_runs(there: Site, key: str) -> None:
+    if key == "zone":
+        for number in (1, 2, 3):
+            there.kubectl("label", "node", f"te{number}", f"zone=te{number}", cluster=MEMBER)
+    text = (HERE / "003-job.yaml").read_text().replace("mode: hard", "mode: soft")
+    manifest = text.replace("      spec:\n", f"      spec:\n        nodeSelector: {{{key}: te3}}\n")
+    assert "te3" in manifest
+    there.kubectl("apply", "-n", there.namespace, "-f", "-", stdin=manifest)
+    assert set(await bound(there, 10)) == {"te3"}
