@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from atoll.model.apiresource import PODS
-from tests.documents.te_nodes import HERE, MEMBER, NAMES, knows, te_nodes
+from tests.documents.te_nodes import HERE, MEMBER, NAMES, knows, specs, te_nodes
 from tests.integration.federation import Site, until
 
 pytestmark = pytest.mark.integration
@@ -71,3 +71,44 @@ async def test_a_job_that_selects_by_a_label_that_differs_on_every_node_runs(the
     assert "te3" in manifest
     there.kubectl("apply", "-n", there.namespace, "-f", "-", stdin=manifest)
     assert set(await bound(there, 10)) == {"te3"}
+
+
+SECOND_PARENT = """
+apiVersion: topology.volcano.sh/v1alpha1
+kind: HyperNode
+metadata: {name: s9}
+spec:
+  tier: 2
+  members:
+  - type: HyperNode
+    selector: {exactMatch: {name: s0-s1-rack-1}}
+"""
+
+
+async def test_a_wrong_hyper_node_is_named_and_the_rest_is_used(there: Site) -> None:
+    for file in ("003-racks.yaml", "003-upper.yaml"):
+        apply(there, file, MEMBER)
+    await until(lambda: knows(there, NAMES, "s0"), what="the whole tree is known on the host")
+    there.kubectl("apply", "-f", "-", stdin=SECOND_PARENT, cluster=MEMBER)
+
+    async def named() -> bool:
+        return any("s9" in str(each.get("problems")) for each in await specs(there))
+
+    await until(named, what="the host knows what is wrong")
+    there.kubectl("wait", "--for=condition=Valid=false", "--timeout=20s", "hypernode/s9", cluster=MEMBER)
+
+    async def told() -> bool:
+        return "both s0-s1 and s9" in there.kubectl("describe", "hypernode", "s9", cluster=MEMBER)
+
+    await until(told, what="an Event says so")
+    apply(there, "003-job.yaml")
+    nodes = set(await bound(there, 10))
+    assert any(nodes <= group for group in GROUPS), "the tree is used as before"
+
+    there.kubectl("delete", "hypernode", "s9", cluster=MEMBER)
+    there.kubectl("wait", "--for=condition=Valid", "--timeout=20s", "hypernode/s0-s1-rack-1", cluster=MEMBER)
+
+
+async def test_hyper_nodes_on_the_host_are_refused_with_the_place_where_they_belong(site: Site) -> None:
+    said = apply(site, "003-racks.yaml", ok=False)
+    assert "belong in the member cluster whose nodes they name" in said

@@ -28,12 +28,14 @@ def test_addresses() -> None:
     }
 
 
-def test_all_but_queues_depend_on_the_namespace_opting_in_and_only_there_a_failure_refuses() -> None:
+def test_what_is_in_namespaces_depends_on_their_opting_in_and_only_of_workloads_a_failure_refuses() -> None:
     for configuration in registration.configurations(URL, "Q0E="):
         for entry in configuration["webhooks"]:
             opted = entry["namespaceSelector"] == {"matchLabels": {"atoll.sh/enabled": "true"}}
-            assert opted == (entry["rules"][0]["resources"] != ["queues"])
-            assert entry["failurePolicy"] == ("Fail" if opted else "Ignore")
+            [rule] = entry["rules"]
+            assert opted == (rule["scope"] == "Namespaced")
+            runs = opted and rule["resources"] != ["propagationpolicies"]
+            assert entry["failurePolicy"] == ("Fail" if runs else "Ignore")
 
 
 def test_what_control_changes_on_batch_jobs_never_reaches_the_webhook_but_what_it_creates_does() -> None:

@@ -24,7 +24,8 @@ from tests.webhook.builders import Json, defaulted, make_job, make_queue, make_t
 
 PATHS = [
     *("/mutate/jobs", "/mutate/batch-jobs", "/mutate/queues", "/mutate/bindings"),
-    *("/validate/jobs", "/validate/batch-jobs", "/validate/queues"),
+    *("/validate/jobs", "/validate/batch-jobs", "/validate/queues", "/validate/hypernodes"),
+    *("/validate/policies", "/validate/cluster-policies"),
 ]
 
 

@@ -7,6 +7,7 @@ import asyncio
 from pathlib import Path
 
 import structlog
+from prometheus_client import Gauge
 
 from atoll.agent.credentials import member_connection
 from atoll.agent.member import MemberAgent
@@ -57,6 +58,10 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
     if not jobs:
         log.info("Volcano Jobs are left to another controller", flag=options.jobs)
     agent = MemberAgent(host, member, options.cluster, identity=running.identity, jobs=jobs)
+    wrong = Gauge(
+        "atoll_topology_problems", "HyperNodes of the member that are wrong in part", registry=running.metrics
+    )
+    wrong.set_function(lambda: len(agent.scheduler.room.topology_problems))
     delivery = Delivery(
         host,
         member,

@@ -8,6 +8,7 @@ from typing import Any
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.heartbeat import Heartbeat
+from atoll.agent.hyper_nodes import HyperNodes
 from atoll.agent.jobs.controller import JobController
 from atoll.agent.placements import Placements
 from atoll.agent.podgroups import PodGroups
@@ -45,6 +46,7 @@ class MemberAgent:
         # Volcano's controllers, where they run, make the PodGroups of its own scheduler's pods.
         served = SERVED if jobs else (keys.SCHEDULER_NAME,)
         self.pod_groups = PodGroups(member, self.cache, self.recorder, served=served)
+        self.hyper_nodes = HyperNodes(member, self.cache, self.recorder, self.scheduler.room)
         self._touch: Callable[[str], None] = lambda _: None
         self.scheduler.on_pass(self._after_pass)
         self.placements.on_news(lambda uid: self._touch(uid))
@@ -69,6 +71,7 @@ class MemberAgent:
 
     def _after_pass(self, changed: set[str]) -> None:
         self.placements.observe(changed)
+        self.hyper_nodes.observe()
         self.publisher.wake()
         for uid in sorted(changed):
             self._touch(uid)
@@ -85,5 +88,6 @@ class MemberAgent:
             tasks.create_task(self.publisher.run(), name="capacity")
             tasks.create_task(self.scheduler.run(), name="scheduler")
             tasks.create_task(self.pod_groups.run(), name="podgroups")
+            tasks.create_task(self.hyper_nodes.run(), name="hypernodes")
             if self.jobs is not None:
                 tasks.create_task(self.jobs.run(), name="jobs")

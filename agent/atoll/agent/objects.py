@@ -311,6 +311,7 @@ class HyperNode(Slim, frozen=True):
     """A topology domain, whole: the topology model reads it as a dict."""
 
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
+    status: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def body(self) -> dict[str, Any]:
         """The object as `atoll.model.topology` reads it."""

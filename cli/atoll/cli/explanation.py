@@ -119,7 +119,7 @@ def _gang(view: BindingView) -> Json:
     }
     wish = gang.network_topology
     if wish is not None:
-        limit = wish.highest_tier_name or wish.highest_tier_allowed
+        limit = wish.highest_tier_name if wish.highest_tier_allowed is None else wish.highest_tier_allowed
         result["topology"] = {"mode": wish.mode, "highestTier": limit}
     return result
 
@@ -368,7 +368,17 @@ def _help(facts: Facts, view: BindingView, node: Node | None, now: float) -> lis
         case Reason.NO_DOMAIN_FITS:
             return [
                 f"{lacking or 'room'} in one topology domain",
-                "a higher highestTierAllowed in its networkTopology, or mode soft",
+                "a higher highestTierAllowed in its networkTopology, or none",
+            ]
+        case Reason.NO_TOPOLOGY:
+            return [
+                "HyperNodes of a tier that it allows, applied in a member (kubectl get hypernodes there)",
+                "a higher highestTierAllowed in its networkTopology, or none",
+            ]
+        case Reason.TOPOLOGY_INVALID:
+            name = block.name.partition("/")[2] if block is not None else ""
+            return [
+                f"a HyperNode{f' {name}' if name else ''} that is right: kubectl describe hypernodes in that member"
             ]
         case Reason.NO_CLUSTER:
             return [
@@ -478,7 +488,8 @@ def text(data: Json) -> str:
         if amounts := _amounts(gang["request"]):
             lines.append(f"  request   {amounts}")
         if wish := gang.get("topology"):
-            lines.append(f"  topology  {wish['mode']}, within tier {wish['highestTier']}")
+            within = f", within tier {wish['highestTier']}" if wish["highestTier"] is not None else ""
+            lines.append(f"  topology  {wish['mode']}{within}")
     lines += ["", "Way"]
     for step in data["steps"]:
         here = "   <- here" if step["state"] == "current" else ""

@@ -19,8 +19,11 @@ from atoll.model import keys
 from atoll.model.apiresource import (
     BATCH_JOBS,
     BINDINGS,
+    CLUSTER_POLICIES,
+    HYPER_NODES,
     JOBS,
     MUTATING_WEBHOOKS,
+    POLICIES,
     QUEUES,
     VALIDATING_WEBHOOKS,
     ApiResource,
@@ -87,7 +90,7 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
     """
 
     def webhook(act: str, resource: ApiResource, operations: list[str], *conditions: Json) -> Json:
-        opt_in = resource is not QUEUES
+        opt_in = resource.namespaced
         return {
             "name": f"{act}.{_ROUTES[resource]}.atoll.sh",
             "clientConfig": {
@@ -107,7 +110,7 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
             "objectSelector": {},
             "matchConditions": [_NOT_LEAVING, *([_NOT_SYSTEM] if opt_in else []), *conditions],
             # Closed only where somebody opted in: there, a workload that slipped by would run unqueued.
-            "failurePolicy": "Fail" if opt_in else "Ignore",
+            "failurePolicy": "Fail" if opt_in and resource is not POLICIES else "Ignore",
             "matchPolicy": "Equivalent",
             "sideEffects": "None",
             "timeoutSeconds": _TIMEOUT,
@@ -127,6 +130,9 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
         webhook("validate", JOBS, both, _NEW_SPEC),
         webhook("validate", BATCH_JOBS, both, _NOT_ANOTHERS, _NOT_CONTROL),
         webhook("validate", QUEUES, [*both, "DELETE"]),
+        webhook("validate", HYPER_NODES, ["CREATE"]),
+        webhook("validate", POLICIES, both, _NEW_SPEC),
+        webhook("validate", CLUSTER_POLICIES, both, _NEW_SPEC),
     ]
     for entry in mutating:
         entry["reinvocationPolicy"] = "Never"
@@ -189,7 +195,15 @@ def trusted_by(configuration: Json) -> tuple[bytes, ...] | None:
     return tuple(each for each in found[0] if all(each in others for others in found))
 
 
-_ROUTES = {JOBS: "jobs", BATCH_JOBS: "batch-jobs", QUEUES: "queues", BINDINGS: "bindings"}
+_ROUTES = {
+    JOBS: "jobs",
+    BATCH_JOBS: "batch-jobs",
+    QUEUES: "queues",
+    BINDINGS: "bindings",
+    HYPER_NODES: "hypernodes",
+    POLICIES: "policies",
+    CLUSTER_POLICIES: "cluster-policies",
+}
 
 
 def _with_path(client_config: Json, path: str) -> Json:

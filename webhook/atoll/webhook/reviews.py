@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +18,7 @@ import orjson
 from atoll.kube.reflector import Reflector
 from atoll.model import keys
 from atoll.model.objects import Slim
-from atoll.webhook import batch_jobs, bindings, jobs, jsonpatch, queues
+from atoll.webhook import batch_jobs, bindings, hyper_nodes, jobs, jsonpatch, queues
 from atoll.webhook.problems import Json, Problem, report
 
 API_VERSION: Final = "admission.k8s.io/v1"
@@ -136,11 +136,14 @@ def encode(
     *,
     patch: list[jsonpatch.Operation] | None = None,
     refusal: str = "",
+    warnings: Sequence[str] = (),
     code: int = 403,
     api_version: str = API_VERSION,
 ) -> bytes:
     """The review that answers the request of this UID: allowed unless there is a refusal."""
     response: Json = {"uid": uid, "allowed": not refusal}
+    if warnings:
+        response["warnings"] = list(warnings)
     if refusal:
         reason = "Forbidden" if code == 403 else "BadRequest"
         response["status"] = {"code": code, "reason": reason, "message": refusal}
@@ -157,6 +160,18 @@ def refusal_of(request: Request, kind: str, problems: list[Problem]) -> str:
     metadata = (request.object or request.old_object or {}).get("metadata")
     name = request.name or (metadata.get("name") if isinstance(metadata, dict) else "") or "(to be named)"
     return report(f"{kind} {request.namespace}/{name}" if request.namespace else f"{kind} {name}", problems)
+
+
+def warnings_of(problems: Sequence[Problem]) -> list[str]:
+    """What is told of an object that is taken as it is; the API server cuts and drops what is longer or more."""
+    texts = [str(problem) for problem in problems]
+    shown = [text if len(text) <= _WARNING else f"{text[: _WARNING - 3]}..." for text in texts[:_WARNINGS]]
+    return [*shown, f"and {len(texts) - _WARNINGS} more"] if len(texts) > _WARNINGS else shown
+
+
+_WARNING: Final = 256
+_WARNINGS: Final = 15
+"""An API server passes 4096 characters on."""
 
 
 class Reviews:
@@ -181,13 +196,21 @@ class Reviews:
             "/validate/jobs": ("Job", self._validate_job),
             "/validate/batch-jobs": ("Job", self._validate_batch_job),
             "/validate/queues": ("Queue", self._validate_queue),
+            "/validate/hypernodes": ("HyperNode", self._validate_hyper_node),
+            "/validate/policies": ("PropagationPolicy", _nothing_wrong),
+            "/validate/cluster-policies": ("ClusterPropagationPolicy", _nothing_wrong),
         }
+        #: path -> what is told of an object that is taken
+        self.warnings: dict[str, Callable[[Request], list[Problem]]] = {}
 
     @staticmethod
     def _suspend_binding(request: Request) -> list[jsonpatch.Operation]:
         binding = request.object or {}
         # The API server asks about no other; one that was told so by an older version of this server may.
         return bindings.suspend_binding(binding) if bindings.is_ours(binding, request.user_info.username) else []
+
+    async def _validate_hyper_node(self, _: Request) -> list[Problem]:
+        return hyper_nodes.validate_hyper_node()
 
     def _default_job(self, request: Request) -> list[jsonpatch.Operation]:
         return jobs.default_job(request.object or {}, self._annotations(request.namespace))
@@ -276,3 +299,7 @@ class Reviews:
 
 
 _READS_CACHE: Final = frozenset({"spec.parent", "metadata.name", queues.GUARANTEE})
+
+
+async def _nothing_wrong(_: Request) -> list[Problem]:
+    return []

@@ -84,7 +84,11 @@ async def answer(answers: reviews.Reviews, path: str, body: bytes) -> tuple[str,
             return ("patched" if patch else "allowed"), _json(reviews.encode(request.uid, patch=patch))
         kind, check = answers.validations[path]
         refusal = reviews.refusal_of(request, kind, await check(request))
-        return ("refused" if refusal else "allowed"), _json(reviews.encode(request.uid, refusal=refusal))
+        if refusal:
+            return "refused", _json(reviews.encode(request.uid, refusal=refusal))
+        warn = answers.warnings.get(path)
+        told = reviews.warnings_of(warn(request)) if warn is not None else []
+        return "allowed", _json(reviews.encode(request.uid, warnings=told))
     except RecursionError:
         said = "the object is nested too deeply to be checked; make it flatter"
         return "malformed", _json(reviews.encode(request.uid, refusal=said, code=400))
