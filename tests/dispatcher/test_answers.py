@@ -89,7 +89,7 @@ def test_a_higher_priority_is_asked_about_at_once_though_nobody_could_go_for_the
         s.bound(name, generation=NEVER)
     s.submit(make_binding("equal").tasks(4).priority(1))
     assert not asked(step(s, after=OLD))
-    assert s.core._helpless
+    assert s.core.searches.any
     s.submit(make_binding("high").tasks(4).priority(2))
     assert [*asked(step(s))] == ["high"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from atoll.dispatcher.core import Ask, Command, Dispatch, Dispatcher, Evict, Reservation, Resize, Strategy
 from atoll.dispatcher.core.asking import MOST_VICTIMS, RESERVE_TIMEOUT
-from atoll.dispatcher.core.making import HELPLESS
+from atoll.dispatcher.core.searches import HELPLESS
 from atoll.model.decision import Decision, Phase
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (

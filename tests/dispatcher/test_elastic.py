@@ -10,7 +10,7 @@ import pytest
 
 from atoll.dispatcher.core import Command, Dispatch, Dispatcher, NamespaceSet, NamespaceView, Resize
 from atoll.dispatcher.core.elastic import as_before, larger, sizes, smaller, spares
-from atoll.dispatcher.core.making import HELPLESS
+from atoll.dispatcher.core.searches import HELPLESS
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang
 from atoll.model.verdict import Reason

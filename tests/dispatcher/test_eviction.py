@@ -8,9 +8,9 @@ import pytest
 
 from atoll.dispatcher.core import Ask, CapacityGone, Command, Dispatcher, Evict, Explain, QueueSet
 from atoll.dispatcher.core.keeping import AGAIN, TAKEN_BACK
-from atoll.dispatcher.core.making import HELPLESS, PLAN_BURST, PLANS_PER_SECOND
 from atoll.dispatcher.core.promise import SETTLE
 from atoll.dispatcher.core.resizing import DEPARTURE
+from atoll.dispatcher.core.searches import SEARCH_BURST, SEARCHES_PER_SECOND
 from atoll.dispatcher.core.stays import GRACE
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
@@ -304,17 +304,17 @@ def test_one_whom_nobody_can_help_waits_as_long_as_it_takes() -> None:
 
 def test_searches_for_victims_are_rationed_by_time() -> None:
     """Whoever waits finds somebody who can go, each in another member, but not all at once."""
-    members = [f"m{n}" for n in range(round(PLAN_BURST) + 2)]
+    members = [f"m{n}" for n in range(round(SEARCH_BURST) + 2)]
     s = Scene(make_queue("q"), *map(make_cluster, members), *(make_capacity(name, [1]) for name in members))
     s.submit(*(make_binding(f"low-{name}").affinity(clusterNames=[name]) for name in members))
     for name in names(s.run()):
         s.bound(name, generation=NEVER)
     s.run(after=OLD)
     s.submit(*(make_binding(f"high-{name}").affinity(clusterNames=[name]).priority(1) for name in members))
-    assert len(evicted(s.run(after=0.0))) == PLAN_BURST
+    assert len(evicted(s.run(after=0.0))) == SEARCH_BURST
     assert evicted(s.run(after=0.0)) == []
-    assert s.core.next_deadline == pytest.approx(s.now + HELPLESS, abs=0.001)
-    assert len(evicted(s.run(after=1 / PLANS_PER_SECOND))) == 1
+    assert s.core.next_deadline == pytest.approx(s.now + 1 / SEARCHES_PER_SECOND, abs=0.001)
+    assert len(evicted(s.run(after=1 / SEARCHES_PER_SECOND))) == 1
     assert len(evicted(s.run(after=10.0))) == 1
 
 
@@ -377,7 +377,7 @@ def test_nothing_is_kept_of_a_claimant_that_is_gone() -> None:
     for name in ("high", "low"):
         s.gone(name)
     s.run()
-    assert not any((s.core._cleared, s.core._awaiting, s.core._stuck, s.core._helpless))
+    assert not any((s.core._cleared, s.core._awaiting, s.core.searches.any))
     assert s.core.next_deadline is None
 
 

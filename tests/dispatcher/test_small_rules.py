@@ -19,7 +19,7 @@ from atoll.dispatcher.core import (
     Strategy,
 )
 from atoll.dispatcher.core.dispatcher import EXPLAIN_PER_DISPATCH
-from atoll.dispatcher.core.making import HELPLESS
+from atoll.dispatcher.core.searches import HELPLESS
 from atoll.dispatcher.core.victims import PROTECTION, _without
 from atoll.dispatcher.core.waiting import differs
 from atoll.model.verdict import Blocker, Reason, Verdict
@@ -105,7 +105,7 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
     assert not any(core._priorities.values())
     left = (core._shapes._known, core._untold, core._unsettled, core._impatient, core._awaiting, core._cleared)
     assert not any(left)
-    assert not any((core._idle, core._blocked, core._woken, core._stuck))
+    assert not any((core._idle, core._blocked, core._woken, core.searches.any))
     assert not core.waiting._by_shape
     assert core.next_deadline is None
 

@@ -15,7 +15,6 @@ drops those of earlier ones: whatever is decided next about the workload withdra
 from __future__ import annotations
 
 import dataclasses
-import heapq
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,9 +27,10 @@ from atoll.dispatcher.core.choice import Choice
 from atoll.dispatcher.core.commands import Ask, Command
 from atoll.dispatcher.core.elastic import Counts, full, smaller
 from atoll.dispatcher.core.keeping import PATIENCE
-from atoll.dispatcher.core.making import HELPLESS, HELPLESS_MAX, PLANS_PER_SECOND, Making, victim_of
+from atoll.dispatcher.core.making import Making, victim_of
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.reclaim import Claimant, Plan, plan
+from atoll.dispatcher.core.searches import HELPLESS, SEARCHES_PER_SECOND
 from atoll.dispatcher.core.shapes import shape_key
 from atoll.dispatcher.core.trial import Site, Trial
 from atoll.dispatcher.core.victims import Victim, candidates, ordered
@@ -97,23 +97,16 @@ class Asking(Making):
     def _next_answer_due(self) -> float | None:
         """When a question ends without an answer; one that is not written yet has not begun."""
         due = [each.deadline for each in self._asking.values() if each.binding.view.epoch >= each.epoch]
-        return min([*due, *([self._now + 1 / PLANS_PER_SECOND] if self._unmended else [])], default=None)
+        return min([*due, *([self._now + 1 / SEARCHES_PER_SECOND] if self._unmended else [])], default=None)
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def _ask_for_room(self) -> Iterator[Command]:
         """Look for who should go so that blocked workloads of higher priority, or of entitled queues, can start."""
         self._look_at_rights()
-        if self._plan_tokens < 1:
-            return
-        while self._retries and self._retries[0][0] <= self._now:
-            self._stuck[heapq.heappop(self._retries)[2]] = None
-        for group in list(self._stuck):
-            if self._plan_tokens < 1:
-                return
-            del self._stuck[group]
+        while (group := self.searches.take()) is not None:
             if not group.members or group.lot is None or not self._may_evict(group):
-                self._helpless.pop(group, None)
+                self.searches.drop(group)
                 if group.members and group.lot is not None:
                     self._rightless[group] = None
                 continue
@@ -122,17 +115,17 @@ class Asking(Making):
                 # When one of them goes, or nobody goes for it any more, the next one is looked at.
                 continue
             if self._starts_soon(binding):
-                self._try_later(group, HELPLESS)
+                self.searches.try_after(group, HELPLESS, self._now)
                 continue
-            self._plan_tokens -= 1
+            self.searches.tokens -= 1
             outcome = self._whom_to_ask(group, binding)
             if outcome is None:
-                # Time alone may help it: what has just started is protected for a while.
-                self._try_later(group, min(2 * self._helpless.get(group, HELPLESS / 2), HELPLESS_MAX))
+                self.searches.try_again(group, self._now)
                 continue
-            self._helpless.pop(group, None)
+            self.searches.drop(group)
             yield self._claim(group, binding, outcome)
-            self._stuck[group] = None
+            if len(group.members) > 1:
+                self.searches.consider(group)
 
     def _next_claimant(self, group: ShapeClass) -> Binding | None:
         """The first of a class for whom nobody goes yet, if it may evict whom the first of all may; in a strict queue
@@ -155,10 +148,10 @@ class Asking(Making):
             binding = self.bindings[claim.uid]
             if claim.uid in self._asking or self._holds(claim):
                 continue
-            if self._plan_tokens < 1:
+            if self.searches.tokens < 1:
                 self._unmended = True
                 return
-            self._plan_tokens -= 1
+            self.searches.tokens -= 1
             del self._awaiting[claim.uid]
             self.promises.withdraw(claim.uid)
             group = self._class_of(binding)
@@ -438,7 +431,7 @@ class Asking(Making):
         for name in failed:
             self._avoid_member(binding, name)
         self._end(question)
-        self._consider(group)
+        self.searches.consider(group)
         # Where it waits stays so: room and quota wake it as before.
         if group.parked is not None:
             self.waiting.say(group, verdict)

@@ -21,7 +21,7 @@ from atoll.dispatcher.core.events import (
     Event,
     Pass,
 )
-from atoll.dispatcher.core.making import EXPLAIN_BURST, HELPLESS, PLAN_BURST, PLANS_PER_SECOND
+from atoll.dispatcher.core.making import EXPLAIN_BURST
 from atoll.dispatcher.core.node import Node, Standing
 from atoll.dispatcher.core.promise import SETTLE, Pods, Stay
 from atoll.dispatcher.core.shapes import Shape
@@ -80,19 +80,15 @@ class Dispatcher(Asking):
             if binding is not None and binding.deadline == when:
                 break
             heapq.heappop(self._deadlines)
-        while self._retries and not self._retries[0][2].members:
-            self._helpless.pop(heapq.heappop(self._retries)[2], None)
         explain = self._now + 0.2 if self._untold or self._stopped or self.waiting.unsaid else None
         first = self._deadlines[0][0] if self._deadlines else None
         patience = self._patience[0][0] if self._patience else None
         renewal = self._next_renewal()
         again = min([each.until for each in self._avoid.values() if not each.over], default=None)
-        retry = self._retries[0][0] if self._retries else None
-        if self._stuck:
-            retry = min(self._now + HELPLESS, math.inf if retry is None else retry)
+        search = self.searches.next_due(self._now)
         asked = (self._next_look_at_rights, self._next_answer_due)
         due = (
-            explain, first, patience, renewal, again, retry, self.pauses.first, self._ready_by.first, *asked,
+            explain, first, patience, renewal, again, search, self.pauses.first, self._ready_by.first, *asked,
         )  # fmt: skip
         return min((when for when in due if when is not None), default=None)
 
@@ -105,7 +101,7 @@ class Dispatcher(Asking):
         the rest waits.
         """
         self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + max(now - self._now, 0.0) * EXPLAIN_PER_SECOND)
-        self._plan_tokens = min(PLAN_BURST, self._plan_tokens + max(now - self._now, 0.0) * PLANS_PER_SECOND)
+        self.searches.pass_begins(now - self._now, now)
         self._now = now
         self._began = min(self._began, now)
         self._texts.clear()
@@ -146,13 +142,13 @@ class Dispatcher(Asking):
         for group in self._headed:
             # It may sleep on without being looked at, and others may have to go for this one who had not to before.
             if _helpable(group):
-                self._helpless.pop(group, None)
-                self._stuck[group] = None
+                self.searches.look_anew(group)
         self._headed.clear()
         commands.extend(self._ask_for_room())
         for leaf in self._grow_all(commands):
             # Whoever waits there may be helped by what these can spare now.
-            self._stuck.update(dict.fromkeys(filter(_helpable, self.waiting.classes(leaf).values())))
+            for group in filter(_helpable, self.waiting.classes(leaf).values()):
+                self.searches.look_soon(group)
         commands.extend(self._explanations())
         self._forget_unnamed_queues()
         return commands
@@ -172,7 +168,7 @@ class Dispatcher(Asking):
         verdict, short, sought = found
         if short is not None:
             self.waiting.park_on_limit(group, verdict, short.node, short.resource, short.requested)
-            self._consider(group)
+            self.searches.consider(group)
             self._keep_room(group)
         elif not sought:
             self._idle[group] = None
@@ -188,12 +184,12 @@ class Dispatcher(Asking):
             # A ceiling in a member. No room is kept there: it could not be used before its queue uses less.
             self._block(shape, capping(leaf))
             self.waiting.park_on_shape(group, verdict)
-            self._consider(group)
+            self.searches.consider(group)
         else:
             self._block(shape)
             self.waiting.park_on_shape(group, verdict)
             if verdict.reason in ROOM:
-                self._consider(group)
+                self.searches.consider(group)
             self._keep_room(group)
         return None
 
@@ -520,7 +516,7 @@ class Dispatcher(Asking):
 
 def _helpable(group: ShapeClass) -> bool:
     """Whether the departure of others could change what blocks it."""
-    return group.parked is not None and group.parked.reason in (*ROOM, Reason.QUOTA_EXCEEDED)
+    return bool(group.members) and group.parked is not None and group.parked.reason in (*ROOM, Reason.QUOTA_EXCEEDED)
 
 
 def standing_verdict(queue: str, standing: Standing) -> Verdict:

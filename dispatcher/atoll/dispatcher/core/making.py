@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from atoll.dispatcher.core.keeping import Keeping
 from atoll.dispatcher.core.node import Node
 from atoll.dispatcher.core.promise import Stay
 from atoll.dispatcher.core.reclaim import PROTECTION, Victim
+from atoll.dispatcher.core.searches import HELPLESS, Searches
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.stays import GRACE
 from atoll.dispatcher.core.trial import entitled
@@ -24,11 +24,6 @@ from atoll.model.decision import Decision, Line, Phase
 from atoll.model.timestamps import rfc3339
 from atoll.model.verdict import Blocker, Reason, Verdict
 
-PLAN_BURST = 4.0
-PLANS_PER_SECOND = 2.0
-"""Searches for workloads that should go for others: each looks at all that runs."""
-HELPLESS, HELPLESS_MAX = 10.0, 60.0
-"""Seconds before that is tried again for one whom nobody's departure helps, doubled with each failure."""
 RIGHTS_LOOKS, RIGHTS_PAUSE = 500, 0.2
 """Classes of which a pass looks again whether somebody would have to go for them by now, and seconds until the next of
 them are looked at.
@@ -43,21 +38,15 @@ class Making(Keeping):
     def __init__(self) -> None:
         super().__init__()
         self._explain_tokens = EXPLAIN_BURST
-        self._plan_tokens = PLAN_BURST
         #: the last pass ended before all was looked at
         self._unfinished = False
-        #: classes that quota or room blocks, for which it was not looked yet whether others should go
-        self._stuck: dict[ShapeClass, None] = {}
-        #: those whom nobody's departure helped -> seconds of the last pause; they are in `_stuck` or in `_retries`
-        self._helpless: dict[ShapeClass, float] = {}
+        #: classes that quota or room blocks, for which it is to be looked whether others should go
+        self.searches = Searches()
         #: classes that others would have to make room for, and for whom nobody has to go
         self._rightless: dict[ShapeClass, None] = {}
         #: when it is looked at again whether that is still so, infinite while nothing has changed; when that was last;
         #: how many of them are still to be looked at this time
         self._rights_due, self._rights_seen, self._rights_left = math.inf, -math.inf, 0
-        #: (when to look again, serial, class): a heap
-        self._retries: list[tuple[float, int, ShapeClass]] = []
-        self._serial = 0
         #: UID -> (where it runs, what is known of it, both as a victim)
         self._candidates: dict[str, tuple[Stay, Binding, QueueView | None, Victim]] = {}
         #: times of this pass as text
@@ -107,17 +96,6 @@ class Making(Keeping):
                 shape = claimant.shape
                 self.promises.keep(uid, claimant.leaf, shape, shape.least, members, self._now, self._awaiting[uid])
 
-    def _consider(self, group: ShapeClass) -> None:
-        """Perhaps others should go for it, unless that was looked at a moment ago."""
-        if group not in self._helpless:
-            self._stuck[group] = None
-
-    def _try_later(self, group: ShapeClass, pause: float) -> None:
-        """Look again after so many seconds whether others should go for it."""
-        self._helpless[group] = pause
-        self._serial += 1
-        heapq.heappush(self._retries, (self._now + pause, self._serial, group))
-
     def _starts_soon(self, binding: Binding) -> bool:
         """Whether it was promised room for a time before that at which others would be gone; once that has passed for
         as long, estimates are wrong.
@@ -151,7 +129,7 @@ class Making(Keeping):
                 # Whoever files it again looks at it.
                 continue
             if self._may_evict(group):
-                self._consider(group)
+                self.searches.consider(group)
             else:
                 self._rightless[group] = None
 
