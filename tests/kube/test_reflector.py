@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import orjson
@@ -316,3 +317,26 @@ async def test_an_object_that_is_nested_without_end_hides_no_other() -> None:
         await eventually(lambda: bool(server.resumed))
         assert sorted(reflector.store) == ["ns/b"]
         assert server.resumed == ["8"]
+
+
+async def test_a_list_of_which_no_page_comes_is_begun_again_with_smaller_pages() -> None:
+    limits: list[int] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.query.get("watch") == "true":
+            await asyncio.Event().wait()
+        limits.append(int(request.query["limit"]))
+        if limits[-1] > 200:
+            return web.json_response({"message": "too much"}, status=503, headers={"Retry-After": "1"})
+        return web.json_response({"metadata": {"resourceVersion": "5"}, "items": [pod("a", 1)]})
+
+    async with serving(answer) as api:
+        api.request = partial(api.request, deadline=0.1)  # type: ignore[method-assign]
+        reflector: Reflector[Full] = Reflector(api, PODS, decode_full, watch_list=False)
+        task = asyncio.create_task(reflector.run())
+        try:
+            await eventually(reflector.synced.is_set, 30)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    assert limits == [500, 250, 125]

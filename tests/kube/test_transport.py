@@ -121,3 +121,30 @@ async def test_a_list_goes_on_to_its_last_page() -> None:
 
     async with serving(pages) as api:
         assert [item["metadata"]["name"] for item in await api.list(PODS, "ns")] == ["a", "b", "c"]
+
+
+async def test_a_page_that_does_not_come_is_asked_for_again_and_smaller_not_the_list_from_its_beginning() -> None:
+    asked: list[tuple[str, int]] = []
+
+    async def pages(request: web.Request) -> web.Response:
+        token, limit = request.query.get("continue", ""), int(request.query["limit"])
+        asked.append((token, limit))
+        if token and limit > 125:
+            # More patience than there is: the request is given up at once.
+            return web.json_response({"message": "too much"}, status=503, headers={"Retry-After": "100"})
+        following = {"": "1", "1": "2"}.get(token)
+        meta = {"resourceVersion": "5", **({"continue": following} if following else {})}
+        return web.json_response({"metadata": meta, "items": [{"metadata": {"name": f"p{token}"}}]})
+
+    async with serving(pages) as api:
+        assert [item["metadata"]["name"] for item in await api.list(PODS, "ns")] == ["p", "p1", "p2"]
+    assert asked == [("", 500), ("1", 500), ("1", 250), ("1", 125), ("2", 125)]
+
+
+async def test_a_server_that_gives_no_page_at_all_is_told_so_at_once() -> None:
+    async def busy(_: web.Request) -> web.Response:
+        return web.json_response({"message": "no"}, status=503, headers={"Retry-After": "100"})
+
+    async with serving(busy) as api:
+        with pytest.raises(errors.Busy):
+            await api.list(PODS, "ns")

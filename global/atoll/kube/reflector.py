@@ -24,7 +24,7 @@ import msgspec
 import structlog
 from msgspec.structs import force_setattr
 
-from atoll.kube import depth, errors, metrics
+from atoll.kube import depth, errors, metrics, transport
 from atoll.kube.transport import ApiServer, Page
 from atoll.model.apiresource import ApiResource
 from atoll.model.objects import HasMeta, Meta, decode_meta
@@ -145,6 +145,8 @@ class Reflector(Generic[T]):
         self._indexers: dict[str, Callable[[T], Iterable[str]]] = {}
         #: index name -> value -> keys; empty sets are removed
         self._indexes: dict[str, dict[str, set[str]]] = {}
+        #: objects in the first page of the next list
+        self._page_size = transport.PAGE_SIZE
         #: where a watch is resumed; empty when only a list can help
         self._version = ""
         #: the highest number that was seen as a version, and that of the last list; -1 = none
@@ -302,8 +304,10 @@ class Reflector(Generic[T]):
             self._alive_since = opened
 
     async def _list(self) -> None:
+        """Read all pages; the next attempt begins with smaller ones if not even the first comes."""
         turn, seen, version = _Turn(), set[str](), ""
-        async with aclosing(self._pages()) as pages:
+        size, self._page_size = self._page_size, max(self._page_size // 2, transport.LEAST_PAGE_SIZE)
+        async with aclosing(self._pages(size)) as pages:
             async for page in pages:
                 self.heard_at = time.monotonic()
                 if not version:
@@ -317,9 +321,10 @@ class Reflector(Generic[T]):
                     await turn.give()
                 version = page.metadata.resource_version
                 self._freeze()
+        self._page_size = transport.PAGE_SIZE
         await self._complete(seen, version)
 
-    async def _pages(self) -> AsyncGenerator[Page, None]:
+    async def _pages(self, size: int) -> AsyncGenerator[Page, None]:
         """The pages of a list, the next one under way while the caller works on this one."""
         source = self._api.pages(
             self.resource,
@@ -327,6 +332,7 @@ class Reflector(Generic[T]):
             label_selector=self._labels,
             field_selector=self._fields,
             metadata_only=self._metadata_only,
+            page_size=size,
         )
 
         async def ask() -> Page | None:

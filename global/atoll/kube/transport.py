@@ -40,7 +40,10 @@ APPLY_PATCH = "application/apply-patch+yaml"
 _JSON = "application/json"
 _METADATA = "application/json;as={};g=meta.k8s.io;v=v1"
 
-_PAGE = 500
+PAGE_SIZE = 500
+"""Objects in a page of a list."""
+LEAST_PAGE_SIZE = 25
+"""The same where larger ones do not come."""
 _DEADLINE = 15.0
 _CONNECT = 5.0
 _LONGEST_EVENT = 2**26
@@ -290,8 +293,9 @@ class ApiServer:
         label_selector: str = "",
         field_selector: str = "",
         metadata_only: bool = False,
+        page_size: int = PAGE_SIZE,
     ) -> AsyncGenerator[Page, None]:
-        """A consistent list, a page at a time.
+        """A consistent list, a page at a time; a later page that does not come is asked for again, half as large.
 
         Args:
             resource: what to list.
@@ -299,15 +303,24 @@ class ApiServer:
             label_selector: only objects with these labels.
             field_selector: only objects with these fields.
             metadata_only: ask for PartialObjectMetadata; a server that can't answers with whole objects.
+            page_size: objects in a page, at first.
 
         Raises:
             Gone: the list took longer than the server keeps its state; start again.
         """
-        params = {"limit": str(_PAGE), **_selectors(label_selector, field_selector)}
+        params = _selectors(label_selector, field_selector)
         accept = _accept("PartialObjectMetadataList" if metadata_only else None)
         path = resource.path(namespace)
         while True:
-            page = _page(resource, await self.request("GET", path, params=params, accept=accept))
+            params["limit"] = str(page_size)
+            try:
+                page = _page(resource, await self.request("GET", path, params=params, accept=accept))
+            except (errors.Unreachable, errors.Busy) as error:
+                if "continue" not in params or page_size <= LEAST_PAGE_SIZE:
+                    raise
+                page_size = max(page_size // 2, LEAST_PAGE_SIZE)
+                log.info("asking for a smaller page", resource=resource.plural, size=page_size, error=str(error))
+                continue
             yield page
             if not page.metadata.continue_:
                 return
