@@ -14,7 +14,8 @@ from atoll.kube.transport import ApiServer
 from atoll.local import binaries, cluster
 from atoll.local.federation import Federation
 from atoll.local.install import wait_until
-from atoll.local.layout import FederationConfig, Kubernetes
+from atoll.local.layout import FederationConfig, Kubernetes, Member, NodeGroup
+from atoll.local.storage import CLAIMS, FIRST_CONSUMER, VOLUMES
 from atoll.model import keys
 from atoll.model.apiresource import NAMESPACES, NODES, PODS, ApiResource
 
@@ -24,14 +25,19 @@ SERVICE_ACCOUNTS = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
 CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 #: The fewest seconds that Kubernetes' own words allow between a death and what follows from it.
 SHORT_LEASE = 4
-CONFIG = FederationConfig.model_validate(
-    {
-        "members": [
-            {"name": "full", "nodes": {"count": 2, "allocatable": {"cpu": 4, "memory": "8Gi", "pods": "10"}}, "node_lease_seconds": SHORT_LEASE},
-            {"name": "bare", "nodes": {"count": 1}, "scheduler": False},
-        ]
-    }
-)  # fmt: skip
+ROOM = {"cpu": "4", "memory": "8Gi", "pods": "20"}
+ZONE = "topology.kubernetes.io/zone"
+CONFIG = FederationConfig(
+    members=[
+        Member(
+            name="full",
+            nodes=[NodeGroup(count=2, prefix=f"full-{zone}", allocatable=ROOM, labels={ZONE: zone}) for zone in "ab"],
+            node_lease_seconds=SHORT_LEASE,
+            strict_kubelets=True,
+        ),
+        Member(name="bare", nodes=[NodeGroup(count=1)], scheduler=False),
+    ]
+)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -156,21 +162,106 @@ async def test_a_dead_node_is_tainted_its_pods_go_when_it_returns_or_is_deleted(
         {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}
     ]
     lonely = pod("lonely", tolerations=brief)
-    lonely["spec"]["nodeName"] = "full-n1"
+    lonely["spec"]["nodeName"] = "full-b1"
     await put(full, "dead", PODS, lonely)
     await becomes(full, "dead", "lonely", "Running")
 
-    await full.merge_patch(NODES, "full-n1", {"metadata": {"labels": {keys.DEAD: "true"}}})
-    await node_is(full, "full-n1", "Unknown", "node.kubernetes.io/unreachable:NoExecute")
+    await full.merge_patch(NODES, "full-b1", {"metadata": {"labels": {keys.DEAD: "true"}}})
+    await node_is(full, "full-b1", "Unknown", "node.kubernetes.io/unreachable:NoExecute")
     left = await becomes(full, "dead", "lonely", "Terminating")
     assert next(each for each in left["status"]["conditions"] if each["type"] == "DisruptionTarget")["reason"] == (
         "DeletionByTaintManager"
     )
     assert left["status"]["phase"] == "Running"
 
-    await full.merge_patch(NODES, "full-n1", {"metadata": {"labels": {keys.DEAD: None}}})
-    await node_is(full, "full-n1", "True", None)
+    await full.merge_patch(NODES, "full-b1", {"metadata": {"labels": {keys.DEAD: None}}})
+    await node_is(full, "full-b1", "True", None)
     await becomes(full, "dead", "lonely", "gone")
+
+
+async def test_a_claim_is_bound_once_its_pod_has_a_node_by_a_volume_of_that_zone(full: ApiServer) -> None:
+    """And the volume, once bound, keeps the claim's next pods in its zone, and goes with the claim."""
+    await namespace(full, "claims")
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": spec}
+    assert (await put(full, "claims", CLAIMS, claim))["spec"].get("storageClassName") == FIRST_CONSUMER
+
+    first = pod("first")
+    first["spec"] |= {"nodeSelector": {ZONE: "b"}, **using("data")}
+    await put(full, "claims", PODS, first)
+    await becomes(full, "claims", "first", "Running")
+    bound = await full.get(CLAIMS, "data", "claims")
+    assert bound["status"]["phase"] == "Bound"
+    volume = await full.get(VOLUMES, bound["spec"]["volumeName"])
+    assert volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"][0]["matchExpressions"][0]["values"] == ["b"]
+
+    second = pod("second")
+    second["spec"] |= {"nodeSelector": {ZONE: "a"}, **using("data")}
+    await put(full, "claims", PODS, second)
+    waiting = await becomes(full, "claims", "second", "Unschedulable")
+    assert "didn't match PersistentVolume's node affinity" in waiting["status"]["conditions"][0]["message"]
+
+    for name in ("first", "second"):
+        await full.delete(PODS, name, "claims")
+    await full.delete(CLAIMS, "data", "claims")
+
+    async def missing() -> str:
+        return str([each["metadata"]["name"] for each in await full.list(VOLUMES)] or "")
+
+    await wait_until(missing, "the volume", 20)
+
+
+def using(claim: str) -> dict[str, Any]:
+    return {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]}
+
+
+async def test_a_kubelet_rejects_what_its_node_has_no_room_for_and_counts_anew_when_pods_end(full: ApiServer) -> None:
+    await namespace(full, "rejected")
+    for name in ("fits", "comes-late", "asked-for"):
+        made = pod(name, requests={"cpu": "3"})
+        made["spec"]["nodeName"] = "full-a0"
+        if name == "asked-for":
+            made["metadata"]["annotations"] = {keys.FAIL: "UnexpectedAdmissionError"}
+        await put(full, "rejected", PODS, made)
+        # The kubelet takes them in the order in which they arrive.
+        await becomes(full, "rejected", name, "Running" if name == "fits" else "Failed")
+    late = (await full.get(PODS, "comes-late", "rejected"))["status"]
+    assert (late["phase"], late["reason"]) == ("Failed", "OutOfcpu")
+    assert late["message"].endswith("enough resource: cpu, requested: 3000, used: 3000, capacity: 4000")
+    assert "containerStatuses" not in late
+    asked = (await full.get(PODS, "asked-for", "rejected"))["status"]
+    assert (asked["phase"], asked["reason"]) == ("Failed", "UnexpectedAdmissionError")
+
+    await full.delete(PODS, "fits", "rejected")
+    await becomes(full, "rejected", "fits", "gone")
+    again = pod("again", requests={"cpu": "3"})
+    again["spec"]["nodeName"] = "full-a0"
+    await put(full, "rejected", PODS, again)
+    await becomes(full, "rejected", "again", "Running")
+
+
+async def test_a_node_can_be_told_to_reject_whatever_comes(full: ApiServer) -> None:
+    await namespace(full, "unwilling")
+    await full.merge_patch(NODES, "full-a1", {"metadata": {"annotations": {keys.FAIL: "NodeShutdown"}}})
+    made = pod("late")
+    made["spec"]["nodeName"] = "full-a1"
+    await put(full, "unwilling", PODS, made)
+    assert (await becomes(full, "unwilling", "late", "Failed"))["status"]["reason"] == "NodeShutdown"
+    await full.merge_patch(NODES, "full-a1", {"metadata": {"annotations": {keys.FAIL: None}}})
+
+
+async def test_a_pod_whose_image_is_missing_waits_for_ever_and_says_why(full: ApiServer) -> None:
+    await namespace(full, "images")
+    made = pod("imageless")
+    made["metadata"]["annotations"] = {keys.FAIL: "image"}
+    await put(full, "images", PODS, made)
+
+    async def missing() -> str:
+        status = (await full.get(PODS, "imageless", "images"))["status"]
+        waiting = [each["state"].get("waiting", {}).get("reason") for each in status.get("containerStatuses", ())]
+        return "" if (status["phase"], waiting) == ("Pending", ["ImagePullBackOff"]) else f"it is {status}"
+
+    await wait_until(missing, "the pod", 20)
 
 
 async def test_api_servers_limit_requests_as_shipped_unless_the_configuration_says_otherwise(

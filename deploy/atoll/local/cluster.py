@@ -17,6 +17,7 @@ from pathlib import Path
 import yaml
 
 from atoll.kube.transport import ApiServer
+from atoll.local import kubelets
 from atoll.local.binaries import Binaries
 from atoll.local.certificates import Authority, write_private
 from atoll.local.layout import RAISED_LIMITS, Kubernetes, Program
@@ -298,18 +299,23 @@ def scheduler(binaries: Binaries, handle: ClusterHandle, keys: Keys, port: int, 
 
 
 def kwok(
-    binaries: Binaries, handle: ClusterHandle, port: int, kubernetes: Kubernetes, *, lease_seconds: int
+    binaries: Binaries, handle: ClusterHandle, port: int, kubernetes: Kubernetes, *, lease_seconds: int, strict: bool
 ) -> ProcessSpec:
     """Run the simulated kubelets of all nodes with annotation `kwok.x-k8s.io/node: fake`.
 
     One whose node gets label `atoll.sh/dead` falls silent: neither its lease nor its pods change any more.
+    With `strict`, pods start once `atoll.local.kubelets` has admitted them.
     """
+    stages = _DATA / "stages.yaml"
+    if strict:
+        stages = handle.kubeconfig.parent / "stages.yaml"
+        kubelets.write_stages(stages)
     return ProcessSpec(
         name=f"{handle.name}-kwok",
         argv=[
             str(binaries.kwok),
             f"--kubeconfig={handle.kubeconfig}",
-            f"--config={_DATA / 'stages.yaml'}",
+            f"--config={stages}",
             "--manage-all-nodes=false",
             "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
             f"--manage-nodes-with-label-selector=!{keys.DEAD}",

@@ -15,7 +15,7 @@ from typing import Any
 
 from atoll.kube.errors import NotFound
 from atoll.kube.transport import ApiServer
-from atoll.local import cluster, layout
+from atoll.local import cluster, kubelets, layout, storage
 from atoll.local.binaries import Binaries
 from atoll.local.certificates import Authority, write_signing_key
 from atoll.local.cluster import ClusterHandle, Keys
@@ -61,6 +61,8 @@ class Federation:
         self._binaries = binaries
         self._crds = crds
         self._progress = on_progress
+        #: what does in members what kwok leaves out, while it runs
+        self._stand_ins: list[asyncio.Task[None]] = []
 
     @property
     def clusters(self) -> list[ClusterHandle]:
@@ -146,6 +148,18 @@ class Federation:
         for member in self.config.members:
             wave += self._member_programs(member, ports)
         await self.processes.start(wave, deadline_s=60 + 10 * len(wave))
+        await asyncio.gather(*(self._stand_in(member) for member in self.config.members))
+
+    async def _stand_in(self, member: layout.Member) -> None:
+        """Start what does here what kwok leaves out."""
+        handle = self.members[member.name]
+        api = await handle.connect()
+        try:
+            await storage.install_classes(api)
+        except BaseException:
+            await api.close()
+            raise
+        self._stand_ins.append(asyncio.create_task(_run_stand_ins(api, member), name=f"stand-ins in {member.name}"))
 
     def _member_programs(self, member: layout.Member, ports: Iterator[int]) -> list[ProcessSpec]:
         """All but the API server."""
@@ -158,7 +172,9 @@ class Federation:
             cluster.controller_manager(
                 binaries, handle, self.keys, next(ports), member.kubernetes, cluster.MEMBER_CONTROLLERS, patience
             ),
-            cluster.kwok(binaries, handle, next(ports), member.kubernetes, lease_seconds=lease),
+            cluster.kwok(
+                binaries, handle, next(ports), member.kubernetes, lease_seconds=lease, strict=member.strict_kubelets
+            ),
         ]
         if member.scheduler:
             specs.append(cluster.scheduler(binaries, handle, self.keys, next(ports), member.kubernetes))
@@ -202,6 +218,10 @@ class Federation:
 
     async def stop(self) -> None:
         """Stop everything, in reverse order. Data and logs stay."""
+        for task in self._stand_ins:
+            task.cancel()
+        await asyncio.gather(*self._stand_ins, return_exceptions=True)
+        self._stand_ins.clear()
         await self.processes.stop()
 
     def clean(self) -> None:
@@ -213,6 +233,13 @@ def clean(directory: Path) -> None:
     """Remove data, keys and kubeconfigs of a federation that is not running; logs stay."""
     for name in ("etcd", "clusters", "pki"):
         shutil.rmtree(directory / name, ignore_errors=True)
+
+
+async def _run_stand_ins(api: ApiServer, member: layout.Member) -> None:
+    async with api, asyncio.TaskGroup() as group:
+        group.create_task(storage.Provisioner(api).run())
+        if member.strict_kubelets:
+            group.create_task(kubelets.Kubelets(api).run())
 
 
 async def _create_nodes(api: ApiServer, member: layout.Member) -> None:

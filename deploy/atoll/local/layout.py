@@ -89,6 +89,10 @@ class Member(_Strict):
     nodes: list[NodeGroup] = Field(default_factory=list, description="Node groups, one or a list, in topology order.")
     kubernetes: Kubernetes = Kubernetes()
     scheduler: bool = Field(default=True, description="Whether kube-scheduler runs in it, for pods of its name.")
+    strict_kubelets: bool = Field(
+        default=False,
+        description="Whether its kubelets reject pods that their node has no room for; costs a write per pod.",
+    )
     node_lease_seconds: int | None = Field(
         default=None,
         ge=4,

@@ -29,6 +29,10 @@ PLAN: Final = "atoll.sh/plan"
 """PodGroup annotation in a member: nodes that are reserved for a part as JSON."""
 RUN_TIME: Final = "atoll.sh/run-time"
 """Pod annotation, read by the local federation only: how long the pod runs (a Go duration)."""
+FAIL: Final = "atoll.sh/fail"
+"""Pod annotation, read by the local federation only: `true` ends it with code 1, `image` has it wait for an image, any
+other word has the kubelet reject it with that reason. The last also as an annotation of a node of strict kubelets.
+"""
 DEAD: Final = "atoll.sh/dead"
 """Node label, read by the local federation only: the node's simulated kubelet is silent, whatever the value."""
 ACTION: Final = "atoll.sh/action"
