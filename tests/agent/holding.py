@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler.gangs import Standing, standing
+from atoll.agent.scheduler.gangs import Standing, by_name, standing
 from atoll.agent.scheduler.holds import Hold, Holds
 from atoll.agent.scheduler.room import Room
 from atoll.model import keys
@@ -37,7 +37,7 @@ def _stamped(pod: Pod, epoch: int) -> Pod:
 
 
 def view(room: Room, minimum: int, waiting: list[Pod], uid: str = "b") -> Standing:
-    return standing(f"default/{uid}", make_group(uid, minimum), waiting, room, ("atoll",))
+    return standing(f"default/{uid}", make_group(uid, minimum), waiting, room, by_name("atoll"))
 
 
 def racks(domains: bool = True) -> Room:

@@ -8,7 +8,7 @@ import pytest
 
 from atoll.agent.objects import Pod
 from atoll.agent.scheduler.expected import Expected
-from atoll.agent.scheduler.gangs import standing
+from atoll.agent.scheduler.gangs import by_name, standing
 from atoll.agent.scheduler.planner import Plan, plan
 from atoll.agent.scheduler.room import Room
 from atoll.model.decision import Spots
@@ -73,7 +73,7 @@ def test_pods_by_which_it_grows_go_where_they_are_expected_one_after_the_other(r
     room.assume(first, "r0n1")
     found = []
     for made in ([first, one], [first, one, other]):
-        view = standing("default/b", make_group("b", 1), made, room, ("atoll",))
+        view = standing("default/b", make_group("b", 1), made, room, by_name("atoll"))
         [outcome] = plan(room, [view], expected=expected)
         assert isinstance(outcome, Plan)
         found += [node for _, node in outcome.nodes]
@@ -93,7 +93,7 @@ def test_what_must_be_in_one_domain_stays_in_one_whatever_is_expected() -> None:
     group = make_group("b", 2, topology={"mode": "hard", "highestTierAllowed": 1})
     expected = Expected()
     expected.expect("b", 1, [("w", "r0n0", 1), ("w", "r1n0", 1)])
-    [outcome] = plan(room, [standing("default/b", group, waiting, room, ("atoll",))], expected=expected)
+    [outcome] = plan(room, [standing("default/b", group, waiting, room, by_name("atoll"))], expected=expected)
     assert isinstance(outcome, Plan)
     assert len({node[:2] for _, node in outcome.nodes}) == 1
 

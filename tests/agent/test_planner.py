@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atoll.agent.objects import Pod, PodGroup
-from atoll.agent.scheduler.gangs import Standing, gang_of, key_of, standing
+from atoll.agent.scheduler.gangs import Standing, by_name, gang_of, key_of, standing
 from atoll.agent.scheduler.planner import NOT_ENOUGH_RESOURCES, NOT_ENOUGH_TASKS, Parked, Plan, Wait, plan
 from atoll.agent.scheduler.room import Room
 from atoll.agent.scheduler.status import group_status
 from atoll.model import keys
 from tests.agent.builders import make_domain, make_group, make_node, make_pod, make_room
 
-SERVED = ("atoll", "volcano")
+OURS = by_name("atoll", "volcano")
 
 
 def gang(room: Room, group: PodGroup, pods: list[Pod]) -> Standing:
-    return standing(group.metadata.key, group, pods, room, SERVED)
+    return standing(group.metadata.key, group, pods, room, OURS)
 
 
 def members(name: str, count: int, *, gpu: int = 4, node: str = "", start: int = 0, **more: object) -> list[Pod]:
@@ -60,7 +60,7 @@ def test_a_gang_that_fits_is_placed_whole_and_near_together() -> None:
 def test_an_epoch_that_is_no_number_ends_nobody(epoch: str) -> None:
     room, pod = racks(), make_pod("p", binding="b")
     pod.metadata.annotations[keys.EPOCH] = epoch
-    [outcome] = plan(room, [standing(key_of(pod), None, [pod], room, SERVED)])
+    [outcome] = plan(room, [standing(key_of(pod), None, [pod], room, OURS)])
     assert_planned(outcome, 1)
 
 
@@ -69,7 +69,7 @@ def test_an_epoch_that_is_no_number_ends_nobody(epoch: str) -> None:
 def test_pods_that_ask_for_all_there_can_be_end_nobody(resource: str, amount: str) -> None:
     spec = {"containers": [{"resources": {"requests": {resource: amount}}}] * 3}
     room = make_room(make_node("a"), make_node("b"), pods=[make_pod(f"{n}", node="a", spec=spec) for n in range(3)])
-    views = [standing(key_of(pod), None, [pod], room, SERVED) for pod in (make_pod("p"), make_pod("q", spec=spec))]
+    views = [standing(key_of(pod), None, [pod], room, OURS) for pod in (make_pod("p"), make_pod("q", spec=spec))]
     small, large = plan(room, views)
     assert_planned(small, 1)
     assert_waits(large, NOT_ENOUGH_RESOURCES, "there is no room for its pod")
@@ -177,7 +177,7 @@ def test_task_minimums_reach_the_arithmetic() -> None:
 def test_a_pod_may_name_its_node_by_the_host_name_label() -> None:
     room = make_room(*(make_node(f"n{i}") for i in range(4)))
     pod = make_pod("p", spec={"nodeSelector": {"kubernetes.io/hostname": "n2"}})
-    [outcome] = plan(room, [standing(key_of(pod), None, [pod], room, SERVED)])
+    [outcome] = plan(room, [standing(key_of(pod), None, [pod], room, OURS)])
     assert assert_planned(outcome, 1) == {"n2": 1}
 
 

@@ -15,7 +15,7 @@ from atoll.model.objects import OwnerReference
 from tests.agent.builders import make_group, make_node, make_pod, make_room
 
 DEPLOYMENT = Owner("apps/v1", "Deployment", "web", "d1")
-SERVED = ("atoll",)
+OURS = gangs.by_name("atoll")
 
 
 def owned(name: str, kind: str = "ReplicaSet", *, notes: dict[str, str] | None = None, **more: Any) -> Pod:
@@ -41,7 +41,7 @@ SERVES = [
 
 @pytest.mark.parametrize(("pod", "expected"), [c[1:] for c in SERVES], ids=[c[0] for c in SERVES])
 def test_gets_a_pod_group(pod: Pod, expected: bool) -> None:
-    assert serves(pod, SERVED) is expected
+    assert serves(pod, OURS) is expected
 
 
 def test_the_template_says_how_the_gang_is() -> None:
@@ -98,7 +98,7 @@ def test_a_newer_template_changes_the_group_once() -> None:
 
 def decided(*pods: Pod, minimum: int) -> Plan | Wait:
     room = make_room(make_node("n1"), make_node("n2"), pods=list(pods))
-    view = gangs.standing("default/web", make_group("web", minimum), pods, room, SERVED)
+    view = gangs.standing("default/web", make_group("web", minimum), pods, room, OURS)
     return next(iter(plan(room, [view])))
 
 

@@ -11,6 +11,7 @@ from atoll.control.install.roles import (
     Rule,
     agent_on_host,
     manifest_rules,
+    reader_of_cluster,
     reader_of_secret,
 )
 from atoll.model import keys
@@ -47,10 +48,10 @@ def test_an_agent_has_nothing_outside_of_its_namespace_on_the_host() -> None:
 
 
 def test_an_agent_beside_the_host_reads_one_cluster_and_one_secret_by_name() -> None:
-    rules = [
-        (grant.namespace, rule) for grant in reader_of_secret("east", "creds", "east-token") for rule in grant.rules
-    ]
+    grants = (*reader_of_cluster("east"), *reader_of_secret("creds", "east-token"))
+    rules = [(grant.namespace, rule) for grant in grants for rule in grant.rules]
     assert [(namespace, rule.resource, rule.verbs, rule.names) for namespace, rule in rules] == [
+        (None, "clusters", ("list", "watch"), ("east",)),
         (None, "clusters", ("get",), ("east",)),
         ("creds", "secrets", ("get",), ("east-token",)),
     ]

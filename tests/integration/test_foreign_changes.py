@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from atoll.kube import errors
-from atoll.model import keys
+from atoll.model import keys, placer
 from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS, POLICIES, WORKS, ApiResource
 from tests.integration.federation import Json, Site, batch_job, job, until
 
@@ -95,7 +95,7 @@ async def test_a_job_whose_template_the_member_changes_is_delivered_once_and_end
     assert done["status"]["succeeded"] == 2
     there = await site.find(BATCH_JOBS, "touched", MEMBER)
     assert there is not None
-    assert there["spec"]["template"]["spec"]["tolerations"] == [OWN, TOLERATION]
+    assert there["spec"]["template"]["spec"]["tolerations"] == [OWN, dict(placer.TOLERATION), TOLERATION]
     writes = [
         event["verb"]
         for event in site.audit(MEMBER)

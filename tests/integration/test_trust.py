@@ -244,7 +244,7 @@ async def test_an_agent_beside_the_host_reads_one_cluster_and_one_secret(site: S
     """The rights that `--member-secret` needs, tried by an account that has them and nothing else."""
     metadata = {"name": install.AGENT, "namespace": site.namespace}
     await site.host.create(SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
-    grants = roles.reader_of_secret("alpha", site.namespace, "member-alpha")
+    grants = (*roles.reader_of_cluster("alpha"), *roles.reader_of_secret(site.namespace, "member-alpha"))
     await install.ensure_rights(site.host, f"push-{site.namespace}", (site.namespace, install.AGENT), grants)
     token, _ = await install.issue_token(site.host, install.AGENT, site.namespace)
     file = site.federation.atoll.credentials / "push.kubeconfig"

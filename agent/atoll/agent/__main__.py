@@ -3,42 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from pathlib import Path
 
-import structlog
 from prometheus_client import Gauge
 
 from atoll.agent.credentials import member_connection
 from atoll.agent.member import MemberAgent
 from atoll.delivery import Delivery
-from atoll.kube import config, errors, process
+from atoll.kube import config, process
 from atoll.kube.process import Process
 from atoll.kube.transport import ApiServer
-from atoll.model.apiresource import ApiResource
-
-AGAIN = 1.0
-"""Seconds until a question that the member refused is asked again."""
-_DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
-
-log = structlog.get_logger(__name__)
-
-
-async def runs_volcano(member: ApiServer) -> bool:
-    """Whether Volcano's own job controller is in the member: two of them would fight over every Job.
-
-    Asks until there is an answer: an API server that has just come back refuses everybody for a moment.
-    """
-    while True:
-        try:
-            await member.get(_DEPLOYMENTS, "volcano-controllers", "volcano-system")
-        except errors.NotFound:
-            return False
-        except errors.ApiError as error:
-            log.warning("can't tell whether Volcano runs in the member, will ask again", error=str(error))
-            await asyncio.sleep(AGAIN)
-        else:
-            return True
 
 
 async def setup(running: Process, options: argparse.Namespace) -> None:
@@ -54,9 +28,7 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
     member = await running.stack.enter_async_context(
         ApiServer(to_member, user_agent=agent_name, connections=128, rate=process.rate_limit(options))
     )
-    jobs = options.jobs == "on" or (options.jobs == "auto" and not await runs_volcano(member))
-    if not jobs:
-        log.info("Volcano Jobs are left to another controller", flag=options.jobs)
+    jobs = {"on": True, "off": False, "auto": None}[options.jobs]
     agent = MemberAgent(host, member, options.cluster, identity=running.identity, jobs=jobs)
     wrong = Gauge(
         "atoll_topology_problems", "HyperNodes of the member that are wrong in part", registry=running.metrics
@@ -69,8 +41,10 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
         objects=agent.cache.workloads,
         placement=agent.placement,
         reservations=agent.reservations,
+        placing=agent.made_for,
     )
     agent.on_placement(delivery.touch)
+    agent.surroundings.on_change(lambda _: delivery.look_again())
     running.ready_when(lambda: agent.ready and delivery.synced)
     running.add_task("agent", agent.run())
     running.add_task("delivery", delivery.run())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import structlog
 
@@ -25,7 +26,15 @@ log = structlog.get_logger(__name__)
 class Heartbeat:
     """Renews the Lease `atoll-agent` in the member's execution namespace."""
 
-    def __init__(self, host: ApiServer, member: ApiServer, cluster: str, identity: str) -> None:
+    def __init__(
+        self,
+        host: ApiServer,
+        member: ApiServer,
+        cluster: str,
+        identity: str,
+        *,
+        notes: Callable[[], dict[str, str]] = dict,
+    ) -> None:
         """No I/O happens here; `run` does it.
 
         Args:
@@ -33,13 +42,17 @@ class Heartbeat:
             member: whose /readyz is probed.
             cluster: name of the member.
             identity: of this process.
+            notes: annotations that tell the host of the member besides.
         """
         self._host = host
         self._member = member
         self._namespace = keys.execution_namespace(cluster)
         self._identity = identity
+        self._notes = notes
         #: last answer of the probe
         self.readyz = ""
+        #: other annotations as last written
+        self._told: dict[str, str] = {}
 
     async def run(self) -> None:
         """Probe and renew until cancelled; a change is told at once."""
@@ -47,10 +60,11 @@ class Heartbeat:
         clock = asyncio.get_running_loop().time
         while True:
             readyz = await self._probe()
-            if readyz != self.readyz or clock() - renewed >= PERIOD:
+            notes = self._notes()
+            if (readyz, notes) != (self.readyz, self._told) or clock() - renewed >= PERIOD:
                 try:
-                    await self._renew(readyz)
-                    self.readyz, renewed = readyz, clock()
+                    await self._renew({**notes, keys.READYZ: readyz})
+                    self.readyz, self._told, renewed = readyz, notes, clock()
                 except errors.ApiError as error:
                     log.warning("the host did not take the heartbeat", error=str(error))
             await asyncio.sleep(_PROBE_EVERY)
@@ -62,14 +76,14 @@ class Heartbeat:
             return error.message[:250]
         return "ok"
 
-    async def _renew(self, readyz: str) -> None:
+    async def _renew(self, annotations: dict[str, str]) -> None:
         lease = {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
             "metadata": {
                 "name": NAME,
                 "namespace": self._namespace,
-                "annotations": {keys.READYZ: readyz},
+                "annotations": annotations,
             },
             "spec": {
                 "holderIdentity": self._identity,

@@ -10,21 +10,28 @@ from atoll.agent.cache import MemberCache
 from atoll.agent.heartbeat import Heartbeat
 from atoll.agent.hyper_nodes import HyperNodes
 from atoll.agent.jobs.controller import JobController
+from atoll.agent.ours import Ours
 from atoll.agent.placements import Placements
+from atoll.agent.placing import Surroundings
 from atoll.agent.podgroups import PodGroups
 from atoll.agent.publisher import Publisher
-from atoll.agent.scheduler.loop import SERVED, Scheduler
+from atoll.agent.scheduler.loop import Scheduler
 from atoll.agent.scheduler.reservations import Reservations
 from atoll.agent.summary import RoomSummary
 from atoll.kube.events import Recorder
+from atoll.kube.schedulers import Placing
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
+from atoll.model.placer import MadeFor, parse_selector
+from atoll.model.selectors import label_selector_matches
 
 
 class MemberAgent:
     """Runs jobs, scheduler, capacity and heartbeat of a member."""
 
-    def __init__(self, host: ApiServer, member: ApiServer, cluster: str, *, identity: str, jobs: bool = True) -> None:
+    def __init__(
+        self, host: ApiServer, member: ApiServer, cluster: str, *, identity: str, jobs: bool | None = None
+    ) -> None:
         """No I/O happens here; `run` does it.
 
         Args:
@@ -32,20 +39,31 @@ class MemberAgent:
             member: the cluster to look after.
             cluster: its name on the host.
             identity: of this process, for the lease.
-            jobs: whether Volcano Jobs are ours to reconcile.
+            jobs: whether Volcano Jobs are ours to reconcile; None: unless Volcano's own controllers run in the member.
         """
         self.cluster = cluster
         self.cache = MemberCache(member)
         self.recorder = Recorder(member, "agent")
         self.publisher = Publisher(host, cluster, lambda: self._summary.specs())
-        self.scheduler = Scheduler(member, self.cache, self.recorder, promise=self.publisher.promise)
+        self.surroundings = Surroundings(host, member, cluster)
+        self.ours = Ours(self.cache)
+        self.jobs = JobController(member, self.cache, self.recorder)
+        self.scheduler = Scheduler(
+            member,
+            self.cache,
+            self.recorder,
+            ours=self.ours,
+            remake=self.jobs.remake,
+            promise=self.publisher.promise,
+        )
         self._summary = RoomSummary(cluster, self.scheduler.room)
         self.placements = Placements(self.cache, self.scheduler, self.publisher)
-        self.heartbeat = Heartbeat(host, member, cluster, identity)
-        self.jobs = JobController(member, self.cache, self.recorder) if jobs else None
-        # Volcano's controllers, where they run, make the PodGroups of its own scheduler's pods.
-        served = SERVED if jobs else (keys.SCHEDULER_NAME,)
-        self.pod_groups = PodGroups(member, self.cache, self.recorder, served=served)
+        self.heartbeat = Heartbeat(host, member, cluster, identity, notes=self._notes)
+        self.pod_groups = PodGroups(member, self.cache, self.recorder, ours=self.ours)
+        self._jobs_wanted = jobs
+        #: label selector of the nodes that are used
+        self._nodes = ""
+        self.surroundings.on_change(self._placing_changed)
         self.hyper_nodes = HyperNodes(member, self.cache, self.recorder, self.scheduler.room)
         self._touch: Callable[[str], None] = lambda _: None
         self.scheduler.on_pass(self._after_pass)
@@ -69,6 +87,25 @@ class MemberAgent:
         """Call `touch(binding UID)` whenever `placement` has something new to say."""
         self._touch = touch
 
+    def made_for(self) -> MadeFor:
+        """How workloads are to be made for the member now."""
+        return self.surroundings.placing.made_for
+
+    def _placing_changed(self, placing: Placing) -> None:
+        runs = bool(placing.found.volcano_controllers)
+        self.jobs.enable(not runs if self._jobs_wanted is None else self._jobs_wanted)
+        self.ours.set_volcano(bool(placing.found.volcano_scheduler))
+        if placing.wish.nodes != self._nodes:
+            self._nodes = placing.wish.nodes
+            selector = parse_selector(self._nodes)
+            self.scheduler.use_nodes(lambda node: label_selector_matches(selector, node.metadata.labels))
+
+    def _notes(self) -> dict[str, str]:
+        if not self.surroundings.known:
+            return {}
+        placing = self.surroundings.placing
+        return {keys.PLACER: placing.placer, keys.PLACER_WHY: placing.sentence}
+
     def _after_pass(self, changed: set[str]) -> None:
         self.placements.observe(changed)
         self.hyper_nodes.observe()
@@ -79,8 +116,11 @@ class MemberAgent:
     async def run(self) -> None:
         """Run until cancelled; a part that fails ends all of them."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.cache.run(), name="cache")
             tasks.create_task(self.heartbeat.run(), name="heartbeat")
+            tasks.create_task(self.surroundings.run(), name="surroundings")
+            # Whose the pods are, and which nodes count, is known before anything is done with them.
+            await self.surroundings.wait()
+            tasks.create_task(self.cache.run(), name="cache")
             tasks.create_task(self.recorder.run(), name="events")
             await self.cache.wait()
             # Generations that are promised before the counter is known could be too small.
@@ -89,5 +129,4 @@ class MemberAgent:
             tasks.create_task(self.scheduler.run(), name="scheduler")
             tasks.create_task(self.pod_groups.run(), name="podgroups")
             tasks.create_task(self.hyper_nodes.run(), name="hypernodes")
-            if self.jobs is not None:
-                tasks.create_task(self.jobs.run(), name="jobs")
+            tasks.create_task(self.jobs.run(), name="jobs")

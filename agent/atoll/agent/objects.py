@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from atoll.model import keys, selectors, vector
+from atoll.model import keys, placer, selectors, vector
 from atoll.model.objects import Meta, Slim
 from atoll.model.vector import Vector
 
@@ -74,6 +74,7 @@ class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     phase: str = "Pending"
     reason: str | None = None
     start_time: str | None = None
+    nominated_node_name: str | None = None
     conditions: list[_PodCondition] = []
     container_statuses: list[_ContainerStatus] = []
     init_container_statuses: list[_ContainerStatus] = []
@@ -110,6 +111,9 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     scheduler: str = ""
     priority: int = 0
     gated: bool = False
+    """Whether a gate other than ours keeps it from being placed."""
+    held: bool = False
+    """Whether our gate does, which is lifted when its gang has a plan."""
     requests: Vector = {}
     """Integer units, `pods: 1` included."""
     node_selector: dict[str, str] = {}
@@ -127,6 +131,10 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """(reason, message) of its condition PodScheduled where that is False and its scheduler wrote it."""
     starting: Starting | None = None
     """What its first container that has not started waits for; None once it runs, or while it has no node."""
+    nominated: str = ""
+    """The node on which its scheduler makes room for it; empty where it has one, or none is chosen."""
+    disrupted: bool = False
+    """Whether its condition says that it ended for a reason that is none of its own."""
 
     @property
     def finished(self) -> bool:
@@ -144,8 +152,8 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
         return (
             (mine.uid, mine.deletion_timestamp, mine.labels, mine.annotations)
             == (theirs.uid, theirs.deletion_timestamp, theirs.labels, theirs.annotations)
-            and (self.node, self.phase, self.scheduler, self.priority, self.gated)
-            == (other.node, other.phase, other.scheduler, other.priority, other.gated)
+            and (self.node, self.phase, self.scheduler, self.priority, self.gated, self.held, self.nominated)
+            == (other.node, other.phase, other.scheduler, other.priority, other.gated, other.held, other.nominated)
             and self.requests == other.requests
             and self.node_selector == other.node_selector
             and self.node_terms == other.node_terms
@@ -161,6 +169,11 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     def binding_uid(self) -> str:
         """UID of the binding that it was dispatched by; empty where there is none."""
         return self.metadata.annotations.get(keys.BINDING_UID, "")
+
+    @property
+    def planned_node(self) -> str:
+        """The node that it may be bound to only, since its gate was lifted; empty where none is."""
+        return "" if self.held else self.metadata.annotations.get(keys.PLANNED_NODE, "")
 
     @property
     def group(self) -> str:
@@ -191,7 +204,8 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         pod.status.phase,
         spec.scheduler_name,
         spec.priority,
-        bool(spec.scheduling_gates),
+        any(gate.get("name") != keys.GANG_GATE for gate in spec.scheduling_gates),
+        any(gate.get("name") == keys.GANG_GATE for gate in spec.scheduling_gates),
         requests,
         spec.node_selector,
         [dict(term) for term in selectors.required_node_terms({"affinity": spec.affinity})],
@@ -200,6 +214,8 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         *_ends(pod.status),
         unscheduled=_unscheduled(pod.status),
         starting=_starting(pod.status) if spec.node_name and pod.status.phase == "Pending" else None,
+        nominated="" if spec.node_name else pod.status.nominated_node_name or "",
+        disrupted=any(each.type == "DisruptionTarget" and each.status == "True" for each in pod.status.conditions),
     )
 
 
@@ -284,8 +300,14 @@ class Node(Slim, frozen=True):
 
     @property
     def taints(self) -> list[dict[str, Any]]:
-        """Its taints, cordoning included; timestamps left out."""
-        taints = [{k: v for k, v in taint.items() if k != "timeAdded"} for taint in self.spec.taints]
+        """Its taints for pods that we send, cordoning included; timestamps left out."""
+        # Ours keeps others away, and every pod that we send tolerates it.
+        own = {key: value for key, value in placer.TAINT.items() if key != "value"}
+        taints = [
+            {k: v for k, v in taint.items() if k != "timeAdded"}
+            for taint in self.spec.taints
+            if {"key": taint.get("key"), "effect": taint.get("effect")} != own
+        ]
         cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
         if self.spec.unschedulable and cordon not in taints:
             taints.append(cordon)

@@ -14,7 +14,7 @@ many must start together, it is made too.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ import structlog
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Pod, PodGroup
+from atoll.agent.ours import Ours
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
@@ -59,9 +60,9 @@ class Owner:
     """It starts its next pod only when the last one is ready, so no two can wait for each other."""
 
 
-def serves(pod: Pod, served: Collection[str]) -> bool:
+def serves(pod: Pod, ours: Callable[[Pod], bool]) -> bool:
     """Whether a pod is to be given a PodGroup: ours to place, in none, and of an owner whose gangs are ours to make."""
-    if pod.group or pod.finished or pod.node or pod.terminating or pod.scheduler not in served:
+    if pod.group or pod.finished or pod.node or pod.terminating or not ours(pod):
         return False
     owner = next((owner for owner in pod.metadata.owner_references if owner.controller), None)
     return owner is None or owner.kind in _API_VERSIONS
@@ -165,19 +166,19 @@ def change(group: PodGroup, wanted: Json) -> Json:
 class PodGroups:
     """Makes PodGroups for pods that have none."""
 
-    def __init__(self, api: ApiServer, cache: MemberCache, recorder: Recorder, *, served: Collection[str]) -> None:
+    def __init__(self, api: ApiServer, cache: MemberCache, recorder: Recorder, *, ours: Ours) -> None:
         """No I/O happens here; `run` does it.
 
         Args:
             api: the member.
             cache: of the member; handlers are added to it.
             recorder: tells of pods whose annotations can't be obeyed.
-            served: names in pods' schedulerName that are ours.
+            ours: tells which pods are.
         """
         self._api = api
         self._cache = cache
         self._recorder = recorder
-        self._served = frozenset(served)
+        self._ours = ours
         #: owner UID (the pod's own for a bare pod), or `namespace/name` of a PodGroup that pods name
         self._queue: WorkQueue[str] = WorkQueue("podgroups of owners")
         self._writes = asyncio.Semaphore(_WRITES_AT_ONCE)
@@ -187,16 +188,25 @@ class PodGroups:
         self._waiting: dict[str, set[str]] = {}
         cache.pods.on_change(self._pod_changed)
         cache.pod_groups.on_change(self._group_changed)
+        ours.on_change(self._look_at_all, self._look_at_owned)
 
     async def run(self) -> None:
         """Reconcile until cancelled; the cache must have synced."""
         await self._queue.run(self._reconcile, workers=8)
 
+    def _look_at_all(self) -> None:
+        for pod in self._cache.pods:
+            self._pod_changed(None, pod)
+
+    def _look_at_owned(self, uid: str) -> None:
+        for pod in self._cache.pods.by_index("owner", uid):
+            self._pod_changed(None, pod)
+
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None
         uid = pod.metadata.controller_uid or pod.metadata.uid
-        if new is not None and serves(new, self._served):
+        if new is not None and serves(new, self._ours.pod):
             self._waiting.setdefault(uid, set()).add(new.metadata.key)
             self._queue.add(uid, after=_COALESCE)
         elif waiting := self._waiting.get(uid):
@@ -211,7 +221,7 @@ class PodGroups:
     def _names_none(self, pod: Pod) -> bool:
         """Whether a pod names a PodGroup that nobody made, and says what it should be."""
         notes, groups = pod.metadata.annotations, self._cache.pod_groups.store
-        ours = pod.scheduler in self._served and not pod.finished
+        ours = not pod.finished and self._ours.pod(pod)
         return bool(ours and pod.group and keys.GROUP_MIN_MEMBER in notes and pod.group not in groups)
 
     def _group_changed(self, old: PodGroup | None, new: PodGroup | None) -> None:
@@ -219,7 +229,7 @@ class PodGroups:
             return
         # Somebody removed it under its pods: they bring it back.
         for pod in self._cache.pods.by_index("group", old.metadata.key):
-            if pod.finished or pod.terminating or pod.scheduler not in self._served:
+            if pod.finished or pod.terminating or not self._ours.pod(pod):
                 continue
             uid = pod.metadata.controller_uid or pod.metadata.uid
             if old.metadata.name.startswith(_PREFIX):

@@ -82,6 +82,21 @@ def join(
     region: Annotated[str, typer.Option(help="Where it is.")] = "",
     provider: Annotated[str, typer.Option(help="Who runs it.")] = "",
     zone: Annotated[list[str] | None, typer.Option("--zone", help="Failure zone, may be repeated.")] = None,
+    placer: Annotated[
+        str | None,
+        typer.Option(
+            help="Who places pods in the member: atoll, kube-scheduler, volcano, kueue, or auto (what runs there)."
+        ),
+    ] = None,
+    member_queue: Annotated[
+        str | None, typer.Option(help="Queue of Volcano, or LocalQueue of Kueue, for everything that is sent there.")
+    ] = None,
+    nodes: Annotated[
+        str | None,
+        typer.Option(
+            help="Label selector of nodes that are Atoll's alone: they get a taint, no others are used; '' for all."
+        ),
+    ] = None,
     beside_host: Annotated[
         bool,
         typer.Option(help="The agent is to run beside the host: the member's credentials go into a Secret there."),
@@ -105,6 +120,7 @@ def join(
                 member_at=await install.endpoint(member_kubeconfig, member_context),
                 out=out,
                 facts=install.MemberFacts(labels, region, provider, tuple(zone or ())),
+                placing=install.PlacingWish(placer, member_queue, nodes),
                 beside_host=beside_host,
                 progress=print,
             )

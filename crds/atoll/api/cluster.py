@@ -178,6 +178,7 @@ class ClusterStatus(ApiModel):
             Column("Version", ".status.kubernetesVersion"),
             Column("Mode", ".spec.syncMode"),
             Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+            Column("Placer", '.status.conditions[?(@.type=="Placer")].reason'),
             AGE,
             Column("Region", ".spec.region", wide=True),
             Column("APIEndpoint", ".spec.apiEndpoint", wide=True),

@@ -20,7 +20,7 @@ from atoll.local.binaries import Binaries, ensure
 from atoll.local.cluster import ClusterHandle, free_ports
 from atoll.local.federation import Federation
 from atoll.local.keeper import KeptProcess
-from atoll.local.layout import FederationConfig
+from atoll.local.layout import FederationConfig, Member
 from atoll.local.processes import ProcessSpec
 from atoll.local.supervisor import Extension
 
@@ -32,6 +32,8 @@ QUICK_ELECTION = ("--lease-seconds=5", "--renew-deadline=3", "--retry-period=0.5
 _USUAL = {"webhook": ("--linger-seconds=1",)}
 """Nothing is in front of the webhook here that has to hear of its end."""
 _LOOPBACK = "127.0.0.1"
+OWN_NODES = "!atoll.sh/shared"
+"""Nodes of a member with placer `atoll`: all but those with this label, so that nodes that are added count as well."""
 _REPLICATED = ("control", "dispatcher")
 """The webhook's replicas would need a Service in front of them, an agent has none."""
 
@@ -129,9 +131,9 @@ class Atoll:
             )
             for layout in self._federation.config.members:
                 self._progress(f"joining {layout.name}")
-                await self._join(api, at, self._federation.members[layout.name], layout.labels)
+                await self._join(api, at, self._federation.members[layout.name], layout)
 
-    async def _join(self, host: Any, at: install.Endpoint, member: ClusterHandle, labels: dict[str, str]) -> None:
+    async def _join(self, host: Any, at: install.Endpoint, member: ClusterHandle, layout: Member) -> None:
         async with await member.connect() as api:
             await install.join(
                 host,
@@ -140,7 +142,10 @@ class Atoll:
                 host_at=at,
                 member_at=await install.endpoint(member.kubeconfig),
                 out=self.credentials,
-                facts=install.MemberFacts(labels=labels),
+                facts=install.MemberFacts(labels=layout.labels),
+                placing=install.PlacingWish(
+                    layout.placer, layout.member_queue, OWN_NODES if layout.placer == "atoll" else None
+                ),
             )
 
     def _specs(self, ports: list[int], query_ports: list[int]) -> list[ProcessSpec]:

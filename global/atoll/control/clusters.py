@@ -1,4 +1,5 @@
-"""Whether members are alive: the Ready condition of each Cluster follows its agent's lease.
+"""Whether members are alive: the Ready condition of each Cluster follows its agent's lease; condition Placer says who
+places there.
 
 The agent renews its lease while it runs and says in it whether the member's API server is ready. How long a lease has
 been silent is measured here by when it last changed, on the loop's clock, never by the dates in it.
@@ -17,8 +18,15 @@ from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import CLUSTERS
+from atoll.model.placer import Placer
+from atoll.model.reports import readable
 
 Json = dict[str, Any]
+
+_PLACERS: dict[str, str] = {
+    Placer.ATOLL: "Atoll", Placer.VOLCANO: "Volcano", Placer.KUBE_SCHEDULER: "KubeScheduler", Placer.KUEUE: "Kueue",
+}  # fmt: skip
+"""Placer -> reason of condition Placer."""
 
 
 class Clusters:
@@ -58,6 +66,9 @@ class Clusters:
         ready, reason, message = self._judge(name, lease)
         conditions = list(cluster.status.get("conditions") or ())
         wanted = with_condition(conditions, "Ready", ready, reason, message, now=time.time())
+        if lease is not None and (placer := _PLACERS.get(lease.metadata.annotations.get(keys.PLACER, ""))) is not None:
+            why = readable(lease.metadata.annotations.get(keys.PLACER_WHY, ""))
+            wanted = with_condition(wanted, "Placer", True, placer, why, now=time.time())
         if wanted != conditions:
             await self._host.merge_patch(
                 CLUSTERS, name, {"status": {"conditions": wanted}}, subresource="status", field_manager="atoll-control"

@@ -229,8 +229,9 @@ def _bound(work: WorkObject, kind: Kind) -> bool:
     if kind.finished(work.reported) is Outcome.SUCCEEDED:
         return True
     nodes = (work.reported.get("placement") or {}).get("nodes") or {}
-    pods: int = sum(nodes.values())
-    return pods > 0 and pods >= max(kind.gang(work.manifest, priority=0).min_available, 1)
+    # Where others make or place the pods, their counts may be all that tells.
+    pods: int = max(sum(nodes.values()), kind.started(work.reported))
+    return pods >= max(kind.gang(work.manifest, priority=0).min_available, 1)
 
 
 def _started(work: WorkObject, kind: Kind) -> bool:

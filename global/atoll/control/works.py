@@ -18,10 +18,10 @@ import orjson
 import structlog
 
 from atoll.control.caches import Caches
-from atoll.control.objects import BindingObject, ClusterObject
+from atoll.control.objects import BindingObject
 from atoll.delivery import work_name
 from atoll.delivery.work import WorkObject
-from atoll.kinds import Kind, MemberSettings, Part
+from atoll.kinds import Kind, Part
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
@@ -174,8 +174,7 @@ class Works:
         }
 
     def _work(self, binding: BindingObject, kind: Kind, obj: Full, part: Part) -> Json:
-        settings = settings_of(self._caches.clusters.get(part.cluster))
-        manifest = kind.rewrite(obj.body, replace(part, member=settings))
+        manifest = kind.rewrite(obj.body, part)
         annotations = manifest["metadata"]["annotations"]
         annotations.update(part.identity)
         if part.parts > 1:
@@ -308,13 +307,6 @@ def _expecting(binding: BindingObject, cluster: str) -> dict[str, str]:
 
 def _carrying(counts: Mapping[str, int]) -> dict[str, str]:
     return {keys.CARRIED: orjson.dumps(dict(counts), option=orjson.OPT_SORT_KEYS).decode()} if counts else {}
-
-
-def settings_of(cluster: ClusterObject | None) -> MemberSettings:
-    """What of a member the manifests for it depend on, by its Cluster object."""
-    return (
-        MemberSettings(queue=cluster.metadata.annotations.get(keys.MEMBER_QUEUE, "")) if cluster else MemberSettings()
-    )
 
 
 def binding_key(work: WorkObject) -> str:

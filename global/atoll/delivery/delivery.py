@@ -30,6 +30,7 @@ from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, WORKS, ApiResource
 from atoll.model.objects import Full
+from atoll.model.placer import MadeFor, Unplaceable, made_for
 
 Json = dict[str, Any]
 PlacementOf = Callable[[str], Json | None]
@@ -68,6 +69,7 @@ class Delivery:
         objects: Mapping[ApiResource, Reflector[Full]],
         placement: PlacementOf,
         reservations: Reservations | None = None,
+        placing: Callable[[], MadeFor] = MadeFor,
     ) -> None:
         """No I/O happens here.
 
@@ -78,11 +80,13 @@ class Delivery:
             objects: caches of the workload kinds in the member; run by the caller.
             placement: where the pods of a binding are.
             reservations: holds room for parts that must start together with others; None where nothing can.
+            placing: how workloads are made for the member at this moment.
         """
         self._host, self._member, self._cluster = host, member, cluster
         self._objects = objects
         self._placement = placement
         self._reservations = reservations
+        self._placing = placing
         if reservations is not None:
             reservations.on_change(self.touch)
         self._works = Reflector(host, WORKS, decode_work, namespace=keys.execution_namespace(cluster))
@@ -101,8 +105,8 @@ class Delivery:
         self._written_at: dict[str, float] = {}
         #: Work key -> (resourceVersion, status) as last written, while the cache is behind
         self._written: dict[str, tuple[str, Json]] = {}
-        #: Work key -> ((UID, generation), record of its manifest)
-        self._records: dict[str, tuple[tuple[str, int], str]] = {}
+        #: Work key -> ((UID, generation, how it is made for the member), record of its manifest)
+        self._records: dict[str, tuple[tuple[str, int, str], str]] = {}
         #: Work key -> (record, why) of the change that the member refused last
         self._declined: dict[str, tuple[str, str]] = {}
         #: of Works with something that the member refused
@@ -124,6 +128,11 @@ class Delivery:
     def touch(self, binding_uid: str) -> None:
         """The placement of this binding changed."""
         for work in self._works.by_index("binding", binding_uid):
+            self._queue.add(work.metadata.key)
+
+    def look_again(self) -> None:
+        """Workloads are made for the member in another way from now on; those that are there stay as they are."""
+        for work in self._works:
             self._queue.add(work.metadata.key)
 
     # -- triggers ----------------------------------------------------------------------------------------------------
@@ -221,12 +230,13 @@ class Delivery:
         at once where the host asks for something else.
         """
         key, metadata = work.metadata.key, found.metadata
-        record = self._record(work)
+        made = self._made_for_member(work, kind, found)
+        record = self._record(work, made)
         if metadata.annotations.get(keys.DELIVERED) == record:
             self._declined.pop(key, None)
             return ""
         last = recorded(metadata.annotations)
-        patch = change(last, work.manifest, found.body)
+        patch = change(last, made, found.body)
         declined = self._declined.get(key)
         if declined is not None and declined[0] == record and self._pauses.pauses(key):
             return declined[1]
@@ -250,20 +260,26 @@ class Delivery:
         self._pauses.forget(key)
         return ""
 
-    def _record(self, work: WorkObject) -> str:
-        """See `delivered.encode`; made once for each version of the Work's spec."""
-        key, version = work.metadata.key, (work.metadata.uid, work.metadata.generation)
+    def _record(self, work: WorkObject, made: Json) -> str:
+        """See `delivered.encode`; made once for each version of the Work's spec and each way to make it."""
+        way = made["metadata"]["annotations"].get(keys.MADE_FOR, "")
+        key, version = work.metadata.key, (work.metadata.uid, work.metadata.generation, way)
         known = self._records.get(key)
         if known is None or known[0] != version:
-            known = self._records[key] = (version, encode(work.manifest))
+            known = self._records[key] = (version, encode(made))
         return known[1]
 
     async def _deliver(self, work: WorkObject, kind: Kind) -> None:
         """Create the workload in the member, after what it needs."""
         try:
+            made = self._made_for_member(work, kind, None)
+        except Unplaceable as error:
+            await self._write_status(work, kind, str(error))
+            return
+        try:
             for manifest in work.spec.workload.manifests[:-1]:
                 await self._ensure_shared(manifest)
-            manifest = with_record(work.manifest, self._record(work))
+            manifest = with_record(made, self._record(work, made))
             await self._member.create(kind.resource, manifest, field_manager="atoll-delivery")
             log.info("delivered", epoch=work.epoch)
         except errors.AlreadyExists:
@@ -277,6 +293,19 @@ class Delivery:
             self._present.clear()
             await self._write_status(work, kind, f"refused by {self._cluster}: {error.message}")
             raise Retry(10.0) from error
+
+    def _made_for_member(self, work: WorkObject, kind: Kind, found: Full | None) -> Json:
+        """The manifest as this member's placer wants it; as it was when it was delivered, where it is there already.
+
+        Raises:
+            Unplaceable: the placer does not take it.
+        """
+        how = self._placing() if found is None else made_for(found.metadata.annotations.get(keys.MADE_FOR))
+        if how is None:
+            return work.manifest
+        made = kind.placed(work.manifest, how)
+        annotations = {**made["metadata"].get("annotations", {}), keys.MADE_FOR: how.text()}
+        return {**made, "metadata": {**made["metadata"], "annotations": annotations}}
 
     async def _ensure_shared(self, manifest: Json) -> None:
         resource = _SHARED[manifest["apiVersion"], manifest["kind"]]

@@ -8,7 +8,7 @@ imports only `atoll.api` and `atoll.model`.
 from __future__ import annotations
 
 from atoll.kinds import batch_job, volcano_job
-from atoll.kinds.interface import Kind, MemberSettings, Outcome, Part, Report
+from atoll.kinds.interface import Kind, Outcome, Part, Report
 from atoll.model.apiresource import ApiResource
 
 KINDS: tuple[Kind, ...] = (volcano_job.KIND, batch_job.KIND)
@@ -17,4 +17,4 @@ KINDS: tuple[Kind, ...] = (volcano_job.KIND, batch_job.KIND)
 BY_RESOURCE: dict[ApiResource, Kind] = {kind.resource: kind for kind in KINDS}
 BY_GVK: dict[tuple[str, str], Kind] = {(kind.resource.api_version, kind.resource.kind): kind for kind in KINDS}
 
-__all__ = ["BY_GVK", "BY_RESOURCE", "KINDS", "Kind", "MemberSettings", "Outcome", "Part", "Report"]
+__all__ = ["BY_GVK", "BY_RESOURCE", "KINDS", "Kind", "Outcome", "Part", "Report"]

@@ -15,6 +15,7 @@ from atoll.kinds.interface import NOTHING, Json, Outcome, Part, Report
 from atoll.model import keys, numbers, reports, selectors
 from atoll.model.apiresource import BATCH_JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task
+from atoll.model.placer import MadeFor, Placer, Unplaceable
 from atoll.model.vector import pod_requests
 
 TASK = "main"
@@ -139,6 +140,28 @@ class BatchJob:
             "metadata": metadata.for_member(obj),
             "spec": spec,
         }
+
+    def placed(self, manifest: Json, how: MadeFor) -> Json:
+        """Its template; suspended and in its queue for Kueue, which lifts the suspension and may set it again."""
+        spec, head = dict(manifest["spec"]), dict(manifest["metadata"])
+        template = metadata.template_for(spec.get("template") or {}, how)
+        if how.placer is Placer.VOLCANO and how.queue:
+            about = template.get("metadata") or {}
+            notes = {**(about.get("annotations") or {}), keys.QUEUE_ANNOTATION: how.queue}
+            template = {**template, "metadata": {**about, "annotations": notes}}
+        labels = {key: value for key, value in (head.get("labels") or {}).items() if key != keys.KUEUE_QUEUE_LABEL}
+        if how.placer is Placer.KUEUE:
+            if not how.queue:
+                raise Unplaceable(
+                    "the member's placer is kueue and no LocalQueue is named: atollctl join --member-queue"
+                )
+            labels[keys.KUEUE_QUEUE_LABEL] = how.queue
+            spec["suspend"] = True
+        return {**manifest, "metadata": {**head, "labels": labels}, "spec": {**spec, "template": template}}
+
+    def started(self, status: Mapping[str, Any]) -> int:
+        """Those that are ready count as running."""
+        return int(status.get("ready") or 0) + int(status.get("succeeded") or 0)
 
     def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
         """spec.suspend."""

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from atoll.model import keys
 from atoll.model.apiresource import ApiResource
 from atoll.model.gang import Gang
+from atoll.model.placer import MadeFor
 
 Json = dict[str, Any]
 NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
@@ -21,14 +22,6 @@ class Outcome(StrEnum):
 
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
-
-
-@dataclass(frozen=True, slots=True)
-class MemberSettings:
-    """What of a member the manifests for it depend on."""
-
-    queue: str = ""
-    """The queue of the member's own batch system in which our workloads are; empty where it has none for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +42,6 @@ class Part:
     """Annotations that say which dispatch this is; for objects and pods."""
     carried: Mapping[str, int] = field(default_factory=dict)
     """Counts of the workload's earlier dispatches."""
-    member: MemberSettings = MemberSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +93,20 @@ class Kind(Protocol):
 
     def rewrite(self, obj: Mapping[str, Any], part: Part) -> Json:
         """The manifest for a member: spec for this part, user metadata, no server fields."""
+
+    def placed(self, manifest: Json, how: MadeFor) -> Json:
+        """What `rewrite` gave, for a member with this placer.
+
+        Args:
+            manifest: not changed.
+            how: it is made for that member.
+
+        Raises:
+            Unplaceable: that placer does not take it.
+        """
+
+    def started(self, status: Mapping[str, Any]) -> int:
+        """Pods that run or have succeeded, as the object of this status counts them."""
 
     def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
         """The JSON patch by which the object on the host says this; empty when it does, or has no such field."""

@@ -7,12 +7,22 @@ from typing import Any
 
 from atoll.model import duration, keys, numbers
 from atoll.model.gang import TopologyWish
+from atoll.model.placer import TOLERATION, MadeFor, Placer
 
 _HOST_ANNOTATIONS = (
     "kubectl.kubernetes.io/last-applied-configuration", keys.HOLD, keys.ABORTED, keys.RETRIES, keys.AT_ONCE,
 )  # fmt: skip
 _QUEUE_NAMES = (keys.KUEUE_QUEUE_LABEL, keys.QUEUE_LABEL, keys.QUEUE_ANNOTATION)
 """Labels and annotations that name a queue of the host; a queue system of the member would take them for its own."""
+
+SCHEDULERS = ("", keys.SCHEDULER_NAME, "volcano", "default-scheduler")
+"""schedulerName of pods that leave it to the federation who places them."""
+SCHEDULER_OF = {
+    Placer.ATOLL: keys.SCHEDULER_NAME,
+    Placer.VOLCANO: "volcano",
+    Placer.KUBE_SCHEDULER: "default-scheduler",
+    Placer.KUEUE: "default-scheduler",
+}
 
 
 def for_member(obj: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,6 +47,25 @@ def template_for_member(template: Mapping[str, Any]) -> dict[str, Any]:
 def without_queues(named: Mapping[str, str] | None) -> dict[str, str]:
     """Labels or annotations without those that name a queue of the host."""
     return {name: value for name, value in (named or {}).items() if name not in _QUEUE_NAMES}
+
+
+def template_for(template: Mapping[str, Any], how: MadeFor, *, scheduler: str = "") -> dict[str, Any]:
+    """A pod template for a member with this placer; one that names a scheduler of its own keeps it.
+
+    Args:
+        template: of pods.
+        how: it is made for the member.
+        scheduler: schedulerName of pods whose template names none.
+    """
+    pod = dict(template.get("spec") or {})
+    if how.tolerates:
+        pod["tolerations"] = [*(pod.get("tolerations") or ()), dict(TOLERATION)]
+    if (pod.get("schedulerName") or scheduler) in SCHEDULERS:
+        pod["schedulerName"] = SCHEDULER_OF[how.placer]
+        if how.placer is Placer.KUBE_SCHEDULER:
+            gates = [gate for gate in pod.get("schedulingGates") or () if gate.get("name") != keys.GANG_GATE]
+            pod["schedulingGates"] = [*gates, {"name": keys.GANG_GATE}]
+    return {**template, "spec": pod}
 
 
 def topology_wish(*holders: Mapping[str, Any]) -> TopologyWish | None:

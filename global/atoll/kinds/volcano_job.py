@@ -17,6 +17,7 @@ from atoll.kinds.interface import NOTHING, Json, Outcome, Part, Report
 from atoll.model import duration, keys, numbers, reports, selectors
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task, TopologyWish
+from atoll.model.placer import MadeFor, Placer, Unplaceable
 from atoll.model.vector import pod_requests
 from atoll.model.verdict import WITHHELD
 
@@ -115,12 +116,11 @@ class VolcanoJob:
                 task = {**task, "template": metadata.template_for_member(task["template"])}
             if part.parts == 1 and count < int(task.get("replicas", 1)):
                 at_once[name] = count
-                tasks.append({**task, "minAvailable": minimum})
+                tasks.append({**task, "minAvailable": minimum, "template": _identified(task, part.identity)})
             elif count:
-                tasks.append({**task, "replicas": count, "minAvailable": minimum})
+                template = _identified(task, part.identity)
+                tasks.append({**task, "replicas": count, "minAvailable": minimum, "template": template})
         spec.update(tasks=tasks, minAvailable=part.min_available)
-        if part.member.queue:
-            spec["queue"] = part.member.queue
         if at_once:
             head["annotations"][keys.AT_ONCE] = msgspec.json.encode(at_once, order="sorted").decode()
         return {
@@ -129,6 +129,26 @@ class VolcanoJob:
             "metadata": head,
             "spec": spec,
         }
+
+    def placed(self, manifest: Json, how: MadeFor) -> Json:
+        """Its scheduler, queue and templates; Kueue does not know it."""
+        if how.placer is Placer.KUEUE:
+            raise Unplaceable("the member's placer is kueue, which does not know Volcano Jobs: send it elsewhere")
+        spec = dict(manifest["spec"])
+        if how.queue:
+            spec["queue"] = how.queue
+        scheduler = spec.get("schedulerName") or ""
+        spec["tasks"] = [
+            {**task, "template": metadata.template_for(task.get("template") or {}, how, scheduler=scheduler)}
+            for task in spec["tasks"]
+        ]
+        if scheduler in metadata.SCHEDULERS:
+            spec["schedulerName"] = metadata.SCHEDULER_OF[how.placer]
+        return {**manifest, "spec": spec}
+
+    def started(self, status: Mapping[str, Any]) -> int:
+        """As counted."""
+        return int(status.get("running") or 0) + int(status.get("succeeded") or 0)
 
     def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
         """Nothing: its binding is what is suspended."""
@@ -257,6 +277,13 @@ def _task_counts(reports: Sequence[Report]) -> dict[str, Json]:
 
 def _task_name(number: int, task: Mapping[str, Any]) -> str:
     return task.get("name") or f"default{number}"
+
+
+def _identified(task: Mapping[str, Any], identity: Mapping[str, str]) -> Json:
+    """The task's pod template with the annotations of a dispatch: whoever makes its pods copies them."""
+    template = task.get("template") or {}
+    head = template.get("metadata") or {}
+    return {**template, "metadata": {**head, "annotations": {**(head.get("annotations") or {}), **identity}}}
 
 
 def _pod_spec(task: Mapping[str, Any]) -> Json:

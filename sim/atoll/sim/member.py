@@ -15,7 +15,7 @@ import msgspec
 
 from atoll.agent.objects import Pod, PodGroup, PodGroupSpec
 from atoll.agent.scheduler.expected import Expected
-from atoll.agent.scheduler.gangs import standing
+from atoll.agent.scheduler.gangs import by_name, standing
 from atoll.agent.scheduler.holds import Holds
 from atoll.agent.scheduler.planner import Parked, Plan, plan
 from atoll.agent.scheduler.room import Room
@@ -32,7 +32,7 @@ from atoll.model.vector import Vector
 from atoll.sim.clusters import MemberSpec
 from atoll.sim.timeline import Action, Timeline
 
-_SERVED = (keys.SCHEDULER_NAME,)
+_OURS = by_name(keys.SCHEDULER_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ class SimMember:
             if part is None:
                 self._waiting.pop(uid, None)
                 continue
-            view = standing(part.group.metadata.key, part.group, part.pods.values(), self.room, _SERVED)
+            view = standing(part.group.metadata.key, part.group, part.pods.values(), self.room, _OURS)
             if view.waiting:
                 views.append(view)
             else:

@@ -17,9 +17,10 @@ import structlog
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.jobs import pods as made
-from atoll.agent.jobs import policies, state
+from atoll.agent.jobs import policies, rejections, state
 from atoll.agent.objects import Pod
 from atoll.kube import errors
+from atoll.kube.backoff import Backoff
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
@@ -34,15 +35,27 @@ _COALESCE = 0.03
 _COUNTS_AFTER = 0.25
 """Seconds that must lie between two status writes when only counters differ; a new phase never waits."""
 _WRITES_AT_ONCE = 32
+_AGAIN, _AGAIN_AT_MOST = 1.0, 60.0
+"""Seconds after which a pod is made again that its kubelets refuse again and again; at once the first time."""
 
 log = structlog.get_logger(__name__)
 
 
 class JobController:
-    """Reconciles the Volcano Jobs of a member."""
+    """Reconciles the Volcano Jobs of a member, while it is enabled."""
 
     def __init__(self, api: ApiServer, cache: MemberCache, recorder: Recorder) -> None:
         """No I/O happens here; `run` does it."""
+        #: whether no other controller makes the pods of Volcano Jobs
+        self._enabled = True
+        #: UIDs of pods that are to be made again though they have not ended
+        self._again: set[str] = set()
+        #: (job UID, pod name) -> pauses of pods that their kubelets refuse
+        self._refused: Backoff[tuple[str, str]] = Backoff(_AGAIN, _AGAIN_AT_MOST)
+        #: job UID -> names of its pods in `_refused`
+        self._refused_of: defaultdict[str, set[str]] = defaultdict(set)
+        #: UIDs of refused pods whose pause has begun -> when it ends, by the loop's clock
+        self._pause_until: dict[str, float] = {}
         self._api = api
         self._cache = cache
         self._recorder = recorder
@@ -66,6 +79,20 @@ class JobController:
         cache.pods.on_change(self._pod_changed)
         cache.pod_groups.on_change(lambda old, new: self._group_gone(old) if new is None and old else None)
 
+    def enable(self, enabled: bool) -> None:
+        """Whether the Jobs are this controller's: never while Volcano's own runs."""
+        if enabled and not self._enabled:
+            for key in self._cache.jobs.store:
+                self._queue.add(key)
+        self._enabled = enabled
+
+    def remake(self, pod: Pod) -> None:
+        """Make the pod of a Job again: it can't go where it was to."""
+        owner = next((o for o in pod.metadata.owner_references if o.controller and o.kind == "Job"), None)
+        if owner is not None and self._cache.jobs.by_index("uid", owner.uid):
+            self._again.add(pod.metadata.uid)
+            self._queue.add(f"{pod.metadata.namespace}/{owner.name}")
+
     def _job_changed(self, old: Full | None, new: Full | None) -> None:
         for gone in (old,) if old is not None and (new is None or new.metadata.uid != old.metadata.uid) else ():
             self._forget(gone.metadata.uid)
@@ -79,6 +106,8 @@ class JobController:
     def _forget(self, uid: str) -> None:
         for memory in (self._unseen, self._written_at, self._ahead, self._lost):
             memory.pop(uid, None)
+        for name in self._refused_of.pop(uid, ()):
+            self._refused.forget((uid, name))
         self._grouped.discard(uid)
         self._known_jobs.discard(uid)
 
@@ -88,8 +117,12 @@ class JobController:
         owner = next((o for o in pod.metadata.owner_references if o.controller and o.kind == "Job"), None)
         replaced = old is not None and (new is None or new.metadata.uid != old.metadata.uid)
         ours = replaced and old is not None and old.metadata.uid in self._removed
-        if ours and old is not None:
+        if replaced and old is not None:
             self._removed.discard(old.metadata.uid)
+            self._again.discard(old.metadata.uid)
+            self._pause_until.pop(old.metadata.uid, None)
+        if new is not None and new.phase in ("Running", "Succeeded") and owner is not None:
+            self._refused.forget((owner.uid, new.metadata.name))
         if owner is None or f"{pod.metadata.namespace}/{owner.name}" not in self._cache.jobs.store:
             return
         if replaced and old is not None and not ours and not old.finished:
@@ -112,7 +145,7 @@ class JobController:
 
     async def _reconcile(self, key: str) -> None:
         cached = self._cache.jobs.get(key)
-        if cached is None or cached.metadata.deletion_timestamp is not None:
+        if cached is None or cached.metadata.deletion_timestamp is not None or not self._enabled:
             return
         try:
             await self._look(cached)
@@ -124,14 +157,16 @@ class JobController:
 
     async def _look(self, cached: Full) -> None:
         uid = cached.metadata.uid
-        job, pods = self._known(cached.body, uid), self._cache.pods.by_index("owner", uid)
+        job, existing = self._known(cached.body, uid), self._cache.pods.by_index("owner", uid)
+        again = self._made_again(job, existing)
+        pods = [pod for pod in existing if pod.metadata.uid not in again]
         if (asked := made.asked(job)) > MOST_PODS:
             text = f"asks for {asked} pods at once, and one Job gets at most {MOST_PODS}: make several Jobs of it"
             self._recorder.record(_reference(job), "TooManyPods", text, warning=True)
             return
         # 1. What the host or a policy wants is written down first, so that it can't be half done.
         lost = dict(self._lost.get(uid, {}))
-        intent = self._intent(job, pods, self._evicted(job, pods, lost, first_look=uid not in self._known_jobs))
+        intent = self._intent(job, pods, self._evicted(job, existing, lost, first_look=uid not in self._known_jobs))
         if intent.changes:
             job = await self._patch_status(job, uid, intent.changes)
         # Only now: what could not be written must be seen again.
@@ -145,13 +180,14 @@ class JobController:
         # 2. What has to go, goes.
         doomed = state.doomed(job, pods)
         leaving = {pod.metadata.uid for pod in doomed}
+        doomed += [pod for pod in existing if again.get(pod.metadata.uid)]
         staying = [pod for pod in pods if pod.metadata.uid not in leaving]
         # Surplus goes before the gang's minimum shrinks, or it would be bound in between.
         await self._remove(job, [*doomed, *made.surplus(job, staying)])
         # 3. What is missing is made, and the status tells both.
         missing, made_now = {}, set[str]()
         if (state.phase_of(job) or "Pending") in state.MAKING:
-            wanted, seen = made.present(job, staying), {pod.metadata.name for pod in pods}
+            wanted, seen = made.present(job, staying), {pod.metadata.name for pod in existing}
             missing = {name: at for name, at in wanted.items() if name not in seen | self._unseen[uid]}
             # Pods just made count as pending at once, so a new Job costs one write of its status, not one per pod.
             made_now = wanted.keys() - seen if missing or self._unseen[uid] else set()
@@ -164,6 +200,32 @@ class JobController:
         # 4. What is left of a Job that has just ended.
         if isinstance(outcomes[0], dict):
             await self._remove(job, state.doomed(outcomes[0], pods))
+
+    def _made_again(self, job: dict[str, Any], pods: Iterable[Pod]) -> dict[str, bool]:
+        """UIDs of pods that count for nothing, as they are made again, and whether that is due."""
+        if (state.phase_of(job) or "Pending") not in state.MAKING:
+            return {}
+        found, counted = {}, policies.watches_evictions(job)
+        now = asyncio.get_running_loop().time()
+        for pod in pods:
+            uid = pod.metadata.uid
+            if uid in self._again and not pod.node:
+                found[uid] = True
+            elif rejections.blameless(pod, evictions_count=counted):
+                if uid not in self._pause_until:
+                    owner = job["metadata"]["uid"]
+                    self._refused_of[owner].add(pod.metadata.name)
+                    pause = self._refused.failed((owner, pod.metadata.name))
+                    # The first time it is probably another node's turn.
+                    first = pause <= _AGAIN
+                    self._pause_until[uid] = now if first else now + pause
+                    text = f"pod {pod.metadata.name} is made again: {pod.reason or 'it was disrupted'}"
+                    self._recorder.record(_reference(job), "PodMadeAgain", text, warning=True)
+                found[uid] = self._pause_until[uid] <= now
+                if not found[uid]:
+                    key = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
+                    self._queue.add(key, after=self._pause_until[uid] - now)
+        return found
 
     # -- policies and commands ---------------------------------------------------------------------------------------
 

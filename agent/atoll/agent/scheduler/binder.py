@@ -1,4 +1,8 @@
-"""Plans become bindings: every pod of a gang at once, and again until the API server has said yes or a final no."""
+"""Plans become bindings: every pod of a gang at once, and again until the API server has said yes or a final no.
+
+A pod that waits at our gate is another scheduler's to bind: its gate is lifted and the pod restricted to its node, in
+one write, so that this scheduler can't put it anywhere else.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,12 @@ import random
 import structlog
 
 from atoll.agent.objects import Pod
+from atoll.agent.scheduler.lifted import pinned
 from atoll.agent.scheduler.planner import Plan
 from atoll.agent.scheduler.room import Room
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
+from atoll.model import keys
 from atoll.model.apiresource import PODS
 
 _AT_ONCE = 32
@@ -30,34 +36,27 @@ class Binder:
         self._writes = asyncio.Semaphore(_AT_ONCE)
 
     async def bind(self, plan: Plan) -> bool:
-        """Bind all pods of a plan.
+        """Bind all pods of a plan, or let another scheduler bind them.
 
         Returns:
-            Whether all are bound; those that can't be are forgotten, and the gang must be planned again.
+            Whether all are bound or let go; those that can't be are forgotten, and the gang must be planned again.
         """
         outcomes = await asyncio.gather(*(self._bind(pod, node) for pod, node in plan.nodes))
         return all(outcomes)
 
     async def _bind(self, pod: Pod, node: str) -> bool:
         meta = pod.metadata
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            # The UID makes the server refuse a pod of the same name that was made meanwhile.
-            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        }
         pause = 0.05
         while True:
             try:
                 async with self._writes:
-                    await self._api.create_in(PODS, meta.name, meta.namespace, "binding", body)
+                    await (self._lift(pod, node) if pod.held else self._create(pod, node))
                 return True
             except (errors.Unreachable, errors.Busy) as error:
                 log.warning("will bind again", pod=meta.key, node=node, error=str(error))
             except errors.Conflict:
                 # Either a binding whose answer was lost, or the pod is on its way out: the pod itself knows.
-                if await self._bound(pod):
+                if not pod.held and await self._bound(pod):
                     return True
                 return self._give_up(pod, "the pod changed meanwhile")
             except errors.ApiError as error:
@@ -66,6 +65,28 @@ class Binder:
                 return False
             await asyncio.sleep(random.uniform(pause / 2, pause))
             pause = min(pause * 2, _PAUSE_MAX)
+
+    async def _lift(self, pod: Pod, node: str) -> None:
+        meta = pod.metadata
+        # Gates can't be added to a pod that exists: what is not ours has gone before.
+        required = {"nodeSelectorTerms": pinned(pod.node_terms, node)}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        patch = {
+            "metadata": {"uid": meta.uid, "annotations": {keys.PLANNED_NODE: node}},
+            "spec": {"schedulingGates": None, "affinity": affinity},
+        }
+        await self._api.merge_patch(PODS, meta.name, patch, meta.namespace)
+
+    async def _create(self, pod: Pod, node: str) -> None:
+        meta = pod.metadata
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            # The UID makes the server refuse a pod of the same name that was made meanwhile.
+            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        await self._api.create_in(PODS, meta.name, meta.namespace, "binding", body)
 
     async def _bound(self, pod: Pod) -> bool:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -76,7 +76,14 @@ def bare_pod(key: str) -> str:
     return key.removeprefix(_BARE) if key.startswith(_BARE) and key.count("/") > 1 else ""
 
 
-def standing(key: str, group: PodGroup | None, pods: Iterable[Pod], room: Room, served: Collection[str]) -> Standing:
+def by_name(*schedulers: str) -> Callable[[Pod], bool]:
+    """Whether a pod names one of these schedulers, or waits at our gate."""
+    return lambda pod: pod.held or pod.scheduler in schedulers
+
+
+def standing(
+    key: str, group: PodGroup | None, pods: Iterable[Pod], room: Room, ours: Callable[[Pod], bool]
+) -> Standing:
     """Sort a gang's pods.
 
     Args:
@@ -84,7 +91,7 @@ def standing(key: str, group: PodGroup | None, pods: Iterable[Pod], room: Room, 
         group: its declaration; None for a pod on its own.
         pods: all that exist.
         room: which of them have a node.
-        served: scheduler names that are ours.
+        ours: whether a pod is ours to place.
     """
     waiting, nodes, settled, priority = [], set(), Counter[str](), 0
     leaving = Counter[str]()
@@ -99,7 +106,7 @@ def standing(key: str, group: PodGroup | None, pods: Iterable[Pod], room: Room, 
             leaving[pod.task] += bool(node or pod.node)
         elif node or pod.finished or pod.node:
             settled[pod.task] += 1
-        elif not pod.gated and pod.scheduler in served:
+        elif not pod.gated and ours(pod):
             waiting.append(pod)
     # Pods that are being removed are no company for those that replace them; alone, they are a gang that ends.
     if not waiting:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 import structlog
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Node, Pod, PodGroup
+from atoll.agent.ours import Ours
 from atoll.agent.podgroups import serves
 from atoll.agent.scheduler import gangs, planner
 from atoll.agent.scheduler.binder import Binder
 from atoll.agent.scheduler.gangs import Standing
+from atoll.agent.scheduler.lifted import Lifted, refusal
 from atoll.agent.scheduler.notices import Notices
 from atoll.agent.scheduler.planner import Parked, Plan, Wait
 from atoll.agent.scheduler.reservations import Reservations, is_plan
@@ -28,7 +30,6 @@ from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import POD_GROUPS
 
-SERVED = ("atoll", "volcano")
 _COALESCE = 0.005
 """Seconds for which events are gathered before a pass."""
 _SLICE = 0.01
@@ -56,7 +57,8 @@ class Scheduler:
         cache: MemberCache,
         recorder: Recorder,
         *,
-        served: Collection[str] = SERVED,
+        ours: Ours | None = None,
+        remake: Callable[[Pod], None] = lambda _: None,
         promise: Callable[[], int] = lambda: 0,
     ) -> None:
         """No I/O happens here; `run` does it.
@@ -65,7 +67,8 @@ class Scheduler:
             api: the member.
             cache: of the member; handlers are added to it.
             recorder: tells of gangs that wait.
-            served: names in pods' schedulerName that are ours.
+            ours: tells which pods and PodGroups are.
+            remake: has a pod that another scheduler did not bind made again, where its workload is ours to make.
             promise: gives the generation of the published capacity that will contain what is so now.
         """
         self.room = Room()
@@ -74,7 +77,8 @@ class Scheduler:
         self._api = api
         self._cache = cache
         self._recorder = recorder
-        self._served = frozenset(served)
+        self.ours = ours if ours is not None else Ours(cache)
+        self._remake = remake
         self._binder = Binder(api, self.room)
         self._parked = Parked()
         #: gangs that must be looked at
@@ -87,6 +91,9 @@ class Scheduler:
         #: what is kept for parts of gangs that are not applied yet
         self.reservations = Reservations(api, cache, self.room, promise=promise, wake=self._wake.set)
         self._binding: set[asyncio.Task[None]] = set()
+        self._lifted = Lifted(self._wake.set)
+        #: binding UIDs whose wait changed outside of a plan since somebody was told
+        self._reworded: set[str] = set()
         self._status: WorkQueue[str] = WorkQueue("podgroups", self._about)
         #: gang key -> when its status was last written
         self._written: dict[str, float] = {}
@@ -98,6 +105,7 @@ class Scheduler:
         cache.hyper_nodes.on_change(self._hyper_node_changed)
         cache.pods.on_change(self._pod_changed)
         cache.pod_groups.on_change(self._group_changed)
+        self.ours.on_change(self._look_at_all, self._look_at_owned)
 
     def on_pass(self, observer: Callable[[set[str]], None]) -> None:
         """Call `observer(binding UIDs whose placement or wait changed)` after every pass and every burst of events."""
@@ -111,12 +119,26 @@ class Scheduler:
         if self.room.version != version:
             self._wake.set()
 
+    def use_nodes(self, selected: Callable[[Node], bool]) -> None:
+        """Place on these nodes and no others from now on."""
+        self.room.use_nodes(selected)
+        self._wake.set()
+
+    def _look_at_all(self) -> None:
+        self._dirty.update(gangs.key_of(pod) for pod in self._cache.pods)
+        self._wake.set()
+
+    def _look_at_owned(self, uid: str) -> None:
+        self._dirty.update(gangs.key_of(pod) for pod in self._cache.pods.by_index("owner", uid))
+        self._wake.set()
+
     def _hyper_node_changed(self, old: Any, new: Any) -> None:
         self.room.hyper_node_changed(old, new)
         self._wake.set()
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        if old is not None and new is not None and new.placed_alike(old):
+        self._lifted.pod_changed(old, new)
+        if old is not None and new is not None and new.placed_alike(old) and not new.planned_node:
             # Most often the echo of what it was told.
             return
         self.room.pod_changed(old, new)
@@ -158,6 +180,7 @@ class Scheduler:
         # 1. Reservations first: they were asked for before the pods that come now. Look again at gangs that events
         # were about.
         self.reservations.refresh()
+        self._give_up()
         dirty, self._dirty = self._dirty, set()
         for key in dirty:
             self._look(key)
@@ -205,8 +228,8 @@ class Scheduler:
         for key in dirty:
             if not gangs.bare_pod(key):
                 self._status.add(key, after=_COALESCE)
-        changed |= self.room.touched
-        self.room.touched = set()
+        changed |= self.room.touched | self._reworded
+        self.room.touched, self._reworded = set(), set()
         for observer in self._observers:
             observer(changed)
 
@@ -227,17 +250,26 @@ class Scheduler:
         if name := gangs.bare_pod(key):
             pod = self._cache.pods.get(name)
             # A pod that is to get a PodGroup is no gang on its own.
-            ours = pod is not None and not pod.group and not serves(pod, self._served)
-            view = gangs.standing(key, None, [pod], self.room, self._served) if pod is not None and ours else None
+            ours = pod is not None and not pod.group and not serves(pod, self.ours.pod)
+            pods = [pod] if pod is not None and ours else []
+            view = gangs.standing(key, None, pods, self.room, self.ours.pod) if pods else None
         else:
             group = self._cache.pod_groups.get(key)
             pods = self._cache.pods.by_index("group", key)
-            view = gangs.standing(key, group, pods, self.room, self._served)
+            view = gangs.standing(key, group, pods, self.room, self.ours.pod)
             if group is None:
                 self._wait_for_group(view)
                 return
+            if not self.ours.group(group, pods):
+                view = None
         over = view is not None and view.group is not None and view.group.status.get("phase") == "Completed"
-        if view is None or not (view.waiting or (view.missing and not over)):
+        unbound = [pod for pod in pods if pod.planned_node and not pod.finished and not self.room.is_bound(pod)]
+        if view is not None and unbound and not view.waiting and any(pod.unscheduled for pod in unbound):
+            self._pending.pop(key, None)
+            self._wait_for_others(view, unbound)
+        elif view is None or not (view.waiting or (view.missing and not over)):
+            if self.waits.get(key) is not None and self.waits[key].gang.binding_uid:
+                self._reworded.add(self.waits[key].gang.binding_uid)
             self._pending.pop(key, None)
             self.waits.pop(key, None)
             self._aside.forget(key)
@@ -263,6 +295,23 @@ class Scheduler:
         if view.waiting:
             wait = self.waits[key] = Wait(view, planner.NO_POD_GROUP, f"PodGroup {key} does not exist")
             self._notices.waiting(wait)
+
+    def _wait_for_others(self, view: Standing, unbound: list[Pod]) -> None:
+        """Another scheduler was to bind these pods, and says that it can't."""
+        before, wait = self.waits.get(view.key), Wait(view, planner.NOT_BOUND, refusal(unbound))
+        self.waits[view.key] = wait
+        if before is None or before.message != wait.message:
+            self._reworded.add(unbound[0].binding_uid)
+            if view.group is not None:
+                self._tell(wait)
+
+    def _give_up(self) -> None:
+        """Keep nodes no longer for pods that another scheduler did not bind in time."""
+        for pod in self._lifted.overdue():
+            log.warning("not bound in time", pod=pod.metadata.key, node=pod.planned_node, scheduler=pod.scheduler)
+            self.room.give_up(pod)
+            self._dirty.add(gangs.key_of(pod))
+            self._remake(pod)
 
     def _set_aside(self, wait: Wait) -> None:
         """One gang that breaks us is no reason to place none; later the world may be another one."""
@@ -323,6 +372,8 @@ class Scheduler:
         now, clock = time.time(), asyncio.get_running_loop().time()
         wait = self.waits.get(key)
         pods = self._cache.pods.by_index("group", key)
+        if not self.ours.group(group, pods):
+            return
         if wait is not None and wait.reason == planner.NOT_ENOUGH_TASKS and not self._late(group, now):
             self._status.add(key, after=_TASKS_AFTER)
             return

@@ -73,6 +73,9 @@ class Notices:
         """These pods wait, and perhaps for another reason than before."""
         now = asyncio.get_running_loop().time()
         for pod in wait.gang.waiting:
+            if pod.held:
+                # Until its gate is lifted its condition is the API server's; what is said then is its scheduler's.
+                continue
             key, told = pod.metadata.key, self._told.get(pod.metadata.key)
             due = now + FIRST
             if told is not None and pod.unscheduled is not None and pod.unscheduled[0] == _reason(wait):
@@ -91,7 +94,15 @@ class Notices:
     def _what(self, key: str) -> tuple[Pod, str, str] | None:
         """The pod, and (reason, message) that it should have; None where nothing is to be said."""
         pod = self._cache.pods.get(key)
-        if pod is None or pod.node or pod.finished or pod.terminating or pod.gated or self._room.node_of(pod):
+        if (
+            pod is None
+            or pod.node
+            or pod.finished
+            or pod.terminating
+            or pod.gated
+            or pod.held
+            or self._room.node_of(pod)
+        ):
             return None
         wait = self._waits.get(gangs.key_of(pod))
         if wait is None:

@@ -28,6 +28,7 @@ NOT_ENOUGH_TASKS = "NotEnoughTasks"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 SCHEDULER_ERROR = "SchedulerError"
 NO_POD_GROUP = "PodGroupNotFound"
+NOT_BOUND = "Unschedulable"
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class Wait:
 
     gang: Standing
     reason: str
-    """NotEnoughTasks or NotEnoughResources, as Volcano calls them; SchedulerError, as Kubernetes does; or
-    PodGroupNotFound.
+    """NotEnoughTasks or NotEnoughResources, as Volcano calls them; SchedulerError, or Unschedulable where another
+    scheduler was to bind them, as Kubernetes does; or PodGroupNotFound.
     """
     message: str
     error: Exception | None = None
@@ -189,6 +190,7 @@ def smallest_domain(nodes: Nodes, names: set[str]) -> tuple[str, int]:
 
 
 __all__ = [
+    "NOT_BOUND",
     "NOT_ENOUGH_RESOURCES",
     "NOT_ENOUGH_TASKS",
     "SCHEDULER_ERROR",

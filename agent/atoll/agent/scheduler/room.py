@@ -1,13 +1,14 @@
 """What is free on the member's nodes, kept up to date event by event.
 
 Every pod that takes something from a node is one charge, whoever bound it; a pod that this scheduler is about to bind
-is charged at once and stays so until the watch shows it bound or the bind is given up.
+is charged at once and stays so until the watch shows it bound or the bind is given up. So is a pod that another
+scheduler is to bind to a node: by our plan, or because that scheduler makes room for it there.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import structlog
@@ -31,6 +32,8 @@ class _Charge:
     task: str
     index: int | None
     """Of the pod among those of its task; None where it has none."""
+    counts: bool
+    """Whether the pod is there or bound by us at this moment; not while another scheduler has still to bind it."""
 
 
 class Room:
@@ -45,9 +48,15 @@ class Room:
         self._charges: dict[str, _Charge] = {}
         #: pod keys of `_charges` that no watch event has confirmed
         self.assumed: set[str] = set()
+        #: UIDs of pods that their planned node is not kept for any more, though they may still be bound there
+        self._released: set[str] = set()
+        #: whether a node is one that may be used
+        self._selected: Callable[[Node], bool] = lambda _: True
+        #: nodes that may not, by name
+        self._left_out: dict[str, Node] = {}
         #: node -> sum of its charges and of what is reserved there
         self._used: dict[str, Vector] = {}
-        #: binding UID -> node -> pods charged there; without zeros
+        #: binding UID -> node -> pods charged there that count; without zeros
         self.placed: dict[str, Counter[str]] = {}
         self._hyper_nodes: dict[str, HyperNode] = {}
         #: what `topology` gave last, or None where it must be worked out anew
@@ -78,6 +87,16 @@ class Room:
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A node came, went, or is different."""
+        before = old is not None and old.metadata.name in self._nodes
+        if new is not None and not self._selected(new):
+            self._left_out[new.metadata.name] = new
+            new = None
+        elif (gone := new or old) is not None:
+            self._left_out.pop(gone.metadata.name, None)
+        if not before:
+            old = None
+        if old is None and new is None:
+            return
         if old is not None and new is not None and _same(old, new):
             self._nodes[new.metadata.name] = new
             return
@@ -119,17 +138,40 @@ class Room:
             self.disturbed.add(new.node)
             self._charge(new, new.node)
             return
+        if new is None or new.finished:
+            self._released.discard(pod.metadata.uid)
+        elif (node := self._expected_on(new)) and key not in self.assumed:
+            self.disturbed.add(node)
+            self._charge(new, node, counts=False)
+            return
         charge = self._charges.get(key)
         if charge is None:
+            return
+        if new is not None and key not in self.assumed and charge.uid == new.metadata.uid:
+            # Its scheduler makes room elsewhere, or has given up.
+            self._release(key)
             return
         # An unbound pod may still be on its way to the node that was assumed.
         if new is None or new.finished or charge.uid != new.metadata.uid:
             self._release(key)
 
+    def _expected_on(self, pod: Pod) -> str:
+        """Where another scheduler is to bind it; empty for nowhere."""
+        if pod.terminating or pod.metadata.uid in self._released:
+            return ""
+        return pod.planned_node or pod.nominated
+
     def assume(self, pod: Pod, node: str) -> None:
-        """Charge a pod that is about to be bound."""
+        """Charge a pod that is about to be bound, by us or, where it waits at our gate, by another scheduler."""
         self.assumed.add(pod.metadata.key)
-        self._charge(pod, node)
+        self._charge(pod, node, counts=not pod.held)
+
+    def give_up(self, pod: Pod) -> None:
+        """Keep the planned node of a pod no longer: another scheduler did not bind it in time."""
+        key = pod.metadata.key
+        if key in self._charges and self._charges[key].uid == pod.metadata.uid and not self._charges[key].counts:
+            self._released.add(pod.metadata.uid)
+            self._release(key)
 
     def forget(self, pod: Pod) -> bool:
         """Give an assumption up, unless the pod has been seen bound or replaced meanwhile."""
@@ -164,18 +206,23 @@ class Room:
         charge = self._charges.get(pod.metadata.key)
         return charge.node if charge is not None and charge.uid == pod.metadata.uid else ""
 
-    def _charge(self, pod: Pod, node: str) -> None:
+    def is_bound(self, pod: Pod) -> bool:
+        """Whether the pod is on a node or bound by us at this moment, and has not ended."""
+        charge = self._charges.get(pod.metadata.key)
+        return charge is not None and charge.uid == pod.metadata.uid and charge.counts
+
+    def _charge(self, pod: Pod, node: str, *, counts: bool = True) -> None:
         key = pod.metadata.key
         old = self._charges.get(key)
         if old is not None:
-            if (old.uid, old.node, old.requests) == (pod.metadata.uid, node, pod.requests):
+            if (old.uid, old.node, old.requests, old.counts) == (pod.metadata.uid, node, pod.requests, counts):
                 return
             self._release(key, keep_assumed=True)
         charge = self._charges[key] = _Charge(
-            pod.metadata.uid, node, pod.requests, pod.binding_uid, pod.task, _index(pod)
+            pod.metadata.uid, node, pod.requests, pod.binding_uid, pod.task, _index(pod), counts
         )
         vector.add(self._used.setdefault(node, {}), pod.requests)
-        if charge.binding_uid:
+        if charge.binding_uid and counts:
             self.placed.setdefault(charge.binding_uid, Counter())[node] += 1
             self.touched.add(charge.binding_uid)
         self._changed(grew=False, node=node)
@@ -187,7 +234,7 @@ class Room:
         vector.add(self._used[charge.node], charge.requests, -1)
         if not self._used[charge.node]:
             del self._used[charge.node]
-        if charge.binding_uid:
+        if charge.binding_uid and charge.counts:
             places = self.placed[charge.binding_uid]
             places[charge.node] -= 1
             if not places[charge.node]:
@@ -208,6 +255,13 @@ class Room:
             self.layout += 1
 
     # -- views -------------------------------------------------------------------------------------------------------
+
+    def use_nodes(self, selected: Callable[[Node], bool]) -> None:
+        """Use these nodes and no others from now on."""
+        self._selected = selected
+        everything = [*self._nodes.values(), *self._left_out.values()]
+        for node in everything:
+            self.node_changed(node, node)
 
     def select_by(self, labels: Iterable[str]) -> None:
         """Pods select nodes by these labels: keep them, even where every node has a value of its own."""

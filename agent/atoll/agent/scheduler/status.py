@@ -28,7 +28,7 @@ def group_status(group: PodGroup, pods: Iterable[Pod], room: Room, wait: Wait | 
     settled = unfinished = 0
     for pod in pods:
         phases[pod.phase] += 1
-        settled += bool(room.node_of(pod) or pod.finished)
+        settled += bool(room.is_bound(pod) or pod.finished)
         unfinished += not pod.finished
     old: str = group.status.get("phase") or ""
     floor = group.spec.min_member

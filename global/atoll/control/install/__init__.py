@@ -13,6 +13,7 @@ from atoll.control.install.credentials import Endpoint, endpoint, issue_token, w
 from atoll.control.install.host import PROCESSES, init, kubeconfig_of
 from atoll.control.install.leaving import Left, unjoin
 from atoll.control.install.member import AGENT, MemberFacts, agent_kubeconfigs, check_name, join
+from atoll.control.install.placing import PlacingWish
 from atoll.control.install.policies import ensure_policies, remove_policies
 from atoll.control.install.refusal import Refused
 from atoll.control.install.removal import uninstall
@@ -24,6 +25,7 @@ __all__ = [
     "Endpoint",
     "Left",
     "MemberFacts",
+    "PlacingWish",
     "Refused",
     "agent_kubeconfigs",
     "check_name",

@@ -16,7 +16,8 @@ from typing import Any, Final
 import orjson
 
 from atoll.control.install.crds import is_foreign, member_crds
-from atoll.control.install.member import AGENT, agent_kubeconfigs, check_name, secret_rights
+from atoll.control.install.member import AGENT, agent_kubeconfigs, check_name, cluster_rights, secret_rights
+from atoll.control.install.placing import mark_nodes
 from atoll.control.install.refusal import Refused, some
 from atoll.control.install.rights import remove_rights
 from atoll.control.install.roles import AGENT_IN_MEMBER
@@ -101,6 +102,7 @@ async def unjoin(
         progress(f"host: Cluster {name} deleted")
     # Once more: something may have been dispatched between the first look and the end of the Cluster.
     left = await _drain(host, name, answers, force, timeout, progress)
+    await remove_rights(host, *cluster_rights(name))
     await remove_rights(host, *secret_rights(name))
     await host.delete(NAMESPACES, execution)
     await _wait_gone(host, execution, timeout)
@@ -293,6 +295,7 @@ async def _clean(member: ApiServer, name: str, purge: bool, progress: Callable[[
         for job in jobs:
             await member.delete(BATCH_JOBS, job["metadata"]["name"], job["metadata"]["namespace"])
         progress(f"member {name}: {len(ours)} CRDs with their objects and {len(jobs)} batch Jobs deleted")
+    await mark_nodes(member, name, "", progress)
     await remove_rights(member, AGENT, AGENT_IN_MEMBER)
     await member.delete(SERVICE_ACCOUNTS, AGENT, keys.SYSTEM_NAMESPACE)
     progress(f"member {name}: account {AGENT} and its role deleted")

@@ -20,9 +20,16 @@ from atoll.control.install.credentials import (
     kubeconfig,
     write_kubeconfig,
 )
+from atoll.control.install.placing import PlacingWish, mark_nodes, plan
 from atoll.control.install.refusal import Refused
 from atoll.control.install.rights import ensure_rights
-from atoll.control.install.roles import AGENT_IN_MEMBER, Grant, agent_on_host, reader_of_secret
+from atoll.control.install.roles import (
+    AGENT_IN_MEMBER,
+    Grant,
+    agent_on_host,
+    reader_of_cluster,
+    reader_of_secret,
+)
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
@@ -59,6 +66,7 @@ async def join(
     member_at: Endpoint,
     out: Path,
     facts: MemberFacts | None = None,
+    placing: PlacingWish | None = None,
     beside_host: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
@@ -72,6 +80,7 @@ async def join(
         member_at: where the agent will find the member; `spec.apiEndpoint` of the Cluster.
         out: folder for `atoll-agent-<name>.host.kubeconfig` and `.member.kubeconfig`.
         facts: labels, region, provider and zones of the Cluster; what is not given stays as it is.
+        placing: who is to place in the member, through which queue, on which nodes; what is not given stays as it is.
         beside_host: the agent runs beside the host and reads the member's kubeconfig from a Secret there.
         progress: gets a line per step.
 
@@ -87,6 +96,9 @@ async def join(
     progress(f"member {name}: {versions.said(await versions.check_member(member, name))}")
     identity = await _identity(member)
     await _check_not_taken(host, name, member_at.url, identity)
+    asked = placing or PlacingWish()
+    agreed = await plan(member, name, asked, await _annotations(host, name))
+    progress(f"member {name}: {agreed.placer} places ({agreed.sentence})")
 
     await install_crds(member, member_crds(), lambda line: progress(f"member {name}: {line}"))
     await ensure_namespace(member, keys.SYSTEM_NAMESPACE)
@@ -98,8 +110,12 @@ async def join(
     await ensure_namespace(host, execution)
     await ensure_account(host, AGENT, execution)
     await ensure_rights(host, AGENT, (execution, AGENT), agent_on_host(name))
+    roles, grants = cluster_rights(name)
+    await ensure_rights(host, roles, (execution, AGENT), grants)
     progress(f"host: namespace {execution} with account {AGENT}")
-    await _ensure_cluster(host, name, member_at.url, identity, facts or MemberFacts())
+    if asked.nodes is not None:
+        await mark_nodes(member, name, agreed.wish.nodes, progress)
+    await _ensure_cluster(host, name, member_at.url, identity, facts or MemberFacts(), asked)
     progress(f"host: Cluster {name}")
 
     host_file, member_file = agent_kubeconfigs(out, name)
@@ -134,9 +150,14 @@ async def _keep_on_host(host: ApiServer, name: str, text: str) -> None:
     await ensure_rights(host, roles, (execution, AGENT), grants)
 
 
+def cluster_rights(name: str) -> tuple[str, tuple[Grant, ...]]:
+    """The rights of an agent to read its own Cluster, and the name of their roles."""
+    return f"{AGENT}-{name}", reader_of_cluster(name)
+
+
 def secret_rights(name: str) -> tuple[str, tuple[Grant, ...]]:
     """The rights of an agent beside the host to find its member's kubeconfig, and the name of their roles."""
-    return f"{AGENT}-{name}", reader_of_secret(name, keys.execution_namespace(name), MEMBER_SECRET)
+    return f"{AGENT}-{name}", reader_of_secret(keys.execution_namespace(name), MEMBER_SECRET)
 
 
 def agent_kubeconfigs(out: Path, name: str) -> tuple[Path, Path]:
@@ -196,14 +217,26 @@ async def _check_not_taken(host: ApiServer, name: str, url: str, identity: str) 
             )
 
 
-async def _ensure_cluster(host: ApiServer, name: str, url: str, identity: str, facts: MemberFacts) -> None:
+async def _annotations(host: ApiServer, name: str) -> dict[str, str]:
+    """Of the Cluster of that name; none where there is none yet."""
+    try:
+        return (await host.get(CLUSTERS, name))["metadata"].get("annotations") or {}
+    except errors.NotFound:
+        return {}
+
+
+async def _ensure_cluster(
+    host: ApiServer, name: str, url: str, identity: str, facts: MemberFacts, placing: PlacingWish
+) -> None:
     """Create the Cluster, or change what is given and leave the rest: labels and taints are set by hand as well."""
     spec: Json = {"syncMode": "Pull", "apiEndpoint": url}
     optional = {"id": identity, "region": facts.region, "provider": facts.provider, "zones": list(facts.zones)}
     spec.update({key: value for key, value in optional.items() if value})
-    content: Json = {"metadata": {"name": name, "labels": dict(facts.labels)}, "spec": spec}
+    notes = placing.annotations
+    content: Json = {"metadata": {"name": name, "labels": dict(facts.labels), "annotations": notes}, "spec": spec}
     head = {"apiVersion": CLUSTERS.api_version, "kind": CLUSTERS.kind}
     try:
-        await host.create(CLUSTERS, {**head, **content}, field_manager=FIELD_MANAGER)
+        metadata = {**content["metadata"], "annotations": {key: text for key, text in notes.items() if text}}
+        await host.create(CLUSTERS, {**head, **content, "metadata": metadata}, field_manager=FIELD_MANAGER)
     except errors.AlreadyExists:
         await host.merge_patch(CLUSTERS, name, content, field_manager=FIELD_MANAGER)

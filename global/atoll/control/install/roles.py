@@ -228,16 +228,27 @@ def agent_on_host(cluster: str) -> tuple[Grant, ...]:
     )
 
 
-def reader_of_secret(cluster: str, namespace: str, name: str) -> tuple[Grant, ...]:
-    """What an agent needs besides for `--member-secret`: that Cluster and that Secret by name, nothing of their kinds.
+def reader_of_cluster(cluster: str) -> tuple[Grant, ...]:
+    """What an agent needs besides: its own Cluster, which says who places in the member.
 
     Give it roles of a name of their own (`ensure_rights`), as the Cluster is not in a namespace.
     """
-    rare = "read once at the start, and when the member does not know the credentials any more"
+    rare = "only with --member-secret"
     return (
-        Grant(None, (_on(CLUSTERS, "get", names=(cluster,), rare=rare),)),
-        Grant(namespace, (_on(SECRETS, "get", names=(name,), rare=rare),)),
+        Grant(
+            None,
+            (
+                _on(CLUSTERS, "list", "watch", names=(cluster,)),
+                _on(CLUSTERS, "get", names=(cluster,), rare=rare),
+            ),
+        ),
     )
+
+
+def reader_of_secret(namespace: str, name: str) -> tuple[Grant, ...]:
+    """What an agent needs besides for `--member-secret`: that Secret by name, nothing of its kind."""
+    rare = "read once at the start, and when the member does not know the credentials any more"
+    return (Grant(namespace, (_on(SECRETS, "get", names=(name,), rare=rare),)),)
 
 
 _DELIVERED: Final = "only once a workload of that kind was sent to this member"
@@ -278,11 +289,15 @@ AGENT_IN_MEMBER: Final = (
             _on(_CLAIMS, "create", rare="only for Volcano Jobs with a volumeClaim"),
             _on(_REPLICA_SETS, "get", rare="only for pods of a Deployment that are to get a PodGroup"),
             _on(_STATEFUL_SETS, "get", rare="only for pods of a StatefulSet that are to get a PodGroup"),
-            _on(_DEPLOYMENTS, "get", names=("volcano-controllers",)),
+            # Volcano and Kueue are known by their images and webhooks, whatever they are called.
+            _on(_DEPLOYMENTS, "list", "watch"),
+            _on(MUTATING_WEBHOOKS, "list", "watch"),
+            _on(VALIDATING_WEBHOOKS, "list", "watch"),
             _on(EVENTS, "create", "patch", rare="only once there is something to tell about a workload"),
             Rule("", "/readyz", ("get",), rare="health requests are not in audit logs"),
         ),
     ),
+    Grant("kube-system", (_on(LEASES, "get", names=("kube-scheduler",)),)),
 )
 """The agent in its member."""
 

@@ -1,0 +1,96 @@
+"""Pods whose gate was lifted and that another scheduler has still to bind, each to the node of its gang's plan.
+
+That scheduler may find the node taken, for it places others' pods at the same time. It is given a while, and less once
+it has said no.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from atoll.agent.objects import Pod
+
+PATIENCE = 15.0
+"""Seconds from the lifting of its gate in which a pod is to be bound: half of the host's time for the whole gang."""
+AFTER_NO = 4.0
+"""The same from the first time that its scheduler says that it can't."""
+
+
+@dataclass
+class _Open:
+    pod: Pod
+    until: float
+    refused: bool = False
+
+
+class Lifted:
+    """Feed it every event of pods; `overdue` gives each pod once."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        """`wake` is called when a pod is overdue."""
+        self._wake = wake
+        #: pod UID -> the pod as last seen
+        self._open: dict[str, _Open] = {}
+        #: UIDs of those that were given out; until they are bound or gone
+        self._over: set[str] = set()
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod came, went, was lifted, refused or bound."""
+        for pod in (old,) if old is not None and (new is None or new.metadata.uid != old.metadata.uid) else ():
+            self._forget(pod.metadata.uid)
+        if new is None:
+            return
+        uid = new.metadata.uid
+        if not new.planned_node or new.node or new.finished or new.terminating:
+            self._forget(uid)
+            return
+        if uid in self._over:
+            return
+        now = asyncio.get_running_loop().time()
+        entry = self._open.setdefault(uid, _Open(new, now + PATIENCE))
+        entry.pod = new
+        if new.unscheduled is not None and not entry.refused:
+            entry.refused, entry.until = True, min(entry.until, now + AFTER_NO)
+        self._set_alarm()
+
+    def overdue(self) -> list[Pod]:
+        """Pods that were not bound in time."""
+        now = asyncio.get_running_loop().time()
+        found = [uid for uid, entry in self._open.items() if entry.until <= now]
+        pods = [self._open.pop(uid).pod for uid in found]
+        self._over.update(found)
+        self._set_alarm()
+        return pods
+
+    def _forget(self, uid: str) -> None:
+        self._over.discard(uid)
+        if self._open.pop(uid, None) is not None:
+            self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._open:
+            first = min(entry.until for entry in self._open.values())
+            self._alarm = asyncio.get_running_loop().call_at(first, self._wake)
+
+
+def pinned(terms: list[dict[str, object]], node: str) -> list[dict[str, object]]:
+    """Node selector terms that allow this node only, and it only where the given ones do.
+
+    A gated pod's terms may be added to and not replaced.
+    """
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    return [{**term, "matchFields": [*(term.get("matchFields") or ()), field]} for term in terms or [{}]]  # type: ignore[misc]
+
+
+def refusal(pods: list[Pod]) -> str:
+    """What their scheduler says of pods that it does not bind, as one sentence."""
+    said = sorted({pod.unscheduled[1] for pod in pods if pod.unscheduled is not None and pod.unscheduled[1]})
+    names = ", ".join(sorted({pod.scheduler for pod in pods}))
+    text = f"{names} has not bound {len(pods)} of its pods"
+    return f"{text}: {'; '.join(said[:2])}" if said else f"{text} yet"
