@@ -177,6 +177,9 @@ async def test_a_dispatcher_in_the_host_is_found_by_endpoints_one_outside_by_its
     assert found["metadata"]["labels"]["kubernetes.io/service-name"] == keys.QUERY_SERVICE
     await ensure_query(host, "127.0.0.1")
     assert (await host.get(SERVICES, *where))["spec"]["externalName"] == "127.0.0.1"
+    at = await install.endpoint(bare.host.kubeconfig)
+    with pytest.raises(install.Refused, match="IPv6 address; give a DNS name"):
+        await install.init(host, at, out=prepared, webhook_client_config=ADDRESS, query_outside="fd00::1")
     await run_init(bare, prepared, [])
     assert (await host.get(SERVICES, *where))["spec"]["type"] == "ClusterIP"
 
@@ -194,6 +197,12 @@ async def test_a_leader_in_the_host_writes_its_address_with_the_rights_of_its_ac
         assert [(each["name"], each["port"]) for each in found["ports"]] == [("https", 8443)]
         service = (await host.get(API_SERVICES, keys.QUERY_API))["spec"]["service"]
         assert service == {"namespace": keys.SYSTEM_NAMESPACE, "name": keys.QUERY_SERVICE, "port": 443}
+        await Query(api, Shell(api), Address("", 8443, "fd00::1")).register(certificate)
+        addresses = {
+            each["metadata"]["name"]: [found["addresses"] for found in each.get("endpoints") or ()]
+            for each in await host.list(ENDPOINT_SLICES, keys.SYSTEM_NAMESPACE)
+        }
+        assert addresses == {"atoll-query": [], "atoll-query-ipv6": [["fd00::1"]]}
         await query.leave()
         await query.register(certificate)
     with pytest.raises(NotFound):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import signal
@@ -28,7 +29,7 @@ from atoll.model.apiresource import (
     QUEUES,
     VALIDATING_WEBHOOKS,
 )
-from atoll.webhook import registration
+from atoll.webhook import process, registration
 from tests.webhook.builders import Json, make_job, make_queue, make_task
 
 
@@ -49,27 +50,27 @@ async def prepare(api: ApiServer, kubeconfig: Path, port: int) -> Path:
 @asynccontextmanager
 async def running_webhook(kubeconfig: Path) -> AsyncIterator[None]:
     """The process, registered; it must end in order when asked to."""
-    process = await asyncio.create_subprocess_exec(
+    child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "atoll.webhook"),
         *("--kubeconfig", str(kubeconfig), "--health-port", "0", "--linger-seconds", "0.2"),
         stderr=asyncio.subprocess.PIPE,
     )
-    assert process.stderr is not None
+    assert child.stderr is not None
     lines: list[bytes] = []
     try:
         async with asyncio.timeout(30):
             while not lines or json.loads(lines[-1])["event"] != "registered":
-                lines.append(await process.stderr.readline())
+                lines.append(await child.stderr.readline())
                 assert lines[-1], b"".join(lines).decode()
         yield
-        process.send_signal(signal.SIGTERM)
+        child.send_signal(signal.SIGTERM)
         async with asyncio.timeout(15):
-            rest = await process.stderr.read()
-            assert await process.wait() == 0, rest.decode()
+            rest = await child.stderr.read()
+            assert await child.wait() == 0, rest.decode()
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
 
 
 def binding(namespace: str, name: str, suspension: Json, **metadata: Any) -> Json:
@@ -128,3 +129,26 @@ async def test_what_users_see(bare_host: ClusterHandle) -> None:
             await api.delete(QUEUES, f"below-{unique}")
             await api.delete(QUEUES, closed)
             await api.delete(NAMESPACES, namespace)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_where_no_address_is_given_it_listens_on_all(address: str) -> None:
+    if ":" in address and not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    with process._bound("", 0) as taken:
+        taken.listen()
+        port = taken.getsockname()[1]
+        socket.create_connection((address, port), timeout=5).close()
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "address"),
+    [
+        pytest.param("https://[::1]:9443", None, ("::1", 9443), id="loopback of IPv6"),
+        pytest.param("https://[fd00::1]:9443", None, ("", 9443), id="an address of IPv6"),
+        pytest.param("https://127.0.0.1", None, ("127.0.0.1", 9443), id="no port"),
+        pytest.param("https://atoll.example:444", "::", ("::", 444), id="as the flag says"),
+    ],
+)
+def test_where_it_listens_follows_from_its_url(url: str, host: str | None, address: tuple[str, int]) -> None:
+    assert process._address({"url": url}, argparse.Namespace(host=host, port=None)) == address

@@ -17,7 +17,7 @@ from typing import Any
 from atoll.control import install
 from atoll.local import keeper
 from atoll.local.binaries import Binaries, ensure
-from atoll.local.cluster import ClusterHandle, free_ports
+from atoll.local.cluster import ClusterHandle, at, free_ports
 from atoll.local.federation import Federation
 from atoll.local.keeper import KeptProcess
 from atoll.local.layout import FederationConfig, Member
@@ -31,7 +31,6 @@ QUICK_ELECTION = ("--lease-seconds=5", "--renew-deadline=3", "--retry-period=0.5
 """Flags of control and dispatcher with which a standby takes over in seconds; too brief for a machine under load."""
 _USUAL = {"webhook": ("--linger-seconds=1",)}
 """Nothing is in front of the webhook here that has to hear of its end."""
-_LOOPBACK = "127.0.0.1"
 OWN_NODES = "!atoll.sh/shared"
 """Nodes of a member with placer `atoll`: all but those with this label, so that nodes that are added count as well."""
 _REPLICATED = ("control", "dispatcher")
@@ -77,6 +76,7 @@ class Atoll:
         if wrong := [name for name in self._flags if name not in install.PROCESSES]:
             raise ValueError(f"flags for {', '.join(wrong)}: there are {', '.join(install.PROCESSES)}")
         self._federation = federation
+        self._address = federation.config.address
         self._leave_out = frozenset(leave_out)
         self._through = through
         self._progress = progress
@@ -98,9 +98,9 @@ class Atoll:
         """
         processes = sum(self._replicas.get(name, 1) for name in install.PROCESSES) + len(self._federation.members)
         dispatchers = self._replicas.get("dispatcher", 1)
-        webhook_port, *ports = free_ports(1 + dispatchers + processes)
+        webhook_port, *ports = free_ports(1 + dispatchers + processes, self._address)
         query_ports, health_ports = ports[:dispatchers], ports[dispatchers:]
-        await self._install(f"https://127.0.0.1:{webhook_port}")
+        await self._install(f"https://{at(self._address, webhook_port)}")
         logs = self._federation.directory / "logs"
         for spec in self._specs(health_ports, query_ports):
             self.processes[spec.name] = KeptProcess(spec, logs, self._on_change)
@@ -126,7 +126,7 @@ class Atoll:
                 at,
                 out=self.credentials,
                 webhook_client_config={"url": webhook_url},
-                query_outside=_LOOPBACK,
+                query_outside=self._query_host,
                 enable=("default",),
             )
             for layout in self._federation.config.members:
@@ -160,16 +160,24 @@ class Atoll:
                 flags = [
                     f"--kubeconfig={self._through(name, kubeconfig)}",
                     *_USUAL.get(process, ()),
-                    *(_query_flags(query_ports.pop()) if process == "dispatcher" else ()),
+                    *(self._query_flags(query_ports.pop()) if process == "dispatcher" else ()),
                     *self._flags.get(process, ()),
                 ]
-                specs.append(_spec(name, f"atoll.{process}", flags, ports.pop()))
+                specs.append(_spec(name, f"atoll.{process}", flags, self._address, ports.pop()))
         for member in self._federation.members:
             name = f"atoll-agent-{member}"
             host, own = (self._through(name, path) for path in install.agent_kubeconfigs(self.credentials, member))
             flags = [f"--cluster={member}", f"--kubeconfig={host}", f"--member-kubeconfig={own}"]
-            specs.append(_spec(name, "atoll.agent", flags, ports.pop()))
+            specs.append(_spec(name, "atoll.agent", flags, self._address, ports.pop()))
         return specs
+
+    def _query_flags(self, port: int) -> tuple[str, ...]:
+        return (f"--query-port={port}", f"--query-host={self._query_host}", f"--query-address={self._address}")
+
+    @property
+    def _query_host(self) -> str:
+        """Where dispatchers listen: what a Service leads to can't be an IPv6 address, so that is a name."""
+        return "localhost" if ":" in self._address else self._address
 
 
 class AtollFederation:
@@ -276,18 +284,14 @@ class AtollFederation:
         await self.federation.stop()
 
 
-def _query_flags(port: int) -> tuple[str, ...]:
-    return (f"--query-port={port}", f"--query-host={_LOOPBACK}", f"--query-address={_LOOPBACK}")
-
-
-def _spec(name: str, module: str, flags: list[str], health_port: int) -> ProcessSpec:
+def _spec(name: str, module: str, flags: list[str], address: str, health_port: int) -> ProcessSpec:
     # The parent may run from source folders that only its own sys.path knows.
     search = os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
     return ProcessSpec(
         name=name,
-        argv=[sys.executable, "-m", module, *flags, f"--health-port={health_port}"],
+        argv=[sys.executable, "-m", module, *flags, f"--health-host={address}", f"--health-port={health_port}"],
         env={"PYTHONPATH": search},
-        ready_url=f"http://127.0.0.1:{health_port}/readyz",
+        ready_url=f"http://{at(address, health_port)}/readyz",
     )
 
 

@@ -63,7 +63,7 @@ class Authority:
                     [
                         x509.DNSName("localhost"),
                         x509.DNSName("kubernetes.default.svc"),
-                        x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+                        *(x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", "::1")),
                     ]
                 ),
                 critical=False,

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -85,30 +86,37 @@ class Keys:
     service_account: tuple[Path, Path]
 
 
-def free_ports(count: int) -> list[int]:
+def at(address: str, port: int) -> str:
+    """`address:port` as a URL has it."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def free_ports(count: int, address: str = "127.0.0.1") -> list[int]:
     """Return different ports on loopback that nobody listens on now."""
     ports: list[int] = []
     for port in random.sample(_PORTS, len(_PORTS)):
         if len(ports) == count:
             break
-        with socket.socket() as probe:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind(("127.0.0.1", port))
+                probe.bind((address, port))
             except OSError:
                 continue
         ports.append(port)
     if len(ports) < count:
-        raise RuntimeError(f"no {count} free ports on 127.0.0.1 in {_PORTS}")
+        raise RuntimeError(f"no {count} free ports on {address} in {_PORTS}")
     return ports
 
 
-def new_handle(name: str, directory: Path, logs: Path, port: int, authority: Authority) -> ClusterHandle:
+def new_handle(
+    name: str, directory: Path, logs: Path, port: int, authority: Authority, address: str = "127.0.0.1"
+) -> ClusterHandle:
     """Choose a credential for a cluster and write its kubeconfig."""
     directory.mkdir(parents=True, exist_ok=True)
     handle = ClusterHandle(
         name=name,
-        url=f"https://127.0.0.1:{port}",
+        url=f"https://{at(address, port)}",
         kubeconfig=directory / "kubeconfig",
         audit_log=logs / f"{name}-audit.log",
         ca=authority.pem.decode(),
@@ -140,9 +148,9 @@ def write_kubeconfig(handle: ClusterHandle, path: Path, *, url: str | None = Non
     write_private(path, yaml.safe_dump(content, sort_keys=False).encode())
 
 
-def etcd(binaries: Binaries, data: Path, client_port: int, peer_port: int) -> ProcessSpec:
+def etcd(binaries: Binaries, data: Path, client_port: int, peer_port: int, address: str = "127.0.0.1") -> ProcessSpec:
     """Run one store for all clusters, each under a prefix of its own."""
-    client, peer = f"http://127.0.0.1:{client_port}", f"http://127.0.0.1:{peer_port}"
+    client, peer = f"http://{at(address, client_port)}", f"http://{at(address, peer_port)}"
     return ProcessSpec(
         name="etcd",
         argv=[
@@ -182,13 +190,14 @@ def api_server(
     """
     tokens = directory / "tokens.csv"
     write_private(tokens, f'{handle.token},admin,admin,"system:masters"\n'.encode())
+    address = str(urlsplit(handle.url).hostname)
     issuer = "https://kubernetes.default.svc.cluster.local"
     argv = [
         str(binaries.kube_apiserver),
-        f"--etcd-servers=http://127.0.0.1:{etcd_port}",
+        f"--etcd-servers=http://{at(address, etcd_port)}",
         f"--etcd-prefix=/{handle.name}",
-        "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
+        f"--bind-address={address}",
+        f"--advertise-address={address}",
         f"--secure-port={handle.url.rsplit(':', 1)[1]}",
         f"--tls-cert-file={keys.serving[0]}",
         f"--tls-private-key-file={keys.serving[1]}",
@@ -199,7 +208,7 @@ def api_server(
         f"--api-audiences={issuer}",
         f"--service-account-signing-key-file={keys.service_account[0]}",
         f"--service-account-key-file={keys.service_account[1]}",
-        "--service-cluster-ip-range=10.96.0.0/16",
+        f"--service-cluster-ip-range={'fd00:10:96::/112' if ':' in address else '10.96.0.0/16'}",
         # Aggregated APIs are reached through ExternalName Services, which only the default
         # resolver follows: --enable-aggregator-routing must stay off.
         f"--requestheader-client-ca-file={keys.authority.path}",
@@ -254,6 +263,7 @@ def controller_manager(
     flags: Sequence[str] = (),
 ) -> ProcessSpec:
     """Run some of Kubernetes' controllers: HOST_CONTROLLERS or MEMBER_CONTROLLERS."""
+    address = str(urlsplit(handle.url).hostname)
     return ProcessSpec(
         name=f"{handle.name}-controller-manager",
         argv=[
@@ -263,7 +273,7 @@ def controller_manager(
             f"--service-account-private-key-file={keys.service_account[0]}",
             f"--root-ca-file={keys.authority.path}",
             "--leader-elect=false",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={address}",
             f"--secure-port={port}",
             f"--tls-cert-file={keys.serving[0]}",
             f"--tls-private-key-file={keys.serving[1]}",
@@ -273,27 +283,28 @@ def controller_manager(
             *flags,
             *_behaviour(kubernetes, "controller-manager"),
         ],
-        ready_url=f"https://127.0.0.1:{port}/healthz",
+        ready_url=f"https://{at(address, port)}/healthz",
         ready_ca=keys.authority.path,
     )
 
 
 def scheduler(binaries: Binaries, handle: ClusterHandle, keys: Keys, port: int, kubernetes: Kubernetes) -> ProcessSpec:
     """Run kube-scheduler as Kubernetes ships it: it places the pods of `default-scheduler`."""
+    address = str(urlsplit(handle.url).hostname)
     return ProcessSpec(
         name=f"{handle.name}-scheduler",
         argv=[
             str(binaries.kube_scheduler),
             f"--kubeconfig={handle.kubeconfig}",
             "--leader-elect=false",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={address}",
             f"--secure-port={port}",
             f"--tls-cert-file={keys.serving[0]}",
             f"--tls-private-key-file={keys.serving[1]}",
             "--profiling=false",
             *_behaviour(kubernetes, "scheduler"),
         ],
-        ready_url=f"https://127.0.0.1:{port}/healthz",
+        ready_url=f"https://{at(address, port)}/healthz",
         ready_ca=keys.authority.path,
     )
 
@@ -306,6 +317,7 @@ def kwok(
     One whose node gets label `atoll.sh/dead` falls silent: neither its lease nor its pods change any more.
     With `strict`, pods start once `atoll.local.kubelets` has admitted them.
     """
+    address = str(urlsplit(handle.url).hostname)
     stages = _DATA / "stages.yaml"
     if strict:
         stages = handle.kubeconfig.parent / "stages.yaml"
@@ -321,8 +333,8 @@ def kwok(
             f"--manage-nodes-with-label-selector=!{keys.DEAD}",
             f"--node-lease-duration-seconds={lease_seconds}",
             "--cidr=10.0.0.0/8",
-            f"--server-address=127.0.0.1:{port}",
+            f"--server-address={at(address, port)}",
             *kubernetes.flags.get("kwok", ()),
         ],
-        ready_url=f"http://127.0.0.1:{port}/healthz",
+        ready_url=f"http://{at(address, port)}/healthz",
     )

@@ -103,7 +103,8 @@ class Federation:
         logs.mkdir(parents=True)
         self.directory.chmod(0o700)
         names = [HOST, *(member.name for member in self.config.members)]
-        ports = iter(cluster.free_ports(2 + _PORTS_PER_CLUSTER * len(names)))
+        address = self.config.address
+        ports = iter(cluster.free_ports(2 + _PORTS_PER_CLUSTER * len(names), address))
 
         authority = Authority(self.directory / "pki", "ca")
         self.keys = Keys(
@@ -113,7 +114,8 @@ class Federation:
             service_account=write_signing_key(self.directory / "pki"),
         )
         handles = [
-            cluster.new_handle(name, self.directory / "clusters" / name, logs, next(ports), authority) for name in names
+            cluster.new_handle(name, self.directory / "clusters" / name, logs, next(ports), authority, address)
+            for name in names
         ]
         self.host, self.members = handles[0], {handle.name: handle for handle in handles[1:]}
 
@@ -121,7 +123,7 @@ class Federation:
 
         self._progress("starting etcd")
         etcd_port = next(ports)
-        etcd = cluster.etcd(self._binaries, self.directory / "etcd", etcd_port, next(ports))
+        etcd = cluster.etcd(self._binaries, self.directory / "etcd", etcd_port, next(ports), address)
         await self.processes.start([etcd])
 
         self._progress(f"starting {len(handles)} API servers")

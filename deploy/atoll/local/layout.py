@@ -145,6 +145,9 @@ class FederationConfig(_Strict):
 
     members: Annotated[list[Member], Field(min_length=1, max_length=100)]
     host: Kubernetes = Kubernetes()
+    address: Literal["127.0.0.1", "::1"] = Field(
+        default="127.0.0.1", description="Loopback address on which everything listens."
+    )
     raised_limits: bool = Field(
         default=False,
         description="Let the API servers serve 3000 reads and 2000 writes at once, for benchmarks; off: 400 and 200, "

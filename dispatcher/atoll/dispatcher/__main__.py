@@ -30,7 +30,7 @@ def main() -> None:
         default=QUERY_PORT,
         help="port of the query API; 0 turns it off (default: %(default)s)",
     )
-    parser.add_argument("--query-host", default="0.0.0.0", help="address that it listens on (default: all)")
+    parser.add_argument("--query-host", default="", help="address that it listens on (default: all, IPv6 too)")
     parser.add_argument(
         "--query-address",
         default="",

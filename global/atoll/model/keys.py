@@ -124,7 +124,9 @@ KUEUE_QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 
 SYSTEM_NAMESPACE: Final = "atoll-system"
 QUERY_SERVICE: Final = "atoll-query"
-"""Service, and EndpointSlice, by which the host's API server finds the dispatcher that leads."""
+"""Service by which the host's API server finds the dispatcher that leads."""
+QUERY_ENDPOINTS: Final = {QUERY_SERVICE: "IPv4", f"{QUERY_SERVICE}-ipv6": "IPv6"}
+"""Its EndpointSlices: name -> type of address, which can't be changed."""
 QUERY_API: Final = "v1alpha1.query.atoll.sh"
 """APIService of the query API."""
 SCHEDULER_NAME: Final = "atoll"

@@ -105,20 +105,28 @@ def _address(client_config: dict[str, Any], options: argparse.Namespace) -> tupl
         local = url.hostname == "localhost" or ipaddress.ip_address(url.hostname or "").is_loopback
     except ValueError:
         local = False
-    host = options.host or (str(url.hostname) if local else "0.0.0.0")
+    host = options.host or (str(url.hostname) if local else "")
     return host, options.port or url.port or DEFAULT_PORT
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """The address, taken but not listened on yet: a start that can't succeed fails at once."""
+    """The address, or all of them, taken but not listened on yet: a start that can't succeed fails at once."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        if not host and socket.has_dualstack_ipv6():
+            taken = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+            taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind(("", port))
+            return taken
+        found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
         taken = socket.socket(family, kind, protocol)
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(address)
     except OSError as error:
         raise CannotStart(
-            f"can't listen on {host}:{port}: {error.strerror}; free the port or give another with --port"
+            f"can't listen on {host or 'all addresses'}, port {port}: {error.strerror}; free the port or give another"
+            " with --port"
         ) from error
     return taken
 

@@ -49,6 +49,7 @@ class Address:
     """Where to listen, and where the API server finds that."""
 
     host: str
+    """Empty for all addresses."""
     port: int
     seen_as: str = ""
     """IP address; empty for the one from which this process reaches the API server."""
@@ -140,7 +141,7 @@ class Query:
         await self._runner.setup()
         address = self._address
         await GuardedSite(
-            self._runner, guard, self._tls, host=address.host, port=address.port, reuse_address=True
+            self._runner, guard, self._tls, host=address.host or None, port=address.port, reuse_address=True
         ).start()
 
     def _present_front(self) -> Front:
@@ -166,16 +167,18 @@ class Query:
         port = SERVICE_PORT
         if service["spec"].get("type") == "ExternalName":
             port = self._address.port
-            if service["spec"].get("externalName") != seen_as:
+            # That name can't be an IPv6 address: then it is the one that was given to `atollctl init`.
+            if not _is_ipv6(seen_as) and service["spec"].get("externalName") != seen_as:
                 await self._host.merge_patch(
                     SERVICES, keys.QUERY_SERVICE, {"spec": {"externalName": seen_as}}, _SYSTEM
                 )  # fmt: skip
         else:
-            endpoints = {
-                "endpoints": [{"addresses": [seen_as], "conditions": {"ready": True}}],
-                "ports": [{"name": "https", "port": self._address.port, "protocol": "TCP"}],
-            }
-            await self._host.merge_patch(ENDPOINT_SLICES, keys.QUERY_SERVICE, endpoints, _SYSTEM)
+            ports = [{"name": "https", "port": self._address.port, "protocol": "TCP"}]
+            for name, family in keys.QUERY_ENDPOINTS.items():
+                here = _is_ipv6(seen_as) == (family == "IPv6")
+                found = [{"addresses": [seen_as], "conditions": {"ready": True}}] if here else []
+                endpoints = {"endpoints": found, "ports": ports if here else []}
+                await self._host.merge_patch(ENDPOINT_SLICES, name, endpoints, _SYSTEM)
         spec = {
             "group": VERDICTS.group,
             "version": VERDICTS.version,
@@ -190,6 +193,10 @@ class Query:
         if not self.registered.is_set():
             self.registered.set()
             log.info("the query API is served", address=seen_as, port=self._address.port)
+
+
+def _is_ipv6(address: str) -> bool:
+    return ":" in address
 
 
 def _own_address(url: str) -> str:

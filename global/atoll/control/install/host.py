@@ -75,6 +75,11 @@ async def init(
             can't be opted in.
         ApiError: the host said no.
     """
+    if ":" in query_outside:
+        raise Refused(
+            f"--query-outside {query_outside}: a Service of type ExternalName can't hold an IPv6 address; give a DNS"
+            " name that leads to it"
+        )
     await _refuse_foreign(host)
     progress(f"the host is {versions.said(await versions.check_host(host))}")
     await _check_namespaces(host, enable)

@@ -6,6 +6,7 @@ and not answered keeps namespaces from being deleted.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from atoll.control.install.credentials import FIELD_MANAGER, MANAGED_BY
@@ -31,7 +32,11 @@ async def ensure_query(host: ApiServer, outside: str = "") -> None:
 
 
 async def _ensure_service(host: ApiServer, outside: str) -> None:
-    spec: Json = {"type": "ClusterIP", "ports": [{"name": "https", "port": 443, "protocol": "TCP"}]}
+    spec: Json = {
+        "type": "ClusterIP",
+        "ipFamilyPolicy": "PreferDualStack",
+        "ports": [{"name": "https", "port": 443, "protocol": "TCP"}],
+    }
     if outside:
         spec = {"type": "ExternalName", "externalName": outside}
     metadata = {"name": keys.QUERY_SERVICE, "namespace": keys.SYSTEM_NAMESPACE, "labels": MANAGED_BY}
@@ -47,21 +52,20 @@ async def _ensure_service(host: ApiServer, outside: str) -> None:
 
 async def _ensure_endpoints(host: ApiServer) -> None:
     """Empty: the leader writes its own address, for which it then needs no right to create any."""
-    slice_ = {
-        "apiVersion": ENDPOINT_SLICES.api_version,
-        "kind": ENDPOINT_SLICES.kind,
-        "metadata": {
-            "name": keys.QUERY_SERVICE,
-            "namespace": keys.SYSTEM_NAMESPACE,
-            "labels": {**MANAGED_BY, "kubernetes.io/service-name": keys.QUERY_SERVICE},
-        },
-        "addressType": "IPv4",
-        "endpoints": [],
-    }
-    try:
-        await host.create(ENDPOINT_SLICES, slice_, field_manager=FIELD_MANAGER)
-    except errors.AlreadyExists:
-        return
+    for name, family in keys.QUERY_ENDPOINTS.items():
+        slice_ = {
+            "apiVersion": ENDPOINT_SLICES.api_version,
+            "kind": ENDPOINT_SLICES.kind,
+            "metadata": {
+                "name": name,
+                "namespace": keys.SYSTEM_NAMESPACE,
+                "labels": {**MANAGED_BY, "kubernetes.io/service-name": keys.QUERY_SERVICE},
+            },
+            "addressType": family,
+            "endpoints": [],
+        }
+        with contextlib.suppress(errors.AlreadyExists):
+            await host.create(ENDPOINT_SLICES, slice_, field_manager=FIELD_MANAGER)
 
 
 async def _apply(host: ApiServer, resource: ApiResource, content: Json) -> None:

@@ -174,7 +174,12 @@ DISPATCHER: Final = (
             _on(
                 SERVICES, "patch", names=(keys.QUERY_SERVICE,), rare="only a leader outside the host, at a new address"
             ),
-            _on(ENDPOINT_SLICES, "patch", names=(keys.QUERY_SERVICE,), rare="only a leader that runs in the host"),
+            _on(
+                ENDPOINT_SLICES,
+                "patch",
+                names=tuple(keys.QUERY_ENDPOINTS),
+                rare="only a leader that runs in the host",
+            ),
         ),
     ),
     Grant(
