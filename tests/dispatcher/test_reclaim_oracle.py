@@ -72,7 +72,7 @@ def fits(stage: Stage, claimant: Claimant, gone: tuple[Victim, ...]) -> bool:
     try:
         for victim in foreign:
             tree.start(victim.leaf, victim.amount, {})
-            lent = tree.lends(victim.leaf, claimant.leaf, victim.amount, asked)
+            lent = tree.lends(victim.leaf, claimant.leaf, victim.amount, asked, whole=claimant.shape.request)
             tree.start(victim.leaf, victim.amount, {}, -1)
             if not lent:
                 return False

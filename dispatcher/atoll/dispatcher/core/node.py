@@ -151,6 +151,20 @@ class Node:
             self.ranked = (-priority, first, share, load, created, self.name)
         return self.ranked
 
+    def share(self, used: Vector) -> float:
+        """The largest part of what it deserves of a resource that such a use is, over all resources of which anybody
+        deserves something. What is used of one of which nothing is due to it counts as all that is due, and as the part
+        of its limit that it is.
+        """
+        worst = 0.0
+        for name, entitled in self.deserved.items():
+            amount = used.get(name, 0)
+            if amount > 0:
+                limit = self.limit.get(name, 0)
+                part = amount / entitled if entitled > 0 else 1.0 + (amount / limit if limit > 0 else 1.0)
+                worst = max(worst, part)
+        return worst
+
     def unrank(self) -> None:
         """Its rank may be another one, or whether anybody waits below it."""
         self.ranked = None

@@ -291,16 +291,37 @@ class Tree:
             for name, amount in asked
         )
 
-    def lends(self, node: Node, claimant: Node, amount: Vector, request: Vector) -> bool:
+    def lends(
+        self, node: Node, claimant: Node, amount: Vector, request: Vector, *, whole: Vector | None = None
+    ) -> bool:
         """Whether an amount may be taken back from `node` for the claimant's request.
 
         At the queue and at each one above it that is not above the claimant as well: it is reclaimable, stays at or
         above its guarantee, and uses more than it deserves of something that is asked for. A queue lends neither to
         itself nor to one below it.
+
+        Of the two queues that share what both use, the claimant's must still have the smaller share afterwards than
+        the other one has now, of whatever resource each has most of: so the larger of their shares falls with each
+        eviction, and two queues that contend for several resources come to rest.
+
+        Args:
+            node: the queue that would lend.
+            claimant: the queue in which the claimant waits.
+            amount: what one workload of `node` uses.
+            request: what the claimant asks for, as far as its queue is entitled to take it back.
+            whole: all that the claimant asks for, where that is more.
         """
         relevant = [name for name in amount if amount[name] > 0 and request.get(name, 0) > 0]
         levels = self._below_common(node, claimant)
-        return bool(relevant and levels) and all(_spares(each, amount, relevant) for each in levels)
+        if not relevant or not levels or not all(_spares(each, amount, relevant) for each in levels):
+            return False
+        top, mine = levels[-1], self._below_common(claimant, node)[-1]
+        if not any(name in top.deserved for name in relevant):
+            # Nothing says what is due to whom there.
+            return True
+        wanted = dict(mine.used)
+        vector.add(wanted, whole if whole is not None else request)
+        return mine.share(wanted) < top.share(top.used)
 
     def is_claimed(self, node: Node, amount: Vector) -> bool:
         """Whether others, with what they use and what waits in them, may claim some of an amount for themselves if it

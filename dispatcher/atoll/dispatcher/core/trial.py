@@ -188,7 +188,7 @@ class Trial:
 
     def lends(self, leaf: Node, amount: Vector) -> bool:
         """Whether a queue would give this back, in a resource that the claimant's queue is entitled to."""
-        return self.tree.lends(leaf, self.claimant.leaf, amount, self.entitled)
+        return self.tree.lends(leaf, self.claimant.leaf, amount, self.entitled, whole=self.request)
 
     def take(self, bundle: Bundle) -> bool:
         """Let a bundle go, unless its queue or those of the bundles that went before do not lend so much.
