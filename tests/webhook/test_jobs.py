@@ -492,7 +492,7 @@ def valid_jobs(draw: st.DrawFn) -> Json:
     if draw(st.booleans()):
         job["spec"]["queue"] = draw(names)
     if draw(st.booleans()):
-        job["spec"]["plugins"] = {draw(st.sampled_from(["pytorch", "svc", "ray", "env"])): []}
+        job["spec"]["plugins"] = {draw(st.sampled_from(["ssh", "svc", "env"])): []}
     return job
 
 

@@ -156,7 +156,7 @@ class JobSpec(ApiModel):
     policies: list[LifecyclePolicy] = Field(default_factory=list)
     """What to do when something happens."""
     plugins: dict[str, list[str]] = Field(default_factory=dict)
-    """Job plugins with their arguments, such as svc, env, ssh, pytorch."""
+    """Plugins with their arguments: env, svc, ssh, tensorflow, pytorch, mpi, ray, hcclrank, mxnet."""
     running_estimate: str | None = None
     """Expected run time, such as 90m; backfill relies on it."""
     queue: Annotated[str, Field(max_length=253)] | None = None

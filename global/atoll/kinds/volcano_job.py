@@ -121,6 +121,13 @@ class VolcanoJob:
                 template = _identified(task, part.identity)
                 tasks.append({**task, "replicas": count, "minAvailable": minimum, "template": template})
         spec.update(tasks=tasks, minAvailable=part.min_available)
+        if part.parts > 1:
+            wide = {
+                name: (part.preceding.get(name, 0), int(task.get("replicas", 1)))
+                for number, task in enumerate(obj["spec"].get("tasks") or ())
+                if (name := _task_name(number, task)) in part.counts
+            }
+            head["annotations"][keys.INDEX_OFFSET] = msgspec.json.encode(wide, order="sorted").decode()
         if at_once:
             head["annotations"][keys.AT_ONCE] = msgspec.json.encode(at_once, order="sorted").decode()
         return {

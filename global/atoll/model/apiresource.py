@@ -43,6 +43,7 @@ NAMESPACES: Final = ApiResource("", "v1", "namespaces", "Namespace", namespaced=
 NODES: Final = ApiResource("", "v1", "nodes", "Node", namespaced=False)
 PODS: Final = ApiResource("", "v1", "pods", "Pod")
 SECRETS: Final = ApiResource("", "v1", "secrets", "Secret")
+NETWORK_POLICIES: Final = ApiResource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 CONFIGMAPS: Final = ApiResource("", "v1", "configmaps", "ConfigMap")
 SERVICE_ACCOUNTS: Final = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
 LEASES: Final = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")

@@ -55,6 +55,10 @@ GANG_GATE: Final = GANG
 """Scheduling gate of pods that another scheduler is to bind: lifted for a whole gang when it has a plan."""
 PLANNED_NODE: Final = "atoll.sh/planned-node"
 """Pod annotation: the node that a gang's plan chose and that the pod was restricted to when its gate was lifted."""
+INDEX_OFFSET: Final = "atoll.sh/index-offset"
+"""Annotation of a Volcano Job in one of several members: task name to the pods of it in the members before this one and
+in all members (JSON), so that ranks and sizes are job-wide.
+"""
 PARTS: Final = "atoll.sh/parts"
 """Member workload annotation: in how many members the workload runs at once."""
 DELIVERED: Final = "atoll.sh/delivered"

@@ -6,12 +6,12 @@ what they know of queues and namespaces is given to them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, get_args
 
 from atoll.api import batch
+from atoll.kinds import plugins
 from atoll.model import keys
 from atoll.model.gang import MOST_PODS
 from atoll.webhook import jsonpatch, pods
@@ -32,7 +32,6 @@ from atoll.webhook.problems import (
 EVENTS: Final = get_args(batch.Event)
 ACTIONS: Final = get_args(batch.Action)
 TOPOLOGY_POLICIES: Final = ("none", "best-effort", "restricted", "single-numa-node")
-PLUGINS: Final = ("env", "svc", "ssh", "tensorflow", "mpi", "pytorch", "hcclrank", "ray")
 
 _MAX_RETRY = 3
 _MAX_TASKS = 1024
@@ -41,7 +40,6 @@ _DIFFERENCES = 100
 _DEPTH = 16
 _POD_NAME_MAX = 63
 _GENERATED = "xxxxx"
-_NEEDS_SVC = ("tensorflow", "mpi", "pytorch", "ray")
 _FROZEN = (
     "can't change after creation (only minAvailable, priorityClassName, and the tasks' replicas and minAvailable can); "
 )
@@ -93,11 +91,7 @@ def default_job(job: Json, namespace_annotations: Mapping[str, str] | None = Non
     # Nobody means a gang of none: as in Volcano, 0 stands for absent.
     if not spec.get("minAvailable") and minimum > 0:
         patch.append(jsonpatch.add(minimum, "spec", "minAvailable"))
-    plugins = mapping(spec.get("plugins"))
-    if "svc" not in plugins and any(name in plugins for name in _NEEDS_SVC):
-        patch.append(jsonpatch.add([], "spec", "plugins", "svc"))
-    if "ssh" not in plugins and "mpi" in plugins:
-        patch.append(jsonpatch.add([], "spec", "plugins", "ssh"))
+    patch += [jsonpatch.add([], "spec", "plugins", name) for name in plugins.required(mapping(spec.get("plugins")))]
     return patch
 
 
@@ -358,19 +352,11 @@ def _volume_problems(volumes: object) -> Iterator[Problem]:
             yield Problem(f"{path}.volumeClaimName", f"{claim!r} can't name a claim; {SUBDOMAIN_RULE}")
 
 
-def _plugin_problems(plugins: object, tasks: Sequence[Json]) -> Iterator[Problem]:
-    for name in mapping(plugins):
-        if name not in PLUGINS:
-            yield Problem(f"spec.plugins.{name}", f"is not a known plugin; use one of {', '.join(PLUGINS)}")
-    if "mpi" in mapping(plugins):
-        arguments = [str(argument) for argument in sequence(mapping(plugins)["mpi"])]
-        given = [match[1] for match in (re.fullmatch(r"--?master=(.+)", a) for a in arguments) if match]
-        master = given[-1] if given else "master"
-        if all(task.get("name") != master for task in tasks):
-            yield Problem(
-                "spec.plugins.mpi",
-                f"its master is task {master!r}, which is not there; add it or set --master=<task>",
-            )
+def _plugin_problems(given: object, tasks: Sequence[Json]) -> Iterator[Problem]:
+    arguments = {name: [str(each) for each in sequence(found)] for name, found in mapping(given).items()}
+    replicas = {str(task.get("name")): _replicas(task) for task in tasks}
+    for name, text in plugins.problems(arguments, replicas):
+        yield Problem(f"spec.plugins.{name}", text)
 
 
 def _dependency_problems(tasks: Sequence[Json]) -> Iterator[Problem]:

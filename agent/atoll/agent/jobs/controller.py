@@ -18,6 +18,7 @@ import structlog
 from atoll.agent.cache import MemberCache
 from atoll.agent.jobs import pods as made
 from atoll.agent.jobs import policies, rejections, state
+from atoll.agent.jobs.plugin_objects import PluginObjects
 from atoll.agent.objects import Pod
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
@@ -69,6 +70,7 @@ class JobController:
         self._ahead: dict[str, tuple[dict[str, Any], int]] = {}
         #: job UIDs whose PodGroup and claims were made or seen
         self._grouped: set[str] = set()
+        self._plugged = PluginObjects(api)
         #: UIDs of pods that we deleted and that the cache still has
         self._removed: set[str] = set()
         #: job UID -> name -> pod that somebody else removed before it had ended; until the next look at the Job
@@ -109,6 +111,7 @@ class JobController:
         for name in self._refused_of.pop(uid, ()):
             self._refused.forget((uid, name))
         self._grouped.discard(uid)
+        self._plugged.forget(uid)
         self._known_jobs.discard(uid)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -298,6 +301,8 @@ class JobController:
             # The gang before its pods: a pod without its gang's size could be taken for a complete gang.
             await self._create(POD_GROUPS, made.pod_group(job))
             await asyncio.gather(*(self._create(_CLAIMS, claim) for claim in made.claims(job)))
+        # Before the pods, which mount what plugins make.
+        await self._plugged.keep(job)
         self._grouped.add(uid)
         # A watch that was silent tells of Jobs that are long gone: the first write of their status says so.
         await asyncio.shield(told)

@@ -13,6 +13,7 @@ import msgspec
 
 from atoll.agent.jobs.state import RETRY_COUNT, index_of, min_available, task_minimum, task_name
 from atoll.agent.objects import Pod
+from atoll.kinds import plugins
 from atoll.model import keys, numbers, quantity, vector
 from atoll.model.vector import Vector
 
@@ -233,7 +234,7 @@ def pod(job: Mapping[str, Any], position: int, index: int) -> Json:
     if spec.get("priorityClassName"):
         body.setdefault("priorityClassName", spec["priorityClassName"])
     _mount(job, body)
-    return {
+    made: Json = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -245,6 +246,22 @@ def pod(job: Mapping[str, Any], position: int, index: int) -> Json:
         },
         "spec": body,
     }
+    if wanted := spec.get("plugins"):
+        view = view_of(job)
+        plugins.decorate(view, wanted, made, view.tasks[position], index)
+    return made
+
+
+def view_of(job: Mapping[str, Any]) -> plugins.JobView:
+    """The Job as its plugins see it."""
+    text = (job["metadata"].get("annotations") or {}).get(keys.INDEX_OFFSET)
+    wide = msgspec.json.decode(text, type=dict[str, tuple[int, int]]) if text else {}
+    tasks = []
+    for position, task in enumerate(job["spec"].get("tasks") or ()):
+        name, replicas = task_name(task, position), int(task.get("replicas") or 0)
+        tasks.append(plugins.Task(name, replicas, *wide.get(name, (0, replicas))))
+    metadata = job["metadata"]
+    return plugins.JobView(metadata["name"], metadata["namespace"], tuple(tasks), owner_of(job))
 
 
 def _mount(job: Mapping[str, Any], body: Json) -> None:

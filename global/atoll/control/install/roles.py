@@ -30,6 +30,7 @@ from atoll.model.apiresource import (
     LEASES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
+    NETWORK_POLICIES,
     NODES,
     POD_GROUPS,
     PODS,
@@ -256,6 +257,7 @@ def reader_of_secret(namespace: str, name: str) -> tuple[Grant, ...]:
     return (Grant(namespace, (_on(SECRETS, "get", names=(name,), rare=rare),)),)
 
 
+_PLUGGED: Final = "only for Volcano Jobs with plugins that need them"
 _DELIVERED: Final = "only once a workload of that kind was sent to this member"
 
 AGENT_IN_MEMBER: Final = (
@@ -292,6 +294,10 @@ AGENT_IN_MEMBER: Final = (
             _on(PRIORITY_CLASSES, "create", rare="only for workloads that name a PriorityClass"),
             _on(SERVICE_ACCOUNTS, "create", rare="only for workloads that name a ServiceAccount"),
             _on(_CLAIMS, "create", rare="only for Volcano Jobs with a volumeClaim"),
+            *(_on(resource, "create", "get", rare=_PLUGGED) for resource in (SERVICES, CONFIGMAPS, NETWORK_POLICIES)),
+            _on(CONFIGMAPS, "patch", rare="only for Volcano Jobs with plugin svc that are resized"),
+            # It may make keys, and read none.
+            _on(SECRETS, "create", rare="only for Volcano Jobs with plugin ssh or mpi"),
             _on(_REPLICA_SETS, "get", rare="only for pods of a Deployment that are to get a PodGroup"),
             _on(_STATEFUL_SETS, "get", rare="only for pods of a StatefulSet that are to get a PodGroup"),
             # Volcano and Kueue are known by their images and webhooks, whatever they are called.

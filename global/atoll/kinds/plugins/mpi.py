@@ -14,8 +14,9 @@ class Mpi:
     options: Sequence[Option] = (Option("master", "master"), Option("worker", "worker"), Option("port", 22))
 
     def problems(self, tasks: Mapping[str, int], values: Values) -> Sequence[str]:
-        missing = [str(values[role]) for role in ("master", "worker") if str(values[role]) not in tasks]
-        return tuple(f"there is no task {name!r}; give --master=TASK and --worker=TASK" for name in missing)
+        if str(values["master"]) not in tasks:
+            return (f"its master is task {values['master']!r}, which is not there; add it or give --master=TASK",)
+        return ()
 
     def objects(self, job: JobView, values: Values, key_pair: Callable[[], KeyPair]) -> Sequence[Json]:
         return ()
