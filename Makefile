@@ -39,7 +39,7 @@ fuzz: $(STAMP) ## random and hostile reviews, watch streams, kubeconfigs and rep
 mutants: $(STAMP) ## small faults in the dispatcher's core and split: do the tests notice? MUTANTS=how many (300)
 	@$(BIN)/python -m tests.mutants --count $(or $(MUTANTS),300) --seed 7
 
-lint: $(STAMP) ## ruff, mypy --strict, import-linter, generated files
+lint: $(STAMP) ## ruff, mypy --strict, import-linter, generated files, what commands import
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -47,6 +47,7 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter, generated files
 	@$(BIN)/python -m atoll.api.crdgen --check
 	@$(BIN)/python -m atoll.cli.reference --check
 	@$(BIN)/python -m atoll.api.reference --check
+	@$(BIN)/python -m tests.cli.import_profile --check
 
 bench: setup ## every benchmark, a table, and JSON in bench/results/
 	@$(BIN)/python -m bench $(BENCH)

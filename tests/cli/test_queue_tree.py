@@ -12,7 +12,7 @@ from atoll.cli.queues import rows
 from atoll.model import keys
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
-from tests.cli.test_rendering import NOW, binding, queue
+from tests.cli.test_rendering import NOW, binding, queue, told
 
 Json = dict[str, Any]
 
@@ -142,11 +142,17 @@ def in_state(item: Json, state: str) -> Json:
 )
 def test_the_state_says_why_an_open_queue_takes_nothing(queues: list[Json], state: str) -> None:
     assert queue_tree.states(queues)["research"] == state
-    [row] = [row for row in rows(queues, [], NOW, wide=False) if row[0] == "research"]
-    assert row[1] == state
+    if "invalid" not in state:
+        [row] = [row for row in rows(queues, NOW, wide=False) if row[0] == "research"]
+        assert row[1] == state
     data = describe("research", queues)
     assert data["state"] == state.split()[0]
     assert queue_description.text(data).startswith(f"Queue research: {state}, weight ")
+
+
+def test_the_list_believes_the_dispatcher_about_what_is_invalid() -> None:
+    [row] = rows([told(queue(), "its parent nowhere does not exist")], NOW, wide=False)
+    assert row[1] == "Open (invalid)"
 
 
 # -- what can't be read ------------------------------------------------------------------------------------------------
@@ -170,7 +176,7 @@ def test_a_queue_that_can_not_be_read_is_described_with_the_reason_and_hides_no_
     assert where in data["problem"]
     assert f"  INVALID     {data['problem']}" in queue_description.text(data).splitlines()
     assert [each["binding"] for each in data["pending"]] == ["b-job"]
-    assert [row[0] for row in rows(queues, [], NOW, wide=True)] == ["audio", "lab", "research"]
+    assert [row[0] for row in rows(queues, NOW, wide=True)] == ["audio", "lab", "research"]
     assert "problem" not in describe("audio", queues)
 
 

@@ -114,7 +114,7 @@ def test_any_secret(data: dict[str, str], endpoint: str) -> None:
 @given(mutated() | VALUES)
 @settings(max_examples=examples(30, share=0.1), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_mutated_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: Any) -> None:
-    monkeypatch.setattr("atoll.kube.config.ExecProvider", _NoProgram)
+    monkeypatch.setattr("atoll.kube.packageconfig.ExecProvider", _NoProgram)
     monkeypatch.setattr("kubernetes.aio.config.kube_config.ExecProvider", _NoProgram)
     file = tmp_path / "kubeconfig"
     file.write_text(yaml.safe_dump(content))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+import yaml
 
 from atoll.control import install
 from atoll.control.install.rights import ROLE_BINDINGS
@@ -171,3 +172,78 @@ async def test_who_may_send_commands_may_not_close_a_queue(tenant: Tenant) -> No
         return bool((await tenant.site.host.get(QUEUES, queue)).get("status", {}).get("state") == "Closed")
 
     await until(closed, what="the administrator's Command is obeyed")
+
+
+# -- the command line ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_tenant_explains_its_own_job(tenant: Tenant) -> None:
+    site = tenant.site
+    queue = await site.queue(capability={"cpu": "2"})
+    await site.submit(job("runs", cpu="2", seconds=None, queue=queue))
+    await site.phase("runs", "Running")
+    await site.submit(job("waits", cpu="1", queue=queue))
+    await site.reason("waits", "QuotaExceeded")
+
+    async def counted() -> str | None:
+        text = await tenant.ctl("explain", "waits")
+        return text if f"Queue {queue}: Open, 1 running, 1 waiting" in text else None
+
+    waits = await until(counted, what="the queue's status follows")
+    assert f"limit     queue {queue}: 1 cpu needed, 0 left, 1 short" in waits
+    assert f"would help: higher limits, by what is short (queue {queue}: 1 cpu)" in waits
+    assert "2 of 2" in waits
+    assert "not shown" not in waits
+    runs = await tenant.ctl("explain", "vcjob/runs")
+    assert "1 running" in runs
+    assert "not shown  Works: " in runs
+
+
+async def test_a_tenant_uses_its_jobs_from_the_command_line(tenant: Tenant, tmp_path: Path) -> None:
+    site = tenant.site
+    queue = await site.queue(capability={"cpu": "4"})
+    await site.submit(job("work", cpu="1", seconds=None, queue=queue))
+    await site.phase("work", "Running")
+    assert await tenant.ctl("job", "hold", "work") == "job.batch.volcano.sh/work held\n"
+    await site.reason("work", "Held")
+    assert await tenant.ctl("job", "release", "work") == "job.batch.volcano.sh/work released\n"
+    await site.phase("work", "Running")
+    assert await tenant.ctl("job", "abort", "work") == "job.batch.volcano.sh/work aborted\n"
+    assert await tenant.ctl("job", "resume", "work") == "job.batch.volcano.sh/work resumed\n"
+    await site.phase("work", "Running")
+    listed = await tenant.ctl("job", "list", "-o", "wide")
+    assert "work" in listed
+    assert queue in listed
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(job("more", cpu="1", queue=queue)))
+    assert "would start now" in await tenant.ctl("what-if", "-f", str(file))
+    assert queue in await tenant.ctl("queue", "list")
+    assert queue in await tenant.ctl("queue", "get", queue)
+    described = await tenant.ctl("queue", "describe", queue)
+    assert "1 of 4" in described
+    assert "work-job" in described
+    assert "not shown" in described
+    assert await tenant.ctl("job", "delete", "work") == "job.batch.volcano.sh/work deleted\n"
+
+
+async def test_a_reader_sees_and_changes_nothing(reader: Tenant) -> None:
+    await reader.site.submit(job("work", seconds=None))
+    await reader.site.phase("work", "Running")
+    assert "work" in await reader.ctl("job", "list")
+    assert "running" in await reader.ctl("explain", "work")
+    for verb in ("hold", "abort", "delete"):
+        said = await reader.ctl("job", verb, "work", ok=False)
+        assert "is forbidden: User" in said
+        assert "ask an administrator of the host for that right" in said
+
+
+async def test_what_a_tenant_may_not_is_said_in_words(tenant: Tenant) -> None:
+    for args in (
+        ("queue", "create", "x"),
+        ("queue", "close", "default"),
+        ("queue", "update", "default", "--weight", "2"),
+    ):
+        said = await tenant.ctl(*args, ok=False)
+        assert "Forbidden" in said, args
+    assert "ask an administrator of the host for that right" in await tenant.ctl("job", "list", "-A", ok=False)
+    assert "ask an administrator" in await tenant.ctl("explain", "x", ok=False, namespace="default")

@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 
 from atoll.kube import events
+from atoll.kube.collector import KubeCollector
 from atoll.kube.events import Recorder
-from atoll.kube.metrics import KubeCollector
 from atoll.kube.transport import ApiServer
 from atoll.local.atoll_federation import AtollFederation
 from atoll.model.apiresource import EVENTS, NAMESPACES

@@ -22,9 +22,9 @@ from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry, generate_latest
 
 from atoll.kube import drain, health, logs, vitals
+from atoll.kube.collector import KubeCollector
 from atoll.kube.election import Elector
 from atoll.kube.errors import Busy
-from atoll.kube.metrics import KubeCollector
 from atoll.kube.process import TLS_BUFFER, arguments, rate_limit, spare_memory
 from atoll.kube.reflector import Reflector
 from atoll.kube.serving import Guard

@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
-from atoll.kube import certificates, errors, metrics, transport
+from atoll.kube import certificates, errors, transport
+from atoll.kube.collector import KubeCollector
 from atoll.kube.config import Connection, tls_context
 from atoll.kube.ratelimit import RateLimit
 from atoll.kube.transport import ApiServer
@@ -207,7 +208,7 @@ async def test_latency_and_codes_are_shown_per_verb() -> None:
         assert api.requests == {("GET", "pods", 200): 1}
         assert sum(api.seconds["GET"].counts) == 1
         registry = CollectorRegistry()
-        registry.register(metrics.KubeCollector())
+        registry.register(KubeCollector())
         text = generate_latest(registry).decode()
     assert 'atoll_api_request_seconds_bucket{le="+Inf",verb="GET"}' in text
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from aiohttp import web
-from kubernetes.aio.config import incluster_config, kube_config
+from kubernetes.aio.config import incluster_config
 
 from atoll.kube import config, errors
 from atoll.kube.config import BadKubeconfig, Connection
@@ -172,7 +172,7 @@ async def test_the_token_of_a_pod_is_read_again_when_it_changes(
 ) -> None:
     token, authority = tmp_path / "token", Authority(tmp_path / "ca", "ca")
     token.write_text("one")
-    monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority.path))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")

@@ -11,7 +11,8 @@ from unittest import mock
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from atoll.kube import metrics, workqueue
+from atoll.kube import workqueue
+from atoll.kube.collector import KubeCollector
 from atoll.kube.errors import Busy, Retry
 from atoll.kube.workqueue import WorkQueue
 
@@ -210,7 +211,7 @@ async def test_what_a_scrape_says_of_queues_of_one_name_is_said_once() -> None:
         assert await queue.get() == "held"
         queue.add("waits")
         queue.add("later", after=60)
-    text = generate_latest(registry_of(metrics.KubeCollector())).decode()
+    text = generate_latest(registry_of(KubeCollector())).decode()
     found = {
         line.split("{")[0]: float(line.rpartition(" ")[2])
         for line in text.splitlines()
@@ -225,7 +226,7 @@ async def test_what_a_scrape_says_of_queues_of_one_name_is_said_once() -> None:
     assert len({line.rpartition(" ")[0] for line in samples}) == len(samples)
 
 
-def registry_of(collector: metrics.KubeCollector) -> CollectorRegistry:
+def registry_of(collector: KubeCollector) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(collector)
     return registry

@@ -57,19 +57,14 @@ def root(
 @app.command(epilog="Example: atollctl version -o json")
 def version(output: DataOutput = None) -> None:
     """Print the version of this program."""
-    from importlib import metadata
-
     from atoll.cli.printing import show_data
+    from atoll.model.release import VERSION
 
-    try:
-        found = metadata.version("atoll")
-    except metadata.PackageNotFoundError:
-        found = "0+source"
-    content = {"client": {"atoll": found, "python": sys.version.split()[0]}}
+    content = {"client": {"atoll": VERSION, "python": sys.version.split()[0]}}
     if output is DataFormat.JSON or output is DataFormat.YAML:
         show_data(content, output)
     else:
-        print(f"atollctl {found}")
+        print(f"atollctl {VERSION}")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What the bindings on the host say: the numbers behind `queue list`, `job list` and `explain`."""
+"""What the bindings on the host say, as the dispatcher reads them: the numbers behind `queue describe`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from atoll.dispatcher.core.binding import order_key, parts_of
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.objects import BindingObject, binding_view
 from atoll.model import vector
-from atoll.model.decision import Phase
 from atoll.model.vector import Vector
 
 Json = dict[str, Any]
@@ -86,15 +85,3 @@ def waiting_line(bindings: Iterable[BindingView], queue: str) -> list[BindingVie
         and not binding.decision.phase.charged
     )
     return sorted(waiting, key=order_key)
-
-
-def waits_since(binding: BindingView) -> str:
-    """RFC 3339: when it came to its queue, or came back from where it ran, as far as its story reaches."""
-    since = binding.gang.submitted if binding.gang is not None else ""
-    ran = False
-    for line in binding.decision.story:
-        ran = ran or line.phase is Phase.BOUND
-        if ran:
-            since = line.at
-        ran = ran and line.phase is not Phase.SUSPENDED
-    return since or binding.created

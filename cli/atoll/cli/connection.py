@@ -13,7 +13,10 @@ import yaml
 
 from atoll.cli.errors import CommandError
 from atoll.cli.options import Settings
-from atoll.kube.transport import ApiServer
+from atoll.cli.quick import without_authorities
+
+with without_authorities():
+    from atoll.kube.transport import ApiServer
 
 T = TypeVar("T")
 

@@ -16,6 +16,10 @@ _NO_RIGHT = " is forbidden: User "
 """In the words of the API server's authorizer; admission refuses with 403 as well, whoever asks."""
 
 
+_OWN_ERRORS = ("atoll.local", "atoll.control.install.refusal")
+"""Modules whose errors are for people; they are not imported for that, as it takes as long as a command."""
+
+
 class CommandError(Exception):
     """A command can't do what was asked; the message says why and what to do."""
 
@@ -37,9 +41,7 @@ def describe(error: Exception) -> tuple[str, int]:
     """The line and the exit code; an empty line for an error that is a defect of ours."""
     if isinstance(error, CommandError):
         return f"error: {error}", error.code
-    # A command that failed in one of these ways has imported the module by now.
-    from atoll.control.install.refusal import Refused
-    from atoll.kube.config import BadKubeconfig
+    from atoll.kube.access import BadKubeconfig
     from atoll.kube.errors import ApiError, Unauthorized, Unreachable
 
     if isinstance(error, Unreachable):
@@ -54,8 +56,6 @@ def describe(error: Exception) -> tuple[str, int]:
         if _NO_RIGHT in message:
             message += f"; ask an administrator of the host for that right, or choose another user {_OTHERS}"
         return f"Error from server ({error.reason or type(error).__name__}): {message}", FAILED
-    if isinstance(error, BadKubeconfig | Refused):
-        return f"error: {error}", FAILED
-    if type(error).__module__.startswith("atoll.local"):
+    if isinstance(error, BadKubeconfig) or type(error).__module__.startswith(_OWN_ERRORS):
         return f"error: {error}", FAILED
     return "", FAILED

@@ -59,7 +59,7 @@ def parse(workload: str) -> tuple[str, str]:
 
 
 async def gather(host: ApiServer, workload: str, namespace: str) -> Any:
-    """Everything on the host that says something about the workload.
+    """Everything on the host that says something about the workload and that its user may see.
 
     Raises:
         NotFound: no such workload.
@@ -67,46 +67,88 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> Any:
     """
     from atoll.cli.explanation import Facts
     from atoll.cli.operations import find
-    from atoll.kube.errors import NotFound
+    from atoll.cli.seen import seen
+    from atoll.cli.unseen import Unseen
     from atoll.model import keys
-    from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, LEASES, NAMESPACES, QUEUES, WORKS
+    from atoll.model.apiresource import CLUSTERS, LEASES, NAMESPACES, WORKS
+    from atoll.model.verdict import Reason
 
-    _, found = await find(host, workload, namespace)
-    bindings = await host.list(BINDINGS)
-    uid = found["metadata"]["uid"]
-    binding = next((b for b in bindings if ((b.get("spec") or {}).get("resource") or {}).get("uid") == uid), None)
-    works: list[Json] = []
-    if binding is not None:
-        selector = f"{keys.BINDING_NAME}={binding['metadata']['name']},{keys.BINDING_NAMESPACE}={namespace}"
-        works = await host.list(WORKS, label_selector=selector)
-    try:
-        labels = (await host.get(NAMESPACES, namespace))["metadata"].get("labels") or {}
-    except NotFound:
-        labels = {}
-    leases = await host.list(LEASES, keys.SYSTEM_NAMESPACE)
-    verdict, hint = await _verdict(host, binding["metadata"]["name"], namespace) if binding is not None else (None, "")
+    resource, found = await find(host, workload, namespace)
+    # What a single object is named by its list is named as well.
+    found = {"apiVersion": resource.api_version, "kind": resource.kind, **found}
+    unseen = Unseen()
+    allowed = unseen.allowed
+    binding = await allowed("its binding", binding_of(host, resource, found))
+    view = seen(binding) if binding is not None else None
+    labels: dict[str, str] | None = {}
+    leases: list[Json] | None = []
+    if view is None:
+        home = await allowed(f"namespace {namespace}", host.get(NAMESPACES, namespace))
+        labels = home["metadata"].get("labels") or {} if home is not None else None
+    if view is None or view.decision.reason is Reason.SUBMITTED:
+        leases = await allowed("which processes of Atoll run", host.list(LEASES, keys.SYSTEM_NAMESPACE))
+    if binding is None or view is None:
+        return Facts(found, binding, leases=leases, namespace_labels=labels, unseen=unseen.lines)
+    name = binding["metadata"]["name"]
+    verdict, hint = await _verdict(host, name, namespace)
+    queues = await allowed("its queue", _queues(host, view.gang.queue)) if view.gang is not None else []
+    works, clusters = [], []
+    targets = [item["name"] for item in (binding.get("spec") or {}).get("clusters") or ()]
+    if view.decision.phase.charged or targets:
+        selector = f"{keys.BINDING_NAME}={name},{keys.BINDING_NAMESPACE}={namespace}"
+        works = await allowed("Works: how far they are delivered", host.list(WORKS, label_selector=selector)) or []
+    for target in targets:
+        cluster = await allowed("Clusters: whether they are ready", _found(host, CLUSTERS, target))
+        if cluster is not None:
+            clusters.append(cluster)
     return Facts(
         found,
         binding,
-        bindings,
-        queues=await host.list(QUEUES),
-        clusters=await _listed(host, CLUSTERS),
-        capacities=await _listed(host, CAPACITIES) or [],
+        queues=queues or [],
+        clusters=clusters,
         works=works,
         leases=leases,
         namespace_labels=labels,
         verdict=verdict,
         hint=hint,
+        unseen=unseen.lines,
     )
 
 
-async def _listed(host: ApiServer, resource: ApiResource) -> list[Json] | None:
-    """All objects; None where this user may not list them, as they only add to the explanation."""
-    from atoll.kube.errors import Forbidden
+async def binding_of(host: ApiServer, resource: ApiResource, workload: Json) -> Json | None:
+    """The binding of a workload, by the names that it may have; None where it has none."""
+    from atoll.model.apiresource import BINDINGS
+    from atoll.model.binding_names import binding_names
+
+    meta = workload["metadata"]
+    for name in binding_names(resource, meta["name"]):
+        found = await _found(host, BINDINGS, name, meta.get("namespace"))
+        if found is not None and ((found.get("spec") or {}).get("resource") or {}).get("uid") == meta["uid"]:
+            return found
+    return None
+
+
+async def _queues(host: ApiServer, name: str) -> list[Json]:
+    """A queue and those above it, as far as they exist."""
+    from atoll.cli.queue_objects import parent_of
+    from atoll.model.apiresource import QUEUES
+
+    found: list[Json] = []
+    while name and name not in [each["metadata"]["name"] for each in found]:
+        queue = await _found(host, QUEUES, name)
+        if queue is None:
+            break
+        found.append(queue)
+        name = parent_of(queue)
+    return found
+
+
+async def _found(host: ApiServer, resource: ApiResource, name: str, namespace: str | None = None) -> Json | None:
+    from atoll.kube.errors import NotFound
 
     try:
-        return await host.list(resource)
-    except Forbidden:
+        return await host.get(resource, name, namespace)
+    except NotFound:
         return None
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from atoll.cli import queue_tree, verdicts
-from atoll.cli.bindings import use_by_queue, views, waiting_line, waits_since
+from atoll.cli import queue_objects, verdicts
+from atoll.cli.conditions import condition, is_true
 from atoll.cli.printing import duration
-from atoll.dispatcher.core.events import BindingView
-from atoll.dispatcher.core.node import Node, path
+from atoll.cli.seen import Seen, seen, waits_since
 from atoll.model import keys, quantity, vector
 from atoll.model.decision import Phase
 from atoll.model.timestamps import to_seconds
@@ -24,8 +23,6 @@ Json = dict[str, Any]
 CONTROL_LEASE = "atoll-control"
 DISPATCHER_LEASE = "atoll-dispatcher"
 
-_AHEAD_SHOWN = 5
-
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -33,22 +30,22 @@ class Facts:
 
     workload: Json
     binding: Json | None = None
-    bindings: list[Json] = field(default_factory=list)
-    """All of the federation: who is ahead, and what queues hold."""
     queues: list[Json] = field(default_factory=list)
-    clusters: list[Json] | None = None
-    """All members; None where this user may not list them."""
-    capacities: list[Json] = field(default_factory=list)
-    """What all of them published, as far as this user may list it."""
+    """Its queue, and those above it."""
+    clusters: list[Json] = field(default_factory=list)
+    """Members to which it was sent, as far as this user may see them."""
     works: list[Json] = field(default_factory=list)
     """Of this binding."""
-    leases: list[Json] = field(default_factory=list)
-    """Of the system namespace: which processes live."""
-    namespace_labels: dict[str, str] = field(default_factory=dict)
+    leases: list[Json] | None = field(default_factory=list)
+    """Of the system namespace: which processes live; None where this user may not see them."""
+    namespace_labels: dict[str, str] | None = field(default_factory=dict)
+    """None where this user may not see them."""
     verdict: Json | None = None
     """What the query API says of the binding; None where it does not answer."""
     hint: str = ""
     """Why it does not."""
+    unseen: tuple[str, ...] = ()
+    """What this user may not see, in words."""
 
 
 def explain(facts: Facts, now: float) -> Json:
@@ -69,23 +66,20 @@ def explain(facts: Facts, now: float) -> Json:
             "status": _own_status(facts.workload),
         }
     }
-    found = views([facts.binding]) if facts.binding else []
-    if not found:
+    if facts.unseen:
+        data["unseen"] = list(facts.unseen)
+    view = seen(facts.binding) if facts.binding else None
+    if view is None:
         data["steps"] = _steps(facts, None)
         data["why"] = _why_unseen(facts, now)
         return data
-    view = found[0]
-    everyone = views(facts.bindings)
     data["binding"] = {"name": view.name, "phase": view.decision.phase.value, "epoch": view.epoch}
-    node = None
     if view.gang is not None:
         data["gang"] = _gang(view)
-        tree = queue_tree.build(facts.queues, everyone, facts.clusters or (), facts.capacities)
-        node = tree.node(view.gang.queue)
-        data["queue"] = _queue(facts, node, everyone)
+        data["queue"] = _queue(facts, view.gang.queue)
     data["steps"] = _steps(facts, view)
     if not view.finished and not view.decision.phase.charged:
-        data["waiting"] = _waiting(facts, view, node, everyone, now)
+        data["waiting"] = _waiting(facts, view, now)
         if facts.verdict is not None and facts.verdict.get("phase") == Phase.SUSPENDED:
             data["waiting"] = _by_verdict(data["waiting"], facts.verdict, now)
         elif facts.hint:
@@ -106,7 +100,7 @@ def _own_status(workload: Json) -> str:
     return str(state.get("phase", "")) if isinstance(state, dict) else str(status.get("phase") or "")
 
 
-def _gang(view: BindingView) -> Json:
+def _gang(view: Seen) -> Json:
     gang = view.gang
     assert gang is not None
     result: Json = {
@@ -131,12 +125,12 @@ def _quantities(amounts: vector.Vector) -> dict[str, str]:
 # -- the way ---------------------------------------------------------------------------------------------------------
 
 
-def _steps(facts: Facts, view: BindingView | None) -> list[Json]:
+def _steps(facts: Facts, view: Seen | None) -> list[Json]:
     """The way from submission to the end; the last step that was reached is the current one, unless it is the end."""
     binding = facts.binding or {}
-    bound = _condition(binding, "Bound")
-    finished = _condition(binding, "Finished")
-    applied = _condition(binding, "FullyApplied")
+    bound = condition(binding, "Bound")
+    finished = condition(binding, "Finished")
+    applied = condition(binding, "FullyApplied")
     charged = view is not None and view.decision.phase.charged
     ended = view is not None and view.finished
     sent = charged or ended
@@ -148,9 +142,9 @@ def _steps(facts: Facts, view: BindingView | None) -> list[Json]:
         ("binding made", view is not None, (binding.get("metadata") or {}).get("creationTimestamp", "")),
         ("queued", view is not None and (sent or view.decision.reason is not Reason.SUBMITTED), _queued_at(view)),
         ("dispatched", sent, dispatched_at),
-        ("work delivered", sent and _is_true(applied), _since(applied)),
-        ("pods bound", sent and _is_true(bound), _since(bound)),
-        ("running", running or ended, _since(_condition(binding, "Running"))),
+        ("work delivered", sent and is_true(applied), _since(applied)),
+        ("pods bound", sent and is_true(bound), _since(bound)),
+        ("running", running or ended, _since(condition(binding, "Running"))),
         ("finished", ended, _since(finished)),
     ]
     # What comes later implies what comes before: conditions may reach us in any order.
@@ -165,27 +159,18 @@ def _steps(facts: Facts, view: BindingView | None) -> list[Json]:
     ]
 
 
-def _queued_at(view: BindingView | None) -> str:
+def _queued_at(view: Seen | None) -> str:
     return view.gang.submitted or view.created if view is not None and view.gang is not None else ""
 
 
 def _runs(facts: Facts) -> bool:
     status = facts.workload.get("status") or {}
     # Active pods of a batch Job may have no node, and those that have one may wait for their images.
-    return _is_true(_condition(facts.binding or {}, "Running")) or bool(status.get("running") or status.get("ready"))
+    return is_true(condition(facts.binding or {}, "Running")) or bool(status.get("running") or status.get("ready"))
 
 
-def _condition(binding: Json, type_: str) -> Json:
-    conditions = (binding.get("status") or {}).get("conditions") or ()
-    return next((item for item in conditions if item.get("type") == type_), {})
-
-
-def _is_true(condition: Json) -> bool:
-    return condition.get("status") == "True"
-
-
-def _since(condition: Json) -> str:
-    return str(condition.get("lastTransitionTime") or "") if _is_true(condition) else ""
+def _since(found: Json) -> str:
+    return str(found.get("lastTransitionTime") or "") if is_true(found) else ""
 
 
 # -- why it waits ----------------------------------------------------------------------------------------------------
@@ -201,13 +186,13 @@ def _why_unseen(facts: Facts, now: float) -> Json:
             "message": f"binding {name} has no annotation {keys.GANG}: another system made it",
             "help": ["set schedulerName: atoll in its policy, and check that atoll-control runs"],
         }
-    if facts.namespace_labels.get(keys.ENABLED) != "true":
+    if facts.namespace_labels is not None and facts.namespace_labels.get(keys.ENABLED) != "true":
         return {
             "reason": "NamespaceNotEnabled",
             "message": f"namespace {namespace} is not opted in, so Atoll leaves its workloads alone",
             "help": [f"kubectl label namespace {namespace} {keys.ENABLED}=true"],
         }
-    if not _alive(facts, CONTROL_LEASE, now):
+    if facts.leases is not None and not _alive(facts.leases, CONTROL_LEASE, now):
         return {
             "reason": "ControlNotRunning",
             "message": "no atoll-control holds its lease, so nobody makes bindings",
@@ -220,40 +205,42 @@ def _why_unseen(facts: Facts, now: float) -> Json:
     }
 
 
-def _alive(facts: Facts, name: str, now: float) -> bool:
-    for lease in facts.leases:
+def _alive(leases: list[Json], name: str, now: float) -> bool:
+    for lease in leases:
         spec = lease.get("spec") or {}
         if lease["metadata"]["name"] == name and spec.get("holderIdentity") and spec.get("renewTime"):
             return now - to_seconds(spec["renewTime"]) <= 2 * float(spec.get("leaseDurationSeconds") or 15)
     return False
 
 
-def _queue(facts: Facts, node: Node, everyone: list[BindingView]) -> Json:
-    found = next((queue for queue in facts.queues if queue["metadata"]["name"] == node.name), None)
-    use = use_by_queue(everyone).get(node.name)
-    result: Json = {"name": node.name, "exists": found is not None}
-    if found is not None:
-        result["state"] = queue_tree.own_state(found)
-        result["effectiveState"] = queue_tree.states(facts.queues)[node.name]
-    if node.problem:
-        result["problem"] = node.problem
-    result["used"] = _quantities(use.used) if use else {}
-    result["capability"] = _quantities(node.view.capability) if node.view else {}
-    result["resources"] = queue_tree.resources(node)
-    result["pending"], result["running"] = (use.pending, use.dispatched) if use else (0, 0)
+def _queue(facts: Facts, name: str) -> Json:
+    found = next((queue for queue in facts.queues if queue["metadata"]["name"] == name), None)
+    result: Json = {"name": name, "exists": found is not None}
+    if found is None:
+        return result
+    result["state"] = queue_objects.own_state(found)
+    result["effectiveState"] = queue_objects.states(facts.queues)[name]
+    if problem := queue_objects.said_problem(found):
+        result["problem"] = problem
+    counts = queue_objects.counts(found)
+    result["pending"], result["running"] = counts["pending"], counts["inqueue"] + counts["running"]
+    used = queue_objects.allocated(found)
+    limits = {
+        name: str(amount)
+        for name, amount in queue_objects.mapping(queue_objects.mapping(found.get("spec")).get("capability")).items()
+    }
+    known = (facts.verdict or {}).get("figures")
+    # Without the dispatcher its own limit is known, not what those above it and its members leave.
+    result["resources"] = known or [
+        {"resource": name, "used": used.get(name, "0"), **({"limit": limits[name]} if name in limits else {})}
+        for name in sorted({*used, *limits})
+    ]
     return result
 
 
-def _waiting(facts: Facts, view: BindingView, node: Node | None, everyone: list[BindingView], now: float) -> Json:
+def _waiting(facts: Facts, view: Seen, now: float) -> Json:
     result: Json = {}
     if view.gang is not None:
-        line = waiting_line(everyone, view.gang.queue)
-        uids = [other.uid for other in line]
-        if view.uid in uids:
-            result["position"] = uids.index(view.uid) + 1
-            result["of"] = len(line)
-            ahead = line[: uids.index(view.uid)]
-            result["ahead"] = [f"{other.namespace}/{other.name}" for other in ahead[-_AHEAD_SHOWN:]]
         submitted, since = view.gang.submitted or view.created, waits_since(view)
         result["seconds"] = max(0, int(now - to_seconds(since)))
         if submitted != since:
@@ -274,7 +261,7 @@ def _waiting(facts: Facts, view: BindingView, node: Node | None, everyone: list[
         result["blocker"] = {key: value for key, value in parts.items() if value}
     if decided.story:
         result["told"] = decided.story[-1].at
-    result["help"] = _help(facts, view, node, now)
+    result["help"] = _help(facts, view, now)
     return result
 
 
@@ -294,11 +281,17 @@ def _by_verdict(waiting: Json, verdict: Json, now: float) -> Json:
     return result
 
 
-_NUMBERS = (Reason.QUOTA_EXCEEDED, Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS)
+_NUMBERS = (
+    Reason.QUOTA_EXCEEDED,
+    Reason.INSUFFICIENT_RESOURCES,
+    Reason.NO_DOMAIN_FITS,
+    Reason.NO_CLUSTER,
+    Reason.QUEUE_NOT_LEAF,
+)
 """Of these the verdict says best what would help."""
 
 
-def _help(facts: Facts, view: BindingView, node: Node | None, now: float) -> list[str]:
+def _help(facts: Facts, view: Seen, now: float) -> list[str]:
     """What would let it run, most direct first."""
     block = view.decision.blocker
     queue = view.gang.queue if view.gang is not None else ""
@@ -309,7 +302,7 @@ def _help(facts: Facts, view: BindingView, node: Node | None, now: float) -> lis
         )
         lacking = f"{quantity.format_units(block.resource, short)} more {block.resource}"
     match view.decision.reason:
-        case Reason.SUBMITTED if not _alive(facts, DISPATCHER_LEASE, now):
+        case Reason.SUBMITTED if facts.leases is not None and not _alive(facts.leases, DISPATCHER_LEASE, now):
             return ["no atoll-dispatcher holds its lease: start it, and look at its log"]
         case Reason.SUBMITTED:
             return ["the dispatcher has not reached it yet: ask again in a moment"]
@@ -320,8 +313,7 @@ def _help(facts: Facts, view: BindingView, node: Node | None, now: float) -> lis
         case Reason.QUEUE_INVALID:
             return [f"mend what condition Valid of the queue names: atollctl queue describe {queue}"]
         case Reason.QUEUE_NOT_LEAF:
-            below = ", ".join(queue_tree.leaves(node)) if node is not None and node.children else "those below it"
-            return [f"submit it again to another queue, such as {below}: atollctl queue describe {queue}"]
+            return [f"submit it again to one of the queues below it: atollctl queue describe {queue}"]
         case Reason.BEHIND_HEAD:
             return [
                 f"the first workload of queue {queue} that starts or leaves",
@@ -382,7 +374,6 @@ def _help(facts: Facts, view: BindingView, node: Node | None, now: float) -> lis
             ]
         case Reason.NO_CLUSTER:
             return [
-                *_missing_members(facts, node),
                 "a clusterAffinity in its policy that matches a member which its queue may use (kubectl get clusters"
                 f" --show-labels; atollctl queue describe {queue})",
             ]
@@ -412,19 +403,6 @@ def _help(facts: Facts, view: BindingView, node: Node | None, now: float) -> lis
     return []
 
 
-def _missing_members(facts: Facts, node: Node | None) -> list[str]:
-    """What to do about members that its queue, or one above it, names or selects and that do not exist."""
-    if node is None or facts.clusters is None:
-        return []
-    selected = queue_tree.unserved(node)
-    return ([selected] if selected else []) + [
-        f"member {name}, which queue {each.name} names in spec.extendClusters and which does not exist: join it, or"
-        f" name others (atollctl queue update {each.name} --member NAME)"
-        for each in path(node)
-        for name in queue_tree.missing_members(each, facts.clusters)
-    ]
-
-
 # -- where it runs ---------------------------------------------------------------------------------------------------
 
 
@@ -432,7 +410,7 @@ _COUNTS = ("pending", "active", "ready", "running", "terminating", "succeeded", 
 """Pods in the status of a Volcano Job, and of a batch Job."""
 
 
-def _clusters(facts: Facts, view: BindingView) -> list[Json]:
+def _clusters(facts: Facts, view: Seen) -> list[Json]:
     binding = facts.binding or {}
     reports = {item["clusterName"]: item for item in (binding.get("status") or {}).get("aggregatedStatus") or ()}
     if view.decision.question is not None:
@@ -446,9 +424,9 @@ def _clusters(facts: Facts, view: BindingView) -> list[Json]:
         if (targets.get(name) or {}).get("replicas") is not None:
             entry["replicas"] = targets[name]["replicas"]
         report = reports.get(name) or {}
-        entry["applied"] = bool(report.get("applied")) or _is_true(_condition(works.get(name) or {}, "Applied"))
+        entry["applied"] = bool(report.get("applied")) or is_true(condition(works.get(name) or {}, "Applied"))
         if not entry["applied"]:
-            why = report.get("appliedMessage") or _condition(works.get(name) or {}, "Applied").get("message")
+            why = report.get("appliedMessage") or condition(works.get(name) or {}, "Applied").get("message")
             entry["message"] = why or (
                 "the Work waits for the agent of this member" if name in works else "no Work was made yet"
             )
@@ -488,8 +466,7 @@ def text(data: Json) -> str:
         if amounts := _amounts(gang["request"]):
             lines.append(f"  request   {amounts}")
         if wish := gang.get("topology"):
-            within = f", within tier {wish['highestTier']}" if wish["highestTier"] is not None else ""
-            lines.append(f"  topology  {wish['mode']}{within}")
+            lines.append(f"  topology  {_topology(wish)}")
     lines += ["", "Way"]
     for step in data["steps"]:
         here = "   <- here" if step["state"] == "current" else ""
@@ -502,11 +479,20 @@ def text(data: Json) -> str:
         lines += ["", *_queue_text(queue)]
     for cluster in data.get("clusters") or ():
         lines += ["", *_cluster_text(cluster)]
+    if unseen := data.get("unseen"):
+        lines += ["", *(f"  not shown  {each}" for each in unseen)]
     if story := data.get("story"):
         lines += ["", "Story"]
         for line in story:
             lines.append(f"  {line['at']}  {line['phase']:<10} {line['reason']:<22} {line['text']}".rstrip())
     return "\n".join(lines)
+
+
+def _topology(wish: Json) -> str:
+    if wish["highestTier"] is not None:
+        return f"{wish['mode']}, within tier {wish['highestTier']}"
+    # As in Volcano, a hard mode without a tier constrains nothing.
+    return "soft: the nearer the better" if wish["mode"] == "soft" else f"{wish['mode']}, no tier named: anywhere"
 
 
 def _waiting_text(waiting: Json, queue: Json | None) -> list[str]:

@@ -153,21 +153,24 @@ def reason_of(binding: Json) -> str:
     """Why the workload of a binding waits, or does not run though it was dispatched; empty when it runs or is over."""
     if not binding:
         return "not seen by atoll-control"
-    from atoll.cli.bindings import views
+    from atoll.cli.conditions import condition, is_true
+    from atoll.cli.seen import held_up, seen
     from atoll.model.decision import Phase
     from atoll.model.verdict import Verdict
 
-    for view in views([binding]):
-        if view.finished or view.started:
-            return ""
-        if view.decision.phase is Phase.BOUND:
-            why = "; ".join(f"{name}: {text}" for name, text in sorted(view.held_up.items()))
-            text = "bound, containers don't run yet" if view.bound else "dispatched, pods are not bound yet"
-            return f"{text}: {why}" if why else text
-        if view.decision.phase.charged:
-            return ""
-        return Verdict(view.decision.reason, view.decision.blocker).sentence()
-    return "its binding is not Atoll's"
+    view = seen(binding)
+    if view is None:
+        return "its binding is not Atoll's"
+    if view.finished or is_true(condition(binding, "Running")):
+        return ""
+    if view.decision.phase is Phase.BOUND:
+        why = "; ".join(f"{name}: {text}" for name, text in sorted(held_up(binding).items()))
+        bound = is_true(condition(binding, "Bound"))
+        text = "bound, containers don't run yet" if bound else "dispatched, pods are not bound yet"
+        return f"{text}: {why}" if why else text
+    if view.decision.phase.charged:
+        return ""
+    return Verdict(view.decision.reason, view.decision.blocker).sentence()
 
 
 def _show(

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from atoll.cli.quick import hasten
+
 _TAKES_VALUE = ("--kubeconfig", "--context", "--namespace", "-n")
 _FLAGS = ("--all-namespaces", "-A")
 
@@ -18,6 +20,7 @@ class AnywhereGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse after moving."""
+        hasten(self)
         return super().parse_args(ctx, hoisted(args))
 
 

@@ -9,11 +9,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from atoll.cli import queue_tree
-from atoll.cli.bindings import charges, use_by_queue, views, waiting_line, waits_since
+from atoll.cli import queue_objects, queue_tree
+from atoll.cli.bindings import charges, use_by_queue, views, waiting_line
 from atoll.cli.printing import duration, table
+from atoll.cli.seen import waits_since
 from atoll.dispatcher.core.events import BindingView
-from atoll.model import keys, quantity, vector
+from atoll.model import keys, quantity, selectors, vector
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Verdict
 
@@ -38,8 +39,10 @@ def describe(
     bindings: list[Json],
     now: float,
     *,
-    clusters: Sequence[Json] = (),
+    clusters: Sequence[Json] | None = (),
     capacities: Sequence[Json] = (),
+    partial: bool = False,
+    unseen: Sequence[str] = (),
 ) -> Json:
     """Everything that is known about a queue, as plain data.
 
@@ -48,17 +51,19 @@ def describe(
         queues: all of them, for those around it.
         bindings: all of the federation.
         now: seconds since the epoch.
-        clusters: all of them.
+        clusters: all of them; None where this user may not list them.
         capacities: all ClusterCapacity objects.
+        partial: these bindings are not all; what queues hold is what their status says.
+        unseen: what this user may not see, in words.
     """
-    meta, spec = queue["metadata"], queue_tree.mapping(queue.get("spec"))
+    meta, spec = queue["metadata"], queue_objects.mapping(queue.get("spec"))
     name = meta["name"]
     queues = [queue, *(each for each in queues if each["metadata"]["name"] != name)]
     everyone = views(bindings)
     mine = [view for view in everyone if view.gang is not None and view.gang.queue == name and not view.finished]
     data: Json = {
         "name": name,
-        "state": queue_tree.own_state(queue),
+        "state": queue_objects.own_state(queue),
         "effectiveState": queue_tree.states(queues)[name],
         "weight": spec.get("weight", 1),
         "priority": spec.get("priority") or 0,
@@ -71,19 +76,25 @@ def describe(
     if text := annotations.get(keys.NAMESPACE_SELECTOR):
         data["namespaces"] = _selector(text)
     data |= {key: annotations[name] for key, (name, _) in _SHOWN_AS.items() if annotations.get(name)}
-    node = queue_tree.build(queues, everyone, clusters, capacities).nodes[name]
+    if partial:
+        use = queue_tree.said_use(queues)
+        tree = queue_tree.build(queues, (), clusters or (), capacities, use=use)
+    else:
+        use = use_by_queue(everyone)
+        tree = queue_tree.build(queues, everyone, clusters or (), capacities)
+    node = tree.nodes[name]
     if node.problem:
         data["problem"] = node.problem
-    if node.serving is not None:
+    if node.serving is not None and clusters is not None:
         data["members"] = sorted(node.serving)
-    if missing := queue_tree.missing_members(node, clusters):
+    if clusters is not None and (missing := queue_tree.missing_members(node, clusters)):
         data["missingMembers"] = missing
-    if unserved := queue_tree.unserved(node):
+    if clusters is not None and (unserved := queue_tree.unserved(node)):
         data["unserved"] = unserved
     if node.children:
         data["children"] = sorted(node.children)
         data["leaves"] = queue_tree.leaves(node)
-        data["tree"] = queue_tree.branch(node, use_by_queue(everyone))
+        data["tree"] = queue_tree.branch(node, use)
     data["resources"] = queue_tree.resources(node)
     data["running"] = [
         _workload(view, now)
@@ -92,13 +103,18 @@ def describe(
     ]
     data["pending"] = [
         {
-            "position": place,
+            **({} if partial else {"position": place}),
             **_workload(view, now),
             "reason": view.decision.reason.value,
             "message": Verdict(view.decision.reason, view.decision.blocker).sentence(),
         }
         for place, view in enumerate(waiting_line(everyone, name), start=1)
     ]
+    if partial:
+        held = queue_objects.counts(queue)
+        data["held"] = {"pending": held["pending"], "running": held["inqueue"] + held["running"]}
+    if unseen:
+        data["unseen"] = list(unseen)
     return data
 
 
@@ -161,7 +177,7 @@ def text(data: Json) -> str:
     lines += [_bar(line) for line in data["resources"]] or [f"  {empty}"]
     if "tree" in data:
         lines += ["", "Below it", *(line for each in data["tree"]["children"] for line in _branch(each, 1))]
-    lines += ["", f"Running: {len(data['running'])}"]
+    lines += ["", f"Running: {_counted(data, 'running')}"]
     lines += _table(
         ("NAMESPACE", "BINDING", "CLUSTERS", "PODS", "REQUEST", "AGE"),
         [
@@ -169,12 +185,12 @@ def text(data: Json) -> str:
             for each in data["running"]
         ],
     )
-    lines += ["", f"Pending: {len(data['pending'])}"]
+    lines += ["", f"Pending: {_counted(data, 'pending')}"]
     lines += _table(
         ("#", "NAMESPACE", "BINDING", "PRIORITY", "REQUEST", "WAITS", "WHY"),
         [
             [
-                each["position"],
+                each.get("position", "?"),
                 each["namespace"],
                 each["binding"],
                 each["priority"],
@@ -185,7 +201,17 @@ def text(data: Json) -> str:
             for each in data["pending"]
         ],
     )
+    if "unseen" in data:
+        lines += ["", *(f"  not shown  {each}" for each in data["unseen"])]
     return "\n".join(lines)
+
+
+def _counted(data: Json, sort: str) -> str:
+    """How many there are; of whom not all are shown it is said."""
+    shown = len(data[sort])
+    # Counts are written once a second.
+    whole = max(shown, data.get("held", {}).get(sort, 0))
+    return str(shown) if whole == shown else f"{whole}, of which you see {shown}"
 
 
 def _namespaces(selector: Any) -> str:
@@ -193,7 +219,7 @@ def _namespaces(selector: Any) -> str:
         return "all"
     if not isinstance(selector, dict):
         return f"none, as the selector can't be read: {selector}"
-    return queue_tree.selector_text(selector) or "all"
+    return selectors.text(selector) or "all"
 
 
 def _branch(data: Json, depth: int) -> list[str]:
@@ -207,7 +233,7 @@ def _branch(data: Json, depth: int) -> list[str]:
 def _bar(line: Json) -> str:
     limits = [f"{word} {line[key]}" for key, word in (("deserved", "deserves"), ("guarantee", "keeps")) if key in line]
     if "borrowed" in line:
-        lenders = f" from {', '.join(line['lenders'])}" if line["lenders"] else ""
+        lenders = f" from {', '.join(line['lenders'])}" if line.get("lenders") else ""
         limits.append(f"borrows {line['borrowed']}{lenders}")
     rest = f"  ({', '.join(limits)})" if limits else ""
     if "share" not in line:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from atoll.cli import queue_objects
 from atoll.cli.errors import CommandError
 from atoll.cli.options import DataOutput, Format, NoHeaders, Output, Watch, settings
 from atoll.cli.printing import age, show_data, show_objects, show_table
 
 if TYPE_CHECKING:
-    from atoll.dispatcher.core.events import BindingView
     from atoll.kube.transport import ApiServer
 
 Json = dict[str, Any]
@@ -209,17 +209,30 @@ def describe(ctx: typer.Context, name: Name, output: DataOutput = None) -> None:
     """
     from atoll.cli import queue_description
     from atoll.cli.connection import call
+    from atoll.cli.unseen import Unseen
     from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, QUEUES
 
+    options = settings(ctx)
+
     async def read(host: ApiServer) -> Json:
-        queue = await host.get(QUEUES, name)
-        queues, bindings = await host.list(QUEUES), await host.list(BINDINGS)
-        clusters, capacities = await host.list(CLUSTERS), await host.list(CAPACITIES)
+        queue, queues, unseen = await host.get(QUEUES, name), await host.list(QUEUES), Unseen()
+        bindings = await unseen.allowed("workloads of other namespaces", host.list(BINDINGS))
+        partial = bindings is None
+        if bindings is None:
+            own = options.one_namespace
+            bindings = await unseen.allowed(f"workloads of namespace {own}", host.list(BINDINGS, own))
         return queue_description.describe(
-            queue, queues, bindings, time.time(), clusters=clusters, capacities=capacities
+            queue,
+            queues,
+            bindings or [],
+            time.time(),
+            clusters=await unseen.allowed("which members serve it", host.list(CLUSTERS)),
+            capacities=await unseen.allowed("what its members have", host.list(CAPACITIES)) or (),
+            partial=partial,
+            unseen=unseen.lines,
         )
 
-    data = call(settings(ctx), read)
+    data = call(options, read)
     if output is not None:
         show_data(data, output)
     else:
@@ -268,32 +281,25 @@ def delete(
     print(f"queue.{_GROUP}/{name} deleted")
 
 
-def rows(queues: list[Json], bindings: list[BindingView], now: float, *, wide: bool) -> list[list[object]]:
+def rows(queues: list[Json], now: float, *, wide: bool) -> list[list[object]]:
     """The table's rows, in the order of names; each queue with what is below it.
 
     Args:
         queues: all of them, as the API server gave them.
-        bindings: all of the federation.
         now: seconds since the epoch.
         wide: with the columns of `-o wide`.
     """
-    from atoll.cli import queue_tree
-    from atoll.cli.bindings import use_by_queue
-
-    result, states = [], queue_tree.states(queues)
-    tree, use = queue_tree.build(queues, bindings, (), ()), use_by_queue(bindings)
+    result, states = [], queue_objects.states(queues)
     for queue in sorted(queues, key=lambda item: str(item["metadata"]["name"])):
-        spec, name = queue_tree.mapping(queue.get("spec")), queue["metadata"]["name"]
-        capability, held = queue_tree.mapping(spec.get("capability")), queue_tree.held(tree.nodes[name], use)
+        spec, name = queue_objects.mapping(queue.get("spec")), queue["metadata"]["name"]
+        capability, counts = queue_objects.mapping(spec.get("capability")), queue_objects.counts(queue)
         row: list[object] = [
             name,
             states[name],
             spec.get("priority") or 0,
-            held.pending,
-            held.inqueue,
-            held.running,
-            _amounts(held.used, capability),
-            ",".join(f"{key}={value}" for key, value in sorted(capability.items())),
+            *counts.values(),
+            _amounts(queue_objects.allocated(queue)),
+            _amounts(capability),
             age(queue["metadata"].get("creationTimestamp"), now),
         ]
         if wide:
@@ -302,46 +308,37 @@ def rows(queues: list[Json], bindings: list[BindingView], now: float, *, wide: b
     return result
 
 
-def _amounts(used: Mapping[str, int], capability: Mapping[str, object]) -> str:
-    """What is used; pods only where they are limited, as every workload has some."""
-    from atoll.model.quantity import format_units
-
-    return ",".join(
-        f"{name}={format_units(name, used[name])}" for name in sorted(used) if name != "pods" or name in capability
-    )
+def _amounts(amounts: Mapping[str, object]) -> str:
+    return ",".join(f"{name}={amounts[name]}" for name in sorted(amounts))
 
 
 def _show(ctx: typer.Context, name: str | None, output: Format | None, no_headers: bool, watch: bool) -> None:
-    from atoll.cli.bindings import views
     from atoll.cli.connection import call
-    from atoll.model.apiresource import BINDINGS, QUEUES
+    from atoll.model.apiresource import QUEUES
 
     wide = output is Format.WIDE
     headers = HEADERS + (WIDE if wide else ())
     if watch:
         from atoll.cli import watching
 
-        def table(queues: list[Json], bindings: list[Json]) -> dict[str, list[object]]:
-            found = rows(queues, views(bindings), time.time(), wide=wide)
-            return {str(row[0]): row for row in found if name in (None, row[0])}
+        def table(queues: list[Json], _: list[Json]) -> dict[str, list[object]]:
+            return {str(row[0]): row for row in rows(queues, time.time(), wide=wide) if name in (None, row[0])}
 
         watching.check_output(output)
         # The state of one is that of those above it as well, so all are watched.
-        watching.watch(settings(ctx), (QUEUES,), None, None, table, headers, bindings_in=None, no_headers=no_headers)
+        watching.watch(settings(ctx), (QUEUES,), None, None, table, headers, bindings_in="", no_headers=no_headers)
         return
     data = output not in (None, Format.WIDE)
 
-    async def read(host: ApiServer) -> tuple[list[Json], list[Json]]:
-        found = [await host.get(QUEUES, name)] if name else await host.list(QUEUES)
-        if data:
-            return found, []
-        return await host.list(QUEUES) if name else found, await host.list(BINDINGS)
+    async def read(host: ApiServer) -> list[Json]:
+        found = [await host.get(QUEUES, name)] if name else []
+        return found if data and name else await host.list(QUEUES)
 
-    queues, bindings = call(settings(ctx), read)
+    queues = call(settings(ctx), read)
     if output is not None and data:
         show_objects(queues, output, one=name is not None)
         return
-    found = rows(queues, views(bindings), time.time(), wide=wide)
+    found = rows(queues, time.time(), wide=wide)
     show_table(headers, [row for row in found if name in (None, row[0])], no_headers=no_headers)
 
 

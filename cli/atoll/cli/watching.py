@@ -55,7 +55,7 @@ def watch(
         name: only this one.
         table: objects and bindings -> the rows by object.
         headers: of the columns.
-        bindings_in: namespace of the bindings that the rows depend on; None for all.
+        bindings_in: namespace of the bindings that the rows depend on; None for all, empty where they depend on none.
         no_headers: leave the header line out.
     """
     from atoll.cli.connection import call
@@ -72,7 +72,9 @@ def watch(
             resource: Reflector(host, resource, decode_full, namespace=namespace, field_selector=selector)
             for resource in resources
         }
-        bindings = Reflector(host, BINDINGS, decode_full, namespace=bindings_in)
+        bindings = []
+        if bindings_in != "":
+            bindings.append(Reflector(host, BINDINGS, decode_full, namespace=bindings_in))
 
         def rows() -> Mapping[str, Row]:
             found = [
@@ -80,12 +82,12 @@ def watch(
                 for resource, reflector in objects.items()
                 for each in reflector
             ]
-            return table(found, [each.body for each in bindings])
+            return table(found, [each.body for reflector in bindings for each in reflector])
 
         def show(line: str) -> None:
             print(line, flush=True)
 
-        await follow([*objects.values(), bindings], rows, headers, no_headers=no_headers, show=show)
+        await follow([*objects.values(), *bindings], rows, headers, no_headers=no_headers, show=show)
 
     try:
         call(options, work)

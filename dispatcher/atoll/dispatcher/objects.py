@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from atoll.dispatcher import bounds
 from atoll.dispatcher.core import BindingView, Ceiling, ClusterView, QueueView, Reservation, Strategy
 from atoll.model import decision, duration, gang, keys, numbers, quantity, selectors
 from atoll.model.objects import Slim
@@ -308,9 +307,9 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         log.warning("gang annotation can't be read", **_about(obj), error=str(error))
     try:
         said_last = decision.decode(annotations.get(keys.DECISION))
-        bounds.check_decision(said_last)
+        decision.check(said_last)
         told = said_last
-    except (msgspec.MsgspecError, bounds.BadDecision) as error:
+    except (msgspec.MsgspecError, decision.BadDecision) as error:
         log.warning("decision annotation can't be read", **_about(obj), error=str(error))
     conditions = {condition.type: condition for condition in obj.status.conditions}
     released = conditions.get("Released")

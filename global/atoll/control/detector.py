@@ -6,7 +6,6 @@ resource, replicas, components, placement and the gang annotation. It deletes th
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import suppress
 from typing import Any
 
@@ -23,6 +22,7 @@ from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import gang, keys, numbers, quantity
 from atoll.model.apiresource import BINDINGS, PRIORITY_CLASSES, ApiResource
+from atoll.model.binding_names import binding_names
 from atoll.model.objects import MALFORMED, Full
 from atoll.model.reports import readable
 from atoll.model.verdict import Reason
@@ -147,7 +147,7 @@ class Detector:
     def _bindings_for(self, resource: ApiResource, key: str) -> list[BindingObject]:
         namespace, name = key.split("/")
         found = []
-        for candidate in _names(resource, name):
+        for candidate in binding_names(resource, name):
             binding = self._caches.bindings.get(f"{namespace}/{candidate}")
             if binding is not None and binding.ours:
                 reference = binding.spec.resource
@@ -160,7 +160,7 @@ class Detector:
         return found
 
     async def _create(self, kind: Kind, obj: Full, wanted: Json) -> None:
-        names = _names(kind.resource, obj.metadata.name)
+        names = binding_names(kind.resource, obj.metadata.name)
         name = names[0]
         if self._caches.bindings.get(f"{obj.metadata.namespace}/{name}") is not None:
             name = names[1]
@@ -260,12 +260,6 @@ class Detector:
         if found is not None:
             return found.value
         return next((each.value for each in self._caches.priority_classes if each.global_default), 0)
-
-
-def _names(resource: ApiResource, name: str) -> tuple[str, str]:
-    """The binding's name, and the one to use when another kind of that name has it."""
-    plain = f"{name}-{resource.kind}".lower()
-    return plain, f"{plain}-{hashlib.sha256(resource.group.encode()).hexdigest()[:8]}"
 
 
 def _said(kind: Kind, obj: Full) -> tuple[object, ...]:

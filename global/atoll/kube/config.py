@@ -1,8 +1,8 @@
 """Where an API server is and how to prove who we are: kubeconfig files, exec plugins and in-cluster tokens.
 
-The `kubernetes` package reads them all; what is kept of it is a URL, a TLS context and a function that gives the
-current Authorization header. Credentials age: what a plugin gave is asked for anew before it expires, files that were
-replaced on disk are read again, and a request that was refused as unknown has everything read again once.
+What is kept of them is a URL, a TLS context and a function that gives the current Authorization header. Credentials
+age: what a plugin gave is asked for anew before it expires, files that were replaced on disk are read again, and a
+request that was refused as unknown has everything read again once.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import structlog
-from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import ConfigException, incluster_config, kube_config, load_kube_config
-from kubernetes.aio.config.exec_provider import ExecProvider
+from atoll.kube import plainconfig
+from atoll.kube.access import Access
+from atoll.kube.access import BadKubeconfig as BadKubeconfig
+from atoll.kube.access import tls_context as tls_context
+from atoll.kube.lazylog import get_logger
 
 EXEC_DEADLINE = 30.0
 """Seconds that an exec plugin may take."""
@@ -27,13 +27,14 @@ LOOK = 5.0
 """Seconds between two looks at whether a file of the credentials was replaced."""
 PATIENCE = 10.0
 """Seconds before credentials that could not be renewed, or did not become better, are asked for again."""
+_DEFAULT = "~/.kube/config"
 _EARLY = 60.0
 _LEAST_EARLY = 0.2
 
 Authorize = Callable[[], Awaitable[str | None]]
 Renew = Callable[[str | None], Awaitable[bool]]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 async def _can_not_renew(_: str | None) -> bool:
@@ -56,10 +57,6 @@ class Connection:
     """Called with the header that the server did not know (401): whether there are others to try."""
 
 
-class BadKubeconfig(ValueError):
-    """The kubeconfig is missing or can't be used; the message says which one, which field and what to do."""
-
-
 async def load(kubeconfig: str | Path | None = None, context: str | None = None) -> Connection:
     """Read a kubeconfig, or the usual places ($KUBECONFIG, ~/.kube/config, the pod's service account) when none is
     named.
@@ -69,27 +66,6 @@ async def load(kubeconfig: str | Path | None = None, context: str | None = None)
     """
     credentials = _Credentials(str(kubeconfig) if kubeconfig is not None else None, context)
     return await credentials.connect()
-
-
-def tls_context(ca_file: str | None = None, ca_data: str | None = None) -> ssl.SSLContext:
-    """A client's context that trusts these authorities (PEM), or the machine's where none are given."""
-    context = ssl.create_default_context(cafile=ca_file, cadata=ca_data)
-    # An API server's own certificate is a leaf that clients pin as their CA; strict X.509 checks refuse that.
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    return context
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """What one reading of the configuration gave."""
-
-    configuration: Configuration
-    header: str | None
-    expires: float | None = None
-    """Seconds since the epoch."""
-    files: frozenset[str] = field(default_factory=frozenset)
-    """What to read again once it changes on disk."""
 
 
 class _Credentials:
@@ -113,15 +89,9 @@ class _Credentials:
 
     async def connect(self) -> Connection:
         found = await self._read()
-        configuration = found.configuration
         self._connection = Connection(
-            configuration.host.rstrip("/"),
-            None,
-            self.authorize,
-            configuration.proxy,
-            configuration.tls_server_name,
-            self.renew,
-        )
+            found.url, None, self.authorize, found.proxy, found.server_name, self.renew
+        )  # fmt: skip
         self._take(found)
         return self._connection
 
@@ -171,14 +141,14 @@ class _Credentials:
             if self._renew_at is not None:
                 self._renew_at = time.time() + PATIENCE
 
-    def _take(self, found: _Found) -> None:
-        configuration, connection = found.configuration, self._connection
+    def _take(self, found: Access) -> None:
+        connection = self._connection
         assert connection is not None, "connect makes it first"
         state = _state(found.files)
         try:
-            identity = _contents(configuration)
+            identity = found.identity()
             if identity != self._identity:
-                connection.tls = _tls(configuration)
+                connection.tls = found.tls()
         except (OSError, ValueError) as error:
             raise self._bad(f"its certificates can't be used: {error}") from error
         self._identity, self._header, self._files, self._state = identity, found.header, found.files, state
@@ -189,62 +159,25 @@ class _Credentials:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    async def _read(self) -> _Found:
+    async def _read(self) -> Access:
         if self._kubeconfig is not None and _state(frozenset((self._kubeconfig,))) == {self._kubeconfig: None}:
             raise self._bad("no such file")
-        configuration = Configuration()
+        paths = self._kubeconfig or os.environ.get("KUBECONFIG") or _DEFAULT
+        found = plainconfig.read_one(paths, self._context) or await self._read_any(paths)
+        return replace(found, header=self._checked(found.header))
+
+    async def _read_any(self, paths: str) -> Access:
+        from atoll.kube import packageconfig
+
+        alone = self._kubeconfig is None and self._context is None
         try:
             async with asyncio.timeout(EXEC_DEADLINE):
-                try:
-                    loader = await load_kube_config(
-                        config_file=self._kubeconfig, context=self._context, client_configuration=configuration
-                    )
-                except ConfigException:
-                    if self._kubeconfig is not None or self._context is not None:
-                        raise
-                    return self._in_cluster(configuration)
-                return await self._from_file(configuration, loader)
-        except BadKubeconfig:
-            raise
+                return await packageconfig.read(paths, self._context, or_in_cluster=alone)
         except TimeoutError as error:
             raise self._bad(f"its exec plugin did not answer within {EXEC_DEADLINE:g} s") from error
         except Exception as error:
             # The package answers a file that is no kubeconfig with any error at all.
             raise self._bad(str(error) or type(error).__name__) from error
-
-    async def _from_file(self, configuration: Configuration, loader: Any) -> _Found:
-        if not isinstance(configuration.host, str) or not configuration.host.startswith(("https://", "http://")):
-            raise self._bad(f"clusters[].cluster.server: {configuration.host!r} is no http(s) URL")
-        user = loader._user
-        if user is not None and user.safe_get("as") is not None:
-            raise self._bad("users[].user.as: acting as another user is not supported; use that user's credentials")
-        header = configuration.api_key.get("BearerToken")
-        if user is not None and user.safe_get("exec") and header is None and not configuration.cert_file:
-            # The package only logs why a plugin failed; asked directly, it says so.
-            await ExecProvider(user["exec"]).run()
-            raise self._bad("users[].user.exec: the plugin gave neither a token nor a certificate")
-        expiry = getattr(loader, "exec_plugin_expiry", None)
-        files = {str(path) for path in self._paths()}
-        token_file = user.safe_get("tokenFile") if user is not None else None
-        if token_file and not user.safe_get("token"):
-            files.add(os.path.join(loader._get_base_path(user.path), token_file))
-        return _Found(
-            configuration,
-            self._checked(header),
-            expiry.timestamp() if expiry is not None else None,
-            frozenset(files | _certificate_files(configuration)),
-        )
-
-    def _in_cluster(self, configuration: Configuration) -> _Found:
-        token, authority = incluster_config.SERVICE_TOKEN_FILENAME, incluster_config.SERVICE_CERT_FILENAME
-        incluster_config.InClusterConfigLoader(token, authority, try_refresh_token=False).load_and_set(configuration)
-        header = self._checked(configuration.api_key.get("BearerToken"))
-        return _Found(configuration, header, None, frozenset((token, authority)))
-
-    def _paths(self) -> list[str]:
-        if self._kubeconfig is not None:
-            return [self._kubeconfig]
-        return str(kube_config.KUBE_CONFIG_DEFAULT_LOCATION).split(kube_config.ENV_KUBECONFIG_PATH_SEPARATOR)
 
     def _checked(self, header: str | None) -> str | None:
         header = header.strip() if header is not None else None
@@ -256,27 +189,6 @@ class _Credentials:
         return BadKubeconfig(
             f"kubeconfig {self._kubeconfig or '(default)'}: {why}; name another with --kubeconfig or $KUBECONFIG"
         )
-
-
-def _tls(configuration: Configuration) -> ssl.SSLContext | None:
-    if not configuration.host.startswith("https"):
-        return None
-    context = tls_context(configuration.ssl_ca_cert)
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def _certificate_files(configuration: Configuration) -> set[str]:
-    files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
-    return {file for file in files if file}
-
-
-def _contents(configuration: Configuration) -> object:
-    return {file: Path(file).read_bytes() for file in _certificate_files(configuration)}
 
 
 def _state(files: frozenset[str]) -> object:

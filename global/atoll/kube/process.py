@@ -29,7 +29,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from atoll.kube import drain, health, logs, metrics, serving, vitals
-from atoll.kube.metrics import KubeCollector
+from atoll.kube.collector import KubeCollector
 from atoll.kube.ratelimit import RateLimit
 from atoll.kube.serving import Guard, GuardedSite
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-import os
-import ssl
-import tempfile
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import yaml
 from yarl import URL
 
-from atoll.kube.config import BadKubeconfig, Connection, tls_context
+from atoll.kube.access import BadKubeconfig, load_chain, tls_context
+from atoll.kube.config import Connection
 
 MAX_BYTES = 256 * 1024
 """Of a kubeconfig; a Secret may hold 1 MiB, and YAML of that size takes seconds to read."""
@@ -163,7 +161,7 @@ def _connection(cluster: Json, user: Json, where: str, server_field: str, user_f
         bad("certificate-authority-data", "it is no certificate in PEM form (base64)")
     if certificate is not None and key is not None:
         try:
-            _load_chain(tls, _decoded(certificate, "") + b"\n" + _decoded(key, ""))
+            load_chain(tls, _decoded(certificate, "") + b"\n" + _decoded(key, ""))
         except (ValueError, OSError):
             bad(user_field, "client-certificate-data and client-key-data are no certificate with its key (PEM, base64)")
     header = None if token is None else f"Bearer {token}"
@@ -172,18 +170,6 @@ def _connection(cluster: Json, user: Json, where: str, server_field: str, user_f
         return header
 
     return Connection(server, tls, authorize, proxy, text(cluster, "tls-server-name", "cluster"))
-
-
-def _load_chain(context: ssl.SSLContext, pem: bytes) -> None:
-    """Python reads these from files only; this one is there for the moment of reading."""
-    descriptor, path = tempfile.mkstemp(prefix="atoll-")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(pem)
-        # A password would be asked for on the terminal.
-        context.load_cert_chain(path, password="")
-    finally:
-        os.unlink(path)
 
 
 def _url(text: str | None, schemes: tuple[str, ...]) -> str | None:

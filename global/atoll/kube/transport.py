@@ -15,20 +15,20 @@ import ssl
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, Self
 
 import aiohttp
 import msgspec
 import orjson
-import structlog
 from yarl import URL
 
 from atoll.kube import config, depth, errors, metrics
 from atoll.kube.drain import Writes, keeps_leadership
+from atoll.kube.lazylog import get_logger
 from atoll.kube.ratelimit import RateLimit
 from atoll.model.apiresource import ApiResource
+from atoll.model.release import VERSION
 
 Json = dict[str, Any]
 
@@ -66,7 +66,7 @@ class Page(msgspec.Struct, frozen=True):
 
 _page_decoder = msgspec.json.Decoder(Page)
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 def _page(resource: ApiResource, body: bytes) -> Page:
@@ -599,11 +599,7 @@ def _plural(path: str) -> str:
 def _product(name: str) -> str:
     """The User-Agent of a process: `atoll-control/1.2.3`, `atoll-agent/1.2.3 (alpha)`."""
     process, _, detail = name.partition("/")
-    try:
-        release = version("atoll")
-    except PackageNotFoundError:
-        release = "unknown"
-    return f"{process}/{release} ({detail})" if detail else f"{process}/{release}"
+    return f"{process}/{VERSION} ({detail})" if detail else f"{process}/{VERSION}"
 
 
 def _accept(reduced: str | None) -> str:

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
+from atoll.model.timestamps import is_time
 from atoll.model.verdict import Blocker, Reason
 
 STORY_LINES = 16
@@ -117,6 +118,29 @@ class Decision(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     def told(self, line: Line) -> list[Line]:
         """The story with one more line, bounded."""
         return [*self.story, line][-STORY_LINES:]
+
+
+class BadDecision(ValueError):
+    """No dispatcher wrote that; the message names the field."""
+
+
+def check(told: Decision) -> None:
+    """Refuse what nobody can mean: readers take times for granted, and anybody may have changed them by hand.
+
+    Raises:
+        BadDecision: it is such.
+    """
+    for name, text in (("deadline", told.deadline), ("notBefore", told.not_before)):
+        if text and not is_time(text):
+            raise BadDecision(f"{name}: {text!r} is no time")
+    if told.rounds < 0:
+        raise BadDecision(f"rounds: {told.rounds} is below 0")
+    for line in told.story:
+        if not is_time(line.at):
+            raise BadDecision(f"story: {line.at!r} is no time")
+    for line in told.evicted:
+        if not is_time(line.at):
+            raise BadDecision(f"evicted: {line.at!r} is no time")
 
 
 def encode(decision: Decision) -> str:

@@ -56,6 +56,24 @@ class Position(Value, frozen=True):
     """How many others are ahead."""
 
 
+class Figure(Value, frozen=True):
+    """What a queue and those below it use of a resource, and what they may."""
+
+    resource: str
+    used: str
+    limit: str = ""
+    """Most that it may use now, by its own limit, those above it and what its members have; empty: unlimited."""
+    deserved: str = ""
+    guarantee: str = ""
+    capability: str = ""
+    """As its own spec says."""
+    share: float | None = None
+    """Used part of the limit."""
+    borrowed: str = ""
+    lenders: list[str] = []
+    """Queues that leave unused what it borrows, the largest first."""
+
+
 class Room(Value, frozen=True):
     """What one member could take of the workload."""
 
@@ -142,3 +160,5 @@ class Account(Value, frozen=True):
     promised: Promised | None = None
     changes: list[Change] = []
     """The smallest first that is enough."""
+    figures: list[Figure] = []
+    """Of its queue."""

@@ -169,3 +169,12 @@ def _tolerates(toleration: Json, taint: Json) -> bool:
             return (toleration.get("value") or "") == (taint.get("value") or "")
         case _:
             return False
+
+
+def text(selector: Mapping[str, Any]) -> str:
+    """A label selector as kubectl takes it, more or less."""
+    parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for each in selector.get("matchExpressions") or ():
+        values = f" ({','.join(each['values'])})" if each.get("values") else ""
+        parts.append(f"{each.get('key')} {str(each.get('operator')).lower()}{values}")
+    return ", ".join(parts)

@@ -23,8 +23,9 @@ from atoll.dispatcher.core.dispatcher import standing_verdict
 from atoll.dispatcher.core.elastic import joined
 from atoll.dispatcher.core.events import BindingView, Strategy
 from atoll.dispatcher.core.excess import exceeded, higher, limit_of
+from atoll.dispatcher.core.figures import figures
 from atoll.dispatcher.core.members import Member
-from atoll.dispatcher.core.node import Node, Standing, path
+from atoll.dispatcher.core.node import Node, Standing, path, subtree
 from atoll.dispatcher.core.promise import SETTLE
 from atoll.dispatcher.core.reclaim import Claimant, Plan, Victim, departures, plan
 from atoll.dispatcher.core.resizing import Stop
@@ -32,7 +33,7 @@ from atoll.dispatcher.core.shapes import Shape, shape_key, shape_of
 from atoll.dispatcher.core.waiting import differs
 from atoll.dispatcher.core.world import World
 from atoll.fit import Miss, Placement, place
-from atoll.model import quantity
+from atoll.model import quantity, selectors
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang
 from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, Position, Promised, Room
@@ -59,6 +60,11 @@ def account(core: Dispatcher, uid: str) -> Account | None:
     binding = core.bindings.get(uid)
     if binding is None:
         return None
+    return msgspec.structs.replace(_account(core, binding), figures=figures(binding.leaf))
+
+
+def _account(core: Dispatcher, binding: Binding) -> Account:
+    uid = binding.view.uid
     verdict = core.verdict(uid)
     if binding.shape is None:
         reason = verdict.reason if verdict is not None else binding.view.decision.reason
@@ -367,7 +373,7 @@ class _Look:
         queue = self._leaf.name
         match verdict.reason:
             case Reason.QUEUE_NOT_FOUND | Reason.QUEUE_CLOSED | Reason.QUEUE_INVALID | Reason.QUEUE_NOT_LEAF:
-                return [_queue_change(verdict.reason, queue)]
+                return [_queue_change(verdict.reason, self._leaf)]
             case Reason.BEHIND_HEAD:
                 return [Change(ChangeKind.QUEUE, f"the first workload of queue {queue} starts or leaves")]
             case Reason.QUOTA_EXCEEDED:
@@ -392,7 +398,8 @@ class _Look:
                     Change(ChangeKind.WAIT, "the workload that room is kept for starts"),
                 ]
             case Reason.NO_CLUSTER:
-                return [Change(ChangeKind.POLICY, "a policy, and a queue, that allow a member which has room")]
+                allowed = "a policy, and a queue, that allow a member which has room"
+                return [*self._missing_members(), Change(ChangeKind.POLICY, allowed)]
             case Reason.NO_TOPOLOGY:
                 text = "HyperNodes of a tier that it allows in a member, a higher highestTierAllowed, or none"
                 return [Change(ChangeKind.WISH, text)]
@@ -402,6 +409,24 @@ class _Look:
             case Reason.NO_NODE_MATCHES:
                 return [Change(ChangeKind.WISH, "nodes that its selectors and tolerations accept")]
         return _by_itself(verdict)
+
+    def _missing_members(self) -> list[Change]:
+        """Members that its queue, or one above it, names or selects and that do not exist."""
+        found = []
+        for node in path(self._leaf):
+            view = node.view
+            if view is None:
+                continue
+            if node.serving == frozenset() and view.affinity:
+                label = "label one (atollctl cluster label NAME KEY=VALUE)"
+                text = f"no member matches the selector of queue {node.name} ({selectors.text(view.affinity)}): {label}"
+                found.append(f"{text}, or select others (atollctl queue update {node.name} --clusters SELECTOR)")
+            found += [
+                f"member {name}, which queue {node.name} names in spec.extendClusters and which does not exist: join"
+                f" it, or name others (atollctl queue update {node.name} --member NAME)"
+                for name in sorted(set(view.members) - set(self.core.tree.members))
+            ]
+        return [Change(ChangeKind.QUEUE, text) for text in found]
 
     def _more_room(self) -> list[Change]:
         """Room in the member that comes nearest."""
@@ -489,16 +514,18 @@ _FULL = (Reason.INSUFFICIENT_RESOURCES.value, Reason.NO_DOMAIN_FITS.value)
 
 def _refused(verdict: Verdict) -> Account:
     assert verdict.blocker is not None, "it names the queue"
-    changes = [_queue_change(verdict.reason, verdict.blocker.name)]
+    changes = [_queue_change(verdict.reason, Node(verdict.blocker.name))]
     return Account(reason=verdict.reason.value, message=verdict.sentence(), blocker=verdict.blocker, changes=changes)
 
 
-def _queue_change(reason: Reason, queue: str) -> Change:
+def _queue_change(reason: Reason, node: Node) -> Change:
+    queue = node.name
+    leaves = ", ".join(sorted(each.name for each in subtree(node) if each is not node and not each.children))
     text = {
         Reason.QUEUE_NOT_FOUND: f"queue {queue} is created",
         Reason.QUEUE_CLOSED: f"queue {queue}, or the closed one above it, is opened",
         Reason.QUEUE_INVALID: f"what is wrong with queue {queue} is mended",
-        Reason.QUEUE_NOT_LEAF: f"it goes to one of the queues below {queue}",
+        Reason.QUEUE_NOT_LEAF: f"it goes to one of the queues below {queue}: {leaves}",
     }[reason]
     return Change(ChangeKind.QUEUE, text)
 

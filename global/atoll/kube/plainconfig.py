@@ -1,0 +1,163 @@
+"""Kubeconfigs that need nothing but reading: one file with a server and a token, a token file or a client certificate.
+
+The `kubernetes` package reads every kubeconfig there is, and its import costs more CPU time than all else that a short
+command does. What this module does not know, or would have to complain about, it leaves to that package.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from atoll.kube.access import Access, Material
+
+Json = dict[str, Any]
+
+_IGNORED: Final = {"extensions", "disable-compression"}
+_CLUSTER: Final = {
+    "server",
+    "certificate-authority",
+    "certificate-authority-data",
+    "insecure-skip-tls-verify",
+    "tls-server-name",
+    "proxy-url",
+    *_IGNORED,
+}
+_USER: Final = {
+    "token",
+    "tokenFile",
+    "client-certificate",
+    "client-certificate-data",
+    "client-key",
+    "client-key-data",
+    *_IGNORED,
+}
+_LARGEST: Final = 256 * 1024
+
+# The parser in C is ten times faster, where PyYAML was built with it.
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _NotPlain(Exception):
+    """The other reader is to say what it is."""
+
+
+def parse(path: str) -> Json | None:
+    """The content of a kubeconfig; None where there is none that is a mapping of a sane size.
+
+    Args:
+        path: of the file.
+    """
+    try:
+        text = Path(path).expanduser().read_bytes()
+        # What is merged (<<) may grow beyond all measure while it is read.
+        if len(text) > _LARGEST or b"<<" in text:
+            return None
+        found = yaml.load(text, _Loader)
+    except Exception:
+        # The parser answers what is no YAML with any error at all; what to tell of it is not for here.
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def read_one(paths: str, context: str | None) -> Access | None:
+    """The access that the only file of several that exists describes; None where it needs the other reader.
+
+    Args:
+        paths: separated as in $KUBECONFIG.
+        context: of the file; None for its current one.
+    """
+    there = [path for path in paths.split(os.pathsep) if path and os.path.exists(os.path.expanduser(path))]
+    return read(there[0], context) if len(there) == 1 else None
+
+
+def read(path: str, context: str | None) -> Access | None:
+    """The access that a kubeconfig describes; None where it needs the other reader.
+
+    Args:
+        path: of the file.
+        context: of the file; None for its current one.
+    """
+    config = parse(path)
+    if config is None:
+        return None
+    try:
+        chosen = _named(config, "contexts", "context", context or config.get("current-context"))
+        cluster = _named(config, "clusters", "cluster", chosen.get("cluster"))
+        user = _named(config, "users", "user", chosen.get("user"))
+        if not (cluster.keys() <= _CLUSTER and user.keys() <= _USER):
+            return None
+        return _access(os.path.expanduser(path), cluster, user)
+    except (_NotPlain, OSError, ValueError):
+        return None
+
+
+def _named(config: Json, plural: str, singular: str, name: object) -> Json:
+    entries = config.get(plural)
+    for entry in entries if isinstance(entries, list) else ():
+        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+            raise _NotPlain
+        if entry["name"] == name:
+            content = entry.get(singular)
+            if isinstance(content, dict):
+                return content
+    raise _NotPlain
+
+
+def _access(path: str, cluster: Json, user: Json) -> Access:
+    base = os.path.abspath(os.path.dirname(path))
+    server = _text(cluster, "server") or ""
+    if not server.startswith(("https://", "http://")):
+        raise _NotPlain
+    insecure = cluster.get("insecure-skip-tls-verify", False)
+    if not isinstance(insecure, bool):
+        raise _NotPlain
+    files = {path}
+
+    def material(content: Mapping[str, Any], field: str) -> Material | None:
+        data, file = _text(content, f"{field}-data"), _text(content, field)
+        if data is not None:
+            pem = base64.b64decode("".join(data.split()), validate=True)
+            if not pem:
+                # No authority would mean those of the machine.
+                raise _NotPlain
+            return pem
+        if file is None:
+            return None
+        full = os.path.normpath(os.path.join(base, file))
+        if not os.path.isfile(full):
+            raise _NotPlain
+        files.add(full)
+        return full
+
+    token, token_file = _text(user, "token"), _text(user, "tokenFile")
+    if token is None and token_file is not None:
+        full = os.path.normpath(os.path.join(base, token_file))
+        files.add(full)
+        token = Path(full).read_text()
+    certificate, key = material(user, "client-certificate"), material(user, "client-key")
+    if (certificate is None) != (key is None):
+        raise _NotPlain
+    return Access(
+        server.rstrip("/"),
+        f"Bearer {token}" if token else None,
+        material(cluster, "certificate-authority"),
+        certificate,
+        key,
+        not insecure,
+        _text(cluster, "proxy-url"),
+        _text(cluster, "tls-server-name"),
+        files=frozenset(files),
+    )
+
+
+def _text(content: Mapping[str, Any], field: str) -> str | None:
+    value = content.get(field)
+    if field in content and not (isinstance(value, str) and value):
+        raise _NotPlain
+    return value
