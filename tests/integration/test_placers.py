@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,11 +11,26 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
 from atoll.local.layout import FederationConfig, Member, NodeGroup
 from atoll.model import keys, quantity
-from atoll.model.apiresource import PODS
+from atoll.model.apiresource import (
+    BATCH_JOBS,
+    BINDINGS,
+    CLUSTERS,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    POLICIES,
+    PRIORITY_CLASSES,
+    SERVICE_ACCOUNTS,
+    WORKS,
+    ApiResource,
+)
 from tests.integration.federation import Json, Site, batch_job, job, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
@@ -25,10 +41,12 @@ CPUS = 8
 def plain(name: str, nodes: int, **more: Any) -> Member:
     """A member of nodes with 8 CPUs each, where kube-scheduler places."""
     group = NodeGroup(count=nodes, prefix=f"{name}-n", allocatable={"cpu": str(CPUS), "memory": "32Gi", "pods": "110"})
-    return Member(name=name, nodes=[group], **{"placer": "kube-scheduler", **more})
+    return Member(name=name, nodes=[group], **{"placer": "kube-scheduler", "strict_kubelets": True, **more})
 
 
-LAYOUT = FederationConfig(members=[plain("plain", 3)])
+LAYOUT = FederationConfig(members=[plain("plain", 3), plain("spare", 2)])
+VOLCANO = {"scheduler": "vc-scheduler", "controllers": "vc-controller-manager"}
+DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -51,18 +69,69 @@ async def here(delegated: AtollFederation) -> AsyncIterator[Site]:
         await asyncio.gather(host.close(), *(api.close() for api in members.values()))
 
 
-def foreign(name: str, namespace: str, *, cpu: str = "1", priority: str = "") -> Json:
+def foreign(
+    name: str,
+    namespace: str,
+    *,
+    cpu: str = "1",
+    priority: str = "",
+    seconds: float | None = None,
+    notes: dict[str, str] | None = None,
+) -> Json:
     """A pod that its user made in the member."""
     container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
-    spec: Json = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    spec: Json = {"containers": [container], "terminationGracePeriodSeconds": 0, "restartPolicy": "Never"}
+    annotations = {**(notes or {}), **({keys.RUN_TIME: f"{int(seconds * 1000)}ms"} if seconds else {})}
     if priority:
         spec["priorityClassName"] = priority
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
         "spec": spec,
     }
+
+
+async def only(site: Site, member: str) -> None:
+    """Send what this test submits to that member."""
+    spec = {
+        "resourceSelectors": [{"apiVersion": each.api_version, "kind": each.kind} for each in (JOBS, BATCH_JOBS)],
+        "placement": {"clusterAffinity": {"clusterNames": [member]}},
+    }
+    metadata = {"name": "only", "namespace": site.namespace}
+    about = {"apiVersion": POLICIES.api_version, "kind": POLICIES.kind}
+    await site.host.create(POLICIES, {**about, "metadata": metadata, "spec": spec})
+
+
+@contextlib.asynccontextmanager
+async def beside(site: Site, member: str) -> AsyncIterator[ApiServer]:
+    """The member's API server, with the test's namespace; pods that the test makes there are removed."""
+    api = site.members[member]
+    with contextlib.suppress(errors.AlreadyExists):
+        await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
+
+    async def has_account() -> bool:
+        return any(each["metadata"]["name"] == "default" for each in await api.list(SERVICE_ACCOUNTS, site.namespace))
+
+    await until(has_account, what="the namespace is ready for pods")
+    try:
+        yield api
+    finally:
+        for pod in await api.list(PODS, site.namespace):
+            if not pod["metadata"].get("ownerReferences"):
+                await api.delete(PODS, pod["metadata"]["name"], site.namespace)
+
+
+@contextlib.asynccontextmanager
+async def without(site: Site, program: str) -> AsyncIterator[None]:
+    """A process of the federation is stopped meanwhile, and starts anew, so that it sees everything at once."""
+    process = next(each for each in site.federation.federation.processes.processes if each.spec.name == program)
+    await process.stop()
+    try:
+        yield
+    finally:
+        await process.start()
+        await process.wait_ready()
 
 
 async def used(api: ApiServer) -> Counter[str]:
@@ -76,15 +145,28 @@ async def used(api: ApiServer) -> Counter[str]:
     return found
 
 
+async def running(site: Site, member: str, name: str) -> list[Json]:
+    """Pods of a Job that run there."""
+    pods = await site.pods(member)
+    return [pod for pod in pods if pod["metadata"]["name"].startswith(name) and pod["status"]["phase"] == "Running"]
+
+
+async def placer_of(site: Site, member: str) -> tuple[str, str]:
+    """(reason, message) of condition Placer."""
+    cluster = await site.host.get(CLUSTERS, member)
+    found = [each for each in cluster["status"]["conditions"] if each["type"] == "Placer"]
+    return (found[0]["reason"], found[0]["message"]) if found else ("", "")
+
+
 async def test_a_gang_is_planned_here_and_bound_by_kube_scheduler(here: Site) -> None:
-    """1. A Volcano Job and a batch Job come. 2. All pods of each run, bound by kube-scheduler where they were planned."""
+    """1. A Volcano Job and a batch Job come. 2. All their pods run, bound by kube-scheduler where they were planned."""
+    await only(here, "plain")
     await here.submit(job("gang", replicas=6, cpu="2", seconds=None))
     await here.submit(batch_job("batch", parallelism=2, cpu="2", seconds=None))
     await here.phase("gang", "Running")
 
     async def both_run() -> bool:
-        pods = await here.pods("plain")
-        return len(pods) == 8 and all(pod["status"]["phase"] == "Running" for pod in pods)
+        return len(await running(here, "plain", "gang")) == 6 and len(await running(here, "plain", "batch")) == 2
 
     await until(both_run, what="all pods run")
     for pod in await here.pods("plain"):
@@ -94,3 +176,176 @@ async def test_a_gang_is_planned_here_and_bound_by_kube_scheduler(here: Site) ->
     bindings = [e for e in here.audit("plain") if e["objectRef"].get("subresource") == "binding"]
     assert {event["user"]["username"] for event in bindings} == {"admin"}
     assert max((await used(here.members["plain"])).values()) <= CPUS * 1000
+
+
+async def test_no_node_is_overbooked_while_bare_pods_and_gangs_arrive_together(here: Site) -> None:
+    """1. Bare pods come all the time, and gangs beside them. 2. No node ever has more than it can hold. 3. All gangs
+    run to their end.
+    """
+    await only(here, "plain")
+    async with beside(here, "plain") as api:
+        most: Counter[str] = Counter()
+
+        async def watch() -> None:
+            while True:
+                most.update({name: max(0, amount - most[name]) for name, amount in (await used(api)).items()})
+                await asyncio.sleep(0.02)
+
+        watching = asyncio.create_task(watch())
+        for number in range(12):
+            await api.create(PODS, foreign(f"bare-{number}", here.namespace, cpu=str(1 + number % 3), seconds=1.5))
+            if number % 3 == 0:
+                await here.submit(job(f"gang-{number}", replicas=3, cpu="3", seconds=1.0))
+            await asyncio.sleep(0.1)
+        for number in range(0, 12, 3):
+            await here.phase(f"gang-{number}", "Completed", deadline=90)
+        watching.cancel()
+        assert most
+        assert max(most.values()) <= CPUS * 1000, most
+
+
+async def test_a_gang_that_loses_its_nodes_is_taken_back_and_runs_elsewhere(here: Site) -> None:
+    """1. A gang is planned; kube-scheduler is slow. 2. Pods of a higher priority come and are bound first. 3. The gang
+    says why it waits, in kube-scheduler's words. 4. It is taken back whole, and runs in the other member.
+    """
+    priority: Json = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+    name = f"high-{here.namespace}"
+    members = {"plain": 3, "spare": 2}
+    for api in here.members.values():
+        await api.create(PRIORITY_CLASSES, {**priority, "metadata": {"name": name}})
+    async with contextlib.AsyncExitStack() as stack:
+        for member in members:
+            await stack.enter_async_context(without(here, f"{member}-scheduler"))
+        await here.submit(job("loser", replicas=2, cpu="5", seconds=None))
+        first = await here.where("loser")
+
+        async def lifted() -> bool:
+            pods = await here.pods(first)
+            return len(pods) == 2 and all(keys.PLANNED_NODE in pod["metadata"]["annotations"] for pod in pods)
+
+        await until(lifted, what="the gang's gates are lifted")
+        async with beside(here, first) as api:
+            for number in range(members[first]):
+                await api.create(PODS, foreign(f"high-{number}", here.namespace, cpu="7", priority=name))
+            await stack.aclose()
+
+            async def says_why() -> str:
+                for work in await here.host.list(WORKS, keys.execution_namespace(first)):
+                    for item in (work.get("status") or {}).get("manifestStatuses") or ():
+                        waiting = item["status"].get("placement", {}).get("waiting", "")
+                        if "default-scheduler has not bound" in waiting:
+                            return str(waiting)
+                return ""
+
+            assert "Insufficient cpu" in await until(says_why, what="the member says why the gang waits")
+
+            async def elsewhere() -> bool:
+                binding = await here.find(BINDINGS, "loser-job")
+                clusters = (binding or {}).get("spec", {}).get("clusters") or [{"name": first}]
+                return bool(clusters[0]["name"] != first)
+
+            await until(elsewhere, deadline=60, what="it is dispatched to the other member")
+            await here.phase("loser", "Running")
+            assert not await running(here, first, "loser")
+    for api in here.members.values():
+        await api.delete(PRIORITY_CLASSES, name)
+
+
+async def test_a_pod_that_its_kubelet_rejects_is_made_again_and_is_no_failure(here: Site) -> None:
+    """1. A node's kubelet rejects what comes. 2. The gang's pod there is made again, until it starts. 3. Nothing of
+    that counts: no failed pod, no retry.
+    """
+    await only(here, "plain")
+    api = here.members["plain"]
+    await api.merge_patch(NODES, "plain-n0", {"metadata": {"annotations": {"atoll.sh/fail": "OutOfcpu"}}})
+    try:
+        policies = [{"event": "PodFailed", "action": "TerminateJob"}]
+        await here.submit(job("rejected", replicas=3, cpu="5", seconds=None, policies=policies))
+
+        async def remade() -> bool:
+            events = here.audit("plain")
+            made = [e for e in events if e["verb"] == "create" and e["objectRef"]["resource"] == "pods"]
+            return len([e for e in made if not e["objectRef"].get("subresource")]) >= 5
+
+        await until(remade, what="the pod is made again")
+    finally:
+        await api.merge_patch(NODES, "plain-n0", {"metadata": {"annotations": {"atoll.sh/fail": None}}})
+
+    async def all_run() -> bool:
+        return len(await running(here, "plain", "rejected")) == 3
+
+    await until(all_run, what="the whole gang runs")
+    status = (await here.phase("rejected", "Running"))["status"]
+    assert (status.get("failed", 0), status.get("retryCount", 0)) == (0, 0)
+
+
+async def test_volcano_is_known_whatever_it_is_called_and_its_pods_are_its_own(here: Site) -> None:
+    """1. Volcano comes, under a name of its own. 2. The placer is Volcano, our job controller rests, and others' pods
+    and PodGroups are not written. 3. It goes, and the Job there gets its pods.
+    """
+    await here.host.merge_patch(CLUSTERS, "plain", {"metadata": {"annotations": {keys.PLACER: "auto"}}})
+
+    def becomes(reason: str) -> Any:
+        async def look() -> bool:
+            return (await placer_of(here, "plain"))[0] == reason
+
+        return until(look, what=f"the placer is {reason}")
+
+    try:
+        # No Lease of kube-scheduler is kept in local members.
+        await becomes("Atoll")
+        async with beside(here, "plain") as api:
+            for part, image in VOLCANO.items():
+                await api.create(DEPLOYMENTS, deployment(f"team-batch-{part}", here.namespace, image))
+            await becomes("Volcano")
+            assert f"{here.namespace}/team-batch-scheduler" in (await placer_of(here, "plain"))[1]
+            notes = {keys.GROUP_NAME: "theirs"}
+            group = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind}
+            await api.create(
+                POD_GROUPS,
+                {**group, "metadata": {"name": "theirs", "namespace": here.namespace}, "spec": {"minMember": 1}},
+            )
+            theirs = foreign("theirs", here.namespace, notes=notes)
+            theirs["spec"]["schedulerName"] = "volcano"
+            await api.create(PODS, theirs)
+            direct = job("direct", seconds=None, schedulerName="volcano", minAvailable=1)
+            direct["metadata"]["namespace"] = here.namespace
+            await api.create(JOBS, direct)
+            # Something of ours that comes later is through, so all of theirs was looked at.
+            ours = foreign("ours", here.namespace)
+            ours["spec"]["schedulerName"] = "atoll"
+            await api.create(PODS, ours)
+
+            async def bound(name: str) -> bool:
+                return bool((await api.get(PODS, name, here.namespace))["spec"].get("nodeName"))
+
+            await until(lambda: bound("ours"), what="our own pod is placed")
+            assert not await bound("theirs")
+            agent = [e for e in here.audit("plain") if "atoll-agent" in e["user"]["username"]]
+            written = {(e["objectRef"]["resource"], e["objectRef"].get("name", "")) for e in agent}
+            assert {name for _, name in written} & {"theirs", "direct", "direct-worker-0"} == set()
+            for part in VOLCANO:
+                await api.delete(DEPLOYMENTS, f"team-batch-{part}", here.namespace)
+            await becomes("Atoll")
+            await until(lambda: bound("direct-worker-0"), what="the Job's pod is made and placed here")
+            await api.delete(JOBS, "direct", here.namespace)
+            await api.delete(POD_GROUPS, "theirs", here.namespace)
+    finally:
+        await here.host.merge_patch(CLUSTERS, "plain", {"metadata": {"annotations": {keys.PLACER: "kube-scheduler"}}})
+    await becomes("KubeScheduler")
+    table = here.kubectl("get", "clusters", "plain")
+    assert "PLACER" in table
+    assert "KubeScheduler" in table
+
+
+def deployment(name: str, namespace: str, image: str) -> Json:
+    """One that runs this program."""
+    labels = {"team": name}
+    container = {"name": "c", "image": f"registry.example.com/mirror/{image}:v9"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+    }
