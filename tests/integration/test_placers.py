@@ -204,6 +204,7 @@ async def test_no_node_is_overbooked_while_bare_pods_and_gangs_arrive_together(h
         assert max(most.values()) <= CPUS * 1000, most
 
 
+@pytest.mark.long
 async def test_a_gang_that_loses_its_nodes_is_taken_back_and_runs_elsewhere(here: Site) -> None:
     """1. A gang is planned; kube-scheduler is slow. 2. Pods of a higher priority come and are bound first. 3. The gang
     says why it waits, in kube-scheduler's words. 4. It is taken back whole, and runs in the other member.
