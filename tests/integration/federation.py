@@ -17,7 +17,7 @@ from atoll.local.atoll_federation import AtollFederation
 from atoll.local.binaries import ensure
 from atoll.local.layout import Member, NodeGroup, Tier, Topology
 from atoll.model import keys
-from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS, NAMESPACES, PODS, QUEUES, ApiResource
+from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS, NAMESPACES, PODS, POLICIES, QUEUES, ApiResource
 from atoll.model.timestamps import to_seconds
 
 T = TypeVar("T")
@@ -132,6 +132,16 @@ class Site:
         metadata = {**obj["metadata"], "namespace": namespace or self.namespace}
         resource = BATCH_JOBS if obj["apiVersion"] == BATCH_JOBS.api_version else JOBS
         return await self.host.create(resource, {**obj, "metadata": metadata})
+
+    async def only(self, member: str) -> None:
+        """Send what this test submits to that member."""
+        spec = {
+            "resourceSelectors": [{"apiVersion": each.api_version, "kind": each.kind} for each in (JOBS, BATCH_JOBS)],
+            "placement": {"clusterAffinity": {"clusterNames": [member]}},
+        }
+        metadata = {"name": f"only-{member}", "namespace": self.namespace}
+        about = {"apiVersion": POLICIES.api_version, "kind": POLICIES.kind}
+        await self.host.create(POLICIES, {**about, "metadata": metadata, "spec": spec})
 
     async def queue(self, name: str = "q", **spec: Any) -> str:
         """Create a queue with a name of the test's own."""

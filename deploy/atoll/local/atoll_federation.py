@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -193,6 +193,8 @@ class AtollFederation:
         replicas: Mapping[str, int] | None = None,
         flags: Mapping[str, Sequence[str]] | None = None,
         through: Through = lambda _, kubeconfig: kubeconfig,
+        crds_of: Mapping[str, Sequence[dict[str, Any]]] | None = None,
+        before_join: Callable[[Federation], Awaitable[None]] | None = None,
         on_progress: Progress = lambda _: None,
     ) -> None:
         """No I/O happens here.
@@ -205,8 +207,11 @@ class AtollFederation:
             replicas: see `Atoll`.
             flags: see `Atoll`.
             through: see `Atoll`.
+            crds_of: member -> CRDs that it has instead of Atoll's, which `join` then compares.
+            before_join: called once the clusters have nodes, to install in members what is there before Atoll.
             on_progress: gets a line per step.
         """
+        self._crds_of, self._before_join = crds_of, before_join
         self._config = config
         self._directory = directory
         self._binaries = binaries
@@ -264,7 +269,7 @@ class AtollFederation:
             self._binaries = await asyncio.to_thread(ensure, report=lambda _: None)
         self.federation = Federation(
             self._config, directory=self._directory, binaries=self._binaries, crds=install.host_crds(),
-            on_progress=self._progress,
+            crds_of=self._crds_of, on_progress=self._progress,
         )  # fmt: skip
         self.atoll = Atoll(
             self.federation, leave_out=self._leave_out, replicas=self._replicas, flags=self._flags,
@@ -273,6 +278,8 @@ class AtollFederation:
         try:
             await self.federation.start()
             await self.federation.populate()
+            if self._before_join is not None:
+                await self._before_join(self.federation)
             await self.atoll.start()
         except BaseException:
             await self.stop()

@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,8 @@ from atoll.local import build, download
 
 MODULE = Path(__file__).parent / "binaries"
 Report = Callable[[str], None]
+Fetch = Callable[[str, Path, dict[str, str]], None]
+"""Given a program's name, where to put it and the pinned versions; raises download.Unavailable."""
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 
 
@@ -75,7 +77,7 @@ def ensure(
     environ: Mapping[str, str] | None = None,
     *,
     report: Report | None = None,
-    fetch: Callable[[str, Path, dict[str, str]], None] | None = None,
+    fetch: Fetch | None = None,
     install: Callable[..., None] | None = None,
 ) -> Binaries:
     """Return all programs; download or build what is missing.
@@ -86,35 +88,53 @@ def ensure(
     Raises:
         BinariesError: a program could be neither found, nor downloaded, nor built.
     """
+    found = obtain(TOOLS, MODULE, environ, report=report, fetch=fetch, install=install)
+    return Binaries(**{name.replace("-", "_"): path for name, path in found.items()})
+
+
+def obtain(
+    tools: Sequence[Tool],
+    module: Path,
+    environ: Mapping[str, str] | None = None,
+    *,
+    report: Report | None = None,
+    fetch: Fetch | None = None,
+    install: Callable[..., None] | None = None,
+) -> dict[str, Path]:
+    """Return these programs by name, of the versions that the go.mod in `module` pins; otherwise as `ensure`.
+
+    Raises:
+        BinariesError: a program could be neither found, nor downloaded, nor built.
+    """
     env = os.environ if environ is None else environ
     report = report or _to_stderr
-    cache = cache_directory(env)
-    found = {tool.name: hit for tool in TOOLS if (hit := find(tool, env, report=report))}
-    if len(found) < len(TOOLS):
+    cache = cache_directory(env, module)
+    found = {tool.name: hit for tool in tools if (hit := find(tool, env, cache, report=report))}
+    if len(found) < len(tools):
         cache.mkdir(parents=True, exist_ok=True)
         with _lock(cache / ".lock", report):
             # Somebody else may have built them while this process waited for the lock.
-            for tool in TOOLS:
+            for tool in tools:
                 if tool.name not in found and (hit := _cached(tool, cache)):
                     found[tool.name] = hit
-            missing = [tool for tool in TOOLS if tool.name not in found]
+            missing = [tool for tool in tools if tool.name not in found]
             if missing:
-                found |= _obtain(missing, cache, fetch or download.fetch, install or build.install, report)
-    for tool in TOOLS:
+                found |= _obtain(missing, module, cache, fetch or download.fetch, install or build.install, report)
+    for tool in tools:
         path, source = found[tool.name]
         report(f"{tool.name}: {path} ({source})")
-    return Binaries(**{name.replace("-", "_"): path for name, (path, _) in found.items()})
+    return {name: path for name, (path, _) in found.items()}
 
 
-def cache_directory(environ: Mapping[str, str]) -> Path:
-    """Return the folder of the binaries that belong to exactly this go.mod and platform."""
+def cache_directory(environ: Mapping[str, str], module: Path | None = None) -> Path:
+    """Return the folder of the binaries that belong to exactly this go.mod (default: MODULE's) and platform."""
     root = environ.get("ATOLL_CACHE")
     if not root:
         home = environ.get("HOME") or str(Path.home())
         root = str(Path(environ.get("XDG_CACHE_HOME") or f"{home}/.cache") / "atoll")
     digest = hashlib.sha256()
     for name in ("go.mod", "go.sum"):
-        digest.update((MODULE / name).read_bytes())
+        digest.update(((module or MODULE) / name).read_bytes())
     system, machine = target()
     return Path(root) / "binaries" / f"{digest.hexdigest()[:16]}-{system}-{machine}"
 
@@ -125,14 +145,16 @@ def target() -> tuple[str, str]:
     return sys.platform, {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
 
 
-def find(tool: Tool, environ: Mapping[str, str], *, report: Report | None = None) -> tuple[Path, str] | None:
+def find(
+    tool: Tool, environ: Mapping[str, str], cache: Path | None = None, *, report: Report | None = None
+) -> tuple[Path, str] | None:
     """Return (path, source) of a program that is there already and will do, or None."""
     assets = environ.get("KUBEBUILDER_ASSETS")
     if assets:
         path = Path(assets) / tool.name
         if path.exists() and _will_do(tool, path, "KUBEBUILDER_ASSETS", report):
             return path, "KUBEBUILDER_ASSETS"
-    if hit := _cached(tool, cache_directory(environ)):
+    if hit := _cached(tool, cache or cache_directory(environ)):
         return hit
     on_path = shutil.which(tool.name, path=environ.get("PATH", ""))
     if on_path and _will_do(tool, Path(on_path), "PATH", report):
@@ -140,11 +162,11 @@ def find(tool: Tool, environ: Mapping[str, str], *, report: Report | None = None
     return None
 
 
-def pinned_versions() -> dict[str, str]:
+def pinned_versions(tools: Sequence[Tool] = TOOLS, module: Path | None = None) -> dict[str, str]:
     """Return the version of each program that go.mod pins, such as `{"etcd": "v3.6.8"}`."""
-    text = (MODULE / "go.mod").read_text()
+    text = ((module or MODULE) / "go.mod").read_text()
     versions = {}
-    for tool in TOOLS:
+    for tool in tools:
         for line in text.splitlines():
             words = line.split()
             is_pin = len(words) >= 2 and words[1].startswith("v")
@@ -180,13 +202,14 @@ def _will_do(tool: Tool, path: Path, source: str, report: Report | None) -> bool
 
 def _obtain(
     tools: list[Tool],
+    module: Path,
     cache: Path,
-    fetch: Callable[[str, Path, dict[str, str]], None],
+    fetch: Fetch,
     install: Callable[..., None],
     report: Report,
 ) -> dict[str, tuple[Path, str]]:
     found: dict[str, tuple[Path, str]] = {}
-    versions = pinned_versions()
+    versions = pinned_versions(tools, module)
     # Inside the cache, because a rename is atomic only within one file system.
     with tempfile.TemporaryDirectory(dir=cache, prefix=".new-") as scratch:
         fresh = Path(scratch)
@@ -204,7 +227,7 @@ def _obtain(
         if to_build:
             report(f"building {', '.join(to_build)} from source (some minutes, once)")
             try:
-                install(to_build, fresh, MODULE, versions["kube-apiserver"], report)
+                install(to_build, fresh, module, pinned_versions()["kube-apiserver"], report)
             except build.BuildError as error:
                 raise BinariesError(
                     f"{', '.join(to_build)} can be neither found, downloaded nor built: {error}"

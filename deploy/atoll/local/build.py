@@ -16,8 +16,7 @@ from pathlib import Path
 
 _GO_MINIMUM = (1, 26)
 _QUIET_PROGRESS_S = 20.0
-#: `go install` names a program after the last element of its path, a version suffix left out.
-_BUILT_AS = {"etcd": "server"}
+_VERSION_SUFFIX = re.compile(r"/v\d+$")
 
 
 class BuildError(RuntimeError):
@@ -54,8 +53,9 @@ def install(
             {**_environment(), "GOBIN": str(built)},
             report,
         )
-        for name in packages:
-            shutil.move(built / _BUILT_AS.get(name, name), target / name)
+        for name, package in packages.items():
+            # `go install` names a program after the last element of its path, a version suffix left out.
+            shutil.move(built / _VERSION_SUFFIX.sub("", package).rpartition("/")[2], target / name)
 
 
 def check_go(directory: Path, environ: Mapping[str, str] | None = None) -> None:

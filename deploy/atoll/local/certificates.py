@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -46,8 +47,8 @@ class Authority:
         self.path = directory / f"{name}.crt"
         self.path.write_bytes(self.pem)
 
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """Write a certificate for loopback servers and clients; return (certificate, key)."""
+    def issue(self, name: str, *, also: Sequence[str] = ()) -> tuple[Path, Path]:
+        """Write a certificate for loopback servers, of these DNS names too, and clients; return (certificate, key)."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         certificate = (

@@ -296,7 +296,9 @@ def scheduler(binaries: Binaries, handle: ClusterHandle, keys: Keys, port: int, 
         argv=[
             str(binaries.kube_scheduler),
             f"--kubeconfig={handle.kubeconfig}",
-            "--leader-elect=false",
+            # Its Lease tells others that it is there. A busy machine is late; whoever loses the Lease exits.
+            "--leader-elect-lease-duration=120s",
+            "--leader-elect-renew-deadline=90s",
             f"--bind-address={address}",
             f"--secure-port={port}",
             f"--tls-cert-file={keys.serving[0]}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -46,8 +46,19 @@ class Federation:
         directory: Path,
         binaries: Binaries,
         crds: Sequence[dict[str, Any]] = (),
+        crds_of: Mapping[str, Sequence[dict[str, Any]]] | None = None,
         on_progress: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """No I/O happens here.
+
+        Args:
+            config: the members.
+            directory: everything goes below it.
+            binaries: of the control plane.
+            crds: of every cluster.
+            crds_of: member -> the CRDs that it has instead.
+            on_progress: gets a line per step.
+        """
         self.config = config
         #: Everything that the federation writes is below this folder.
         self.directory = directory.resolve()
@@ -60,6 +71,7 @@ class Federation:
         self.processes = ProcessGroup(self.directory / "logs")
         self._binaries = binaries
         self._crds = crds
+        self._crds_of = dict(crds_of or {})
         self._progress = on_progress
         #: what does in members what kwok leaves out, while it runs
         self._stand_ins: list[asyncio.Task[None]] = []
@@ -184,7 +196,7 @@ class Federation:
 
     async def _install_crds(self, handle: ClusterHandle) -> None:
         async with await handle.connect() as api:
-            await install_crds(api, self._crds)
+            await install_crds(api, self._crds_of.get(handle.name, self._crds))
 
     async def populate(self) -> None:
         """Create the nodes and HyperNodes of every member and wait until all nodes are Ready.

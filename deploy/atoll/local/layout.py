@@ -88,9 +88,10 @@ class Member(_Strict):
     labels: dict[str, str] = Field(default_factory=dict, description="Labels of its Cluster object on the host.")
     nodes: list[NodeGroup] = Field(default_factory=list, description="Node groups, one or a list, in topology order.")
     kubernetes: Kubernetes = Kubernetes()
-    placer: Literal["atoll", "kube-scheduler", "volcano", "kueue"] = Field(
+    placer: Literal["atoll", "kube-scheduler", "volcano", "kueue", "auto"] = Field(
         default="atoll",
-        description="Who places what Atoll sends there; with `atoll` the nodes are Atoll's alone and have its taint.",
+        description="Who places what Atoll sends there; with `atoll` the nodes are Atoll's alone and have its taint, "
+        "with `auto` the agent finds out.",
     )
     member_queue: str = Field(default="", description="Queue of Volcano or Kueue there, for what Atoll sends.")
     scheduler: bool = Field(default=True, description="Whether kube-scheduler runs in it, for pods of its name.")

@@ -1,0 +1,106 @@
+"""One short way of work through members of every form."""
+
+from __future__ import annotations
+
+import pytest
+
+from atoll.model import keys
+from atoll.model.apiresource import BATCH_JOBS, BINDINGS, CLUSTERS, NAMESPACES
+from tests.integration.federation import Json, Site, batch_job, job, until
+from tests.members import kueue_member
+from tests.members.forms import ADDED, safe
+from tests.members.modules import TIMEOUT_S
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(TIMEOUT_S)]
+QUICK = ("plain", "own", "mutating", "restricted", "oldest")
+"""One federation for all that need no other program."""
+
+
+async def completes(site: Site, obj: Json) -> Json:
+    """Submit a batch Job and wait until the host says that it is complete."""
+    await site.submit(obj)
+    name = obj["metadata"]["name"]
+
+    async def ended() -> Json | None:
+        found = await site.find(BATCH_JOBS, name)
+        conditions = ((found or {}).get("status") or {}).get("conditions") or ()
+        return found if any(c["type"] == "Complete" and c["status"] == "True" for c in conditions) else None
+
+    return await until(ended, deadline=60, what=f"the Job {name} is complete on the host")
+
+
+async def runs_both(site: Site, member: str) -> None:
+    """A Volcano Job and a batch Job go there, run as gangs of two, end, and leave nothing."""
+    await site.only(member)
+    await site.submit(safe(job("gang", replicas=2, cpu="3")))
+    done = await completes(site, safe(batch_job("batch", parallelism=2, cpu="3")))
+    assert done["status"]["succeeded"] == 2
+    ended = await site.phase("gang", "Completed", deadline=60)
+    assert ended["status"]["succeeded"] == 2
+    assert await site.where("gang") == member
+    for name in ("gang-job", "batch-job"):
+        binding = await site.find(BINDINGS, name)
+        assert binding is not None
+        assert binding["metadata"]["annotations"][keys.EPOCH] == "1"
+
+
+@pytest.mark.members(*QUICK)
+@pytest.mark.parametrize("form", QUICK)
+async def test_work_goes_through_a_member_of_this_form(member_site: Site, form: str) -> None:
+    await runs_both(member_site, form)
+
+
+async def placer(site: Site, member: str) -> str:
+    """What the host says of who places there."""
+    conditions = (await site.host.get(CLUSTERS, member))["status"]["conditions"]
+    return str(next(each["reason"] for each in conditions if each["type"] == "Placer"))
+
+
+@pytest.mark.long
+@pytest.mark.members("volcano")
+async def test_work_goes_through_a_member_with_volcano(member_site: Site) -> None:
+    """Volcano's own controllers make the pods and its scheduler places them."""
+    await runs_both(member_site, "volcano")
+    assert (await placer(member_site, "volcano")).lower() == "volcano"
+
+
+@pytest.mark.long
+@pytest.mark.members("kueue")
+async def test_a_batch_job_goes_through_a_member_with_kueue(member_site: Site) -> None:
+    """Kueue admits it in the namespace's LocalQueue, once."""
+    site = member_site
+    api = site.members["kueue"]
+    await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
+    await api.create(kueue_member.LOCAL_QUEUES, kueue_member.local_queue(site.namespace))
+    await site.only("kueue")
+    done = await completes(site, batch_job("batch", parallelism=2, cpu="3"))
+    assert done["status"]["succeeded"] == 2
+    (workload,) = await api.list(kueue_member.WORKLOADS, site.namespace)
+    assert {each["type"] for each in workload["status"]["conditions"] if each["status"] == "True"} >= {
+        "Admitted",
+        "Finished",
+    }
+
+
+@pytest.mark.members(*QUICK)
+async def test_a_policy_adds_to_what_a_member_gets(member_site: Site) -> None:
+    await member_site.only("mutating")
+    await completes(member_site, batch_job("touched"))
+    found = await member_site.find(BATCH_JOBS, "touched", "mutating")
+    assert found is not None
+    assert ADDED in found["spec"]["template"]["spec"]["tolerations"]
+
+
+@pytest.mark.xfail(strict=True, reason="what a member has against pods is only in its agent's log")
+@pytest.mark.members(*QUICK)
+async def test_a_restricted_member_says_what_it_refuses(member_site: Site) -> None:
+    """Pod Security lets the Job in and refuses its pods: the host hears why."""
+    await member_site.only("restricted")
+    await member_site.submit(job("careless", seconds=None))
+
+    async def told() -> bool:
+        binding = await member_site.find(BINDINGS, "careless-job") or {}
+        return "violates PodSecurity" in str(binding)
+
+    await until(told, deadline=20, what="the binding says what Pod Security has against the pods")
+    assert await member_site.pods("restricted") == []
