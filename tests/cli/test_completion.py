@@ -15,7 +15,7 @@ from atoll.cli.completion import candidates
     ("words", "expected"),
     [
         pytest.param(["jo"], {"join", "job"}, id="the beginning of a command"),
-        pytest.param(["job", "re"], {"release", "resume", "restart"}, id="a command below another"),
+        pytest.param(["job", "re"], {"release", "resume", "restart", "retry"}, id="a command below another"),
         pytest.param(["queue", "list", "--wa"], {"--watch"}, id="an option"),
         pytest.param(["queue", "describe", "q", "-o", ""], {"json", "yaml"}, id="the values of an option"),
     ],

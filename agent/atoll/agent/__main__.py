@@ -42,6 +42,7 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
         placement=agent.placement,
         reservations=agent.reservations,
         placing=agent.made_for,
+        pods=agent.pods,
     )
     agent.on_placement(delivery.touch)
     agent.surroundings.on_change(lambda _: delivery.look_again())

@@ -83,6 +83,10 @@ class MemberAgent:
         """See `Placements.get`."""
         return self.placements.get(binding_uid)
 
+    def pods(self, binding_uid: str) -> int:
+        """How many pods of the binding the member has, those that have ended among them."""
+        return len(self.cache.pods.by_index("binding", binding_uid))
+
     def on_placement(self, touch: Callable[[str], None]) -> None:
         """Call `touch(binding UID)` whenever `placement` has something new to say."""
         self._touch = touch

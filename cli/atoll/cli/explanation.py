@@ -386,6 +386,12 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
                 "capacity that changes in the members that did not take it, or the end of the pause that they got",
                 "the log of the agents there, which says why its pods were not bound",
             ]
+        case Reason.REFUSED_BY_MEMBER:
+            return ["what the member says, mended there or in the workload; it is tried again by itself"]
+        case Reason.DEACTIVATED:
+            meta = facts.workload["metadata"]
+            again = f"atollctl job retry {meta['name']} -n {meta.get('namespace') or 'default'}"
+            return [f"what the member says, mended there or in the workload, and then: {again}"]
         case Reason.RESERVING:
             return ["nothing: the members answer within seconds"]
         case Reason.HELD | Reason.NO_PODS:

@@ -50,6 +50,7 @@ def get(
 
 
 app.command(epilog="Example: atollctl job hold train -n research")(operations.hold)
+app.command(epilog="Example: atollctl job retry train -n research")(operations.retry)
 app.command(epilog="Example: atollctl job release train; atollctl job release job.batch/nightly")(operations.release)
 app.command(epilog="Example: atollctl job abort train")(operations.abort)
 app.command(epilog="Example: atollctl job resume train")(operations.resume)

@@ -1,4 +1,4 @@
-"""`atollctl job hold|release|abort|resume|restart|delete`: what people do to a workload."""
+"""`atollctl job hold|release|retry|abort|resume|restart|delete`: what people do to a workload."""
 
 from __future__ import annotations
 
@@ -39,6 +39,16 @@ def release(ctx: typer.Context, name: Name) -> None:
     from atoll.model import keys
 
     _annotate(ctx, name, {keys.HOLD: None}, "released")
+
+
+def retry(ctx: typer.Context, name: Name) -> None:
+    """Have a deactivated job tried again: one that members refused until it was given up."""
+    import time
+
+    from atoll.model import keys
+    from atoll.model.timestamps import rfc3339_micro
+
+    _annotate(ctx, name, {keys.RETRY: rfc3339_micro(time.time())}, "is tried again")
 
 
 def abort(ctx: typer.Context, name: Name, wait: Wait = True) -> None:

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 from pathlib import Path
 
+from atoll.dispatcher.core.refusals import MOST_REFUSALS
 from atoll.dispatcher.query import Address, Query
 from atoll.dispatcher.recording import Recorder
 from atoll.dispatcher.shell import Metrics, Shell
@@ -36,6 +37,13 @@ def main() -> None:
         default="",
         help="address at which the API server reaches it (default: the one from which the API server is reached)",
     )
+    parser.add_argument(
+        "--most-refusals",
+        type=int,
+        default=MOST_REFUSALS,
+        help="refusals of a workload by one member's API server or admission after which it is tried there no more;"
+        " once that is so of all members that it may use it is deactivated; 0 for no end (default: %(default)s)",
+    )
     parser.epilog = "example: atoll-dispatcher --kubeconfig atoll-dispatcher.kubeconfig --health-port 8083"
     options = parser.parse_args()
     process.run("dispatcher", options, lambda running: _setup(running, options))
@@ -55,7 +63,12 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
     async def lead() -> None:
         # Everything is read anew: what an earlier leader decided is on the bindings.
         nonlocal shell, query
-        shell = Shell(host, metrics, recorder=None if recorder is None or recorder.closed else recorder)
+        shell = Shell(
+            host,
+            metrics,
+            recorder=None if recorder is None or recorder.closed else recorder,
+            most_refusals=options.most_refusals,
+        )
         async with asyncio.TaskGroup() as group:
             group.create_task(shell.run())
             if options.query_port:

@@ -86,9 +86,15 @@ class Hold(Part, frozen=True, rename="camel"):
     available: int = 0
 
 
+class Refusal(Part, frozen=True, rename="camel"):
+    epoch: int = -1
+    message: str = ""
+
+
 class MemberStatus(Part, frozen=True, rename="camel"):
     placement: Placed | None = None
     reservation: Hold | None = None
+    refused: Refusal | None = None
 
 
 class Aggregated(Part, frozen=True, rename="camel"):
@@ -360,6 +366,11 @@ def binding_view(obj: BindingObject) -> BindingView | None:
             cluster: status.placement.nodes
             for cluster, status in said.items()
             if status.placement is not None and status.placement.nodes
+        },
+        refused={
+            cluster: refusal.message or "it does not say why"
+            for cluster, status in said.items()
+            if (refusal := status.refused) is not None and refusal.epoch == at
         },
     )
 

@@ -15,6 +15,7 @@ from typing import Self
 
 from atoll.dispatcher.core import Command, Event, Pass
 from atoll.dispatcher.core.log import Begin, encode, encode_answer
+from atoll.dispatcher.core.refusals import MOST_REFUSALS
 
 ROTATED_AT = 256 * 2**20
 """Bytes after which the next term begins a file of its own."""
@@ -43,7 +44,7 @@ class Recorder:
     def closed(self) -> bool:
         return self._file.closed
 
-    def begin(self, commit_timeout: float) -> None:
+    def begin(self, commit_timeout: float, most_refusals: int = MOST_REFUSALS) -> None:
         """A fresh core starts: a log may hold the terms of several leaders.
 
         One that is large becomes `<path>.1`, the one before `<path>.2`, and so on up to `KEPT`.
@@ -51,7 +52,7 @@ class Recorder:
         self._end_line()
         if os.fstat(self._file.fileno()).st_size > ROTATED_AT:
             self._rotate()
-        self._file.write(encode(Begin(commit_timeout)))
+        self._file.write(encode(Begin(commit_timeout, most_refusals)))
 
     def record(self, event: Event, commands: Sequence[Command]) -> None:
         """One event and its answer.

@@ -44,6 +44,7 @@ from atoll.dispatcher.core import (
     Resize,
 )
 from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
+from atoll.dispatcher.core.refusals import MOST_REFUSALS
 from atoll.dispatcher.recording import Recorder
 from atoll.dispatcher.reporting import QueueMetrics, Reporter
 from atoll.kube import errors
@@ -92,6 +93,7 @@ class Shell:
         *,
         core: Dispatcher | None = None,
         recorder: Recorder | None = None,
+        most_refusals: int = MOST_REFUSALS,
     ) -> None:
         """No I/O happens here; `run` does it.
 
@@ -100,13 +102,14 @@ class Shell:
             metrics: to count in.
             core: to use in place of a fresh one.
             recorder: of all that the core is told and answers; of a fresh core only, a log must begin with one.
+            most_refusals: of a fresh core, see there.
         """
         self._host = host
         self._recorder = recorder
-        self.core = core or Dispatcher(commit_timeout=COMMIT_TIMEOUT)
+        self.core = core or Dispatcher(commit_timeout=COMMIT_TIMEOUT, most_refusals=most_refusals)
         if recorder is not None:
             assert core is None, "a log of a core that has a past can't be decided again"
-            self._record(lambda to: to.begin(COMMIT_TIMEOUT))
+            self._record(lambda to: to.begin(COMMIT_TIMEOUT, most_refusals))
         #: told since the last pass
         self._events: list[Event] = []
         self._wake = asyncio.Event()

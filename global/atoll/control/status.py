@@ -29,7 +29,7 @@ from atoll.model.decision import Phase
 from atoll.model.keys import cluster_of, execution_namespace
 from atoll.model.objects import Full
 from atoll.model.timestamps import rfc3339_seconds
-from atoll.model.verdict import Reason, Verdict
+from atoll.model.verdict import Blocker, Reason, Verdict
 
 Json = dict[str, Any]
 WORKERS = 16
@@ -39,7 +39,7 @@ UNREPORTED = 1.0
 """Seconds that a decision may wait to be shown together with the first report."""
 UNDECIDED = 2.0
 """Seconds after which a workload that nothing was decided about shows that it is pending."""
-_OF_PARTS = ("FullyApplied", "Resized", "Limited", "Bound", "Running", "ReportsAccepted")
+_OF_PARTS = ("FullyApplied", "Resized", "Limited", "Bound", "Running", "ReportsAccepted", "AcceptedByMembers")
 """Conditions that say something of what was dispatched."""
 _EPOCH = f"/metadata/annotations/{keys.EPOCH.replace('/', '~1')}"
 
@@ -103,7 +103,8 @@ class Status:
 
     async def _workload_status(self, kind: Kind, obj: Full, binding: BindingObject, works: list[WorkObject]) -> None:
         reports = _reports(kind, binding, works)
-        waiting = ("", "")
+        refusing = refusals(works)
+        waiting = (str(Reason.REFUSED_BY_MEMBER), refusing) if refusing else ("", "")
         if not reports:
             # What is over stays over, also when it was about to be taken back.
             if kind.finished(obj.body.get("status") or {}) is not None or _finished(binding):
@@ -191,6 +192,10 @@ class Status:
             elif complete and all(outcomes):
                 say("Finished", True, Outcome.SUCCEEDED)
             refused = [f"{cluster_of(work.metadata.namespace)}: {work.refused}" for work in works if work.refused]
+            if refusing := refusals(works):
+                say("AcceptedByMembers", False, str(Reason.REFUSED_BY_MEMBER), refusing)
+            elif any(condition["type"] == "AcceptedByMembers" for condition in conditions):
+                say("AcceptedByMembers", True, "NothingRefused")
             if refused:
                 say("ReportsAccepted", False, "ReportRefused", "; ".join(refused))
             elif any(condition["type"] == "ReportsAccepted" for condition in conditions):
@@ -208,6 +213,18 @@ class Status:
 def _finished(binding: BindingObject) -> bool:
     conditions = binding.status.get("conditions") or ()
     return any(each["type"] == "Finished" and each["status"] == "True" for each in conditions)
+
+
+def refusals(works: list[WorkObject]) -> str:
+    """What members refuse of the parts that they were sent, in their words; empty where they refuse nothing."""
+    said = [
+        (cluster_of(work.metadata.namespace), (work.reported.get("refused") or {}).get("message")) for work in works
+    ]
+    return "; ".join(
+        Verdict(Reason.REFUSED_BY_MEMBER, Blocker("Cluster", name, message=words)).sentence()
+        for name, words in said
+        if words
+    )
 
 
 def _item(work: WorkObject) -> Json:

@@ -50,6 +50,8 @@ def arrows(before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[
                 yield reason, message, False
             case "Running", "False":
                 yield reason, f"bound, but its containers don't start: {message}", True
+            case "AcceptedByMembers", "False":
+                yield reason, message, True
             case "FullyApplied", "False":
                 yield "NotApplied", message, True
             case "Finished", "True":

@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from atoll.delivery.delivered import change, encode, recorded, with_record
+from atoll.delivery.refusals import PodRefusals
 from atoll.delivery.reservations import Reservations
 from atoll.delivery.work import WorkObject, decode_work, identifier, work_name
 from atoll.kinds import BY_GVK, Kind
@@ -51,6 +52,8 @@ PATIENCE = 1.0
 """Seconds that "applied, nothing bound yet" may wait to be told together with what comes next."""
 REFUSED_FIRST, REFUSED_MOST = 2.0, 300.0
 """Seconds until what a member refused is offered again: the first pause, and the longest."""
+_TERMINATING = "because it is being terminated"
+"""What every API server says of a namespace that goes."""
 TRUST = 5.0
 """Seconds for which a status that was written is taken for what the Work has, though its watch does not show it yet."""
 
@@ -70,6 +73,7 @@ class Delivery:
         placement: PlacementOf,
         reservations: Reservations | None = None,
         placing: Callable[[], MadeFor] = MadeFor,
+        pods: Callable[[str], int] = lambda _: 0,
     ) -> None:
         """No I/O happens here.
 
@@ -81,12 +85,14 @@ class Delivery:
             placement: where the pods of a binding are.
             reservations: holds room for parts that must start together with others; None where nothing can.
             placing: how workloads are made for the member at this moment.
+            pods: how many pods of a binding (UID) the member has.
         """
         self._host, self._member, self._cluster = host, member, cluster
         self._objects = objects
         self._placement = placement
-        self._reservations = reservations
-        self._placing = placing
+        self._reservations, self._pods, self._placing = reservations, pods, placing
+        self._refusals = PodRefusals(member)
+        self._refusals.on_change(self._pods_refused)
         if reservations is not None:
             reservations.on_change(self.touch)
         self._works = Reflector(host, WORKS, decode_work, namespace=keys.execution_namespace(cluster))
@@ -95,6 +101,7 @@ class Delivery:
         self._works.on_change(self._work_changed)
         for resource, reflector in objects.items():
             reflector.add_index("work", partial(self._work_of, resource))
+            reflector.add_index("uid", lambda obj: [obj.metadata.uid])
             reflector.on_change(partial(self._object_changed, resource))
         #: shared objects known to be in the member
         self._present: set[tuple[str, str, str]] = set()
@@ -120,6 +127,7 @@ class Delivery:
         """Watch and reconcile until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._works.run())
+            group.create_task(self._refusals.run())
             await self._works.synced.wait()
             for reflector in self._objects.values():
                 await reflector.synced.wait()
@@ -165,6 +173,12 @@ class Delivery:
         if new is not None:
             for key in self._work_of(resource, new):
                 self._queue.add(key)
+
+    def _pods_refused(self, uid: str) -> None:
+        for resource, reflector in self._objects.items():
+            for obj in reflector.by_index("uid", uid):
+                for key in self._work_of(resource, obj):
+                    self._queue.add(key)
 
     def _work_of(self, resource: ApiResource, obj: Full) -> list[str]:
         """Key of the Work that asks for this object, if it came by one."""
@@ -249,8 +263,10 @@ class Delivery:
         except (errors.NotFound, errors.Conflict):
             # The cache is behind; its event brings us back.
             return declined[1] if declined is not None else ""
+        except errors.Unauthorized:
+            raise
         except (errors.Invalid, errors.Forbidden) as error:
-            problem = f"{self._cluster} refused a change and runs it as it was: {error.message}"
+            problem = f"{self._cluster} refused a change and runs it as it was: {error.said}"
             if declined is None or declined[0] != record:
                 self._pauses.forget(key)
             self._declined[key] = (record, problem)
@@ -281,6 +297,7 @@ class Delivery:
                 await self._ensure_shared(manifest)
             manifest = with_record(made, self._record(work, made))
             await self._member.create(kind.resource, manifest, field_manager="atoll-delivery")
+            self._pauses.forget(work.metadata.key)
             log.info("delivered", epoch=work.epoch)
         except errors.AlreadyExists:
             # The cache is behind; its event brings us back.
@@ -289,10 +306,15 @@ class Delivery:
             # A namespace that was there is gone.
             self._present.clear()
             raise
+        except errors.Unauthorized:
+            raise
         except (errors.Invalid, errors.Forbidden) as error:
             self._present.clear()
-            await self._write_status(work, kind, f"refused by {self._cluster}: {error.message}")
-            raise Retry(10.0) from error
+            if _TERMINATING in error.said:
+                # The namespace of an earlier workload goes; it is made anew once it is gone.
+                raise Retry(LOOK_AGAIN) from error
+            await self._write_status(work, kind, f"refused by {self._cluster}: {error.said}", refused=error.said)
+            raise Retry(self._pauses.failed(work.metadata.key)) from error
 
     def _made_for_member(self, work: WorkObject, kind: Kind, found: Full | None) -> Json:
         """The manifest as this member's placer wants it; as it was when it was delivered, where it is there already.
@@ -399,6 +421,8 @@ class Delivery:
         hold = self._reservations.state(work.binding_uid) if self._reservations is not None else None
         if hold is not None:
             reported["reservation"] = hold
+        if words := self._refused(work, kind, found):
+            reported["refused"] = {"epoch": work.epoch, "message": words}
         wanted = _status(work, kind, reported, problem)
         key = work.metadata.key
         if wanted == work.status:
@@ -407,15 +431,25 @@ class Delivery:
         now = asyncio.get_running_loop().time()
         since = self._changed_at.setdefault(key, now)
         if kind.finished(reported) is None:
-            patience = SETTLE if placement and (placement.get("nodes") or placement.get("waiting")) else PATIENCE
+            soon = "refused" in reported or (placement and (placement.get("nodes") or placement.get("waiting")))
+            patience = SETTLE if soon else PATIENCE
             due = max(since + patience, self._written_at.get(key, -QUIET) + QUIET)
             if due > now:
                 self._queue.add(key, after=due - now)
                 return
         await self._put_status(work, wanted)
 
-    async def _write_status(self, work: WorkObject, kind: Kind | None, problem: str) -> None:
-        wanted = _status(work, kind, work.reported, problem)
+    def _refused(self, work: WorkObject, kind: Kind, found: Full) -> str:
+        """Why not all pods of the workload could be made, in the words of the member; empty where they are there."""
+        words = self._refusals.of(found.metadata.uid)
+        if not words or kind.finished(found.body.get("status") or {}) is not None:
+            return ""
+        return words if self._pods(work.binding_uid) < kind.gang(work.manifest, priority=0).replicas else ""
+
+    async def _write_status(self, work: WorkObject, kind: Kind | None, problem: str, *, refused: str = "") -> None:
+        """Tell the host why the workload is not there. `refused`: by the member's API server, in its words."""
+        reported = {**work.reported, "refused": {"epoch": work.epoch, "message": refused}} if refused else work.reported
+        wanted = _status(work, kind, reported, problem)
         if wanted != work.status:
             await self._put_status(work, wanted)
 

@@ -85,6 +85,7 @@ class BatchJob:
             ready_timeout=metadata.ready_timeout(obj),
             preemptable=metadata.preemptable(obj, spec.get("template") or {}),
             hold=metadata.held(obj) or replicas == 0,
+            attempt=metadata.attempt(obj),
             whole=_indexed(spec),
         )
 

@@ -144,6 +144,6 @@ class Kind(Protocol):
         Args:
             obj: the object on the host.
             reports: one per member that has a part.
-            waiting: (reason, message) while it is not dispatched; empty strings otherwise.
+            waiting: (reason, message) while it is not dispatched, or a member refuses it; empty strings otherwise.
             now: RFC 3339, for transitions.
         """

@@ -11,6 +11,7 @@ from atoll.model.placer import TOLERATION, MadeFor, Placer
 
 _HOST_ANNOTATIONS = (
     "kubectl.kubernetes.io/last-applied-configuration", keys.HOLD, keys.ABORTED, keys.RETRIES, keys.AT_ONCE,
+    keys.RETRY,
 )  # fmt: skip
 _QUEUE_NAMES = (keys.KUEUE_QUEUE_LABEL, keys.QUEUE_LABEL, keys.QUEUE_ANNOTATION)
 """Labels and annotations that name a queue of the host; a queue system of the member would take them for its own."""
@@ -23,6 +24,8 @@ SCHEDULER_OF = {
     Placer.KUBE_SCHEDULER: "default-scheduler",
     Placer.KUEUE: "default-scheduler",
 }
+MOST_OF_ATTEMPT = 64
+"""Characters of the annotation that count."""
 
 
 def for_member(obj: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,6 +89,12 @@ def topology_annotations(holder: Mapping[str, Any]) -> dict[str, str]:
 def held(obj: Mapping[str, Any]) -> bool:
     """Whether its user does not want it to run now."""
     return ((obj.get("metadata") or {}).get("annotations") or {}).get(keys.HOLD) == "true"
+
+
+def attempt(obj: Mapping[str, Any]) -> str:
+    """What changes when its user wants it to be tried again, though members refused it too often."""
+    said = ((obj.get("metadata") or {}).get("annotations") or {}).get(keys.RETRY) or ""
+    return str(said)[:MOST_OF_ATTEMPT]
 
 
 def running_estimate(obj: Mapping[str, Any]) -> float | None:

@@ -84,6 +84,7 @@ class VolcanoJob:
             ready_timeout=metadata.ready_timeout(obj),
             preemptable=metadata.preemptable(obj, *(task.get("template") or {} for task in spec.get("tasks") or ())),
             hold=metadata.held(obj) or not any(task.replicas for task in tasks),
+            attempt=metadata.attempt(obj),
         )
 
     def namespaced_needs(self, obj: Mapping[str, Any]) -> Sequence[tuple[ApiResource, str]]:
@@ -209,6 +210,8 @@ class VolcanoJob:
             phase = lost[0] if lost else min(phases, key=_rank)
             decisive = states[phases.index(phase)]
             reason, message = decisive.get("reason") or "", decisive.get("message") or ""
+            if phase == "Pending" and not (reason or message):
+                reason, message = waiting
         stopped = (obj["metadata"].get("annotations") or {}).get(keys.ABORTED) if metadata.held(obj) else None
         if stopped:
             phase, reason, message = _stopping(stopped, phases, waiting)

@@ -29,9 +29,21 @@ _LONGEST_MESSAGE = 4000
 class ApiError(Exception):
     """The server, or the way to it, said no."""
 
-    def __init__(self, message: str, *, code: int = 0, reason: str = "", retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, code: int = 0, reason: str = "", retry_after: float | None = None, said: str = ""
+    ) -> None:
+        """The error.
+
+        Args:
+            message: what was asked and what came back.
+            code: HTTP status.
+            reason: the server's word for it.
+            retry_after: seconds that it asks to wait.
+            said: the server's message alone; where there is none, `message`.
+        """
         super().__init__(message)
         self.message = message
+        self.said = said or message
         self.code = code
         self.reason = reason
         self.retry_after = retry_after
@@ -133,6 +145,7 @@ def from_response(code: int, body: bytes, retry_after: str | None, request: str)
         code=code,
         reason=reason,
         retry_after=after,
+        said=message[:_LONGEST_MESSAGE],
     )
 
 

@@ -75,6 +75,19 @@ class Question(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return {**dict.fromkeys(self.victims), **self.sizes}
 
 
+class Refused(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What members' API servers and admission refused of a workload."""
+
+    counts: dict[str, int] = {}
+    """Member -> how often, since its user acted last."""
+    attempt: str = ""
+    """The gang's `attempt` then."""
+    member: str = ""
+    """That refused it last."""
+    message: str = ""
+    """In that member's words."""
+
+
 class Decision(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What was decided last."""
 
@@ -114,6 +127,9 @@ class Decision(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         if line.reason not in _FOR_OTHERS:
             return self.evictions
         return [*self.evictions, Line(line.at, line.phase, line.reason)][-STORY_LINES:]
+
+    refused: Refused | None = None
+    """How often members refused it; kept until it runs."""
 
     def told(self, line: Line) -> list[Line]:
         """The story with one more line, bounded."""

@@ -81,6 +81,8 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Whether it may be evicted to make room for others; its user may forbid that."""
     whole: bool = False
     """It can't be divided over clusters, whatever its policy says."""
+    attempt: str = ""
+    """Changes when its user wants it to be tried again though it was deactivated."""
 
     @property
     def replicas(self) -> int:

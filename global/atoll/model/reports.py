@@ -206,6 +206,11 @@ def conditions(value: Any, field: str) -> list[Json]:
     return kept
 
 
+def refusal() -> Check[Json]:
+    """What the member's API server or admission refused of a part."""
+    return record(epoch=number(), message=text(MAX_MESSAGE))
+
+
 def part_of(given: Mapping[str, Any], pods: int, own: Mapping[str, Check[Any]], field: str) -> Json:
     """The status of a workload of `pods` pods: the kind's own fields, and what Atoll's agent adds to any kind."""
-    return record(**own, placement=placement(pods), reservation=reservation(pods))(given, field)
+    return record(**own, placement=placement(pods), reservation=reservation(pods), refused=refusal())(given, field)

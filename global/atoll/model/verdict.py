@@ -38,6 +38,8 @@ class Reason(StrEnum):
     AVOIDED = "ClustersAvoided"
     HELD = "Held"
     NO_PODS = "NoPods"
+    REFUSED_BY_MEMBER = "RefusedByMember"
+    DEACTIVATED = "Deactivated"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     NOT_READY_IN_TIME = "NotReadyInTime"
     EVICTED = "Evicted"
@@ -130,6 +132,8 @@ _SENTENCES: dict[Reason, str] = {
     Reason.AVOIDED: "the members that match failed it lately and are avoided for a while, or until their room changes",
     Reason.HELD: "it is held by its user",
     Reason.NO_PODS: "it asks for no pods",
+    Reason.REFUSED_BY_MEMBER: "a member refused it",
+    Reason.DEACTIVATED: "members refused it again and again; it is not tried until its user acts (atollctl job retry)",
     Reason.DEADLINE_EXCEEDED: "its pods were not bound in time",
     Reason.NOT_READY_IN_TIME: "its pods were bound and did not run in time; it is tried again after a pause",
     Reason.EVICTED: "it was taken back from its cluster",

@@ -74,7 +74,7 @@ def replay(lines: Iterable[bytes]) -> Replayed:
         if isinstance(entry, Begin):
             # The one before may have ended between an event and its answer.
             given = ()
-            core = Dispatcher(commit_timeout=entry.commit_timeout)
+            core = Dispatcher(commit_timeout=entry.commit_timeout, most_refusals=entry.most_refusals)
             cores += 1
             continue
         if core is None:

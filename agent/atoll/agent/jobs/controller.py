@@ -299,8 +299,8 @@ class JobController:
                 await self._api.merge_patch(POD_GROUPS, group.metadata.name, change, namespace)
         elif uid not in self._grouped:
             # The gang before its pods: a pod without its gang's size could be taken for a complete gang.
-            await self._create(POD_GROUPS, made.pod_group(job))
-            await asyncio.gather(*(self._create(_CLAIMS, claim) for claim in made.claims(job)))
+            await self._create(job, POD_GROUPS, made.pod_group(job))
+            await asyncio.gather(*(self._create(job, _CLAIMS, claim) for claim in made.claims(job)))
         # Before the pods, which mount what plugins make.
         await self._plugged.keep(job)
         self._grouped.add(uid)
@@ -311,12 +311,20 @@ class JobController:
         if failures := [outcome for outcome in outcomes if isinstance(outcome, BaseException)]:
             raise failures[0]
 
-    async def _create(self, resource: ApiResource, obj: dict[str, Any]) -> None:
+    async def _create(self, job: dict[str, Any], resource: ApiResource, obj: dict[str, Any]) -> None:
         async with self._writes:
             try:
                 await self._api.create(resource, obj)
             except errors.AlreadyExists:
                 return
+            except errors.ApiError as error:
+                self._tell(job, error)
+                raise
+
+    def _tell(self, job: dict[str, Any], error: errors.ApiError) -> None:
+        """What the API server refused only the Job's author, or that of a rule of the namespace, can mend."""
+        if isinstance(error, errors.Invalid | errors.Forbidden) and not isinstance(error, errors.Unauthorized):
+            self._recorder.record(_reference(job), "FailedCreate", error.said, warning=True)
 
     async def _create_pod(self, job: dict[str, Any], name: str, position: int, index: int) -> None:
         uid, namespace = job["metadata"]["uid"], job["metadata"]["namespace"]
@@ -332,9 +340,8 @@ class JobController:
                     raise errors.Retry(0.5, f"pod {namespace}/{name} of another owner is in the way") from error
             except BaseException as error:
                 self._unseen[uid].discard(name)
-                if isinstance(error, errors.Invalid | errors.Forbidden):
-                    # Only the Job's author can help: a template or a quota of the namespace is wrong.
-                    self._recorder.record(_reference(job), "FailedCreate", error.message, warning=True)
+                if isinstance(error, errors.ApiError):
+                    self._tell(job, error)
                 raise
 
     async def _remove(self, job: dict[str, Any], pods: Iterable[Pod]) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
 
 from atoll.dispatcher.core.binding import Binding
 from atoll.dispatcher.core.books import Avoided, Loss
@@ -31,7 +32,7 @@ from atoll.dispatcher.core.making import Making, victim_of
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.reclaim import Claimant, Plan, plan
 from atoll.dispatcher.core.searches import HELPLESS, SEARCHES_PER_SECOND
-from atoll.dispatcher.core.shapes import shape_key
+from atoll.dispatcher.core.shapes import Shape, shape_key
 from atoll.dispatcher.core.trial import Site, Trial
 from atoll.dispatcher.core.victims import Victim, candidates, ordered
 from atoll.dispatcher.core.waiting import ShapeClass
@@ -193,7 +194,7 @@ class Asking(Making):
                 now=self._now,
                 leaving=leaving,
                 serving=self.serves(group.leaf),
-                avoided=self.avoided(group.shape.key),
+                avoided=self.avoided(binding, group.shape),
                 permits=self._permits(binding),
                 why=False,
             )
@@ -247,6 +248,7 @@ class Asking(Making):
             rounds=view.decision.rounds,
             question=self._question(outcome.choice, departures, outcome.awaited),
             evicted=view.decision.evictions,
+            refused=view.decision.refused,
         )
         command = Ask(uid, view.namespace, view.name, view.generation, binding.epoch, decision)
         binding.epoch, binding.told = decision.epoch, verdict
@@ -401,7 +403,8 @@ class Asking(Making):
         usable = self.world.ready
         if (serving := self.serves(group.leaf)) is not None:
             usable = usable & serving
-        if not self.avoided(group.shape.key).isdisjoint(member.name for member in members):
+        binding = self.bindings[group.members[0][2]]
+        if not self.avoided(binding, group.shape).isdisjoint(member.name for member in members):
             return False
         columns = [self.world.column(member.name) for member in members]
         return any(bool((allowed & usable)[columns].all()) for allowed in self.world.allowed(group.shape))
@@ -458,9 +461,26 @@ class Asking(Making):
 
     # -- members that failed ------------------------------------------------------------------------------------------
 
-    def avoided(self, shape: bytes) -> set[str]:
-        """The members that failed this shape and are not to be tried yet."""
-        return {name for (key, name), each in self._avoid.items() if key == shape and not each.over}
+    def avoided(self, binding: Binding, shape: Shape) -> set[str]:
+        """The members that failed this shape, or refused this workload, and are not to be tried yet."""
+        found = set(self.refusals.avoided(binding.view))
+        return found | {name for (key, name), each in self._avoid.items() if key == shape.key and not each.over}
+
+    def in_words(self, binding: Binding, shape: Shape, verdict: Verdict) -> Verdict:
+        """The verdict on a workload; where members that refused it are all that it could go to, in their words."""
+        if verdict.reason is not Reason.AVOIDED:
+            return verdict
+        refused, given_up = binding.view.decision.refused, self.refusals.given_up(binding.view)
+        if refused is not None and given_up:
+            usable, serving = np.any(self.world.allowed(shape), axis=0), self.serves(binding.leaf)
+            if serving is not None:
+                usable = usable & serving
+            if given_up.issuperset(self.world.order[column].name for column in np.flatnonzero(usable)):
+                return Verdict(Reason.DEACTIVATED, Blocker("Cluster", refused.member, message=refused.message))
+        words = next(((name, said) for name, said in self.refusals.avoided(binding.view).items() if said), None)
+        if words is None:
+            return verdict
+        return Verdict(Reason.REFUSED_BY_MEMBER, Blocker("Cluster", words[0], message=words[1]))
 
     def _avoid_member(self, binding: Binding, name: str) -> None:
         """Don't choose this member for the shape again until its capacity changes, or a while has passed."""

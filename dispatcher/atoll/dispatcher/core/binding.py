@@ -168,7 +168,7 @@ def echoes(view: BindingView, binding: Binding) -> bool:
         and view.epoch == binding.epoch != binding.view.epoch
         and phase_of(view) is binding.phase is view.decision.phase
         and view.decision.reason in (Reason.DISPATCHED, Reason.RESERVING)
-        and not (view.bound or view.placed or view.nodes or view.reserved)
+        and not (view.bound or view.placed or view.nodes or view.reserved or view.refused)
         and [(name, list(counts)) for name, counts in view.parts]
         == [(name, part.full()) for name, part in binding.parts.items()]
         and alike(view, binding.view)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,6 +59,7 @@ from atoll.dispatcher.core.namespaces import Namespaces
 from atoll.dispatcher.core.node import Node, Standing, path, subtree
 from atoll.dispatcher.core.promise import Pods, Stay, where_seen
 from atoll.dispatcher.core.promises import Promises
+from atoll.dispatcher.core.refusals import Refusals
 from atoll.dispatcher.core.shapes import Shape, Shapes
 from atoll.dispatcher.core.sizes import Sizes, keep_size, still_grows
 from atoll.dispatcher.core.waiting import ShapeClass, differs
@@ -99,6 +100,7 @@ class Books(Waking):
         super().__init__()
         self.namespaces = Namespaces()
         self.promises = Promises(self.world)
+        self.refusals = Refusals()
         self._shapes = Shapes()
         #: UID -> binding; changed by `_put` alone
         self.bindings: dict[str, Binding] = {}
@@ -228,13 +230,7 @@ class Books(Waking):
             self._refresh_idle()
             return
         # Whether a namespace has limits is part of the shape of what waits in it.
-        waiting = [self.bindings[key[2]] for group in self.waiting.all() for key in group.members]
-        moved = [binding for binding in waiting if binding.view.namespace == name]
-        for binding in moved:
-            self._leave(binding)
-        self.namespaces.set(name, limits)
-        for binding in moved:
-            self._enter(binding)
+        self._file_again(name, lambda: self.namespaces.set(name, limits))
 
     def _members_changed(self) -> None:
         """A member came, went, or is another one now: every answer that names members may be another one."""
@@ -293,7 +289,8 @@ class Books(Waking):
         told = None
         if phase in (Phase.SUSPENDED, Phase.BOUND) and phase is view.decision.phase:
             told = None if view.decision.reason in _MOVES else Verdict(view.decision.reason, view.decision.blocker)
-        if old is not None and old.shape is not None and phase is Phase.SUSPENDED and alike(view, old.view):
+        goes_on = phase is Phase.SUSPENDED and self.refusals.deactivated(view) is None
+        if goes_on and old is not None and old.shape is not None and alike(view, old.view):
             # It waits as before; most often this is the echo of its reason.
             old.view, old.epoch, old.told = view, view.epoch, told
             self.waiting.tell_again(old.leaf, old.shape, old.key, told)
@@ -374,6 +371,8 @@ class Books(Waking):
         for name in binding.parts:
             member = self.world.member(name)
             member.heard_at, member.heard_of = self._now, max(member.heard_of, stay.start)
+            if self.refusals.accepted(binding.view.namespace, name):
+                self._wake_namespace(binding.view.namespace)
 
     def _confirm(self, view: BindingView, old: Binding) -> None:
         """What was decided is written: all that follows from it is filed already."""
@@ -387,7 +386,7 @@ class Books(Waking):
     def _settle_soon(self, binding: Binding) -> None:
         """Have what members answered, and what its user wishes, looked at in the next pass."""
         self._unsettled.pop(binding.view.uid, None)
-        if binding.phase is Phase.RESERVING or binding.gang.hold:
+        if binding.phase is Phase.RESERVING or binding.gang.hold or self._refusing(binding):
             self._unsettled[binding.view.uid] = None
 
     def _drop_binding(self, uid: str) -> None:
@@ -419,14 +418,15 @@ class Books(Waking):
         uid = binding.view.uid
         if binding.wish is None:
             self._untold[uid] = None
-        elif binding.phase is Phase.SUSPENDED and binding.gang.hold:
-            if differs(binding.told, withheld(binding.gang)):
+        elif binding.phase is Phase.SUSPENDED and (kept := self.withheld(binding)) is not None:
+            if differs(binding.told, kept):
                 self._untold[uid] = None
         elif binding.phase is Phase.SUSPENDED and (until := paused_until(binding.view)) > self._now:
             self.pauses.set(uid, until)
             if differs(binding.told, paused(binding.view)):
                 self._untold[uid] = None
         elif binding.phase is Phase.SUSPENDED:
+            self.refusals.enter(binding.view, self._now)
             binding.shape = self._shapes.take(binding.view, self.restricted(binding))
             binding.amount = binding.shape.request
             self.world.enroll(binding.shape)
@@ -466,6 +466,43 @@ class Books(Waking):
         else:
             self._ready_by.drop(binding.view.uid)
 
+    def withheld(self, binding: Binding) -> Verdict | None:
+        """Why a workload is not to be tried at all: its user holds it, or members refused it too often."""
+        return withheld(binding.gang) if binding.gang.hold else self.refusals.deactivated(binding.view)
+
+    def _refusing(self, binding: Binding) -> dict[str, str]:
+        """Member -> its words, of those that refused something of what is dispatched there and not bound yet."""
+        if binding.bound or not binding.phase.charged or binding.phase is Phase.EVICTING:
+            return {}
+        return {name: words for name, words in binding.view.refused.items() if name in binding.parts}
+
+    def _file_again(self, namespace: str, change: Callable[[], None] = lambda: None) -> None:
+        """File what waits in this namespace anew after a change of what its shapes depend on."""
+        waiting = [self.bindings[key[2]] for group in self.waiting.all() for key in group.members]
+        moved = [binding for binding in waiting if binding.view.namespace == namespace]
+        for binding in moved:
+            self._leave(binding)
+        change()
+        for binding in moved:
+            self._enter(binding)
+
+    def _forget_refusals(self) -> None:
+        """Look again at what waited for members that may be tried again."""
+        uids, namespaces, forgotten = self.refusals.ended(self._now)
+        for uid in uids:
+            binding = self.bindings.get(uid)
+            if binding is not None and binding.shape is not None:
+                self._wake(binding.shape.key)
+        for namespace in namespaces:
+            self._wake_namespace(namespace)
+        for namespace in forgotten:
+            self._file_again(namespace)
+
+    def _wake_namespace(self, namespace: str) -> None:
+        for group in list(self.waiting.all()):
+            if self.bindings[group.members[0][2]].view.namespace == namespace:
+                self._wake(group.shape.key)
+
     def _leave(self, binding: Binding, placed: Mapping[str, tuple[int, int]] | None = None) -> None:
         """The inverse of `_enter`; `placed` is what was seen of its pods since it was filed."""
         if binding.wish is None:
@@ -478,6 +515,10 @@ class Books(Waking):
             self._unsettled.pop(binding.view.uid, None)
             self._sizes.forget(binding)
             self._hungry.released(binding.leaf)
+            if binding.view.decision.reason is not Reason.REFUSED_BY_MEMBER:
+                for name in binding.parts:
+                    if self.refusals.quota_eased(binding.view.namespace, name):
+                        self._wake_namespace(binding.view.namespace)
         elif binding.shape is not None:
             self.tree.wait(binding.leaf, binding.shape.request, -1)
             self._stop_waiting(binding, binding.shape)
@@ -486,6 +527,7 @@ class Books(Waking):
         binding.shape = None
         left = self.waiting.classes(binding.leaf)[shape.key]
         self.waiting.remove(binding.leaf, shape, binding.key)
+        self.refusals.leave(binding.view.uid)
         if not left.members:
             self._idle.pop(left, None)
         self._reordered[binding.leaf] = None
@@ -536,10 +578,15 @@ class Books(Waking):
 
     def restricted(self, binding: Binding) -> str:
         """What limits the binding apart from its own wishes: part of its shape."""
-        namespace = binding.view.namespace if binding.view.namespace in self.namespaces.limits else ""
+        namespace, alone = binding.view.namespace, ""
+        if namespace not in self.namespaces.limits and not self.refusals.is_marked(namespace):
+            namespace = ""
+        if self.refusals.counted(binding.view):
+            # No other is kept out of a member, nor waits, because of what one refused of this.
+            alone = binding.view.uid
         own = self.serves(binding.leaf) is not None or capping(binding.leaf) is not None
         queue = binding.leaf.name if own else ""
-        return f"{queue}/{namespace}" if queue or namespace else ""
+        return f"{queue}/{namespace}/{alone}" if queue or namespace or alone else ""
 
     def _charge(self, binding: Binding, times: int = 1) -> None:
         """Charge the binding to its queue and namespace, or take that back."""

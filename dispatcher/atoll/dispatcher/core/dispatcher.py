@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from atoll.dispatcher.core.events import (
 from atoll.dispatcher.core.making import EXPLAIN_BURST
 from atoll.dispatcher.core.node import Node, Standing
 from atoll.dispatcher.core.promise import SETTLE, Pods, Stay
+from atoll.dispatcher.core.refusals import MOST_REFUSALS, MOST_WORDS, QUOTA
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.tree import Shortage
 from atoll.dispatcher.core.waiting import ROOM, ShapeClass, differs, lacks_room
@@ -56,8 +57,15 @@ class Obstacle(NamedTuple):
 class Dispatcher(Asking):
     """Orders, admits, places; see `handle`."""
 
-    def __init__(self, *, commit_timeout: float = COMMIT_TIMEOUT) -> None:
+    def __init__(self, *, commit_timeout: float = COMMIT_TIMEOUT, most_refusals: int = MOST_REFUSALS) -> None:
+        """Begin empty.
+
+        Args:
+            commit_timeout: seconds within which all pods of a dispatched gang must be bound.
+            most_refusals: of a workload by one member, after which it is not tried there any more; 0 for no end.
+        """
         super().__init__()
+        self.refusals.most = most_refusals
         self._commit_timeout = commit_timeout
         #: time of the first pass, before which it has heard of no member
         self._began = math.inf
@@ -89,6 +97,7 @@ class Dispatcher(Asking):
         asked = (self._next_look_at_rights, self._next_answer_due)
         due = (
             explain, first, patience, renewal, again, search, self.pauses.first, self._ready_by.first, *asked,
+            self.refusals.next,
         )  # fmt: skip
         return min((when for when in due if when is not None), default=None)
 
@@ -110,6 +119,7 @@ class Dispatcher(Asking):
         self._renumber_moved()
         if self._avoid:
             self._try_again()
+        self._forget_refusals()
         if self._nominated:
             self._take_up_nominations()
         if not self.promises.empty or self._patience or self._unpromised:
@@ -246,17 +256,18 @@ class Dispatcher(Asking):
 
     def _choose(self, group: ShapeClass, binding: Binding) -> Choice | Verdict:
         self.promises.latest_end = -math.inf
-        return choose(
+        found = choose(
             group.shape,
             binding.gang,
             self.world,
             serving=self.serves(group.leaf),
-            avoided=self.avoided(group.shape.key),
+            avoided=self.avoided(binding, group.shape),
             permits=self._settles(binding),
             barred=nowhere if self.promises.empty else self._barred(binding),
             capped=partial(self.capped, group.leaf),
             times=partial(self.times, group.leaf),
         )
+        return found if isinstance(found, Choice) else self.in_words(binding, group.shape, found)
 
     def _dispatch(self, binding: Binding, choice: Choice) -> Dispatch:
         view = binding.view
@@ -277,6 +288,7 @@ class Dispatcher(Asking):
             rounds=view.decision.rounds,
             expected=expected,
             evicted=view.decision.evictions,
+            refused=view.decision.refused,
         )
         placed = list(zip(choice.members, choice.gangs, choice.placements, strict=True))
         parts = tuple(
@@ -338,6 +350,9 @@ class Dispatcher(Asking):
                 why = withheld(binding.gang)
                 yield self._evict(binding, why.reason, why.sentence())
                 continue
+            if refusing := self._refusing(binding):
+                yield self._refuse(binding, refusing)
+                continue
             if binding.phase is not Phase.RESERVING:
                 continue
             answers = binding.view.reserved
@@ -356,6 +371,18 @@ class Dispatcher(Asking):
                 else:
                     yield self._commit(binding)
 
+    def _refuse(self, binding: Binding, refusing: Mapping[str, str]) -> Command:
+        """Take back what members refused, and avoid them: for it, or where a quota is full for its namespace."""
+        view = binding.view
+        for name, words in refusing.items():
+            if QUOTA in words and self.refusals.quota_full(view.namespace, name, words, self._now):
+                self._file_again(view.namespace)
+        name, words = next(iter(refusing.items()))
+        why = Blocker("Cluster", name, message=words[:MOST_WORDS])
+        verdict = Verdict(Reason.REFUSED_BY_MEMBER, why)
+        refused = self.refusals.after(view, refusing)
+        return self._evict(binding, verdict.reason, verdict.sentence(), why, refused=refused)
+
     def _commit(self, binding: Binding) -> Command:
         deadline = self._now + self._commit_timeout
         view = binding.view
@@ -369,6 +396,7 @@ class Dispatcher(Asking):
             view.decision.told(line),
             rounds=view.decision.rounds,
             evicted=view.decision.evictions,
+            refused=view.decision.refused,
         )
         binding.phase, binding.deadline = Phase.BOUND, deadline
         heapq.heappush(self._deadlines, (deadline, view.uid))
@@ -496,8 +524,8 @@ class Dispatcher(Asking):
             return None
         if binding.wish is None:
             return Verdict(Reason.INVALID_GANG)
-        if binding.gang.hold:
-            return withheld(binding.gang)
+        if (kept := self.withheld(binding)) is not None:
+            return kept
         if uid in self.pauses:
             return paused(binding.view)
         assert binding.shape is not None, f"{uid} waits without a shape"

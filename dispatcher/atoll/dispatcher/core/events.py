@@ -174,6 +174,8 @@ class BindingView:
     """Member -> its answer to the hold of this epoch."""
     nodes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Member -> node -> pods placed there."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Member -> why its API server or admission refused something of this epoch, in its words."""
 
 
 @dataclass(frozen=True, slots=True)

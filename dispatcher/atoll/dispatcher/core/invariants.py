@@ -37,7 +37,7 @@ def verify(core: Dispatcher) -> None:
             for part in binding.parts.values() if binding.phase is not Phase.EVICTING else ():
                 for task, wished in zip(part.tasks, binding.gang.tasks, strict=True):
                     assert task.replicas <= wished.replicas, f"{uid} has more pods than it asks for"
-        elif binding.phase is Phase.SUSPENDED and not binding.gang.hold and uid not in core.pauses:
+        elif binding.phase is Phase.SUSPENDED and core.withheld(binding) is None and uid not in core.pauses:
             pending.add(uid)
         assert uid not in core.pauses or binding.phase is Phase.SUSPENDED, f"{uid} runs before its time"
     for node in core.tree.nodes.values():

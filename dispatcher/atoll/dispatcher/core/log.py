@@ -14,6 +14,7 @@ import msgspec
 
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.events import Event
+from atoll.dispatcher.core.refusals import MOST_REFUSALS
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class Begin:
 
     commit_timeout: float
     """Seconds, as the core was made with."""
+    most_refusals: int = MOST_REFUSALS
+    """As the core was made with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.stays import GRACE
 from atoll.dispatcher.core.trial import entitled
 from atoll.dispatcher.core.waiting import ShapeClass
-from atoll.model.decision import Decision, Line, Phase
+from atoll.model.decision import Decision, Line, Phase, Refused
 from atoll.model.timestamps import rfc3339
 from atoll.model.verdict import Blocker, Reason, Verdict
 
@@ -195,9 +195,19 @@ class Making(Keeping):
         return found
 
     def _evict(
-        self, binding: Binding, reason: Reason, text: str, why: Blocker | None = None, *, room_for: str = ""
+        self,
+        binding: Binding,
+        reason: Reason,
+        text: str,
+        why: Blocker | None = None,
+        *,
+        room_for: str = "",
+        refused: Refused | None = None,
     ) -> Command:
+        """Take it back. `refused`: what members refused of it by now; None for what its binding says."""
         view = binding.view
+        if refused is None and not binding.bound:
+            refused = view.decision.refused
         self._unsettled.pop(view.uid, None)
         line = Line(self._text(self._now), Phase.EVICTING, reason, text)
         rounds = 0 if view.started else view.decision.rounds
@@ -215,6 +225,7 @@ class Making(Keeping):
             rounds=rounds,
             not_before=not_before,
             evicted=view.decision.evicted_by(line),
+            refused=refused,
         )
         command = Evict(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
         binding.epoch, binding.phase, binding.deadline = decision.epoch, Phase.EVICTING, None
@@ -238,6 +249,7 @@ class Making(Keeping):
             rounds=view.decision.rounds,
             not_before=view.decision.not_before if view.uid in self.pauses else "",
             evicted=view.decision.evictions,
+            refused=view.decision.refused,
         )
         return Explain(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
 

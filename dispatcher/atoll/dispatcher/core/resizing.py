@@ -330,6 +330,7 @@ class Resizing(Books):
             rounds=view.decision.rounds,
             expected=dict(expected or {}),
             evicted=view.decision.evictions,
+            refused=view.decision.refused,
         )
         binding.resized_at, binding.told = view.generation, None
         self._stopped.pop(view.uid, None)

@@ -215,16 +215,17 @@ class _Look:
     def choice(self) -> Choice | Verdict:
         """Where it would go, quota aside."""
         core = self.core
-        return choose(
+        found = choose(
             self.shape,
             self._gang,
             self.world,
             serving=core.serves(self._leaf),
-            avoided=core.avoided(self.shape.key),
+            avoided=core.avoided(self.binding, self.shape),
             permits=self._settles,
             capped=self._capped,
             times=partial(core.times, self._leaf),
         )
+        return found if isinstance(found, Choice) else core.in_words(self.binding, self.shape, found)
 
     def whole(self, choice: Choice) -> Choice:
         """The choice with the pods beyond the minimum that it would be given as it starts."""
@@ -275,7 +276,7 @@ class _Look:
         world, shape, core = self.world, self.shape, self.core
         allowed = np.any(world.allowed(shape), axis=0) if world.order else np.zeros(0, np.bool_)
         serving = core.serves(self._leaf)
-        avoided = core.avoided(shape.key)
+        avoided, refusing = core.avoided(self.binding, shape), core.refusals.avoided(self.binding.view)
         floor = np.array(shape.floor)
         held = np.minimum(world.counts[list(shape.rows)], floor[:, None]).sum(axis=0)
         wanted = sum(shape.floor)
@@ -288,6 +289,10 @@ class _Look:
                 rooms.append(_room(member, wanted, fits, Reason.NO_CLUSTER, "its queue does not use this member"))
             elif not world.ready[column]:
                 rooms.append(_room(member, wanted, fits, Reason.CLUSTERS_NOT_READY, "it is not ready"))
+            elif member.name in refusing:
+                said = f": {refusing[member.name]}" if refusing[member.name] else ""
+                text = f"it refused it and is avoided for a while{said}"
+                rooms.append(_room(member, wanted, fits, Reason.REFUSED_BY_MEMBER, text))
             elif member.name in avoided:
                 text = "it failed such a workload lately and is avoided for a while"
                 rooms.append(_room(member, wanted, fits, Reason.AVOIDED, text))
@@ -462,7 +467,7 @@ class _Look:
             self.binding.view.uid, self._leaf, -self.binding.key[0], self.shape, self.shape.least
         )  # fmt: skip
         running = list(core.running())
-        serving, avoided = core.serves(self._leaf), core.avoided(self.shape.key)
+        serving, avoided = core.serves(self._leaf), core.avoided(self.binding, self.shape)
         # As the dispatcher plans: others for whom room is being made are counted as having it.
         with core.promises.settled(but=self.binding.view.uid):
             evicting = plan(
@@ -535,6 +540,8 @@ def _by_itself(verdict: Verdict) -> list[Change]:
         Reason.HELD: (ChangeKind.WISH, "its user releases it"),
         Reason.NO_PODS: (ChangeKind.WISH, "its user gives it pods"),
         Reason.CLUSTERS_NOT_READY: (ChangeKind.WAIT, "a member that it may use is ready again"),
+        Reason.REFUSED_BY_MEMBER: (ChangeKind.WISH, "what the member says is mended, there or in the workload"),
+        Reason.DEACTIVATED: (ChangeKind.WISH, "what the member says is mended, and then: atollctl job retry"),
         Reason.AVOIDED: (ChangeKind.WAIT, "the room in the members that failed it changes, or their pause is over"),
         Reason.ASKING_MEMBERS: (ChangeKind.WAIT, "the members that are asked answer, within seconds"),
         Reason.AWAITING_VICTIMS: (ChangeKind.WAIT, "the workloads that make room for it end"),

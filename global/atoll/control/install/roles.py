@@ -304,6 +304,8 @@ AGENT_IN_MEMBER: Final = (
             _on(_DEPLOYMENTS, "list", "watch"),
             _on(MUTATING_WEBHOOKS, "list", "watch"),
             _on(VALIDATING_WEBHOOKS, "list", "watch"),
+            # Of pods that a workload's controller could not make.
+            _on(EVENTS, "list", "watch"),
             _on(EVENTS, "create", "patch", rare="only once there is something to tell about a workload"),
             Rule("", "/readyz", ("get",), rare="health requests are not in audit logs"),
         ),

@@ -1,0 +1,189 @@
+"""Members that refused workloads: what their API servers or admission say of one workload, or of a namespace.
+
+Most refusals follow from the workload: a PriorityClass that is not there, a container that a policy forbids. They count
+against the workload: that member is avoided for it alone, for longer each time, and for good after a number of
+refusals. Once that is so of every member that it may use it is deactivated until its user acts. The counts are on its
+binding, so a new leader goes on from them. A full ResourceQuota follows from the namespace: the member is avoided for
+all of that namespace, and nothing is counted. Workloads of other namespaces are never kept out of a member by either.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from atoll.dispatcher.core.events import BindingView
+from atoll.model.decision import Refused
+from atoll.model.timestamps import to_seconds
+from atoll.model.verdict import Blocker, Reason, Verdict
+
+MOST_REFUSALS = 5
+"""Refusals of a workload by one member after which it is not tried there any more; 0 for no end."""
+REFUSED_FIRST, REFUSED_MAX = 5.0, 300.0
+"""Seconds that a member is avoided after a refusal, doubled with each one."""
+QUOTA = "exceeded quota"
+"""What every API server says where a ResourceQuota is full."""
+MOST_WORDS = 1000
+"""Characters of a refusal that are kept."""
+
+
+@dataclass(slots=True)
+class Pause:
+    """A member that is avoided."""
+
+    until: float
+    """Seconds since the epoch."""
+    words: str
+    """Of the member."""
+    count: int = 1
+    """Refusals one after the other."""
+    over: bool = False
+    """It may be tried again; the count is remembered for a while."""
+
+
+class Refusals:
+    """Who avoids which member because of what it said."""
+
+    def __init__(self, most: int = MOST_REFUSALS) -> None:
+        """Begin without any. `most`: as `MOST_REFUSALS`."""
+        self.most = most
+        #: UID of a binding -> member -> pause, of those that wait
+        self._of: dict[str, dict[str, Pause]] = {}
+        #: namespace -> member -> pause
+        self._quotas: dict[str, dict[str, Pause]] = {}
+
+    # -- of one workload ---------------------------------------------------------------------------------------------
+
+    def counted(self, view: BindingView) -> Mapping[str, int]:
+        """Member -> how often it refused the workload since its user acted last."""
+        refused = view.decision.refused
+        attempt = view.gang.attempt if view.gang is not None else ""
+        return refused.counts if refused is not None and refused.attempt == attempt else {}
+
+    def given_up(self, view: BindingView) -> set[str]:
+        """Members in which the workload is not tried any more."""
+        return {name for name, count in self.counted(view).items() if self.most and count >= self.most}
+
+    def deactivated(self, view: BindingView) -> Verdict | None:
+        """The verdict on a workload that was deactivated, and whose user has not acted since; None on any other."""
+        refused = view.decision.refused
+        if view.decision.reason is not Reason.DEACTIVATED or refused is None or not self.counted(view):
+            return None
+        return Verdict(Reason.DEACTIVATED, Blocker("Cluster", refused.member, message=refused.message))
+
+    def after(self, view: BindingView, refusing: Mapping[str, str]) -> Refused | None:
+        """What is to be written once these members refused the workload: member -> its words."""
+        counts = dict(self.counted(view))
+        for name, words in refusing.items():
+            if QUOTA not in words:
+                counts[name] = counts.get(name, 0) + 1
+        own = [(name, words) for name, words in refusing.items() if QUOTA not in words]
+        if not own:
+            return view.decision.refused
+        name, words = own[0]
+        attempt = view.gang.attempt if view.gang is not None else ""
+        return Refused(counts, attempt, name, words[:MOST_WORDS])
+
+    def enter(self, view: BindingView, now: float) -> None:
+        """The workload waits: avoid what refused it, as its binding says."""
+        counts, refused = self.counted(view), view.decision.refused
+        if refused is None or not counts:
+            self._of.pop(view.uid, None)
+            return
+        last = max(
+            (to_seconds(line.at) for line in view.decision.story if line.reason is Reason.REFUSED_BY_MEMBER),
+            default=0.0,
+        )
+        pauses = {name: last + _pause(count, f"{view.uid}/{name}") for name, count in counts.items()}
+        pauses |= dict.fromkeys(self.given_up(view), math.inf)
+        self._of[view.uid] = {
+            name: Pause(until, refused.message if name == refused.member else "", counts[name], until <= now)
+            for name, until in pauses.items()
+        }
+
+    def leave(self, uid: str) -> None:
+        """The workload waits no more."""
+        self._of.pop(uid, None)
+
+    # -- of a namespace ----------------------------------------------------------------------------------------------
+
+    def is_marked(self, namespace: str) -> bool:
+        """Whether a member's quota stopped something of this namespace: its workloads are then classes of their own."""
+        return namespace in self._quotas
+
+    def quota_full(self, namespace: str, member: str, words: str, now: float) -> bool:
+        """A quota of the namespace is full in that member; whether it is the first such word about the namespace."""
+        first = namespace not in self._quotas
+        before = self._quotas.setdefault(namespace, {}).get(member)
+        # What was under way when others failed fails with them: that is one failure.
+        count = 1 if before is None else before.count + before.over
+        until = now + _pause(count, f"{namespace}/{member}")
+        self._quotas[namespace][member] = Pause(until, words[:MOST_WORDS], count)
+        return first
+
+    def quota_eased(self, namespace: str, member: str) -> bool:
+        """Something of the namespace ended there: whether the member may be tried again because of it."""
+        pause = self._quotas.get(namespace, {}).get(member)
+        if pause is None or pause.over:
+            return False
+        pause.over = True
+        return True
+
+    def accepted(self, namespace: str, member: str) -> bool:
+        """Something of the namespace runs there, so the next refusal is the first; whether a pause ended by that."""
+        pause = self._quotas.get(namespace, {}).get(member)
+        if pause is None:
+            return False
+        eased, pause.over, pause.count = not pause.over, True, 0
+        return eased
+
+    # -- for decisions -----------------------------------------------------------------------------------------------
+
+    def avoided(self, view: BindingView) -> dict[str, str]:
+        """Member -> its words, of those that are not to be tried yet."""
+        if not self._of and not self._quotas:
+            return {}
+        of_namespace, own = self._quotas.get(view.namespace, {}), self._of.get(view.uid, {})
+        return {name: pause.words for each in (of_namespace, own) for name, pause in each.items() if not pause.over}
+
+    @property
+    def next(self) -> float | None:
+        """When the first pause ends."""
+        return min((pause.until for pause in self._all() if not pause.over and pause.until < math.inf), default=None)
+
+    def ended(self, now: float) -> tuple[list[str], list[str], list[str]]:
+        """UIDs and namespaces for which a member may be tried again since it was asked last, and namespaces that are
+        not marked any more.
+        """
+        if not self._of and not self._quotas:
+            return [], [], []
+        uids = [uid for uid, pauses in self._of.items() if _end(pauses, now)]
+        namespaces = [name for name, pauses in self._quotas.items() if _end(pauses, now)]
+        forgotten = []
+        for name, pauses in list(self._quotas.items()):
+            if all(pause.over and pause.until + 2 * REFUSED_MAX <= now for pause in pauses.values()):
+                del self._quotas[name]
+                forgotten.append(name)
+        return uids, namespaces, forgotten
+
+    def _all(self) -> Iterator[Pause]:
+        for table in (self._of, self._quotas):
+            for pauses in table.values():
+                yield from pauses.values()
+
+
+def _end(pauses: Mapping[str, Pause], now: float) -> bool:
+    """End those whose time has come; whether there was one."""
+    due = [pause for pause in pauses.values() if not pause.over and pause.until <= now]
+    for pause in due:
+        pause.over = True
+    return bool(due)
+
+
+def _pause(count: int, who: str) -> float:
+    # So many doublings are more than any pause; more would not be a number.
+    pause = min(REFUSED_FIRST * 2.0 ** min(count - 1, 30), REFUSED_MAX) if count else 0.0
+    # Jitter that a replay repeats: what failed together is not tried together.
+    return pause * (1 + zlib.crc32(who.encode()) % 100 / 200)

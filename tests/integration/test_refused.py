@@ -1,0 +1,151 @@
+"""What a member's API server or admission refuses, of a workload and of its pods: told, tried elsewhere, given up."""
+
+from __future__ import annotations
+
+import contextlib
+
+import orjson
+import pytest
+
+from atoll.kube import errors
+from atoll.model import keys
+from atoll.model.apiresource import (
+    BATCH_JOBS,
+    BINDINGS,
+    EVENTS,
+    JOBS,
+    NAMESPACES,
+    POLICIES,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+    ApiResource,
+)
+from tests.integration.federation import Json, Site, batch_job, job, until
+
+pytestmark = pytest.mark.integration
+
+
+async def only(site: Site, *members: str) -> None:
+    """Send what this test submits to these members."""
+    spec = {
+        "resourceSelectors": [{"apiVersion": each.api_version, "kind": each.kind} for each in (JOBS, BATCH_JOBS)],
+        "placement": {"clusterAffinity": {"clusterNames": list(members)}},
+    }
+    about = {"apiVersion": POLICIES.api_version, "kind": POLICIES.kind}
+    await site.host.create(POLICIES, {**about, "metadata": {"name": "only", "namespace": site.namespace}, "spec": spec})
+
+
+async def quota(site: Site, member: str, **hard: str) -> None:
+    """A ResourceQuota of the test's namespace in that member."""
+    api = site.members[member]
+    with contextlib.suppress(errors.AlreadyExists):
+        await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
+    metadata = {"name": "small", "namespace": site.namespace}
+    await api.create(
+        RESOURCE_QUOTAS,
+        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}},
+    )
+    # No controller here fills in what is used, without which nothing is let in or refused.
+    status = {"status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
+    await api.merge_patch(RESOURCE_QUOTAS, "small", status, site.namespace, subresource="status")
+
+
+async def decided(site: Site, name: str, reason: str) -> Json:
+    """Wait until a line of the story of a job has this reason; gives the decision."""
+
+    async def look() -> Json | None:
+        binding = await site.find(BINDINGS, f"{name}-job")
+        text = ((binding or {}).get("metadata") or {}).get("annotations", {}).get(keys.DECISION)
+        decision: Json = orjson.loads(text) if text else {}
+        return decision if any(line["reason"] == reason for line in decision.get("story") or ()) else None
+
+    return await until(look, what=f"{name} is {reason}")
+
+
+@pytest.mark.parametrize("kind", [BATCH_JOBS, JOBS], ids=lambda resource: resource.group)
+async def test_pods_that_a_quota_of_the_member_refuses_send_the_workload_elsewhere(
+    site: Site, kind: ApiResource
+) -> None:
+    """It is taken back with the server's words, and runs in the other member; the next one goes there at once."""
+    await only(site, "alpha", "beta")
+    # Beta has less left over, so it comes first.
+    await quota(site, "beta", pods="1")
+
+    def two_pods(name: str) -> Json:
+        one = batch_job(name, parallelism=2, seconds=None)
+        return one if kind is BATCH_JOBS else job(name, replicas=2, seconds=None)
+
+    await site.submit(two_pods("first"))
+    decision = await decided(site, "first", "RefusedByMember")
+    line = next(line for line in decision["story"] if line["reason"] == "RefusedByMember")
+    assert "exceeded quota: small" in line["text"]
+    assert "beta" in line["text"]
+
+    async def elsewhere() -> bool:
+        binding = await site.find(BINDINGS, "first-job")
+        names = [each["name"] for each in (binding or {}).get("spec", {}).get("clusters") or ()]
+        conditions = ((binding or {}).get("status") or {}).get("conditions") or ()
+        return names == ["alpha"] and any(c["type"] == "Bound" and c["status"] == "True" for c in conditions)
+
+    await until(elsewhere, what="it runs in the other member")
+    events = await site.host.list(EVENTS, site.namespace)
+    told = [each for each in events if each["reason"] == "RefusedByMember"]
+    assert any("exceeded quota" in each["note"] for each in told)
+    assert {each["regarding"]["kind"] for each in told} == {"Job"}
+    await site.submit(two_pods("second"))
+    assert await site.where("second") == "alpha"
+    binding = await site.find(BINDINGS, "second-job")
+    assert binding is not None
+    assert binding["metadata"]["annotations"][keys.EPOCH] == "1"
+
+
+async def test_a_workload_that_the_member_itself_refuses_says_why(site: Site) -> None:
+    """Its object is refused: the member allows no more of that kind."""
+    await only(site, "topo")
+    await quota(site, "topo", **{"count/jobs.batch": "0"})
+    await site.submit(batch_job("denied", seconds=None))
+    decision = await decided(site, "denied", "RefusedByMember")
+    assert "exceeded quota" in orjson.dumps(decision).decode()
+
+    async def told() -> bool:
+        found = await site.find(BATCH_JOBS, "denied")
+        conditions = ((found or {}).get("status") or {}).get("conditions") or ()
+        return any("exceeded quota" in (each.get("message") or "") for each in conditions)
+
+    await until(told, what="the workload's status says so")
+    site.kubectl("delete", "job", "denied", "-n", site.namespace)
+
+
+async def test_what_every_member_refuses_again_and_again_is_deactivated_until_its_user_acts(site: Site) -> None:
+    """A PriorityClass that is nowhere: its pods can't be made; the class is made at last, and its user says retry."""
+    await only(site, "topo")
+    missing = f"gold-{site.namespace}"
+    bad = job("bad", seconds=None)
+    bad["spec"]["tasks"][0]["template"]["spec"]["priorityClassName"] = missing
+    await site.submit(bad)
+    decision = await decided(site, "bad", "RefusedByMember")
+    assert f"no PriorityClass with name {missing} was found" in orjson.dumps(decision).decode()
+    # Another tenant's equal shape is not kept out.
+    await site.submit(job("good", seconds=None))
+    await site.phase("good", "Running")
+
+    async def given_up() -> Json | None:
+        found = await site.find(BINDINGS, "bad-job")
+        text = ((found or {}).get("metadata") or {}).get("annotations", {}).get(keys.DECISION)
+        decision: Json = orjson.loads(text) if text else {}
+        return decision if decision.get("reason") == "Deactivated" else None
+
+    await until(given_up, what="it is deactivated")
+
+    async def pending() -> bool:
+        found = await site.find(JOBS, "bad")
+        state = ((found or {}).get("status") or {}).get("state") or {}
+        return state.get("reason") == "Deactivated" and missing in state.get("message", "")
+
+    await until(pending, what="its status says so")
+    value = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": missing}, "value": 7}
+    await site.members["topo"].create(PRIORITY_CLASSES, value)
+    site.kubectl("annotate", "vcjob", "bad", "atoll.sh/retry=now", "-n", site.namespace)
+    await site.phase("bad", "Running")
+    await site.host.delete(JOBS, "bad", site.namespace)
+    await site.members["topo"].delete(PRIORITY_CLASSES, missing)
