@@ -285,7 +285,9 @@ def test_no_binding_is_explained(labels: dict[str, str], leases: list[Json], rea
 RUNS = (Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
 
 
-@pytest.mark.parametrize("reason", [reason for reason in Reason if reason not in (*RUNS, Reason.EVICTED)])
+@pytest.mark.parametrize(
+    "reason", [reason for reason in Reason if reason not in (*RUNS, Reason.EVICTED, Reason.EVICTION_OVERDUE)]
+)
 def test_every_reason_to_wait_says_what_would_help(reason: Reason) -> None:
     mine = binding(reason=reason)
     data = explanation.explain(explanation.Facts(job(), mine), NOW)

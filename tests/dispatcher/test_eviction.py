@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 
@@ -535,7 +536,9 @@ def test_nor_are_two_that_join_before_the_next_pass() -> None:
 
 def lent_and_taken_back() -> Scene:
     """Of 8, 4 are each queue's. `gang` of the first borrowed 4; all of it went for `one` of the second, which runs."""
-    s = Scene(share("q", 4, **BACKFILL), share("r", 4), make_cluster("m"), make_capacity("m", [8]))
+    patient = {"evict_timeout": math.inf}
+    queues = share("q", 4, **BACKFILL, **patient), share("r", 4, **patient)
+    s = Scene(*queues, make_cluster("m"), make_capacity("m", [8]))
     s.submit(make_binding("gang").queue("q").tasks(8).submitted(EARLY)).run()
     s.bound("gang", generation=NEVER)
     s.submit(make_binding("one").queue("r").runs(HOUR).submitted(LATE))

@@ -16,6 +16,10 @@ from atoll.agent.scheduler.planner import smallest_domain
 from atoll.model import keys
 from atoll.model.timestamps import is_time, to_seconds
 
+OVERDUE = 5.0
+"""Seconds after the end of its grace period from which a pod that is still there is named."""
+NAMED = 3
+"""Pods that a sentence names."""
 SLOW = 60.0
 """Seconds in which a pod passes through what all pods pass through; what takes longer is told."""
 
@@ -34,11 +38,14 @@ class Placements:
         self._starting: dict[str, tuple[frozenset[str], str]] = {}
         #: binding UIDs of which a pod may turn out to be slow
         self._slow: set[str] = set()
+        #: binding UIDs of which a pod may turn out not to go
+        self._going: set[str] = set()
         self._touch: Callable[[str], None] = lambda _: None
         # After the scheduler's handlers, whose room knows by then what is gone.
         for reflector in (cache.pods, cache.pod_groups):
             reflector.on_change(self._may_be_gone)
         cache.pods.on_change(self._may_not_start)
+        cache.pods.on_change(self._may_not_go)
 
     def on_news(self, touch: Callable[[str], None]) -> None:
         """Call `touch(binding UID)` when `get` says something else although no pod came, went or moved."""
@@ -59,7 +66,8 @@ class Placements:
             `generation`: of the ClusterCapacity that contains these pods; `nodes`: node -> pods that have not ended;
             `domain` and `tier`: the smallest domain around them, "" and 0 where there is none; `waiting`: why pods have
             no node, empty when all have; `running`: pods that run or have ended; `starting`: why others that have a
-            node don't, absent where nothing holds them up.
+            node don't, absent where nothing holds them up; `leaving`: which were deleted and do not go, absent where
+            all do.
         """
         if not self._known(binding_uid):
             return None
@@ -78,7 +86,44 @@ class Placements:
             "waiting": self._waiting(binding_uid),
             "running": sum(pod.phase not in ("Pending", "Unknown") and not pod.terminating for pod in pods),
             **({"starting": starting} if starting else {}),
+            **({"leaving": leaving} if (leaving := self._why_not_gone(pods)) else {}),
         }
+
+    def _may_not_go(self, old: Pod | None, new: Pod | None) -> None:
+        """Look again when a pod that was deleted should have gone; one that has gone so late is news, too."""
+        if new is None:
+            if old is not None and old.binding_uid and _overdue(old):
+                self._touch(old.binding_uid)
+        elif new.terminating and new.binding_uid and new.binding_uid not in self._going:
+            uid = new.binding_uid
+            self._going.add(uid)
+            left = to_seconds(new.metadata.deletion_timestamp or "") - time.time()
+            asyncio.get_running_loop().call_later(max(left, 0.0) + OVERDUE + 1, self._look_after, uid)
+
+    def _look_after(self, uid: str) -> None:
+        self._going.discard(uid)
+        pods = [pod for pod in self._cache.pods.by_index("binding", uid) if pod.terminating]
+        if any(_overdue(pod) for pod in pods):
+            self._touch(uid)
+        for pod in pods:
+            if not _overdue(pod):
+                self._may_not_go(None, pod)
+
+    def _why_not_gone(self, pods: Iterable[Pod]) -> str:
+        """In one sentence, of pods that were deleted and should have gone by now."""
+        overdue = sorted((pod for pod in pods if _overdue(pod)), key=lambda pod: pod.metadata.name)
+        parts = []
+        for pod in overdue[:NAMED]:
+            node = self._scheduler.room.node(pod.node)
+            why = f"finalizer {', '.join(pod.metadata.finalizers)}" if pod.metadata.finalizers else ""
+            if not why and pod.node:
+                why = "its node is gone" if node is None else "" if node.ready else "its node is not ready"
+            where = f" on node {pod.node}" if pod.node else ""
+            since = f"pod {pod.metadata.name}{where} is terminating since {pod.metadata.deletion_timestamp}"
+            parts.append(f"{since}, {why or 'its kubelet has not removed it'}")
+        if len(overdue) > NAMED:
+            parts.append(f"and {len(overdue) - NAMED} more")
+        return "; ".join(parts)
 
     def _may_not_start(self, old: Pod | None, new: Pod | None) -> None:
         """A kubelet says why a pod does not run, or says it no more; nothing else may change by that."""
@@ -143,3 +188,9 @@ class Placements:
         found |= {gangs.key_of(pod) for pod in self._cache.pods.by_index("binding", uid)}
         reasons = [self._scheduler.waits[key].message for key in sorted(found) if key in self._scheduler.waits]
         return "; ".join(reasons)
+
+
+def _overdue(pod: Pod) -> bool:
+    """Whether it was deleted and should have gone by now."""
+    when = pod.metadata.deletion_timestamp
+    return when is not None and time.time() >= to_seconds(when) + OVERDUE

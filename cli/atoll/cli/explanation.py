@@ -78,7 +78,7 @@ def explain(facts: Facts, now: float) -> Json:
         data["gang"] = _gang(view)
         data["queue"] = _queue(facts, view.gang.queue)
     data["steps"] = _steps(facts, view)
-    if not view.finished and not view.decision.phase.charged:
+    if not view.finished and (view.decision.phase.going or not view.decision.phase.charged):
         data["waiting"] = _waiting(facts, view, now)
         if facts.verdict is not None and facts.verdict.get("phase") == Phase.SUSPENDED:
             data["waiting"] = _by_verdict(data["waiting"], facts.verdict, now)
@@ -131,7 +131,7 @@ def _steps(facts: Facts, view: Seen | None) -> list[Json]:
     bound = condition(binding, "Bound")
     finished = condition(binding, "Finished")
     applied = condition(binding, "FullyApplied")
-    charged = view is not None and view.decision.phase.charged
+    charged = view is not None and view.decision.phase.charged and not view.decision.phase.going
     ended = view is not None and view.finished
     sent = charged or ended
     lines = view.decision.story if view is not None else []
@@ -259,6 +259,10 @@ def _waiting(facts: Facts, view: Seen, now: float) -> Json:
             "cluster": block.cluster,
         }
         result["blocker"] = {key: value for key, value in parts.items() if value}
+    if decided.phase.going:
+        released = condition(facts.binding or {}, "Released")
+        kept = str(released.get("message") or "") if released.get("status") == "False" else ""
+        result["leaving"] = "its pods are being removed" + (f": {kept}" if kept else "")
     if decided.story:
         result["told"] = decided.story[-1].at
     result["help"] = _help(facts, view, now)
@@ -301,6 +305,8 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
             block.resource, block.available
         )
         lacking = f"{quantity.format_units(block.resource, short)} more {block.resource}"
+    if view.decision.phase.going:
+        return ["the end of its pods: it goes back to its queue with its age once the last one has gone"]
     match view.decision.reason:
         case Reason.SUBMITTED if facts.leases is not None and not _alive(facts.leases, DISPATCHER_LEASE, now):
             return ["no atoll-dispatcher holds its lease: start it, and look at its log"]
@@ -514,6 +520,8 @@ def _waiting_text(waiting: Json, queue: Json | None) -> list[str]:
             lines.append(f"  ahead     {', then '.join(filter(None, (others, ', '.join(waiting['ahead']))))}")
     since = f" (since {waiting['since']})" if waiting.get("since") else ""
     lines.append(f"  reason    {waiting['reason']}: {waiting['message']}{since}")
+    if "leaving" in waiting:
+        lines.append(f"  leaves    {waiting['leaving']}")
     lines += verdicts.details(waiting)
     if "hint" in waiting:
         told = f"; its numbers are of {waiting['told']}" if "told" in waiting else ""

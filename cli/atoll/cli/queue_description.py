@@ -25,6 +25,7 @@ _SHOWN_AS = {
     "slaWaitingTime": (keys.SLA_WAITING_TIME, "sla"),
     "protectedFor": (keys.PROTECTED_FOR, "protected"),
     "readyTimeout": (keys.READY_TIMEOUT, "ready within"),
+    "evictTimeout": (keys.EVICT_TIMEOUT, "gone within"),
     "defaultPolicy": (keys.DEFAULT_POLICY, "policy"),
 }
 """Field of the data -> annotation, and the word for it in the text."""

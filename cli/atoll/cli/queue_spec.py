@@ -19,6 +19,7 @@ _DURATIONS = {
     "sla": keys.SLA_WAITING_TIME,
     "protected_for": keys.PROTECTED_FOR,
     "ready_timeout": keys.READY_TIMEOUT,
+    "evict_timeout": keys.EVICT_TIMEOUT,
 }
 _IN_ANNOTATIONS = (*_SELECTORS, *_DURATIONS, "default_policy")
 _POLICY = re.compile(r"([-a-z0-9.]+/)?[-a-z0-9.]+")
@@ -145,8 +146,8 @@ def queue_object(name: str, **options: Any) -> Json:
     Args:
         name: of the queue.
         options: `capability`, `deserved` and `guarantee` as text; `namespaces` and `clusters` as label selectors;
-            `estimate`, `sla`, `protected_for` and `ready_timeout` as durations; `default_policy` as a name; `member` as
-            items of `members`; the rest as the fields of the spec.
+            `estimate`, `sla`, `protected_for`, `ready_timeout` and `evict_timeout` as durations; `default_policy` as a
+            name; `member` as items of `members`; the rest as the fields of the spec.
     """
     metadata: Json = {"name": name}
     if annotations := {key: text for key, text in _annotations(options).items() if text}:

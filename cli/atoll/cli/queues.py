@@ -61,6 +61,14 @@ ReadyTimeout = Annotated[
         help="How long after they are bound its workloads may take to run before they are taken back, such as 30m.",
     ),
 ]
+EvictTimeout = Annotated[
+    str | None,
+    typer.Option(
+        "--evict-timeout",
+        help="How long pods that were told to go may take until their quota is back, such as 10m (of the queue above"
+        " where none is set).",
+    ),
+]
 ProtectedFor = Annotated[
     str | None,
     typer.Option(
@@ -109,6 +117,7 @@ def create(
     sla: Sla = None,
     protected_for: ProtectedFor = None,
     ready_timeout: ReadyTimeout = None,
+    evict_timeout: EvictTimeout = None,
     default_policy: DefaultPolicy = None,
     type_: Type = None,
     output: Output = None,
@@ -151,6 +160,7 @@ def update(
     sla: Sla = None,
     protected_for: ProtectedFor = None,
     ready_timeout: ReadyTimeout = None,
+    evict_timeout: EvictTimeout = None,
     default_policy: DefaultPolicy = None,
     type_: Type = None,
 ) -> None:

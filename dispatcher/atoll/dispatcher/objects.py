@@ -68,6 +68,7 @@ class BindingSpec(Part, frozen=True, rename="camel"):
 class Condition(Part, frozen=True, rename="camel"):
     type: str = ""
     status: str = ""
+    message: str = ""
     last_transition_time: str = ""
     observed_generation: int = 0
 
@@ -351,6 +352,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
             if status.placement is not None and status.placement.starting
         },
         finished="Finished" in conditions and conditions["Finished"].status == "True",
+        stuck=released.message if released is not None and released.status == "False" else "",
         released=released.observed_generation if released is not None and released.status == "True" else 0,
         placed={
             cluster: (status.placement.generation, sum(status.placement.nodes.values()))
@@ -450,6 +452,7 @@ def queue_view(obj: QueueObject) -> QueueView:
         estimate=by_annotation(keys.RUNNING_ESTIMATE, duration.parse, None),
         patience=by_annotation(keys.SLA_WAITING_TIME, duration.parse, None),
         ready_timeout=by_annotation(keys.READY_TIMEOUT, duration.parse, None),
+        evict_timeout=by_annotation(keys.EVICT_TIMEOUT, duration.parse, None),
         protection=by_annotation(keys.PROTECTED_FOR, duration.parse, None),
         problem="; ".join(problems),
     )

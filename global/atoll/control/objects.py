@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from atoll.model import decision, gang, keys
-from atoll.model.decision import Decision, Phase, Question
+from atoll.model.decision import Decision, Question
 from atoll.model.gang import Gang
 from atoll.model.objects import Slim
 
@@ -92,7 +92,7 @@ class BindingObject(Slim, frozen=True, rename="camel"):
     @property
     def evicting(self) -> bool:
         """Whether it was taken back and a member may still have something of it."""
-        return self.decision.phase is Phase.EVICTING and not any(
+        return self.decision.phase.going and not any(
             c.get("type") == "Released"
             and c.get("status") == "True"
             and int(c.get("observedGeneration") or 0) >= self.metadata.generation

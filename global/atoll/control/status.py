@@ -19,7 +19,7 @@ from atoll.control.works import binding_key, works_gone
 from atoll.delivery.work import WorkObject
 from atoll.kinds import Kind, Outcome, Report
 from atoll.kube import errors
-from atoll.kube.conditions import with_condition
+from atoll.kube.conditions import find, with_condition
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
@@ -145,6 +145,14 @@ class Status:
         except errors.NotFound:
             return None
 
+    def _kept(self, binding: BindingObject) -> str:
+        """What keeps the pods of a binding that was taken back, member by member; empty where nothing is known to."""
+        said = {
+            cluster_of(work.metadata.namespace): (work.reported.get("placement") or {}).get("leaving")
+            for work in self._caches.works_of(binding.metadata.uid)
+        }
+        return "; ".join(f"{name}: {text}" for name, text in sorted(said.items()) if text)
+
     # -- the binding's own -------------------------------------------------------------------------------------------
 
     async def _binding_status(self, kind: Kind, binding: BindingObject, works: list[WorkObject]) -> Json:
@@ -204,8 +212,11 @@ class Status:
             verdict = Verdict(decision.reason, decision.blocker)
             say("Scheduled", False, str(decision.reason), verdict.sentence())
             conditions = [each for each in conditions if each["type"] not in _OF_PARTS]
-        if decision.phase is Phase.EVICTING and await works_gone(self._host, self._caches, binding):
-            say("Released", True, str(Reason.EVICTED), "no Work of it is left")
+        if decision.phase.going:
+            if await works_gone(self._host, self._caches, binding):
+                say("Released", True, str(Reason.EVICTED), "no Work of it is left")
+            elif kept := self._kept(binding):
+                say("Released", False, "PodsNotGone", kept)
         status["conditions"] = conditions
         return status
 
@@ -295,7 +306,9 @@ def _waiting(binding: BindingObject, works: list[WorkObject]) -> tuple[str, str]
     decision = binding.decision
     if binding.evicting:
         why = Verdict(decision.reason, decision.blocker).sentence()
-        return str(Phase.EVICTING), f"its pods are being removed: {why}"
+        released = find(binding.status.get("conditions") or [], "Released")
+        kept = released["message"] if released is not None and released["status"] == "False" else ""
+        return str(Phase.EVICTING), f"its pods are being removed: {why}" + (f"; {kept}" if kept else "")
     if binding.suspended and decision.story:
         return str(decision.reason), Verdict(decision.reason, decision.blocker).sentence()
     return "", ""

@@ -52,6 +52,8 @@ def arrows(before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[
                 yield reason, f"bound, but its containers don't start: {message}", True
             case "AcceptedByMembers", "False":
                 yield reason, message, True
+            case "Released", "False":
+                yield reason, f"its pods are being removed, and do not go: {message}", True
             case "FullyApplied", "False":
                 yield "NotApplied", message, True
             case "Finished", "True":
@@ -62,7 +64,8 @@ def arrows(before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[
 
 def _said(condition: Condition) -> tuple[str, ...]:
     """What is told of a condition once; of sizes each is told."""
-    more = condition.get("message") or "" if condition["type"] == "Resized" else ""
+    named = condition["type"] in ("Resized", "Released") or condition["reason"] == Reason.AWAITING_VICTIMS
+    more = condition.get("message") or "" if named else ""
     return condition["status"], condition["reason"], more
 
 

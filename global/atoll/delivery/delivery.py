@@ -345,6 +345,7 @@ class Delivery:
         """Remove the object, wait until it and its pods are gone, then let the Work go."""
         if found is not None and found.metadata.annotations.get(keys.BINDING_UID) == work.binding_uid:
             await self._remove(kind, found)
+            await self._tell_leaving(work, kind)
             return
         if not await self._gone(work, kind):
             self._queue.add(work.metadata.key, after=LOOK_AGAIN)
@@ -358,6 +359,15 @@ class Delivery:
                 await self._host.merge_patch(WORKS, work.metadata.name, patch, work.metadata.namespace)
             except errors.NotFound:
                 return
+
+    async def _tell_leaving(self, work: WorkObject, kind: Kind) -> None:
+        """Say what keeps the pods of a part that was withdrawn; and that nothing does any more."""
+        placement = self._placement(work.binding_uid)
+        said = work.reported.get("placement") or {}
+        if placement is not None and placement.get("leaving") != said.get("leaving"):
+            status = _status(work, kind, {**work.reported, "placement": placement}, "")
+            if status != work.status:
+                await self._put_status(work, status)
 
     async def _gone(self, work: WorkObject, kind: Kind) -> bool:
         """Whether the member itself, and not merely its cache, has no object of this Work; if it has one, it goes."""

@@ -102,6 +102,10 @@ READY_TIMEOUT: Final = "atoll.sh/ready-timeout"
 """Queue and workload annotation: how long after its pods are bound a workload's minimum may take to run, such as `30m`;
 else it is taken back.
 """
+EVICT_TIMEOUT: Final = "atoll.sh/evict-timeout"
+"""Queue annotation: how long the pods of a workload that was taken back may take to go until its quota is returned,
+such as `10m`; that of the root queue is for all that say nothing.
+"""
 PROTECTED_FOR: Final = "atoll.sh/protected-for"
 """Queue annotation: how long after its start a workload is not taken back for others, such as `10m`."""
 READYZ: Final = "atoll.sh/readyz"

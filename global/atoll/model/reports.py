@@ -163,6 +163,7 @@ def placement(pods: int) -> Check[Json]:
         waiting=text(MAX_MESSAGE),
         running=number(pods),
         starting=text(MAX_MESSAGE),
+        leaving=text(MAX_MESSAGE),
     )
 
 

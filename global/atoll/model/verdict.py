@@ -42,6 +42,7 @@ class Reason(StrEnum):
     DEACTIVATED = "Deactivated"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     NOT_READY_IN_TIME = "NotReadyInTime"
+    EVICTION_OVERDUE = "EvictionOverdue"
     EVICTED = "Evicted"
     PREEMPTED = "Preempted"
     RECLAIMED = "Reclaimed"
@@ -136,6 +137,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.DEACTIVATED: "members refused it again and again; it is not tried until its user acts (atollctl job retry)",
     Reason.DEADLINE_EXCEEDED: "its pods were not bound in time",
     Reason.NOT_READY_IN_TIME: "its pods were bound and did not run in time; it is tried again after a pause",
+    Reason.EVICTION_OVERDUE: "its pods have not gone in time; its quota is returned, their nodes are not",
     Reason.EVICTED: "it was taken back from its cluster",
     Reason.PREEMPTED: "it made room for a workload of higher priority in its queue",
     Reason.RECLAIMED: "it made room for a queue that is entitled to what it had borrowed",

@@ -343,6 +343,7 @@ _READERS: dict[str, Callable[[str], object]] = {
     keys.SLA_WAITING_TIME: duration.parse,
     keys.PROTECTED_FOR: duration.parse,
     keys.READY_TIMEOUT: duration.parse,
+    keys.EVICT_TIMEOUT: duration.parse,
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.members import Member
-from atoll.dispatcher.core.node import Node
+from atoll.dispatcher.core.node import Node, path
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.waiting import Key
 from atoll.model.decision import Phase
@@ -18,6 +18,10 @@ from atoll.model.verdict import Reason, Verdict
 
 PAUSE_FIRST, PAUSE_MAX = 60.0, 3600.0
 """Seconds that a workload waits whose pods were bound and did not run, doubled with each round."""
+EVICT_TIMEOUT = 1200.0
+"""Seconds after which the quota of what was taken back is returned though its pods have not gone, where no queue says
+otherwise.
+"""
 HELD, NO_PODS = Verdict(Reason.HELD), Verdict(Reason.NO_PODS)
 
 
@@ -104,6 +108,19 @@ def ready_by(binding: Binding) -> float | None:
     return to_seconds(view.bound_at) + patience
 
 
+def evicted_at(binding: Binding, now: float) -> float:
+    """When it was decided that it goes."""
+    lines = [line for line in binding.view.decision.story[-1:] if line.phase is Phase.EVICTING]
+    # Until that is written it was a moment ago.
+    return to_seconds(lines[0].at) if lines and binding.view.epoch == binding.epoch else now
+
+
+def evict_timeout(leaf: Node) -> float:
+    """Seconds that the pods of its workloads may take to go, as it or the nearest queue above it says."""
+    said = (node.view.evict_timeout for node in path(leaf) if node.view is not None)
+    return next((seconds for seconds in said if seconds is not None), EVICT_TIMEOUT)
+
+
 def estimate(binding: Binding) -> float:
     """Seconds that it is expected to run; infinite where nobody says."""
     own, view = binding.gang.running_estimate, binding.leaf.view
@@ -125,8 +142,8 @@ def phase_of(view: BindingView) -> Phase:
         return Phase.FINISHED
     if not view.suspended:
         return Phase.RESERVING if view.decision.phase is Phase.RESERVING else Phase.BOUND
-    if view.decision.phase is Phase.EVICTING and view.released < view.generation:
-        return Phase.EVICTING
+    if view.decision.phase.going and view.released < view.generation:
+        return view.decision.phase
     return Phase.SUSPENDED
 
 
@@ -218,7 +235,7 @@ def all_bound(binding: Binding) -> bool:
 
 def contained(binding: Binding, member: Member) -> bool:
     """Whether the member's published figures contain the binding's pods or hold, or never will."""
-    if member.name not in binding.parts:
+    if member.name not in binding.parts or binding.phase is Phase.LEAVING:
         return True
     if binding.phase is Phase.EVICTING or binding.epoch != binding.view.epoch or binding.resized_at is not None:
         return False

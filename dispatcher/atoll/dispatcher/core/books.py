@@ -24,6 +24,8 @@ from atoll.dispatcher.core.binding import (
     contained,
     echoes,
     estimate,
+    evict_timeout,
+    evicted_at,
     newly_bound,
     order_key,
     overtakes,
@@ -142,6 +144,10 @@ class Books(Waking):
         self.pauses = Deadlines()
         #: when the minimum of bindings that are bound must run
         self._ready_by = Deadlines()
+        #: when the pods of bindings in phase Evicting must have gone
+        self._gone_by = Deadlines()
+        #: UIDs of claimants of whose victims something else is known to keep them
+        self._stuck_victims: dict[str, None] = {}
         #: UIDs of held, paused and unreadable bindings that may not yet say so, oldest first
         self._untold: dict[str, None] = {}
         self._sizes = Sizes(self._hungry)
@@ -198,8 +204,9 @@ class Books(Waking):
         if node.view is not None and node.view.estimate != estimated:
             for uid in self._charged.get(node, ()):
                 self.promises.enter(uid, self._stay(self.bindings[uid], self.promises.stay(uid)))
-        for uid in self._charged.get(node, ()):
-            self._watch_readiness(self.bindings[uid])
+        for each in subtree(node):
+            for uid in self._charged.get(each, ()):
+                self._watch_times(self.bindings[uid])
         for group in self.waiting.classes(node).values():
             group.shortest = 0.0
         for each in changed:
@@ -286,6 +293,8 @@ class Books(Waking):
     def _observe(self, view: BindingView, old: Binding | None) -> None:
         """Go by what was seen, whatever was decided before."""
         phase = phase_of(view)
+        if old is not None and old.view.stuck != view.stuck and view.decision.room_for:
+            self._stuck_victims[view.decision.room_for] = None
         told = None
         if phase in (Phase.SUSPENDED, Phase.BOUND) and phase is view.decision.phase:
             told = None if view.decision.reason in _MOVES else Verdict(view.decision.reason, view.decision.blocker)
@@ -317,7 +326,7 @@ class Books(Waking):
         else:
             binding.amount = vector.total(part.total() for part in binding.parts.values())
         binding.bound = all_bound(binding) or (old is not None and old.bound and old.epoch == view.epoch)
-        if phase is Phase.EVICTING and old is not None:
+        if phase.going and old is not None:
             # What the member has still to let go of.
             binding.parts, binding.amount = old.parts, old.amount
         elif phase.charged and not binding.parts and view.gang is not None:
@@ -456,15 +465,19 @@ class Books(Waking):
         """File a binding whose charge is right."""
         self.promises.enter(binding.view.uid, self._stay(binding, before))
         self._watch_deadline(binding)
-        self._watch_readiness(binding)
+        self._watch_times(binding)
         self._sizes.file(binding)
         self._settle_soon(binding)
 
-    def _watch_readiness(self, binding: Binding) -> None:
+    def _watch_times(self, binding: Binding) -> None:
         if (when := ready_by(binding)) is not None:
             self._ready_by.set(binding.view.uid, when)
         else:
             self._ready_by.drop(binding.view.uid)
+        if binding.phase is Phase.EVICTING:
+            self._gone_by.set(binding.view.uid, evicted_at(binding, self._now) + evict_timeout(binding.leaf))
+        else:
+            self._gone_by.drop(binding.view.uid)
 
     def withheld(self, binding: Binding) -> Verdict | None:
         """Why a workload is not to be tried at all: its user holds it, or members refused it too often."""
@@ -510,6 +523,7 @@ class Books(Waking):
         self.pauses.drop(binding.view.uid)
         if binding.phase.charged:
             self._ready_by.drop(binding.view.uid)
+            self._gone_by.drop(binding.view.uid)
             self.promises.leave(binding.view.uid, binding.view.placed if placed is None else placed)
             self._charge(binding, -1)
             self._unsettled.pop(binding.view.uid, None)

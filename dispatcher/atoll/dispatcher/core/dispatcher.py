@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
+
 from atoll.dispatcher.core import invariants
 from atoll.dispatcher.core.asking import AVOID_MAX, RESERVE_TIMEOUT, Asking
 from atoll.dispatcher.core.binding import Binding, bound_in, estimate, paused, withheld
@@ -96,8 +98,8 @@ class Dispatcher(Asking):
         search = self.searches.next_due(self._now)
         asked = (self._next_look_at_rights, self._next_answer_due)
         due = (
-            explain, first, patience, renewal, again, search, self.pauses.first, self._ready_by.first, *asked,
-            self.refusals.next,
+            explain, first, patience, renewal, again, search, self.pauses.first, self._ready_by.first,
+            self._gone_by.first, *asked, self.refusals.next,
         )  # fmt: skip
         return min((when for when in due if when is not None), default=None)
 
@@ -128,6 +130,7 @@ class Dispatcher(Asking):
         commands: list[Command] = [
             *self._overdue(),
             *self._not_running(),
+            *self._not_gone(),
             *self._mend_claims(),
             *self._settle_answers(),
             *self._keep_to_wishes(),
@@ -159,6 +162,7 @@ class Dispatcher(Asking):
             # Whoever waits there may be helped by what these can spare now.
             for group in filter(_helpable, self.waiting.classes(leaf).values()):
                 self.searches.look_soon(group)
+        commands.extend(self._name_stuck_victims())
         commands.extend(self._explanations())
         self._forget_unnamed_queues()
         return commands
@@ -445,6 +449,39 @@ class Dispatcher(Asking):
             text = f"its minimum was bound in {names} and did not run in time"
             block = Blocker("Clusters" if len(binding.parts) > 1 else "Cluster", names, message=why)
             yield self._evict(binding, Reason.NOT_READY_IN_TIME, f"{text}: {why}" if why else text, block)
+
+    def _not_gone(self) -> Iterator[Command]:
+        """Return the quota of what was taken back long ago: its queue does not pay for what a member can't do. Its
+        nodes stay taken, for the members' figures contain its pods.
+        """
+        for uid in self._gone_by.due(self._now):
+            binding = self.bindings[uid]
+            view = binding.view
+            if binding.phase is not Phase.EVICTING or binding.epoch != view.epoch:
+                continue
+            names = ", ".join(binding.parts)
+            self._leave(binding)
+            binding.phase = Phase.LEAVING
+            self._put(uid, binding)
+            self._settle_binding(binding)
+            block = Blocker("Clusters" if "," in names else "Cluster", names, message=view.stuck) if names else None
+            yield self._explain(binding, Verdict(Reason.EVICTION_OVERDUE, block))
+
+    def _name_stuck_victims(self) -> Iterator[Command]:
+        """Tell claimants what keeps the pods that are to make room for them."""
+        stuck, self._stuck_victims = self._stuck_victims, {}
+        for uid in stuck:
+            binding = self.bindings.get(uid)
+            if binding is None or binding.told is None or binding.told.reason is not Reason.AWAITING_VICTIMS:
+                continue
+            if binding.epoch != binding.view.epoch or binding.told.blocker is None:
+                continue
+            victims = (self.bindings.get(each) for each in self._awaiting.get(uid, ()))
+            kept = [(each.view.name, each.view.stuck) for each in victims if each is not None and each.view.stuck]
+            text = "; ".join(f"{name} does not end: {why}" for name, why in sorted(kept))
+            told = Verdict(Reason.AWAITING_VICTIMS, msgspec.structs.replace(binding.told.blocker, message=text))
+            if told != binding.told:
+                yield self._explain(binding, told, binding.view.decision.nominated)
 
     def _end_pauses(self) -> None:
         for uid in self.pauses.due(self._now):

@@ -61,6 +61,10 @@ class QueueView:
     """Seconds after which a waiting workload gets a reservation; None for never."""
     ready_timeout: float | None = None
     """Seconds after they were bound within which the minimum of its workloads must run; None for any time."""
+    evict_timeout: float | None = None
+    """Seconds after which the quota of what was taken back is returned though its pods have not gone; None for what the
+    queue above says.
+    """
     protection: float | None = None
     """Seconds after its start in which a workload is not taken back for others; None for the usual time."""
     problem: str = ""
@@ -168,6 +172,8 @@ class BindingView:
     finished: bool = False
     released: int = 0
     """Newest generation at which control saw no Work of it."""
+    stuck: str = ""
+    """Why it is not released though it was taken back, as far as that is known."""
     placed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Member -> (capacity generation that includes its pods, pods placed)."""
     reserved: Mapping[str, Reservation] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from atoll.dispatcher.core.binding import Binding, estimate, patient_until
+from atoll.dispatcher.core.binding import Binding, estimate, evicted_at, patient_until
 from atoll.dispatcher.core.choice import Choice, always, as_it_is
 from atoll.dispatcher.core.events import Strategy
 from atoll.dispatcher.core.members import Member
@@ -332,7 +332,7 @@ class Keeping(Resizing):
     def _ends_waiting(self, claim: Promise) -> float:
         """When it is looked at again whether those that go for a claimant are still on their way."""
         leaving = (self.bindings.get(uid) for uid in self._awaiting.get(claim.uid, ()))
-        told = [self._told_to_go(each) for each in leaving if each is not None and each.phase is Phase.EVICTING]
+        told = [evicted_at(each, self._now) for each in leaving if each is not None and each.phase is Phase.EVICTING]
         since = min([claim.looked, *(each for each in told if self._now < each + DEPARTURE)])
         return min(claim.until, since + DEPARTURE)
 

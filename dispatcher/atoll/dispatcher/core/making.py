@@ -230,6 +230,7 @@ class Making(Keeping):
         command = Evict(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
         binding.epoch, binding.phase, binding.deadline = decision.epoch, Phase.EVICTING, None
         self._leaving[view.uid] = None
+        self._watch_times(binding)
         return command
 
     def _explain(self, binding: Binding, verdict: Verdict, nominated: Sequence[str] = (), *, text: str = "") -> Command:
@@ -247,7 +248,7 @@ class Making(Keeping):
             view.decision.told(line),
             [*nominated],
             rounds=view.decision.rounds,
-            not_before=view.decision.not_before if view.uid in self.pauses else "",
+            not_before=view.decision.not_before if view.uid in self.pauses or binding.phase is Phase.LEAVING else "",
             evicted=view.decision.evictions,
             refused=view.decision.refused,
         )

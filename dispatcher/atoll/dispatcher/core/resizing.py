@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from atoll.dispatcher.core.binding import Binding, estimate
+from atoll.dispatcher.core.binding import Binding, estimate, evicted_at
 from atoll.dispatcher.core.books import Books, Loss
 from atoll.dispatcher.core.choice import Choice, spots
 from atoll.dispatcher.core.commands import Command, Dispatch, Part, Resize
@@ -27,7 +27,7 @@ from atoll.fit import Miss, Nodes, Placement, place
 from atoll.model import vector
 from atoll.model.decision import Decision, Line, Phase, Spots
 from atoll.model.gang import Gang, TopologyWish
-from atoll.model.timestamps import rfc3339, to_seconds
+from atoll.model.timestamps import rfc3339
 from atoll.model.topology import NO_DOMAIN
 from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker
@@ -258,13 +258,7 @@ class Resizing(Books):
         """Whether what was told to go is expected to: its members can say so, and it had not too long."""
         if not all(self._is_ready(name) for name in binding.parts):
             return False
-        return self._now < self._told_to_go(binding) + DEPARTURE
-
-    def _told_to_go(self, binding: Binding) -> float:
-        """When that was decided."""
-        lines = [line for line in binding.view.decision.story[-1:] if line.phase is Phase.EVICTING]
-        # Until that is written it was a moment ago.
-        return to_seconds(lines[0].at) if lines and binding.view.epoch == binding.epoch else self._now
+        return self._now < evicted_at(binding, self._now) + DEPARTURE
 
     def _has_shrunk(self, binding: Binding, stays: Counts) -> bool:
         [part] = binding.parts.values()
