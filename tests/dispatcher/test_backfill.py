@@ -335,30 +335,40 @@ def test_what_was_kept_for_a_head_is_everybodys_in_the_pass_in_which_it_goes() -
     assert names(s.run()) == ["head", "long"]
 
 
-def test_its_own_patience_goes_before_that_of_its_queue() -> None:
+def test_a_workload_may_be_more_patient_than_its_queue_and_not_less() -> None:
     s = Scene(make_queue("q", view={"patience": 600.0}), make_cluster("m"), make_capacity("m", [8, 8]))
     s.submit(make_binding("runs").tasks(16).runs(HOUR))
     s.run()
-    view = make_binding("hasty").tasks(8).created("2027-01-15T08:00:00Z").build()
-    assert view.gang is not None
-    s.see(dataclasses.replace(view, gang=msgspec.structs.replace(view.gang, patience=60.0)))
-    s.submit(make_binding("calm").tasks(8).created("2027-01-15T08:00:00Z"))
+    for name, patience in (("hasty", 60.0), ("calm", 900.0)):
+        view = make_binding(name).tasks(8).created("2027-01-15T08:00:00Z").build()
+        assert view.gang is not None
+        s.see(dataclasses.replace(view, gang=msgspec.structs.replace(view.gang, patience=patience)))
     s.run()
-    assert s.core.promises.made == {}
     s.run(after=61.0)
-    assert list(s.core.promises.made) == ["uid-hasty"]
+    assert s.core.promises.made == {}
     s.run(after=541.0)
+    assert list(s.core.promises.made) == ["uid-hasty"]
+    s.run(after=300.0)
     assert list(s.core.promises.made) == ["uid-hasty", "uid-calm"]
 
 
-@pytest.mark.parametrize(("when", "passes"), [("07:59:00Z", True), ("08:00:30Z", False)], ids=["an elder", "a younger"])
-def test_who_has_room_kept_by_its_own_patience_does_not_hold_up_its_elders(when: str, passes: bool) -> None:
+def test_a_workload_is_kept_no_room_for_by_its_own_word() -> None:
     s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [8]))
     s.submit(make_binding("runs").tasks(4).runs(HOUR))
     s.run()
     view = make_binding("hasty").tasks(8).created("2027-01-15T08:00:00Z").build()
     assert view.gang is not None
-    s.see(dataclasses.replace(view, gang=msgspec.structs.replace(view.gang, patience=60.0)))
+    s.see(dataclasses.replace(view, gang=msgspec.structs.replace(view.gang, patience=1.0)))
+    s.run(after=61.0)
+    assert s.core.promises.made == {}
+
+
+@pytest.mark.parametrize(("when", "passes"), [("07:59:00Z", True), ("08:00:30Z", False)], ids=["an elder", "a younger"])
+def test_a_workload_with_a_reservation_by_patience_does_not_hold_up_its_elders(when: str, passes: bool) -> None:
+    s = Scene(make_queue("q", view={"patience": 60.0}), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("runs").tasks(4).runs(HOUR))
+    s.run()
+    s.submit(make_binding("hasty").tasks(8).created("2027-01-15T08:00:00Z"))
     s.run(after=61.0)
     assert list(s.core.promises.made) == ["uid-hasty"]
     s.submit(make_binding("small").created(f"2027-01-15T{when}"))

@@ -220,23 +220,6 @@ async def test_a_running_job_that_its_user_suspends_is_taken_back_and_goes_on_wh
 # -- whose job, which queue, which policy ----------------------------------------------------------------------------
 
 
-async def test_a_job_that_somebody_else_manages_is_left_alone(site: Site) -> None:
-    made = await site.submit(batch_job("foreign", managedBy="example.com/other"))
-    assert made["spec"]["suspend"] is False
-    assert keys.QUEUE_LABEL not in made["metadata"].get("labels", {})
-    await site.submit(batch_job("ours"))
-    await condition(site, "ours", "Complete")
-    bindings = await site.host.list(BINDINGS, site.namespace)
-    assert [each["metadata"]["name"] for each in bindings] == ["ours-job"]
-
-
-async def test_a_child_of_a_workload_of_ours_is_left_alone(site: Site) -> None:
-    parent = await site.submit(job("parent", seconds=None))
-    owner = {**{k: parent[k] for k in ("apiVersion", "kind")}, "name": "parent", "uid": parent["metadata"]["uid"]}
-    made = await site.submit(batch_job("child", metadata={"ownerReferences": [{**owner, "controller": True}]}))
-    assert "managedBy" not in made["spec"]
-
-
 async def queue_of(site: Site, name: str) -> str:
     async def look() -> str | None:
         binding = await site.find(BINDINGS, f"{name}-job")

@@ -55,16 +55,6 @@ def test_a_job_that_was_suspended_for_its_user_is_not_taken_for_held_when_it_is_
     "job",
     [
         pytest.param(make_job(managedBy="example.com/other"), id="managed by somebody else"),
-        pytest.param(
-            make_job(
-                {
-                    "ownerReferences": [
-                        {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "p", "controller": True}
-                    ]
-                }
-            ),
-            id="made by a workload of ours",
-        ),
         pytest.param({"metadata": {}, "spec": []}, id="not a Job at all"),
         pytest.param({"metadata": None, "spec": {}}, id="without metadata"),
     ],
@@ -73,8 +63,11 @@ def test_left_alone(job: Json) -> None:
     assert batch_jobs.default_job(job, {}) == []
 
 
-def test_a_child_of_somebody_else_is_taken() -> None:
-    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "controller": True}
+@pytest.mark.parametrize(
+    ("version", "kind"), [("batch/v1", "CronJob"), ("batch.volcano.sh/v1alpha1", "Job")], ids=["CronJob", "Volcano Job"]
+)
+def test_an_owner_keeps_no_job_from_its_queue(version: str, kind: str) -> None:
+    owner = {"apiVersion": version, "kind": kind, "name": "nightly", "controller": True}
     assert taken(make_job({"ownerReferences": [owner]}))["spec"]["suspend"] is True
 
 

@@ -1,7 +1,7 @@
 """batch/v1 Jobs: suspended and taken over when they are created, and who may move their suspend switch.
 
-Pure functions: what they know of queues and namespaces is given to them. A Job that somebody else manages, or that a
-workload of Atoll's has made, is left alone.
+Pure functions: what they know of queues and namespaces is given to them. A Job that another controller manages is
+refused; one that was made before its namespace opted in is left alone.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from atoll.kinds import BY_GVK, batch_job
+from atoll.kinds import batch_job
 from atoll.model import keys
 from atoll.model.gang import MOST_PODS
-from atoll.webhook import jsonpatch
-from atoll.webhook.problems import Json, Problem, added, integer, mapping, sequence
+from atoll.webhook import jsonpatch, trust
+from atoll.webhook.problems import Json, Problem, added, integer, mapping
 
 CONTROL: Final = f"system:serviceaccount:{keys.SYSTEM_NAMESPACE}:atoll-control"
 """The account that lifts and sets the suspend switch."""
@@ -49,7 +49,7 @@ def default_job(job: Json, namespace_annotations: Mapping[str, str]) -> list[jso
     spec, metadata = job.get("spec"), job.get("metadata")
     if not isinstance(spec, dict) or not isinstance(metadata, dict):
         return []
-    if spec.get("managedBy") not in (None, keys.CONTROLLER) or _has_our_owner(metadata):
+    if spec.get("managedBy") not in (None, keys.CONTROLLER):
         return []
     patch = []
     if spec.get("managedBy") is None:
@@ -82,6 +82,7 @@ def validate_job(job: Json) -> list[Problem]:
     if pods > MOST_PODS:
         text = f"{pods} pods would run at once; a Job gets at most {MOST_PODS}: lower it, or make several Jobs of it"
         problems.append(Problem("spec.parallelism", text))
+    problems += trust.template_problems(mapping(job.get("spec")).get("template"), "spec.template")
     return problems
 
 
@@ -128,13 +129,6 @@ def _pods(job: Json) -> int:
 
 def _suspended(job: Json) -> bool:
     return mapping(job.get("spec")).get("suspend") is True
-
-
-def _has_our_owner(metadata: Json) -> bool:
-    owners = [mapping(owner) for owner in sequence(metadata.get("ownerReferences"))]
-    return any(
-        owner.get("controller") is True and (owner.get("apiVersion"), owner.get("kind")) in BY_GVK for owner in owners
-    )
 
 
 def _with_entry(metadata: Json, field: str, key: str, value: str) -> list[jsonpatch.Operation]:

@@ -14,7 +14,7 @@ from atoll.api import batch
 from atoll.kinds import plugins
 from atoll.model import keys
 from atoll.model.gang import MOST_PODS
-from atoll.webhook import jsonpatch, pods
+from atoll.webhook import jsonpatch, pods, trust
 from atoll.webhook.problems import (
     LABEL_RULE,
     MAX_ITEMS,
@@ -166,6 +166,7 @@ def validate_job(job: Json) -> list[Problem]:
     problems += _topology_problems(spec.get("networkTopology"), "spec.networkTopology")
     problems += _volume_problems(spec.get("volumes"))
     problems += _plugin_problems(spec.get("plugins"), tasks)
+    problems += _trust_problems(spec)
     job_name = metadata.get("name") or (
         f"{metadata['generateName']}{_GENERATED}" if metadata.get("generateName") else ""
     )
@@ -174,6 +175,15 @@ def validate_job(job: Json) -> list[Problem]:
         problems += _task_problems(task, f"spec.tasks[{index}]", str(job_name), names)
     problems += _dependency_problems(tasks)
     return problems
+
+
+def _trust_problems(spec: Json) -> Iterator[Problem]:
+    yield from trust.class_problems(spec.get("priorityClassName"), "spec.priorityClassName")
+    if spec.get("schedulerName") not in (None, "", keys.SCHEDULER_NAME, "volcano", "default-scheduler"):
+        text = f"{spec['schedulerName']!r} does not place gangs of Atoll's; leave it out"
+        yield Problem("spec.schedulerName", text)
+    for index, task in enumerate(sequence(spec.get("tasks"))):
+        yield from trust.template_problems(mapping(task).get("template"), f"spec.tasks[{index}].template")
 
 
 def _too_much(spec: Json) -> list[Problem]:

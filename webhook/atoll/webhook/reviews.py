@@ -18,8 +18,8 @@ import orjson
 from atoll.kube.reflector import Reflector
 from atoll.model import keys
 from atoll.model.objects import Slim
-from atoll.webhook import batch_jobs, bindings, hyper_nodes, jobs, jsonpatch, queues
-from atoll.webhook.problems import Json, Problem, report
+from atoll.webhook import batch_jobs, bindings, hyper_nodes, jobs, jsonpatch, queues, trust
+from atoll.webhook.problems import Json, Problem, added, report
 
 API_VERSION: Final = "admission.k8s.io/v1"
 CHILDREN: Final = "children"
@@ -217,10 +217,14 @@ class Reviews:
 
     async def _validate_job(self, request: Request) -> list[Problem]:
         job = request.object or {}
-        if request.operation == "UPDATE" and request.old_object is not None:
-            return jobs.validate_job_update(request.old_object, job)
+        if request.operation == "UPDATE" and (old := request.old_object) is not None:
+            name = jobs.queue_of(job, self._annotations(request.namespace))
+            allowed = self._classes_allowed(name)
+            before, after = (list(trust.not_allowed(trust.classes_of_job(each), name, allowed)) for each in (old, job))
+            return [*jobs.validate_job_update(old, job), *added(before, after)]
         name = jobs.queue_of(job, self._annotations(request.namespace))
-        return [*jobs.validate_job(job), *self._queue_problems(name, request.namespace)]
+        classes = trust.not_allowed(trust.classes_of_job(job), name, self._classes_allowed(name))
+        return [*jobs.validate_job(job), *self._queue_problems(name, request.namespace), *classes]
 
     def _default_batch_job(self, request: Request) -> list[jsonpatch.Operation]:
         job = request.object or {}
@@ -231,7 +235,7 @@ class Reviews:
     async def _validate_batch_job(self, request: Request) -> list[Problem]:
         job, old = request.object or {}, request.old_object
         if not batch_jobs.is_ours(job):
-            return []
+            return list(trust.manager_problems(job)) if request.operation == "CREATE" else []
         annotations = self._annotations(request.namespace)
         name = batch_jobs.queue_of(job, annotations)
         if request.operation == "UPDATE" and old is not None:
@@ -240,11 +244,16 @@ class Reviews:
                 return problems
         else:
             problems = batch_jobs.validate_new_job(job)
+            problems += trust.not_allowed(trust.classes_of_batch_job(job), name, self._classes_allowed(name))
         return [*problems, *self._queue_problems(name, request.namespace, f"metadata.labels[{keys.QUEUE_LABEL}]")]
 
     def _annotations(self, namespace: str) -> dict[str, str]:
         found = self._namespaces.get(namespace)
         return found.metadata.annotations if found is not None else {}
+
+    def _classes_allowed(self, queue: str) -> list[str] | None:
+        found = self._queues.get(queue)
+        return trust.classes_allowed(found.metadata.annotations) if found is not None else None
 
     def _queue_problems(self, name: str, namespace: str, field: str = "spec.queue") -> list[Problem]:
         """Why a workload of this namespace can't go to this queue."""

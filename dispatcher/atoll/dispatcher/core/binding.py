@@ -130,10 +130,14 @@ def estimate(binding: Binding) -> float:
 
 
 def patient_until(binding: Binding) -> float:
-    """When a workload has waited long enough to be kept room for; infinite for never."""
+    """When a workload has waited long enough to be kept room for; infinite for never.
+
+    The queue grants it: a workload may have more patience than its queue, never less.
+    """
     own, view = binding.gang.patience, binding.leaf.view
-    patience = view.patience if own is None and view is not None else own
-    return math.inf if patience is None else to_seconds(binding.key[1]) + patience
+    if view is None or view.patience is None:
+        return math.inf
+    return to_seconds(binding.key[1]) + max(view.patience, own or 0.0)
 
 
 def phase_of(view: BindingView) -> Phase:

@@ -1,0 +1,88 @@
+"""What a tenant may not write into a workload: fields that would leave the queues, or take what is the system's.
+
+Pure; each rule has its attack in `tests/attacks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from atoll.model import keys
+from atoll.webhook.problems import Json, Problem, mapping, sequence
+
+_SCHEDULERS: Final = ("", "default-scheduler", keys.SCHEDULER_NAME, "volcano")
+
+
+def template_problems(template: object, path: str) -> Iterator[Problem]:
+    """What is wrong with a pod template of a workload of Atoll's.
+
+    Args:
+        template: a PodTemplateSpec.
+        path: where it is in the object.
+    """
+    spec = mapping(mapping(template).get("spec"))
+    if spec.get("nodeName"):
+        text = "can't be given: the pod would pass by its gang, its queue and the node's taints; use a nodeSelector"
+        yield Problem(f"{path}.spec.nodeName", text)
+    if spec.get("schedulerName") not in (None, *_SCHEDULERS):
+        text = f"{spec['schedulerName']!r} does not place gangs of Atoll's; leave it out, and the member's placer does"
+        yield Problem(f"{path}.spec.schedulerName", text)
+    yield from class_problems(spec.get("priorityClassName"), f"{path}.spec.priorityClassName")
+
+
+def class_problems(name: object, field: str) -> Iterator[Problem]:
+    """What is wrong with a priority class, whatever the queue."""
+    if isinstance(name, str) and name.startswith("system-"):
+        yield Problem(field, f"{name!r} is for the components of a cluster; use a class of your own")
+
+
+def classes_allowed(annotations: Mapping[str, str]) -> list[str] | None:
+    """The priority classes that a queue allows, by its annotations; None for any."""
+    text = annotations.get(keys.PRIORITY_CLASSES)
+    return None if text is None else [each.strip() for each in text.split(",") if each.strip()]
+
+
+def not_allowed(names: Iterable[tuple[str, object]], queue: str, allowed: list[str] | None) -> Iterator[Problem]:
+    """Priority classes that a queue does not allow.
+
+    Args:
+        names: (field, class) of a workload; a field without a class is left out.
+        queue: that it goes to.
+        allowed: see `classes_allowed`.
+    """
+    for field, name in names:
+        if allowed is not None and isinstance(name, str) and name and name not in allowed:
+            text = f"queue {queue!r} does not allow class {name!r}; use {_listed(allowed)}, or another queue"
+            yield Problem(field, text)
+
+
+def classes_of_job(job: Json) -> list[tuple[str, object]]:
+    """(field, class) of a Volcano Job and of its templates."""
+    spec = mapping(job.get("spec"))
+    templates = [
+        (f"spec.tasks[{index}].template.spec.priorityClassName", _class_of(mapping(task).get("template")))
+        for index, task in enumerate(sequence(spec.get("tasks")))
+    ]
+    return [("spec.priorityClassName", spec.get("priorityClassName")), *templates]
+
+
+def classes_of_batch_job(job: Json) -> list[tuple[str, object]]:
+    """(field, class) of a batch Job's template."""
+    return [("spec.template.spec.priorityClassName", _class_of(mapping(job.get("spec")).get("template")))]
+
+
+def manager_problems(job: Json) -> Iterator[Problem]:
+    """Whether a new batch Job would be run by another controller than Atoll's."""
+    manager = mapping(job.get("spec")).get("managedBy")
+    if manager not in (None, keys.CONTROLLER):
+        text = f"{manager!r} would run the Job past its queue; leave it out, or use a namespace that is not Atoll's"
+        yield Problem("spec.managedBy", text)
+
+
+def _class_of(template: object) -> object:
+    return mapping(mapping(template).get("spec")).get("priorityClassName")
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "none"
