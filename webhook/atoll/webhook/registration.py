@@ -48,9 +48,12 @@ _NOT_LEAVING = {
     "name": "not-being-deleted",
     "expression": 'request.operation == "DELETE" || !has(object.metadata.deletionTimestamp)',
 }
+# A new one is refused; what was there before its namespace opted in goes on as it is.
 _NOT_ANOTHERS = {
-    "name": "not-managed-by-somebody-else",
-    "expression": f'!has(object.spec.managedBy) || object.spec.managedBy == "{keys.CONTROLLER}"',
+    "name": "not-one-that-another-controller-runs-already",
+    "expression": (
+        f'request.operation == "CREATE" || !has(object.spec.managedBy) || object.spec.managedBy == "{keys.CONTROLLER}"'
+    ),
 }
 _NOT_SUSPENDED = {
     "name": "not-suspended-yet",
