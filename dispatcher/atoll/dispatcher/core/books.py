@@ -211,6 +211,9 @@ class Books(Waking):
             group.shortest = 0.0
         for each in changed:
             self.waiting.limit_changed(each)
+            if each.parent is not None:
+                # What is guaranteed to it is not there for those beside it.
+                self.waiting.limit_changed(each.parent)
             self._ceilings_eased(each)
         for each in (*changed, *path(node)):
             if self.tree.standing(each) is not Standing.OPEN:
@@ -266,6 +269,8 @@ class Books(Waking):
         known = {member.name: (member.total(), member.view.labels) for member in members if member.view is not None}
         for node in self.tree.set_members(known):
             self.waiting.limit_changed(node)
+            if node.parent is not None:
+                self.waiting.limit_changed(node.parent)
             self._hungry.wake(node)
 
     def serves(self, leaf: Node) -> NDArray[np.bool_] | None:

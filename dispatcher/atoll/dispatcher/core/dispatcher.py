@@ -181,7 +181,7 @@ class Dispatcher(Asking):
             return self._dispatch(binding, found)
         verdict, short, sought = found
         if short is not None:
-            self.waiting.park_on_limit(group, verdict, short.node, short.resource, short.requested)
+            self.waiting.park_on_limit(group, verdict, short)
             self.searches.consider(group)
             self._keep_room(group)
         elif not sought:

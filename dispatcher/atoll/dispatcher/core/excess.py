@@ -18,6 +18,10 @@ def exceeded(leaf: Node, name: str, amount: int) -> Iterator[Limit]:
         own = node.view.capability.get(name) if node.view is not None else None
         pledged = up.pledged.get(name, 0) if up is not None else 0
         left = real_capability(None, above, pledged, node.guarantee.get(name, 0))
+        if up is not None and above is not None and left is not None and (kept := up.kept.get(name, 0)):
+            # What the siblings use beyond their guarantees is not left either.
+            slack = sum(each.slack(name) for each in path(leaf) if each.depth > up.depth)
+            left = min(left, used + max(above - up.used.get(name, 0) - kept, 0) + slack)
         # What those above use as well was said there.
         total = node.total.get(name) if up is None or node.total is not up.total else None
         if own is not None and amount > own - used:

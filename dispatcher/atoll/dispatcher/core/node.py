@@ -6,6 +6,7 @@ waiting work (the division among siblings, the rank) is computed when it is read
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from enum import StrEnum
 
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.shares import Claim, share_and_burden, water_fill
+from atoll.model import vector
 from atoll.model.vector import Vector
 
 Rank = tuple[int, int, float, float, str, str]
@@ -80,6 +82,8 @@ class Node:
     circle: tuple[str, ...] = ()
     #: sum of the children's guarantees
     pledged: Vector = field(default_factory=dict)
+    #: what is guaranteed to the children, or below them, and not used
+    kept: Vector = field(default_factory=dict)
     #: resources for which some child declares deserved, sorted
     claimed: tuple[str, ...] = ()
     #: resources that are divided among the children by weight, sorted; disjoint from `claimed`
@@ -151,6 +155,34 @@ class Node:
             self.ranked = (-priority, first, share, load, created, self.name)
         return self.ranked
 
+    def idle(self, resource: str) -> int:
+        """What is guaranteed to it, or to those below it, and not used: nobody beside it may."""
+        kept = self.kept.get(resource, 0)
+        return max(self.guarantee.get(resource, 0) - self.used.get(resource, 0), kept, 0)
+
+    def slack(self, resource: str) -> int:
+        """What is guaranteed to it and not used, beyond what is guaranteed to those below."""
+        used, kept = self.used.get(resource, 0), self.kept.get(resource, 0)
+        return max(self.guarantee.get(resource, 0) - used - kept, 0)
+
+    def left(self, resource: str, leaf: Node | None = None) -> int | None:
+        """What is left of its limit, for a queue below what others are not guaranteed; what that one and those above it
+        are guaranteed is its own. None where it is not limited.
+        """
+        limit = self.limit.get(resource)
+        if limit is None:
+            return None
+        left = limit - self.used.get(resource, 0)
+        if leaf is not None and (kept := self.kept.get(resource, 0)):
+            own = sum(each.slack(resource) for each in itertools.takewhile(lambda each: each is not self, path(leaf)))
+            return min(left, max(left - kept, 0) + own)
+        return left
+
+    def count_kept(self) -> None:
+        """Sum up again what is guaranteed below and not used; what is below is up to date."""
+        idle = {name: sum(child.idle(name) for child in self.children.values()) for name in self.pledged}
+        self.kept = {name: amount for name, amount in idle.items() if amount}
+
     def share(self, used: Vector) -> float:
         """The largest part of what it deserves of a resource that such a use is, over all resources of which anybody
         deserves something. What is used of one of which nothing is due to it counts as all that is due, and as the part
@@ -207,6 +239,23 @@ class Node:
         if up is not None and (resource in up.claimed or resource in up.divided):
             return self.entitled.get(resource, 0)
         return self.limit.get(resource)
+
+
+def use(leaf: Node, amount: Vector, times: int = 1) -> None:
+    """Count an amount as used by a queue and those above it; -1 times takes it back."""
+    node: Node | None = leaf
+    #: what is kept for the children changes by this
+    more: Vector = {}
+    while node is not None:
+        if node.guarantee or node.kept or more:
+            names = amount.keys() | more.keys()
+            before = {name: node.idle(name) for name in names}
+            vector.add(node.used, amount, times)
+            vector.add(node.kept, more)
+            more = {name: change for name in sorted(names) if (change := node.idle(name) - before[name])}
+        else:
+            vector.add(node.used, amount, times)
+        node = node.parent
 
 
 def path(node: Node) -> Iterator[Node]:

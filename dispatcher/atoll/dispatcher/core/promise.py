@@ -170,19 +170,52 @@ def holds(nodes: Nodes, needs: Sequence[Vector], placement: Placement) -> bool:
 def left_beside(leaf: Node, request: Vector) -> dict[tuple[Node, str], int]:
     """(queue on the path, requested resource that it limits) -> what is left there beside the request."""
     return {
-        (node, name): node.limit[name] - node.used.get(name, 0) - amount
+        (node, name): left - amount
         for node in path(leaf)
         for name, amount in request.items()
-        if amount > 0 and name in node.limit
+        if amount > 0 and (left := node.left(name, leaf)) is not None
     }
 
 
-def give_back(left: dict[tuple[Node, str], int], leaf: Node, amount: Vector, times: int = 1) -> None:
-    """Add what a queue no longer uses where it counts; -1 times takes it."""
-    for node in path(leaf):
-        for name, value in amount.items():
+Holdings = dict[tuple[Node, str], int]
+"""(queue, resource) -> what it holds of the limits above it, guaranteed or used."""
+
+
+def give_back(
+    left: dict[tuple[Node, str], int],
+    mine: Node,
+    leaf: Node,
+    amount: Vector,
+    times: int = 1,
+    holdings: Holdings | None = None,
+) -> None:
+    """Add what a queue no longer uses to what is left for another one; -1 times takes it. What is guaranteed to it, or
+    on the way up to what both share, is nobody else's whether it is used or not.
+
+    Args:
+        left: of limits on the path of `mine`; changed.
+        mine: for which that is left.
+        leaf: the queue that uses less.
+        amount: by so much.
+        times: how often.
+        holdings: what has ended and started before; added to. Without it, nothing has since now.
+    """
+    if not left:
+        return
+    shared = set(path(mine))
+    for name, value in amount.items():
+        change = value * times
+        for node in path(leaf):
             if (node, name) in left:
-                left[node, name] += value * times
+                left[node, name] += change
+            guarantee = node.guarantee.get(name, 0)
+            if not guarantee or node in shared:
+                continue
+            known = None if holdings is None else holdings.get((node, name))
+            held = node.used.get(name, 0) + node.kept.get(name, 0) if known is None else known
+            if holdings is not None:
+                holdings[node, name] = held - change
+            change = max(held, guarantee) - max(held - change, guarantee)
 
 
 def where_seen(gang: Gang, nodes: Mapping[str, int], index: Mapping[str, int]) -> list[tuple[int, int, int]]:

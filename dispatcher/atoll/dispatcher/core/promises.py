@@ -26,9 +26,9 @@ import numpy as np
 
 from atoll.dispatcher.core.choice import Choice
 from atoll.dispatcher.core.members import Member
-from atoll.dispatcher.core.node import Node, bring_up_to_date, path
+from atoll.dispatcher.core.node import Node, bring_up_to_date, path, use
 from atoll.dispatcher.core.planning import Planning
-from atoll.dispatcher.core.promise import SETTLE, Promise, Stay, give_back, holds, left_beside
+from atoll.dispatcher.core.promise import SETTLE, Holdings, Promise, Stay, give_back, holds, left_beside
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.stays import end_of
 from atoll.dispatcher.core.world import World
@@ -76,10 +76,7 @@ class Promises(Planning):
                 # Counted as gone from the beginning; if it starts again, that is something else.
                 promise.leaving[uid] = changes
             elif promise.victims or not stay.over_at(promise.at, promise.looked):
-                for node in path(stay.leaf):
-                    for name, amount in stay.amount.items():
-                        if (node, name) in promise.spare:
-                            promise.spare[node, name] += sign * amount
+                give_back(promise.spare, promise.leaf, stay.leaf, stay.amount, sign)
 
     # -- promises ----------------------------------------------------------------------------------------------------
 
@@ -130,7 +127,7 @@ class Promises(Planning):
         for other in self.all():
             if promise.runs_at(other.at) and not promise.uncertain() and other.uid != uid and uid not in other.beside:
                 other.beside[uid] = None
-                give_back(other.spare, leaf, shape.request, -1)
+                give_back(other.spare, other.leaf, leaf, shape.request, -1)
         self.made[uid] = promise
         self._outdate(found.name)
         return promise
@@ -200,7 +197,7 @@ class Promises(Planning):
         promise.leaving = {each: True for each in leaving if each in self._stays}
         promise.spare = left_beside(leaf, shape.request)
         for each in promise.leaving:
-            give_back(promise.spare, self._stays[each].leaf, self._stays[each].amount)
+            give_back(promise.spare, promise.leaf, self._stays[each].leaf, self._stays[each].amount)
         self.claims[uid] = promise
         self._outdate(first.name)
 
@@ -228,7 +225,7 @@ class Promises(Planning):
             for each in [each for each, stays in promise.leaving.items() if stays and other.leaving.get(each)]:
                 # If it goes all the same, that is counted when it does.
                 del other.leaving[each]
-                give_back(other.spare, self._stays[each].leaf, self._stays[each].amount, -1)
+                give_back(other.spare, other.leaf, self._stays[each].leaf, self._stays[each].amount, -1)
         self._leave_beside(promise)
         return True
 
@@ -247,7 +244,7 @@ class Promises(Planning):
         for other in self.all():
             if uid in other.beside and (still is None or not still.runs_at(other.at)):
                 del other.beside[uid]
-                give_back(other.spare, promise.leaf, promise.shape.request)
+                give_back(other.spare, other.leaf, promise.leaf, promise.shape.request)
 
     def asks_otherwise(self, uid: str) -> bool:
         """The workload is another one: what is known of it is so no more. Whether it was promised room."""
@@ -371,7 +368,7 @@ class Promises(Planning):
         """Inside, queues are charged as if those had started for whom others make room, and the others had gone; all
         but the workload of that UID.
         """
-        before: dict[Node, Vector] = {}
+        before: dict[Node, tuple[Vector, Vector]] = {}
         for promise in self.claims.values():
             if promise.uid != but:
                 gone = [self._stays[uid] for uid, stays in promise.leaving.items() if stays]
@@ -383,16 +380,16 @@ class Promises(Planning):
                         if node not in before:
                             # What its parent divides follows from what is really used.
                             bring_up_to_date(node)
-                            before[node] = node.used
-                            node.used = dict(node.used)
-                        vector.add(node.used, amount, times)
+                            before[node] = (node.used, node.kept)
+                            node.used, node.kept = dict(node.used), dict(node.kept)
+                    use(leaf, amount, times)
         self._settled = True
         try:
             yield
         finally:
             self._settled = False
-            for node, used in before.items():
-                node.used = used
+            for node, (used, kept) in before.items():
+                node.used, node.kept = used, kept
 
     # -- the future --------------------------------------------------------------------------------------------------
 
@@ -413,11 +410,18 @@ class Promises(Planning):
         changes = heapq.merge(few, later, key=_when)
         #: queue -> those limits that what it uses counts for
         limits: dict[Node, list[tuple[Node, str]]] = {}
+        guaranteed: dict[Node, bool] = {}
+        holdings: Holdings = {}
         since: float | None = None
         for when, here in itertools.groupby(changes, key=_when):
             if when == math.inf:
                 break
             for _, other, amount, times in here:
+                if other not in guaranteed:
+                    guaranteed[other] = any(node.guarantee for node in path(other))
+                if guaranteed[other]:
+                    give_back(left, leaf, other, amount, times, holdings)
+                    continue
                 if other not in limits:
                     above = set(path(other))
                     limits[other] = [limit for limit in left if limit[0] in above]
@@ -440,9 +444,10 @@ class Promises(Planning):
         """
         left = left_beside(leaf, request)
         beside = dict(left)
+        holdings: Holdings = {}
         for promise in self.each():
             if promise.uid != uid:
-                give_back(beside, promise.leaf, promise.shape.request, -1)
+                give_back(beside, leaf, promise.leaf, promise.shape.request, -1, holdings)
         return {key: amount for key, amount in left.items() if beside[key] < 0}
 
     def _given_back(self, uid: str, queues: Set[Node], now: float) -> tuple[list[Change], Iterator[Change]]:
@@ -479,19 +484,20 @@ class Promises(Planning):
             stay = self._stays[uid]
             if stay.over_at(promise.at, now):
                 vector.add(over.setdefault(stay.leaf, {}), stay.amount)
+        holdings: Holdings = {}
         for leaf, amount in over.items():
-            give_back(spare, leaf, amount)
+            give_back(spare, promise.leaf, leaf, amount, 1, holdings)
         for other in self.each():
             if other.uid != promise.uid and other.runs_at(promise.at):
                 promise.beside[other.uid] = None
-                give_back(spare, other.leaf, other.shape.request, -1)
+                give_back(spare, promise.leaf, other.leaf, other.shape.request, -1, holdings)
         for other in self.claims.values():
             if other.uid == promise.uid:
                 continue
             for uid in (uid for uid, counts in other.leaving.items() if counts and uid not in promise.leaving):
                 if not (stay := self._stays[uid]).over_at(promise.at, now):
                     promise.leaving[uid] = True
-                    give_back(spare, stay.leaf, stay.amount)
+                    give_back(spare, promise.leaf, stay.leaf, stay.amount)
 
 
 def _when(each: Change) -> float:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.limits import Members, compute, guarantee_of
-from atoll.dispatcher.core.node import Node, Rank, Standing, bring_up_to_date, path, subtree
+from atoll.dispatcher.core.node import Node, Rank, Standing, bring_up_to_date, path, subtree, use
 from atoll.model import vector
 from atoll.model.keys import ROOT_QUEUE
 from atoll.model.vector import Vector
@@ -29,10 +29,13 @@ class Shortage(NamedTuple):
     available: int
     member: str = ""
     """The limit is a ceiling in this member."""
+    below: Node | None = None
+    """The limit would do, were the rest of it not guaranteed to the siblings of this one."""
 
     def verdict(self) -> Verdict:
         """What it is to a workload that made the request."""
-        about = blocker("Queue", self.node.name, self.resource, self.requested, self.available, self.member)
+        queue = self.below or self.node
+        about = blocker("Queue", queue.name, self.resource, self.requested, self.available, self.member)
         return Verdict(Reason.QUOTA_EXCEEDED, about)
 
 
@@ -116,9 +119,9 @@ class Tree:
         vector.add(node.own, amount, times)
         vector.add(node.own_wanted, amount, times)
         _add_in(node.own_in, where, times)
+        use(node, amount, times)
         up: Node | None = node
         while up is not None:
-            vector.add(up.used, amount, times)
             vector.add(up.wanted, amount, times)
             if up.tracks:
                 _add_in(up.used_in, where, times)
@@ -148,9 +151,9 @@ class Tree:
         self._changed[node] = None
         vector.add(node.own, amount, times)
         _add_in(node.own_in, where, times)
+        use(node, amount, times)
         up: Node | None = node
         while up is not None:
-            vector.add(up.used, amount, times)
             if up.tracks:
                 _add_in(up.used_in, where, times)
             up.waiting -= times
@@ -225,11 +228,13 @@ class Tree:
         return nodes[min([node.current_rank() for way in ways for node in way])[-1]]
 
     def shortage(self, node: Node, request: Vector) -> Shortage | None:
-        """The first queue on the way up whose limit the request would exceed, None when it fits.
+        """The first queue on the way up whose limit the request would exceed, or the rest of whose limit is guaranteed
+        to others; None when it fits.
 
         Only what is requested counts; of several resources the first by name.
         """
         each: Node | None = node
+        below: Node | None = None
         while each is not None:
             used, limit = each.used, each.limit
             for name, amount in request.items():
@@ -238,7 +243,12 @@ class Tree:
                     short = vector.shortage(used, request, limit)
                     assert short is not None, "something is short"
                     return Shortage(each, *short)
-            each = each.parent
+            if each.kept and below is not None:
+                for name in sorted(each.kept.keys() & request.keys()):
+                    left = each.left(name, node)
+                    if left is not None and request[name] > max(left, 0):
+                        return Shortage(each, name, request[name], left, below=below)
+            each, below = each.parent, each
         return None
 
     def declared_shortage(self, node: Node, request: Vector) -> Shortage | None:
@@ -387,6 +397,8 @@ class Tree:
                 current = child.ordered == (child.ranked if child.waiting else None)
                 assert current or child in node.unordered, f"queue {child.name}: its place among its siblings"
             assert node.pledged == vector.total(c.guarantee for c in below), f"queue {name}: pledged"
+            kept = {each: sum(c.idle(each) for c in below) for each in node.pledged}
+            assert node.kept == {each: idle for each, idle in kept.items() if idle}, f"queue {name}: kept"
         assert sum(1 for _ in subtree(self.root)) == len(self.nodes), "a queue is not below the root"
 
     # -- structure ---------------------------------------------------------------------------------------------------
@@ -440,6 +452,7 @@ class Tree:
             for each in path(top):
                 if node.used:
                     self._moved[each] = None
+                # What is kept there is counted again once all are where they belong.
                 vector.add(each.used, node.used, times)
                 vector.add(each.wanted, node.wanted, times)
                 if each.tracks:
@@ -476,6 +489,9 @@ class Tree:
                     changed[each.name] = each
                 if inner or outer or each in forced:
                     rest.extend(each.children.values())
+        above = {each: None for node in dirty for each in path(node)}
+        for node in sorted(above, key=lambda each: -each.depth):
+            node.count_kept()
         result = [changed[name] for name in sorted(changed)]
         self._changed |= dict.fromkeys(result)
         return result

@@ -16,7 +16,7 @@ import numpy as np
 
 from atoll.dispatcher.core.choice import Choice, always
 from atoll.dispatcher.core.members import Member
-from atoll.dispatcher.core.node import Node, bring_up_to_date, path
+from atoll.dispatcher.core.node import Node, bring_up_to_date, path, use
 from atoll.dispatcher.core.requests import MANY
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.tree import Shortage, Tree
@@ -169,7 +169,7 @@ class Trial:
         self.taken: dict[Bundle, None] = {}
         #: kind of foreign bundles that went -> how many
         self._kinds: dict[tuple[Node, tuple[tuple[str, int], ...]], int] = {}
-        self._before: dict[Node, tuple[Vector, dict[str, Vector]]] = {}
+        self._before: dict[Node, tuple[Vector, dict[str, Vector], Vector]] = {}
         #: times that there was room, and no choice of it was permitted
         self.refused = 0
         #: resources in which the claimant's queue is entitled to take back
@@ -181,8 +181,8 @@ class Trial:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for node, (used, used_in) in self._before.items():
-            node.used, node.used_in = used, used_in
+        for node, (used, used_in, kept) in self._before.items():
+            node.used, node.used_in, node.kept = used, used_in, kept
 
     # -- what goes ---------------------------------------------------------------------------------------------------
 
@@ -234,12 +234,11 @@ class Trial:
             if node not in self._before:
                 # What its parent divides follows from what is really used.
                 bring_up_to_date(node)
-                self._before[node] = (node.used, node.used_in)
-                node.used = dict(node.used)
+                self._before[node] = (node.used, node.used_in, node.kept)
+                node.used, node.kept = dict(node.used), dict(node.kept)
                 node.used_in = {name: dict(part) for name, part in node.used_in.items()}
-            used = node.used
-            for name, value in amount.items():
-                used[name] = used.get(name, 0) - value * times
+        use(leaf, amount, -times)
+        for node in path(leaf):
             if node.tracks:
                 for member, parts in pods.items():
                     there = node.used_in.setdefault(member, {})

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from atoll.dispatcher.core.events import Strategy
-from atoll.dispatcher.core.node import Node
+from atoll.dispatcher.core.node import Node, path
 from atoll.dispatcher.core.shapes import Shape
-from atoll.dispatcher.core.tree import Tree
+from atoll.dispatcher.core.tree import Shortage, Tree
 from atoll.model.verdict import Reason, Verdict, blocker
 
 Key = tuple[int, str, str]
@@ -34,15 +34,24 @@ _Entry = tuple[int, str, str, bytes]
 class Lot:
     """Classes that wait for the same thing; see the module."""
 
-    __slots__ = ("amount", "anchor", "awake", "below", "heads", "resource", "shape", "verdict")
+    __slots__ = ("amount", "anchor", "awake", "below", "heads", "resource", "shape", "verdict", "way")
 
     def __init__(
-        self, anchor: Node, *, awake: bool = False, resource: str = "", amount: int = 0, shape: bytes = b""
+        self,
+        anchor: Node,
+        *,
+        awake: bool = False,
+        resource: str = "",
+        amount: int = 0,
+        way: Node | None = None,
+        shape: bytes = b"",
     ) -> None:
         self.anchor = anchor
         self.awake = awake
         #: what the anchor must have left for it to wake; no resource where something else decides
         self.resource, self.amount = resource, amount
+        #: the queue for which that must be left, where what others are guaranteed stops it
+        self.way = way
         #: of the classes that members have no room for; empty for other lots
         self.shape = shape
         #: why no member has room, as said when its classes were parked last; None for other lots
@@ -118,8 +127,9 @@ class _Spot:
         self.awake: dict[Node, None] = {}
         #: awake lots that hang here
         self.lots: dict[Lot, None] = {}
-        #: resource -> amount -> lot of classes that this node's limit blocks
-        self.parked: dict[str, dict[int, Lot]] = {}
+        #: resource -> (amount, queue for which it must be left, None for any) -> lot of classes that this node's limit
+        #: blocks
+        self.parked: dict[str, dict[tuple[int, Node | None], Lot]] = {}
         #: shape -> class, where the node is a leaf
         self.classes: dict[bytes, ShapeClass] = {}
         self.fresh = Lot(node, awake=True)
@@ -245,13 +255,15 @@ class Waiting:
 
     # -- what blocks them --------------------------------------------------------------------------------------------
 
-    def park_on_limit(self, group: ShapeClass, verdict: Verdict, node: Node, resource: str, amount: int) -> None:
-        """Wait until the node has this amount of the resource left."""
+    def park_on_limit(self, group: ShapeClass, verdict: Verdict, short: Shortage) -> None:
+        """Wait until the node has what is requested of the resource left."""
         self.say(group, verdict)
-        lots = self._spot(node).parked.setdefault(resource, {})
-        lot = lots.get(amount)
+        lots = self._spot(short.node).parked.setdefault(short.resource, {})
+        way = group.leaf if short.below is not None else None
+        lot = lots.get((short.requested, way))
         if lot is None:
-            lot = lots[amount] = Lot(node, resource=resource, amount=amount)
+            lot = Lot(short.node, resource=short.resource, amount=short.requested, way=way)
+            lots[short.requested, way] = lot
         self._move(group, lot)
 
     def park_on_shape(self, group: ShapeClass, verdict: Verdict) -> None:
@@ -303,9 +315,11 @@ class Waiting:
         if spot is None or not spot.parked:
             return
         for resource, lots in spot.parked.items():
-            limit = node.limit.get(resource)
-            left = None if limit is None else limit - node.used.get(resource, 0)
-            for amount, lot in lots.items():
+            known: dict[Node | None, int | None] = {}
+            for (amount, way), lot in lots.items():
+                if way not in known:
+                    known[way] = node.left(resource, way if way is not None and node in path(way) else None)
+                left = known[way]
                 if left is None or amount <= left:
                     if not lot.awake and lot.heads:
                         self._wake(lot)
@@ -486,7 +500,7 @@ class Waiting:
             del self._by_shape[lot.shape]
         if lot.resource:
             lots = self._spots[lot.anchor].parked[lot.resource]
-            del lots[lot.amount]
+            del lots[lot.amount, lot.way]
             if not lots:
                 del self._spots[lot.anchor].parked[lot.resource]
 
