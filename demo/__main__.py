@@ -73,7 +73,9 @@ async def _demo(console: Console, scale: Scale, seed: int, folder: Path, kill: i
         folder,
         binaries=programs,
         # A killed leader's successor waits for its lease.
-        flags={} if kill is None else {"control": QUICK_ELECTION, "dispatcher": QUICK_ELECTION},
+        flags={}
+        if kill is None
+        else {"control": QUICK_ELECTION, "dispatcher": QUICK_ELECTION, "agent": QUICK_ELECTION},
         on_progress=lambda line: console.print(f"  {line}", highlight=False),
     )
     async with federation, await federation.host.connect() as api:

@@ -48,7 +48,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
 async def federation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AtollFederation]:
     """A host and three members, with every process of Atoll."""
     directory: Path = tmp_path_factory.mktemp("federation")
-    quick = {"control": QUICK_ELECTION, "dispatcher": (*QUICK_ELECTION, "--most-refusals=2")}
+    quick = {
+        "control": QUICK_ELECTION,
+        "dispatcher": (*QUICK_ELECTION, "--most-refusals=2"),
+        "agent": QUICK_ELECTION,
+    }
     async with AtollFederation(LAYOUT, directory, flags=quick) as running:
         yield running
 

@@ -56,7 +56,7 @@ async def run(
     """
     wishes = plan.generate(seed, seconds)
     connections = Connections(directory / "proxies", seed, lambda name: player.kill(name))
-    quick = {"control": QUICK_ELECTION, "dispatcher": QUICK_ELECTION}
+    quick = {"control": QUICK_ELECTION, "dispatcher": QUICK_ELECTION, "agent": QUICK_ELECTION}
     federation = AtollFederation(
         plan.LAYOUT,
         directory,

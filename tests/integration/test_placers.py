@@ -51,7 +51,7 @@ DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def delegated(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AtollFederation]:
-    quick = {"control": QUICK_ELECTION, "dispatcher": QUICK_ELECTION}
+    quick = {"control": QUICK_ELECTION, "dispatcher": QUICK_ELECTION, "agent": QUICK_ELECTION}
     async with AtollFederation(LAYOUT, tmp_path_factory.mktemp("placers"), flags=quick) as running:
         yield running
 

@@ -47,7 +47,7 @@ async def fed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AtollFe
         FederationConfig(members=[member(MEMBER, 4)]),
         tmp_path_factory.mktemp("restarts"),
         replicas={"control": 2, "dispatcher": 2},
-        flags={"control": QUICK_ELECTION, "dispatcher": QUICK_ELECTION},
+        flags={"control": QUICK_ELECTION, "dispatcher": QUICK_ELECTION, "agent": QUICK_ELECTION},
     ) as running:
         yield running
 
@@ -191,7 +191,7 @@ async def completed(site: Site, name: str, pods: int) -> None:
     ("options", "text"),
     [
         pytest.param({"replicas": {"webhook": 2}}, "replicas of webhook: only control and dispatcher", id="replicas"),
-        pytest.param({"flags": {"agent": ["-v"]}}, "flags for agent: there are webhook", id="flags"),
+        pytest.param({"flags": {"nobody": ["-v"]}}, "flags for nobody: there are webhook", id="flags"),
     ],
 )
 def test_replicas_and_flags_that_a_process_can_not_have_are_refused(options: dict[str, Any], text: str) -> None:

@@ -42,7 +42,7 @@ ALLOWED = {
     (WORKS, ""): {"get", "list", "watch", "patch"},
     (WORKS, "status"): {"patch"},
     (CAPACITIES, ""): {"list", "patch", "create", "delete"},
-    (LEASES, ""): {"patch"},
+    (LEASES, ""): {"get", "patch"},
 }
 """All that it may do, and only in its own namespace; of Leases only its own."""
 

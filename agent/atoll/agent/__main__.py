@@ -1,18 +1,28 @@
-"""The process `atoll-agent`: one per member, with credentials for it and for its execution namespace."""
+"""The process `atoll-agent`: of one member's agents one leads and works, with credentials for the member and for its
+execution namespace.
+
+The lease is in the member, where the work is: whoever can't reach the member can't lead there, and an agent that can't
+reach the host goes on.
+"""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 from pathlib import Path
 
 from prometheus_client import Gauge
 
 from atoll.agent.credentials import member_connection
+from atoll.agent.heartbeat import Heartbeat
 from atoll.agent.member import MemberAgent
 from atoll.delivery import Delivery
-from atoll.kube import config, process
+from atoll.kube import config, election, process
 from atoll.kube.process import Process
 from atoll.kube.transport import ApiServer
+
+LEASE = "atoll-agent"
+"""In namespace `atoll-system` of the member."""
 
 
 async def setup(running: Process, options: argparse.Namespace) -> None:
@@ -28,27 +38,55 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
     member = await running.stack.enter_async_context(
         ApiServer(to_member, user_agent=agent_name, connections=128, rate=process.rate_limit(options))
     )
-    jobs = {"on": True, "off": False, "auto": None}[options.jobs]
-    agent = MemberAgent(host, member, options.cluster, identity=running.identity, jobs=jobs)
+    elector = election.elector(member, LEASE, running.identity, options)
+    # What this member's agents say on the host is the leader's to say as well.
+    host.writes.guard = lambda: elector.certain
+    works: tuple[MemberAgent, Delivery] | None = None
+
+    async def lead() -> None:
+        # Everything is read anew: what an earlier leader did is in the member.
+        nonlocal works
+        agent = MemberAgent(host, member, options.cluster, jobs={"on": True, "off": False, "auto": None}[options.jobs])
+        delivery = Delivery(
+            host,
+            member,
+            options.cluster,
+            objects=agent.cache.workloads,
+            placement=agent.placement,
+            reservations=agent.reservations,
+            placing=agent.made_for,
+            pods=agent.pods,
+        )
+        agent.on_placement(delivery.touch)
+        agent.surroundings.on_change(lambda _: delivery.look_again())
+        works = agent, delivery
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(agent.run(), name="agent")
+                tasks.create_task(delivery.run(), name="delivery")
+        finally:
+            works = None
+
+    def ready() -> bool:
+        if not elector.leading.is_set():
+            return elector.can_lead
+        return works is not None and works[0].ready and works[1].synced
+
     wrong = Gauge(
         "atoll_topology_problems", "HyperNodes of the member that are wrong in part", registry=running.metrics
     )
-    wrong.set_function(lambda: len(agent.scheduler.room.topology_problems))
-    delivery = Delivery(
+    wrong.set_function(lambda: len(works[0].scheduler.room.topology_problems) if works is not None else 0)
+    heartbeat = Heartbeat(
         host,
         member,
         options.cluster,
-        objects=agent.cache.workloads,
-        placement=agent.placement,
-        reservations=agent.reservations,
-        placing=agent.made_for,
-        pods=agent.pods,
+        running.identity,
+        leads=elector.leading.is_set,
+        notes=lambda: works[0].notes() if works is not None else {},
     )
-    agent.on_placement(delivery.touch)
-    agent.surroundings.on_change(lambda _: delivery.look_again())
-    running.ready_when(lambda: agent.ready and delivery.synced)
-    running.add_task("agent", agent.run())
-    running.add_task("delivery", delivery.run())
+    running.ready_when(ready)
+    running.add_task("heartbeat", heartbeat.run())
+    running.add_task("election", elector.run(lead))
 
 
 def main() -> None:
@@ -72,6 +110,7 @@ def main() -> None:
         default="auto",
         help="reconcile Volcano Jobs; auto: unless Volcano's controllers run in the member",
     )
+    election.arguments(parser)
     options = parser.parse_args()
     process.run("agent", options, lambda running: setup(running, options), cluster=options.cluster)
 

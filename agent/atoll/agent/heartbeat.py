@@ -1,4 +1,7 @@
-"""The agent's sign of life on the host: a Lease that also says whether the member's API server is ready."""
+"""The agents' sign of life on the host: a Lease that also says whether the member's API server is ready.
+
+The agent that leads writes it. Where none leads, as when the member is away, one of them says so.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,12 @@ from atoll.model.timestamps import rfc3339_micro
 NAME = "atoll-agent"
 PERIOD = 10.0
 DURATION = 40
+_SILENT = 30.0
+"""Seconds after which another agent's sign of life is over: before the host takes the member for lost."""
 _PROBE_EVERY = 2.0
 _PROBE_DEADLINE = 3.0
+
+_NOBODY = f"none of its agents holds Lease {keys.SYSTEM_NAMESPACE}/{NAME} in the member"
 
 log = structlog.get_logger(__name__)
 
@@ -33,6 +40,7 @@ class Heartbeat:
         cluster: str,
         identity: str,
         *,
+        leads: Callable[[], bool] = lambda: True,
         notes: Callable[[], dict[str, str]] = dict,
     ) -> None:
         """No I/O happens here; `run` does it.
@@ -42,6 +50,7 @@ class Heartbeat:
             member: whose /readyz is probed.
             cluster: name of the member.
             identity: of this process.
+            leads: whether this process leads.
             notes: annotations that tell the host of the member besides.
         """
         self._host = host
@@ -49,25 +58,52 @@ class Heartbeat:
         self._namespace = keys.execution_namespace(cluster)
         self._identity = identity
         self._notes = notes
-        #: last answer of the probe
-        self.readyz = ""
-        #: other annotations as last written
+        self._leads = leads
+        #: annotations as last written, and when, on the loop's clock
         self._told: dict[str, str] = {}
+        self._told_at = -PERIOD
+        #: renewTime of another agent's sign of life, and since when none leads as far as is known here
+        self._theirs: str | None = None
+        self._since = 0.0
 
     async def run(self) -> None:
         """Probe and renew until cancelled; a change is told at once."""
-        renewed = -PERIOD
         clock = asyncio.get_running_loop().time
+        self._since, looked = clock(), -PERIOD
         while True:
             readyz = await self._probe()
-            notes = self._notes()
-            if (readyz, notes) != (self.readyz, self._told) or clock() - renewed >= PERIOD:
-                try:
-                    await self._renew({**notes, keys.READYZ: readyz})
-                    self.readyz, self._told, renewed = readyz, notes, clock()
-                except errors.ApiError as error:
-                    log.warning("the host did not take the heartbeat", error=str(error))
+            try:
+                if self._leads():
+                    self._since = clock()
+                    await self._tell(readyz)
+                elif clock() - looked >= PERIOD:
+                    looked = clock()
+                    if await self._falls_to_us(readyz):
+                        await self._tell(readyz if readyz != "ok" else _NOBODY)
+            except errors.ApiError as error:
+                log.warning("the host did not take the heartbeat", error=str(error))
             await asyncio.sleep(_PROBE_EVERY)
+
+    async def _falls_to_us(self, readyz: str) -> bool:
+        """Whether this agent, which does not lead, is the one to say what is wrong."""
+        now = asyncio.get_running_loop().time()
+        try:
+            spec = (await self._host.get(LEASES, NAME, self._namespace)).get("spec") or {}
+        except errors.NotFound:
+            spec = {}
+        if spec.get("holderIdentity") == self._identity and readyz != "ok":
+            return True
+        if spec.get("holderIdentity") != self._identity and spec.get("renewTime") != self._theirs:
+            self._theirs, self._since = spec.get("renewTime"), now
+        return now - self._since >= _SILENT
+
+    async def _tell(self, readyz: str) -> None:
+        """Renew if there is something new, or it is time."""
+        annotations = {**self._notes(), keys.READYZ: readyz}
+        now = asyncio.get_running_loop().time()
+        if annotations != self._told or now - self._told_at >= PERIOD:
+            await self._renew(annotations)
+            self._told, self._told_at = annotations, now
 
     async def _probe(self) -> str:
         try:

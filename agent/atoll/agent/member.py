@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll.agent.cache import MemberCache
-from atoll.agent.heartbeat import Heartbeat
 from atoll.agent.hyper_nodes import HyperNodes
 from atoll.agent.jobs.controller import JobController
 from atoll.agent.ours import Ours
@@ -27,18 +26,15 @@ from atoll.model.selectors import label_selector_matches
 
 
 class MemberAgent:
-    """Runs jobs, scheduler, capacity and heartbeat of a member."""
+    """Runs jobs, scheduler and capacity of a member."""
 
-    def __init__(
-        self, host: ApiServer, member: ApiServer, cluster: str, *, identity: str, jobs: bool | None = None
-    ) -> None:
+    def __init__(self, host: ApiServer, member: ApiServer, cluster: str, *, jobs: bool | None = None) -> None:
         """No I/O happens here; `run` does it.
 
         Args:
-            host: where capacity and the lease go.
+            host: where capacity goes.
             member: the cluster to look after.
             cluster: its name on the host.
-            identity: of this process, for the lease.
             jobs: whether Volcano Jobs are ours to reconcile; None: unless Volcano's own controllers run in the member.
         """
         self.cluster = cluster
@@ -58,7 +54,6 @@ class MemberAgent:
         )
         self._summary = RoomSummary(cluster, self.scheduler.room)
         self.placements = Placements(self.cache, self.scheduler, self.publisher)
-        self.heartbeat = Heartbeat(host, member, cluster, identity, notes=self._notes)
         self.pod_groups = PodGroups(member, self.cache, self.recorder, ours=self.ours)
         self._jobs_wanted = jobs
         #: label selector of the nodes that are used
@@ -104,7 +99,8 @@ class MemberAgent:
             selector = parse_selector(self._nodes)
             self.scheduler.use_nodes(lambda node: label_selector_matches(selector, node.metadata.labels))
 
-    def _notes(self) -> dict[str, str]:
+    def notes(self) -> dict[str, str]:
+        """Annotations that tell the host of the member, for the heartbeat."""
         if not self.surroundings.known:
             return {}
         placing = self.surroundings.placing
@@ -120,7 +116,6 @@ class MemberAgent:
     async def run(self) -> None:
         """Run until cancelled; a part that fails ends all of them."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.heartbeat.run(), name="heartbeat")
             tasks.create_task(self.surroundings.run(), name="surroundings")
             # Whose the pods are, and which nodes count, is known before anything is done with them.
             await self.surroundings.wait()

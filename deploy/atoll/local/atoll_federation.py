@@ -28,13 +28,13 @@ _START_S = 60.0
 _START_S_PER_PROCESS = 5.0
 """Twenty Python processes on two cores take a while each."""
 QUICK_ELECTION = ("--lease-seconds=5", "--renew-deadline=3", "--retry-period=0.5")
-"""Flags of control and dispatcher with which a standby takes over in seconds; too brief for a machine under load."""
+"""Flags of control, dispatcher and agents: a standby takes over in seconds. Too brief for a machine under load."""
 _USUAL = {"webhook": ("--linger-seconds=1",)}
 """Nothing is in front of the webhook here that has to hear of its end."""
 OWN_NODES = "!atoll.sh/shared"
 """Nodes of a member with placer `atoll`: all but those with this label, so that nodes that are added count as well."""
-_REPLICATED = ("control", "dispatcher")
-"""The webhook's replicas would need a Service in front of them, an agent has none."""
+_REPLICATED = ("control", "dispatcher", "agent")
+"""The webhook's replicas would need a Service in front of them."""
 
 Progress = Callable[[str], None]
 Through = Callable[[str, Path], Path]
@@ -60,7 +60,7 @@ class Atoll:
         Args:
             federation: started, its nodes created.
             leave_out: names of processes that are prepared but not started, such as `atoll-dispatcher`.
-            replicas: `{"control": 2}` for a second one, named `atoll-control-2`.
+            replicas: `{"control": 2}` for a second one, named `atoll-control-2`; `agent` is about those of each member.
             flags: `{"control": [...]}`, given to each replica in addition.
             through: called before the processes start, once per kubeconfig of each: twice for an agent, whose file
                 for the host ends in `.host.kubeconfig` and whose file for its member in `.member.kubeconfig`.
@@ -73,8 +73,9 @@ class Atoll:
         self._replicas, self._flags = dict(replicas or {}), dict(flags or {})
         if wrong := [name for name in self._replicas if name not in _REPLICATED]:
             raise ValueError(f"replicas of {', '.join(wrong)}: only {' and '.join(_REPLICATED)} can have them here")
-        if wrong := [name for name in self._flags if name not in install.PROCESSES]:
-            raise ValueError(f"flags for {', '.join(wrong)}: there are {', '.join(install.PROCESSES)}")
+        known = (*install.PROCESSES, "agent")
+        if wrong := [name for name in self._flags if name not in known]:
+            raise ValueError(f"flags for {', '.join(wrong)}: there are {', '.join(known)}")
         self._federation = federation
         self._address = federation.config.address
         self._leave_out = frozenset(leave_out)
@@ -96,7 +97,8 @@ class Atoll:
             Refused: a cluster can't be prepared.
             ProcessFailed: a process does not become ready; nothing of Atoll is left running.
         """
-        processes = sum(self._replicas.get(name, 1) for name in install.PROCESSES) + len(self._federation.members)
+        processes = sum(self._replicas.get(name, 1) for name in install.PROCESSES)
+        processes += self._replicas.get("agent", 1) * len(self._federation.members)
         dispatchers = self._replicas.get("dispatcher", 1)
         webhook_port, *ports = free_ports(1 + dispatchers + processes, self._address)
         query_ports, health_ports = ports[:dispatchers], ports[dispatchers:]
@@ -165,10 +167,12 @@ class Atoll:
                 ]
                 specs.append(_spec(name, f"atoll.{process}", flags, self._address, ports.pop()))
         for member in self._federation.members:
-            name = f"atoll-agent-{member}"
-            host, own = (self._through(name, path) for path in install.agent_kubeconfigs(self.credentials, member))
-            flags = [f"--cluster={member}", f"--kubeconfig={host}", f"--member-kubeconfig={own}"]
-            specs.append(_spec(name, "atoll.agent", flags, self._address, ports.pop()))
+            for number in range(1, self._replicas.get("agent", 1) + 1):
+                name = f"atoll-agent-{member}" if number == 1 else f"atoll-agent-{member}-{number}"
+                host, own = (self._through(name, path) for path in install.agent_kubeconfigs(self.credentials, member))
+                flags = [f"--cluster={member}", f"--kubeconfig={host}", f"--member-kubeconfig={own}"]
+                flags += self._flags.get("agent", ())
+                specs.append(_spec(name, "atoll.agent", flags, self._address, ports.pop()))
         return specs
 
     def _query_flags(self, port: int) -> tuple[str, ...]:

@@ -228,6 +228,7 @@ def agent_on_host(cluster: str) -> tuple[Grant, ...]:
                 _on(CAPACITIES, "create", rare="the apply that makes one is logged as a patch"),
                 _on(CAPACITIES, "delete", rare="only when a topmost domain of the member is gone"),
                 _on(LEASES, "patch", names=(_AGENT_LEASE,)),
+                _on(LEASES, "get", names=(_AGENT_LEASE,), rare="only an agent that does not lead"),
                 _on(LEASES, "create", names=(_AGENT_LEASE,), rare="the apply that makes it is logged as a patch"),
             ),
         ),
@@ -261,6 +262,7 @@ _PLUGGED: Final = "only for Volcano Jobs with plugins that need them"
 _DELIVERED: Final = "only once a workload of that kind was sent to this member"
 
 AGENT_IN_MEMBER: Final = (
+    _election("agent"),
     Grant(
         None,
         (
