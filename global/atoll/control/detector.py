@@ -14,6 +14,7 @@ import structlog
 from atoll.control import policies
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, QueueObject
+from atoll.control.predecessors import Predecessors
 from atoll.delivery.work import WorkObject
 from atoll.kinds import KINDS, Kind
 from atoll.kube import errors
@@ -40,6 +41,7 @@ class Detector:
 
     def __init__(self, host: ApiServer, caches: Caches, recorder: Recorder) -> None:
         self._host, self._caches, self._recorder = host, caches, recorder
+        self._predecessors = Predecessors(host, caches, recorder)
         self._queue: WorkQueue[Key] = WorkQueue("detector", lambda key: {"kind": key[0].kind, "workload": key[1]})
         for kind in KINDS:
             self._follow(kind)
@@ -123,8 +125,10 @@ class Detector:
         current = next((b for b in mine if b.spec.resource.uid == obj.metadata.uid), None)
         if current is not None and _deleting(current):
             return
-        if any(b is not current for b in mine):
+        if (before := next((b for b in mine if b is not current), None)) is not None:
             # The name is free once the binding of the workload's predecessor is gone; its event brings us back.
+            if kind.takes(obj.body):
+                await self._predecessors.tell(kind, obj, before)
             return
         try:
             over = current is None and kind.finished(obj.body.get("status") or {}) is not None

@@ -43,6 +43,8 @@ class Works:
     def __init__(self, host: ApiServer, caches: Caches) -> None:
         self._host, self._caches = host, caches
         self._queue: WorkQueue[str] = WorkQueue("works", caches.about)
+        #: (binding UID, member) whose claims a Work took along; of bindings that are deleted
+        self._cleared: set[tuple[str, str]] = set()
         caches.works.add_index("name of the binding", lambda work: [binding_key(work)])
         caches.bindings.on_change(self._binding_changed)
         caches.works.on_change(self._work_changed)
@@ -55,6 +57,8 @@ class Works:
     # -- triggers ----------------------------------------------------------------------------------------------------
 
     def _binding_changed(self, old: BindingObject | None, new: BindingObject | None) -> None:
+        if new is None and old is not None:
+            self._cleared = {each for each in self._cleared if each[0] != old.metadata.uid}
         if new is None:
             # What is left of it, if anything, has nobody else who asks after it.
             if old is not None and self._caches.works_of(old.metadata.uid):
@@ -65,6 +69,8 @@ class Works:
     def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
         """A Work that vanished lets its binding go on, or is made again; nobody may ask for one that appears."""
         if old is not None and new is None:
+            if old.metadata.annotations.get(keys.FINAL) == "true":
+                self._cleared.add((old.binding_uid, keys.cluster_of(old.metadata.namespace)))
             self._queue.add(binding_key(old))
         elif old is None and new is not None and new.binding_uid:
             binding = self._caches.bindings.get(binding_key(new))
@@ -84,17 +90,19 @@ class Works:
             # The watch of bindings is behind that of Works; the change that they follow from comes.
             return
         wanted = self._wanted(binding)
+        cleared = await self._clear_claims(binding, works) if going else True
         stale = [work for work in works if work.metadata.namespace not in wanted or str(work.epoch) != binding.epoch]
         for work in stale:
             if work.metadata.deletion_timestamp is None:
                 await self._delete(work)
         if going:
-            if await works_gone(self._host, self._caches, binding):
+            if cleared and await works_gone(self._host, self._caches, binding):
                 await self._release(binding)
             return
         if stale:
             return
         have = {work.metadata.namespace: work for work in works}
+        await self._note_claims(binding, {keys.cluster_of(namespace) for namespace in wanted})
         for namespace, manifest in wanted.items():
             existing = have.get(namespace)
             if existing is None:
@@ -114,6 +122,65 @@ class Works:
                     namespace,
                     field_manager="atoll-control",
                 )
+
+    # -- claims of the workload --------------------------------------------------------------------------------------
+
+    async def _note_claims(self, binding: BindingObject, clusters: set[str]) -> None:
+        """Write down that the workload may have claims there, before it can have any."""
+        found, known = self._caches.workload_of(binding), set(_claims_in(binding))
+        if binding.suspended or found is None or clusters <= known or not found[0].makes_claims(found[1].body):
+            return
+        metadata = binding.metadata
+        annotations = {keys.CLAIMS_IN: ",".join(sorted(known | clusters))}
+        patch = {"metadata": {"uid": metadata.uid, "annotations": annotations}}
+        await self._host.merge_patch(BINDINGS, metadata.name, patch, metadata.namespace, field_manager="atoll-control")
+
+    async def _clear_claims(self, binding: BindingObject, works: list[WorkObject]) -> bool:
+        """Have the claims of a workload that is deleted removed in every member where it was; whether that is done.
+
+        A Work that is final takes them along; where the workload has none any more, one is made that does nothing else.
+        """
+        uid, reference = binding.metadata.uid, binding.spec.resource
+        there = {work.metadata.namespace: work for work in works}
+        left = [
+            name
+            for name in _claims_in(binding)
+            if (uid, name) not in self._cleared and self._caches.clusters.get(name) is not None
+        ]
+        for name in left:
+            namespace = keys.execution_namespace(name)
+            work = there.get(namespace)
+            if work is not None:
+                if keys.WORK_FINALIZER in work.metadata.finalizers and keys.FINAL not in work.metadata.annotations:
+                    patch = {"metadata": {"uid": work.metadata.uid, "annotations": {keys.FINAL: "true"}}}
+                    await self._host.merge_patch(WORKS, work.metadata.name, patch, namespace)
+                continue
+            group = reference.api_version.rpartition("/")[0]
+            identity = {keys.BINDING_UID: uid, keys.EPOCH: str(int(binding.epoch or 0) + 1)}
+            about = {"name": reference.name, "namespace": reference.namespace, "annotations": identity}
+            manifest = {"apiVersion": reference.api_version, "kind": reference.kind, "metadata": about, "spec": {}}
+            made = await self._host.create(
+                WORKS,
+                {
+                    "apiVersion": WORKS.api_version,
+                    "kind": WORKS.kind,
+                    "metadata": {
+                        "name": work_name(reference.namespace, reference.name, reference.kind, group),
+                        "namespace": namespace,
+                        "annotations": {
+                            **identity,
+                            keys.FINAL: "true",
+                            keys.BINDING_NAME: binding.metadata.name,
+                            keys.BINDING_NAMESPACE: binding.metadata.namespace,
+                        },
+                        "finalizers": [keys.WORK_FINALIZER],
+                    },
+                    "spec": {"workload": {"manifests": [manifest]}, "suspendDispatching": True},
+                },
+                field_manager="atoll-control",
+            )
+            await self._host.delete(WORKS, made["metadata"]["name"], namespace, uid=made["metadata"]["uid"])
+        return not left
 
     async def _remove_strays(self, key: str, binding: BindingObject | None) -> None:
         """Delete the Works of bindings of this name that the host does not have any more."""
@@ -307,6 +374,11 @@ def _expecting(binding: BindingObject, cluster: str) -> dict[str, str]:
 
 def _carrying(counts: Mapping[str, int]) -> dict[str, str]:
     return {keys.CARRIED: orjson.dumps(dict(counts), option=orjson.OPT_SORT_KEYS).decode()} if counts else {}
+
+
+def _claims_in(binding: BindingObject) -> list[str]:
+    """Members that may have claims of the workload."""
+    return [name for name in binding.metadata.annotations.get(keys.CLAIMS_IN, "").split(",") if name]
 
 
 def binding_key(work: WorkObject) -> str:

@@ -19,7 +19,7 @@ import structlog
 from atoll.delivery.delivered import change, encode, recorded, with_record
 from atoll.delivery.refusals import PodRefusals
 from atoll.delivery.reservations import Reservations
-from atoll.delivery.work import WorkObject, decode_work, identifier, work_name
+from atoll.delivery.work import WorkObject, decode_work, identifier, stranger, work_name
 from atoll.kinds import BY_GVK, Kind
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
@@ -29,7 +29,7 @@ from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
-from atoll.model.apiresource import NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, WORKS, ApiResource
+from atoll.model.apiresource import CLAIMS, NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, WORKS, ApiResource
 from atoll.model.objects import Full
 from atoll.model.placer import MadeFor, Unplaceable, made_for
 
@@ -203,6 +203,9 @@ class Delivery:
             await self._sweep(key)
             return
         work = self._as_written(work)
+        if problem := stranger(work):
+            await self._turn_away(work, problem)
+            return
         manifest = work.manifest
         kind = BY_GVK.get((manifest["apiVersion"], manifest["kind"]))
         if kind is None or kind.resource not in self._objects:
@@ -214,6 +217,9 @@ class Delivery:
         found = self._objects[kind.resource].get(f"{metadata['namespace']}/{metadata['name']}")
         if work.metadata.deletion_timestamp is not None:
             await self._withdraw(work, kind, found)
+            return
+        if keys.FINAL in work.metadata.annotations:
+            # It is about to be deleted.
             return
         if work.epoch < self._newest.get(work.binding_uid, 0):
             return
@@ -236,6 +242,13 @@ class Delivery:
             return
         problem = await self._follow(work, kind, found) if found.metadata.deletion_timestamp is None else ""
         await self._report(work, kind, found, problem)
+
+    async def _turn_away(self, work: WorkObject, problem: str) -> None:
+        """Nothing is delivered of a Work that Atoll's control did not make; its status says why."""
+        if work.metadata.deletion_timestamp is not None:
+            await self._let_go(work)
+            return
+        await self._write_status(work, None, f"not delivered, it is not Atoll's: {problem}")
 
     async def _follow(self, work: WorkObject, kind: Kind, found: Full) -> str:
         """Bring what changed on the host since the last delivery to the object; why the member refused that, or "".
@@ -352,6 +365,20 @@ class Delivery:
             return
         if self._reservations is not None:
             self._reservations.release(work.binding_uid)
+        if work.metadata.annotations.get(keys.FINAL) == "true":
+            await self._remove_claims(work)
+        await self._let_go(work)
+
+    async def _remove_claims(self, work: WorkObject) -> None:
+        """Remove the PersistentVolumeClaims that were made for the workload, which is deleted on the host."""
+        namespace = work.manifest["metadata"]["namespace"]
+        selector = f"{keys.BINDING_UID}={work.binding_uid}"
+        for claim in await self._member.list(CLAIMS, namespace, label_selector=selector):
+            metadata = claim["metadata"]
+            if not metadata.get("deletionTimestamp"):
+                await self._delete(CLAIMS, metadata["name"], namespace, metadata["uid"])
+
+    async def _let_go(self, work: WorkObject) -> None:
         rest = [name for name in work.metadata.finalizers if name != keys.WORK_FINALIZER]
         if len(rest) != len(work.metadata.finalizers):
             patch = {"metadata": {"finalizers": rest, "resourceVersion": work.metadata.resource_version}}

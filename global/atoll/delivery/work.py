@@ -13,7 +13,9 @@ import msgspec
 
 from atoll.kinds import Kind
 from atoll.model import keys, numbers
+from atoll.model.apiresource import NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS
 from atoll.model.decision import Gone, Spots, decode_gone, decode_spots
+from atoll.model.namespaces import is_system
 from atoll.model.objects import Slim
 
 Json = dict[str, Any]
@@ -125,6 +127,33 @@ def identifier(work: WorkObject, kind: Kind) -> Json:
         "namespace": metadata.get("namespace", ""),
         "name": metadata.get("name", ""),
     }
+
+
+_NEEDS = {(each.api_version, each.kind) for each in (NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS)}
+
+
+def stranger(work: WorkObject) -> str:
+    """Why a Work is not one that Atoll's control made, in words; empty for one that may be."""
+    metadata, manifest = work.metadata, work.manifest
+    about = manifest.get("metadata")
+    if not isinstance(about, dict) or not all(isinstance(about.get(each), str) for each in ("name", "namespace")):
+        return "it sends nothing that has a namespace and a name"
+    if not work.binding_uid or not work.epoch:
+        return f"annotations {keys.BINDING_UID} and {keys.EPOCH} don't say of which decision it is"
+    group = str(manifest.get("apiVersion", "")).rpartition("/")[0]
+    expected = work_name(about["namespace"], about["name"], str(manifest.get("kind", "")), group)
+    if metadata.name != expected:
+        return f"it sends {about['namespace']}/{about['name']}, of which the Work is called {expected}"
+    if is_system(about["namespace"]):
+        return f"namespace {about['namespace']} belongs to the cluster's own machinery"
+    for need in work.spec.workload.manifests[:-1]:
+        if (need.get("apiVersion"), need.get("kind")) not in _NEEDS:
+            return f"it sends a {need.get('kind')} besides, which no workload of Atoll's needs"
+        needed = need.get("metadata") or {}
+        place = needed.get("name") if need["kind"] == NAMESPACES.kind else needed.get("namespace", about["namespace"])
+        if place != about["namespace"]:
+            return f"it sends a {need['kind']} for namespace {place} besides"
+    return ""
 
 
 def work_name(namespace: str, name: str, kind: str, group: str) -> str:

@@ -95,6 +95,10 @@ class BatchJob:
         named = ((PRIORITY_CLASSES, "priorityClassName"), (SERVICE_ACCOUNTS, "serviceAccountName"))
         return [(resource, pod[field]) for resource, field in named if pod.get(field)]
 
+    def makes_claims(self, obj: Mapping[str, Any]) -> bool:
+        """Never: its pods name claims that are there."""
+        return False
+
     def rewrite(self, obj: Mapping[str, Any], part: Part) -> Json:
         """Started, managed by the member's own controller, without what the host's API server generated.
 

@@ -91,6 +91,9 @@ class Kind(Protocol):
     def namespaced_needs(self, obj: Mapping[str, Any]) -> Sequence[tuple[ApiResource, str]]:
         """Objects that must be in the member before it: (resource, name)."""
 
+    def makes_claims(self, obj: Mapping[str, Any]) -> bool:
+        """Whether PersistentVolumeClaims are made for it in members."""
+
     def rewrite(self, obj: Mapping[str, Any], part: Part) -> Json:
         """The manifest for a member: spec for this part, user metadata, no server fields."""
 

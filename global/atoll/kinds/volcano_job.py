@@ -100,6 +100,10 @@ class VolcanoJob:
                 needs[SERVICE_ACCOUNTS, name] = None
         return list(needs)
 
+    def makes_claims(self, obj: Mapping[str, Any]) -> bool:
+        """Those of its volumes that give a spec for one."""
+        return any(volume.get("volumeClaim") for volume in obj["spec"].get("volumes") or ())
+
     def rewrite(self, obj: Mapping[str, Any], part: Part) -> Json:
         """Replicas and minimums of this part; no TTL, since the host alone removes finished jobs.
 

@@ -25,12 +25,11 @@ from atoll.kube.backoff import Backoff
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model.apiresource import JOBS, POD_GROUPS, PODS, ApiResource
+from atoll.model.apiresource import CLAIMS, JOBS, POD_GROUPS, PODS, ApiResource
 from atoll.model.gang import MOST_PODS
 from atoll.model.objects import Full
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
 
-_CLAIMS = ApiResource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 _COALESCE = 0.03
 """Seconds for which pod events of one Job are gathered."""
 _COUNTS_AFTER = 0.25
@@ -300,7 +299,7 @@ class JobController:
         elif uid not in self._grouped:
             # The gang before its pods: a pod without its gang's size could be taken for a complete gang.
             await self._create(job, POD_GROUPS, made.pod_group(job))
-            await asyncio.gather(*(self._create(job, _CLAIMS, claim) for claim in made.claims(job)))
+            await asyncio.gather(*(self._create(job, CLAIMS, claim) for claim in made.claims(job)))
         # Before the pods, which mount what plugins make.
         await self._plugged.keep(job)
         self._grouped.add(uid)

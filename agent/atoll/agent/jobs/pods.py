@@ -98,7 +98,15 @@ def _min_resources(spec: Mapping[str, Any]) -> dict[str, str]:
 
 
 def claims(job: Mapping[str, Any]) -> list[Json]:
-    """The PersistentVolumeClaims that the Job asks for by their spec."""
+    """The PersistentVolumeClaims that the Job asks for by their spec.
+
+    Those of a Job that came by a Work live as long as the workload on the host, through holds, evictions and what comes
+    after them: delivery removes them. Those of any other Job go with it.
+    """
+    binding = identity(job).get(keys.BINDING_UID)
+    belongs: Json = {"labels": {keys.MANAGED: "true", keys.BINDING_UID: binding}}
+    if not binding:
+        belongs = {"ownerReferences": [owner_of(job)]}
     return [
         {
             "apiVersion": "v1",
@@ -106,7 +114,7 @@ def claims(job: Mapping[str, Any]) -> list[Json]:
             "metadata": {
                 "name": _claim_name(job, index),
                 "namespace": job["metadata"]["namespace"],
-                "ownerReferences": [owner_of(job)],
+                **belongs,
             },
             "spec": volume["volumeClaim"],
         }

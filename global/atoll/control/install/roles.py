@@ -19,6 +19,7 @@ from atoll.model.apiresource import (
     BATCH_JOBS,
     BINDINGS,
     CAPACITIES,
+    CLAIMS,
     CLUSTER_POLICIES,
     CLUSTERS,
     COMMANDS,
@@ -49,7 +50,6 @@ from atoll.model.apiresource import (
 Json = dict[str, Any]
 
 _AGENT_LEASE: Final = "atoll-agent"
-_CLAIMS: Final = ApiResource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 _DEPLOYMENTS: Final = ApiResource("apps", "v1", "deployments", "Deployment")
 _REPLICA_SETS: Final = ApiResource("apps", "v1", "replicasets", "ReplicaSet")
 _STATEFUL_SETS: Final = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
@@ -295,7 +295,7 @@ AGENT_IN_MEMBER: Final = (
             _on(NAMESPACES, "create", rare=_DELIVERED),
             _on(PRIORITY_CLASSES, "create", rare="only for workloads that name a PriorityClass"),
             _on(SERVICE_ACCOUNTS, "create", rare="only for workloads that name a ServiceAccount"),
-            _on(_CLAIMS, "create", rare="only for Volcano Jobs with a volumeClaim"),
+            _on(CLAIMS, "create", "list", "delete", rare="only for Volcano Jobs with a volumeClaim"),
             *(_on(resource, "create", "get", rare=_PLUGGED) for resource in (SERVICES, CONFIGMAPS, NETWORK_POLICIES)),
             _on(CONFIGMAPS, "patch", rare="only for Volcano Jobs with plugin svc that are resized"),
             # It may make keys, and read none.
