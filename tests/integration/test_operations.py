@@ -336,3 +336,16 @@ async def test_kubectl_finds_atoll_and_completes_its_commands(site: Site, tmp_pa
     offered = await run("__complete", "atoll", "queue", "l")
     assert "list\tList all queues" in offered
     assert ":4" in offered
+
+
+async def test_what_has_ended_can_not_be_held(site: Site) -> None:
+    await site.submit(job("over"))
+    await site.phase("over", "Completed")
+    said = await atollctl(site, "job", "hold", "over", ok=False)
+    assert "job.batch.volcano.sh/over has ended (Succeeded): there is nothing to hold" in said
+
+
+async def test_a_federation_that_does_not_exist_is_not_stopped(site: Site) -> None:
+    said = await atollctl(site, "local", "status", "--name", "no-such", ok=False)
+    assert "there is no federation no-such" in said
+    assert "atollctl local up --name no-such" in said

@@ -131,6 +131,14 @@ async def test_a_workload_that_fits_and_one_that_does_not(served: Site) -> None:
     assert (ends["kind"], ends["workloads"]) == ("Finish", [{"namespace": served.namespace, "name": "runs-job"}])
 
 
+async def test_what_would_not_be_taken_does_not_start(served: Site) -> None:
+    """1. A namespace that is not opted in. 2. A PriorityClass that nobody made."""
+    with pytest.raises(Invalid, match="namespace kube-public is not opted in, so Atoll would leave the workload alone"):
+        await ask(served.host, "kube-public", job("x"))
+    with pytest.raises(Invalid, match="PriorityClass urgent does not exist on the host: members refuse such pods"):
+        await ask(served.host, served.namespace, job("x", priorityClassName="urgent"))
+
+
 async def test_what_can_not_be_read_is_refused_with_the_reason(served: Site) -> None:
     with pytest.raises(Invalid, match="Pod of v1 is none of"):
         await ask(served.host, served.namespace, {"apiVersion": "v1", "kind": "Pod", "metadata": {}})

@@ -7,9 +7,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
-
-import yaml
+from typing import TypeVar
 
 from atoll.cli.errors import CommandError
 from atoll.cli.options import Settings
@@ -58,15 +56,7 @@ async def _tell_of_silence(host: ApiServer) -> None:
 
 def default_namespace(kubeconfig: str | None, context: str | None) -> str:
     """The namespace that the kubeconfig's context names, else `default`."""
+    from atoll.kube import plainconfig
+
     paths = [kubeconfig] if kubeconfig else (os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)
-    contexts: dict[str, Any] = {}
-    current = context
-    for path in paths:
-        try:
-            content = yaml.safe_load(Path(path).expanduser().read_text()) or {}
-        except (OSError, yaml.YAMLError):
-            continue
-        current = current or content.get("current-context")
-        for entry in content.get("contexts") or ():
-            contexts.setdefault(entry.get("name"), entry.get("context") or {})
-    return str(contexts.get(current or "", {}).get("namespace") or "default")
+    return plainconfig.namespace(paths, context) or "default"

@@ -19,6 +19,7 @@ Json = dict[str, Any]
 
 _VERDICT_S = 3.0
 """Seconds to wait for the dispatcher; the binding itself says the most important."""
+_READY = "Clusters: whether they are ready"
 _VOLCANO_JOB = ("vcjob", "vj", "job.batch.volcano.sh", "jobs.batch.volcano.sh", "jobs.v1alpha1.batch.volcano.sh")
 
 
@@ -78,7 +79,9 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> Any:
     found = {"apiVersion": resource.api_version, "kind": resource.kind, **found}
     unseen = Unseen()
     allowed = unseen.allowed
-    binding = await allowed("its binding", binding_of(host, resource, found))
+    named = await allowed("its binding", bindings_named(host, resource, found)) or []
+    binding = next((each for each in named if _is_of(each, found)), None)
+    predecessor = next((each for each in named if _is_of_another(each, found)), None) if binding is None else None
     view = seen(binding) if binding is not None else None
     labels: dict[str, str] | None = {}
     leases: list[Json] | None = []
@@ -88,17 +91,31 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> Any:
     if view is None or view.decision.reason is Reason.SUBMITTED:
         leases = await allowed("which processes of Atoll run", host.list(LEASES, keys.SYSTEM_NAMESPACE))
     if binding is None or view is None:
-        return Facts(found, binding, leases=leases, namespace_labels=labels, unseen=unseen.lines)
+        lost = [
+            each
+            for item in ((predecessor or {}).get("spec") or {}).get("clusters") or ()
+            if (each := await allowed(_READY, _found(host, CLUSTERS, item["name"]))) is not None
+        ]
+        return Facts(
+            found,
+            binding,
+            clusters=lost,
+            leases=leases,
+            namespace_labels=labels,
+            predecessor=predecessor,
+            unseen=unseen.lines,
+        )
     name = binding["metadata"]["name"]
     verdict, hint = await _verdict(host, name, namespace)
     queues = await allowed("its queue", _queues(host, view.gang.queue)) if view.gang is not None else []
-    works, clusters = [], []
+    works: list[Json] = []
+    clusters: list[Json] = []
     targets = [item["name"] for item in (binding.get("spec") or {}).get("clusters") or ()]
     if view.decision.phase.charged or targets:
         selector = f"{keys.BINDING_NAME}={name},{keys.BINDING_NAMESPACE}={namespace}"
         works = await allowed("Works: how far they are delivered", host.list(WORKS, label_selector=selector)) or []
     for target in targets:
-        cluster = await allowed("Clusters: whether they are ready", _found(host, CLUSTERS, target))
+        cluster = await allowed(_READY, _found(host, CLUSTERS, target))
         if cluster is not None:
             clusters.append(cluster)
     return Facts(
@@ -115,17 +132,30 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> Any:
     )
 
 
-async def binding_of(host: ApiServer, resource: ApiResource, workload: Json) -> Json | None:
-    """The binding of a workload, by the names that it may have; None where it has none."""
+async def bindings_named(host: ApiServer, resource: ApiResource, workload: Json) -> list[Json]:
+    """The bindings that have a name which the workload's may have."""
     from atoll.model.apiresource import BINDINGS
     from atoll.model.binding_names import binding_names
 
     meta = workload["metadata"]
-    for name in binding_names(resource, meta["name"]):
-        found = await _found(host, BINDINGS, name, meta.get("namespace"))
-        if found is not None and ((found.get("spec") or {}).get("resource") or {}).get("uid") == meta["uid"]:
-            return found
-    return None
+    found = [
+        await _found(host, BINDINGS, name, meta.get("namespace")) for name in binding_names(resource, meta["name"])
+    ]
+    return [each for each in found if each is not None]
+
+
+def _is_of(binding: Json, workload: Json) -> bool:
+    reference = (binding.get("spec") or {}).get("resource") or {}
+    return bool(reference.get("uid") == workload["metadata"]["uid"])
+
+
+def _is_of_another(binding: Json, workload: Json) -> bool:
+    """Whether it is of one of the same kind and name that was there before."""
+    reference = (binding.get("spec") or {}).get("resource") or {}
+    return bool(
+        (reference.get("kind"), reference.get("name")) == (workload["kind"], workload["metadata"]["name"])
+        and reference.get("uid") != workload["metadata"]["uid"]
+    )
 
 
 async def _queues(host: ApiServer, name: str) -> list[Json]:

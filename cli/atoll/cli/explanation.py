@@ -46,6 +46,8 @@ class Facts:
     """Why it does not."""
     unseen: tuple[str, ...] = ()
     """What this user may not see, in words."""
+    predecessor: Json | None = None
+    """The binding of a workload of the same kind and name that was deleted before, and is not gone."""
 
 
 def explain(facts: Facts, now: float) -> Json:
@@ -192,6 +194,10 @@ def _why_unseen(facts: Facts, now: float) -> Json:
             "message": f"namespace {namespace} is not opted in, so Atoll leaves its workloads alone",
             "help": [f"kubectl label namespace {namespace} {keys.ENABLED}=true"],
         }
+    if why := _left_alone(facts.workload):
+        return why
+    if facts.predecessor is not None:
+        return _after_another(facts, facts.predecessor)
     if facts.leases is not None and not _alive(facts.leases, CONTROL_LEASE, now):
         return {
             "reason": "ControlNotRunning",
@@ -200,9 +206,57 @@ def _why_unseen(facts: Facts, now: float) -> Json:
         }
     return {
         "reason": "NoBinding",
-        "message": "atoll-control runs, but there is no binding yet; its kind may not be supported",
+        "message": "there is no binding yet" + ("" if facts.leases is None else ", though atoll-control runs"),
         "help": ["wait a moment and ask again; then look at the log of atoll-control"],
     }
+
+
+def _left_alone(workload: Json) -> Json | None:
+    """Why Atoll leaves this very workload alone, as it says itself; None where it does not."""
+    from atoll.kinds import BY_GVK
+
+    kind = BY_GVK.get((workload["apiVersion"], workload["kind"]))
+    if kind is None:
+        known = ", ".join(f"{each} of {version}" for version, each in BY_GVK)
+        return {
+            "reason": "KindNotSupported",
+            "message": f"Atoll does not run {workload['kind']} of {workload['apiVersion']}",
+            "help": [f"one of {known}"],
+        }
+    if kind.takes(workload):
+        return None
+    managed = (workload.get("spec") or {}).get("managedBy")
+    if managed:
+        return {
+            "reason": "ManagedByAnother",
+            "message": f"its spec.managedBy is {managed}: that controller runs it, and Atoll leaves it alone",
+            "help": ["create it again without spec.managedBy, which can't be changed"],
+        }
+    return {
+        "reason": "OlderThanOptIn",
+        "message": "it was created before its namespace opted in: the host's own controller runs it",
+        "help": ["delete it and create it again: spec.managedBy can't be changed"],
+    }
+
+
+def _after_another(facts: Facts, predecessor: Json) -> Json:
+    names = [item["name"] for item in (predecessor.get("spec") or {}).get("clusters") or ()]
+    silent = {each["metadata"]["name"]: since for each in facts.clusters if (since := _not_ready(each))}
+    where = ", ".join(
+        f"{name}, which does not answer since {silent[name]}" if name in silent else name for name in names
+    )
+    return {
+        "reason": "PredecessorRemains",
+        "message": "its predecessor of the same name is still being removed" + (f" from {where}" if where else ""),
+        "help": [f"{name} that answers again, or `atollctl unjoin {name} --force` where it is lost" for name in silent]
+        or ["nothing: it goes on when the predecessor is gone"],
+    }
+
+
+def _not_ready(cluster: Json) -> str:
+    """RFC 3339: since when a member is not ready; empty where it is."""
+    ready = condition(cluster, "Ready")
+    return "" if not ready or is_true(ready) else str(ready.get("lastTransitionTime") or "an unknown time")
 
 
 def _alive(leases: list[Json], name: str, now: float) -> bool:
@@ -429,12 +483,15 @@ def _clusters(facts: Facts, view: Seen) -> list[Json]:
         # Nothing of it is there: these members are only asked.
         return []
     works = {keys.cluster_of(work["metadata"]["namespace"]): work for work in facts.works}
+    silent = {each["metadata"]["name"]: since for each in facts.clusters if (since := _not_ready(each))}
     targets = {item["name"]: item for item in (binding.get("spec") or {}).get("clusters") or ()}
     result = []
     for name in sorted({*targets, *reports, *works}):
         entry: Json = {"cluster": name}
         if (targets.get(name) or {}).get("replicas") is not None:
             entry["replicas"] = targets[name]["replicas"]
+        if name in silent:
+            entry["notReadySince"] = silent[name]
         report = reports.get(name) or {}
         entry["applied"] = bool(report.get("applied")) or is_true(condition(works.get(name) or {}, "Applied"))
         if not entry["applied"]:
@@ -547,6 +604,8 @@ def _queue_text(queue: Json) -> list[str]:
 def _cluster_text(cluster: Json) -> list[str]:
     share = f", {counted(cluster['replicas'], 'replica')}" if "replicas" in cluster else ""
     lines = [f"Cluster {cluster['cluster']}{share}: work {'applied' if cluster['applied'] else 'not applied'}"]
+    if "notReadySince" in cluster:
+        lines.append(f"  NOT READY {cluster['cluster']} since {cluster['notReadySince']}: figures are of then")
     if "message" in cluster:
         lines.append(f"  why       {cluster['message']}")
     if "pods" in cluster:

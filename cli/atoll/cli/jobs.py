@@ -86,7 +86,13 @@ async def listed(host: ApiServer, namespace: str | None) -> list[Json]:
 
 
 def rows(
-    jobs: list[Json], bindings: Mapping[str, Json], now: float, *, namespaced: bool, wide: bool
+    jobs: list[Json],
+    bindings: Mapping[str, Json],
+    now: float,
+    *,
+    namespaced: bool,
+    wide: bool,
+    silent: Mapping[str, str] = {},
 ) -> list[list[object]]:
     """The table's rows, in the order of the API server.
 
@@ -96,6 +102,7 @@ def rows(
         now: seconds since the epoch.
         namespaced: with a first column for the namespace.
         wide: with the reason as the last column.
+        silent: member that is not ready -> since when (RFC 3339).
     """
     result = []
     for job in jobs:
@@ -113,7 +120,7 @@ def rows(
         if namespaced:
             row.insert(0, meta.get("namespace"))
         if wide:
-            row.append("" if counts[1] else reason_of(binding))
+            row.append(lost(binding, silent) or ("" if counts[1] else reason_of(binding)))
         result.append(row)
     return result
 
@@ -148,6 +155,28 @@ def queue_of(job: Json) -> str:
 
         return batch_job.KIND.queue_of(job)
     return str((job.get("spec") or {}).get("queue") or "default")
+
+
+def lost(binding: Json, silent: Mapping[str, str]) -> str:
+    """That figures of a workload are old, as members do not answer; empty where all do."""
+    names = [item["name"] for item in (binding.get("spec") or {}).get("clusters") or ()]
+    return "; ".join(f"{name} not ready since {silent[name]}, figures are of then" for name in names if name in silent)
+
+
+async def not_ready(host: ApiServer) -> dict[str, str]:
+    """Member -> since when it is not ready (RFC 3339); none where this user may not list members."""
+    from atoll.cli.conditions import condition, is_true
+    from atoll.kube.errors import Forbidden
+    from atoll.model.apiresource import CLUSTERS
+
+    try:
+        clusters = await host.list(CLUSTERS)
+    except Forbidden:
+        return {}
+    found = {each["metadata"]["name"]: condition(each, "Ready") for each in clusters}
+    return {
+        name: str(ready.get("lastTransitionTime", "")) for name, ready in found.items() if ready and not is_true(ready)
+    }
 
 
 def reason_of(binding: Json) -> str:
@@ -220,14 +249,16 @@ def _show(
         watching.watch(options, resources, where, one, table, headers, bindings_in=where, no_headers=no_headers)
         return
 
-    async def read(host: ApiServer) -> tuple[list[Json], list[Json]]:
+    async def read(host: ApiServer) -> tuple[list[Json], list[Json], dict[str, str]]:
         if name is not None:
             jobs = [(await found_one(host))[1]]
         else:
             jobs = await listed(host, where)
-        return jobs, [] if data else await host.list(BINDINGS, where)
+        if data:
+            return jobs, [], {}
+        return jobs, await host.list(BINDINGS, where), await not_ready(host) if wide else {}
 
-    jobs, bindings = call(options, read)
+    jobs, bindings, silent = call(options, read)
     jobs = chosen(jobs)
     if output is not None and data:
         show_objects(jobs, output, one=name is not None)
@@ -235,5 +266,5 @@ def _show(
     if not jobs:
         print(f"No jobs found{'' if options.where is None else f' in {options.where} namespace'}.", file=sys.stderr)
         return
-    lines = rows(jobs, by_workload(bindings), time.time(), namespaced=namespaced, wide=wide)
+    lines = rows(jobs, by_workload(bindings), time.time(), namespaced=namespaced, wide=wide, silent=silent)
     show_table(headers, lines, no_headers=no_headers)

@@ -70,6 +70,11 @@ def status(name: Name = "default", output: DataOutput = None) -> None:
     """Show clusters and processes of a federation; exit code 1 unless it is ready."""
     from atoll.local import supervisor
 
+    folder = supervisor.run_directory(name)
+    if not folder.exists():
+        others = sorted(each.name for each in folder.parent.iterdir()) if folder.parent.exists() else []
+        there = f"; there is {', '.join(others)}" if others else ""
+        raise CommandError(f"there is no federation {name}{there}: `atollctl local up --name {name}` starts one")
     state = supervisor.status(name)
     if output is not None:
         show_data(state.model_dump(mode="json"), output)

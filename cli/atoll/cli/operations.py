@@ -134,6 +134,8 @@ def _annotate(ctx: typer.Context, name: str, annotations: Json, done: str) -> No
         resource, found = await find(host, name, options.one_namespace)
         meta, present = found["metadata"], _annotations(found)
         title = _title(resource, meta["name"])
+        if annotations.get(keys.HOLD) and (ended := _ended(resource, found)):
+            raise CommandError(f"{title} has ended ({ended}): there is nothing to hold")
         if keys.ABORTED in present and present.get(keys.HOLD) == "true":
             raise CommandError(f"{title} is aborted: `atollctl job resume {meta['name']}` starts it again")
         if all(present.get(key) == value for key, value in annotations.items()):
@@ -190,6 +192,15 @@ def _pointless(action: str, job: Json) -> str | None:
     if action == "RestartJob" and phase in ("", "Pending"):
         return "has not started"
     return None
+
+
+def _ended(resource: ApiResource, workload: Json) -> str:
+    """How it ended; empty where it has not, or where its kind does not say."""
+    from atoll.kinds import BY_RESOURCE
+
+    kind = BY_RESOURCE.get(resource)
+    outcome = kind.finished(workload.get("status") or {}) if kind is not None else None
+    return str(outcome.value) if outcome is not None else ""
 
 
 def _phase(job: Json) -> str:

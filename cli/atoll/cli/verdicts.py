@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from atoll.cli.printing import duration
+from atoll.model import quantity
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason
 from atoll.model.words import counted
@@ -34,20 +35,14 @@ def answer(workload: str, status: Json, now: float) -> str:
 def details(status: Json) -> list[str]:
     """Limits, members and the promise."""
     lines = []
+    limits: dict[tuple[str, ...], list[Json]] = {}
     for limit in status.get("limits") or ():
         if status.get("reason") == Reason.NO_CLUSTER and not limit.get("declared", True):
             # What no member has follows from that none serves its queue.
             continue
-        why = ""
-        if limit.get("guaranteed"):
-            why = " (the rest is guaranteed to queues beside it)"
-        elif not limit.get("declared", True):
-            why = " (its members have no more)"
-        where = f" in {limit['cluster']}" if limit.get("cluster") else ""
-        lines.append(
-            f"  limit     {limit['kind'].lower()} {limit['name']}{where}: {_amount(limit)}"
-            f" needed, {limit['available']} left, {limit['shortage']} short{why}"
-        )
+        key = tuple(str(limit.get(field, "")) for field in ("kind", "name", "cluster", "resource"))
+        limits.setdefault(key, []).append(limit)
+    lines += [_limit(several) for several in limits.values()]
     members = status.get("clusters") or []
     for room in members[:_MEMBERS]:
         where = f", domain {room['domain']}" if room.get("domain") else ""
@@ -64,9 +59,29 @@ def details(status: Json) -> list[str]:
     return lines
 
 
+def _limit(several: list[Json]) -> str:
+    """What limits one resource in one place: the narrowest bound, then the others."""
+    several = sorted(several, key=lambda each: -quantity.parse(each["shortage"]))
+    first = several[0]
+    where = f" in {first['cluster']}" if first.get("cluster") else ""
+    text = f"  limit     {first['kind'].lower()} {first['name']}{where}: {_amount(first)} needed"
+    text += f", {_of(first['available'])} left, {_of(first['shortage'])} short{_why(first)}"
+    return text + "".join(f"; {_of(each['shortage'])} short{_why(each) or ' of its own limit'}" for each in several[1:])
+
+
+def _why(limit: Json) -> str:
+    if limit.get("guaranteed"):
+        return " (the rest is guaranteed to queues beside it)"
+    return "" if limit.get("declared", True) else " (its members have no more)"
+
+
+def _of(amount: str) -> str:
+    return quantity.for_people(amount)
+
+
 def _amount(limit: Json) -> str:
     one_pod = limit["resource"] == "pods" and limit["requested"] == "1"
-    return "1 pod" if one_pod else f"{limit['requested']} {limit['resource']}"
+    return "1 pod" if one_pod else f"{_of(limit['requested'])} {limit['resource']}"
 
 
 def _overdue(at: str, seconds: float) -> str:

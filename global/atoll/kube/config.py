@@ -169,7 +169,8 @@ class _Credentials:
     async def _read_any(self, paths: str) -> Access:
         from atoll.kube import packageconfig
 
-        alone = self._kubeconfig is None and self._context is None
+        there = plainconfig.existing(paths)
+        alone = self._kubeconfig is None and self._context is None and not there
         try:
             async with asyncio.timeout(EXEC_DEADLINE):
                 return await packageconfig.read(paths, self._context, or_in_cluster=alone)
@@ -177,7 +178,10 @@ class _Credentials:
             raise self._bad(f"its exec plugin did not answer within {EXEC_DEADLINE:g} s") from error
         except Exception as error:
             # The package answers a file that is no kubeconfig with any error at all.
-            raise self._bad(str(error) or type(error).__name__) from error
+            why = plainconfig.fault(there[0], self._context) if len(there) == 1 else ""
+            if not there:
+                why = "there is none, and this is no pod"
+            raise self._bad(why or str(error) or type(error).__name__) from error
 
     def _checked(self, header: str | None) -> str | None:
         header = header.strip() if header is not None else None
@@ -186,9 +190,8 @@ class _Credentials:
         return header
 
     def _bad(self, why: str) -> BadKubeconfig:
-        return BadKubeconfig(
-            f"kubeconfig {self._kubeconfig or '(default)'}: {why}; name another with --kubeconfig or $KUBECONFIG"
-        )
+        named = self._kubeconfig or os.environ.get("KUBECONFIG") or _DEFAULT
+        return BadKubeconfig(f"kubeconfig {named}: {why}; name another with --kubeconfig or $KUBECONFIG")
 
 
 def _state(files: frozenset[str]) -> object:

@@ -65,6 +65,68 @@ def parse(path: str) -> Json | None:
     return found if isinstance(found, dict) else None
 
 
+def fault(path: str, context: str | None) -> str:
+    """What is wrong with the form of a kubeconfig, in words; empty where nothing is, or where a parser has to say it.
+
+    Args:
+        path: of the file.
+        context: of the file; None for its current one.
+    """
+    try:
+        found = yaml.load(Path(path).expanduser().read_bytes().decode(), _Loader)
+    except OSError as error:
+        return f"it can't be read: {error.strerror}"
+    except UnicodeDecodeError:
+        return "it is not UTF-8 text"
+    except Exception:
+        return ""
+    if not isinstance(found, dict):
+        said = "it is empty" if found is None else f"a {type(found).__name__} is there"
+        return f"it is no kubeconfig, which has clusters, users and contexts: {said}"
+    try:
+        names = {}
+        for plural in ("contexts", "clusters", "users"):
+            entries = found.get(plural) or []
+            if not isinstance(entries, list) or not all(
+                isinstance(each, dict) and each.get("name") for each in entries
+            ):
+                return f"{plural}: a list of entries with a name is wanted"
+            names[plural] = {str(each["name"]): each for each in entries}
+        chosen = context or found.get("current-context")
+        if not isinstance(chosen, str) or chosen not in names["contexts"]:
+            there = ", ".join(names["contexts"]) or "none"
+            field = "--context" if context else "current-context"
+            return f"{field}: there is no context {chosen!r}; there is {there}" if chosen else f"{field}: it is not set"
+        content = names["contexts"][chosen].get("context") or {}
+        for plural, field in (("clusters", "cluster"), ("users", "user")):
+            wanted = content.get(field)
+            if not isinstance(wanted, str) or wanted not in names[plural]:
+                return f"contexts[{chosen}].context.{field}: there is no {field} {wanted!r}"
+    except (AttributeError, TypeError):
+        return "it is no kubeconfig: fields are not of the form that they should have"
+    return ""
+
+
+def namespace(paths: list[str], context: str | None) -> str:
+    """The namespace that the chosen context of these kubeconfigs names; empty where none does.
+
+    Args:
+        paths: of kubeconfigs, the first one that says something wins.
+        context: the chosen one; None for the current one.
+    """
+    contexts: Json = {}
+    for path in paths:
+        content = parse(path) or {}
+        current = content.get("current-context")
+        context = context or (current if isinstance(current, str) else None)
+        entries = content.get("contexts")
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry, dict) and isinstance(entry.get("name"), str):
+                contexts.setdefault(entry["name"], entry.get("context"))
+    chosen = contexts.get(context or "")
+    return str(chosen.get("namespace") or "") if isinstance(chosen, dict) else ""
+
+
 def read_one(paths: str, context: str | None) -> Access | None:
     """The access that the only file of several that exists describes; None where it needs the other reader.
 
@@ -72,8 +134,17 @@ def read_one(paths: str, context: str | None) -> Access | None:
         paths: separated as in $KUBECONFIG.
         context: of the file; None for its current one.
     """
-    there = [path for path in paths.split(os.pathsep) if path and os.path.exists(os.path.expanduser(path))]
+    there = existing(paths)
     return read(there[0], context) if len(there) == 1 else None
+
+
+def existing(paths: str) -> list[str]:
+    """Those of several files that exist.
+
+    Args:
+        paths: separated as in $KUBECONFIG.
+    """
+    return [path for path in paths.split(os.pathsep) if path and os.path.exists(os.path.expanduser(path))]
 
 
 def read(path: str, context: str | None) -> Access | None:

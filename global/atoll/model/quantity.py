@@ -86,3 +86,11 @@ def format_units(resource: str, value: int) -> str:
             if value and value % unit == 0:
                 return f"{value // unit}{suffix}"
     return str(value)
+
+
+def for_people(text: str) -> str:
+    """A quantity as people write it: thousandths of ten and more as a decimal (`98981500m` is `98981.5`)."""
+    if text.endswith("m") and text[:-1].isdigit() and len(text) > 5:
+        whole, rest = divmod(int(text[:-1]), 1000)
+        return f"{whole}.{rest:03}".rstrip("0").rstrip(".")
+    return text

@@ -94,7 +94,7 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
             return _SENTENCES[self.reason]
         several = block.kind == "Clusters" and "," in block.name
         what = "cluster" if block.kind == "Clusters" and not several else block.kind.lower()
-        text = f"{_SENTENCES[self.reason]}: {what} {block.name}"
+        text = f"{self._why(block)}: {what} {block.name}"
         if block.resource == "pods" and block.requested == "1":
             text += f" {'have' if several else 'has'} no room for its pod"
         elif block.resource == "pods":
@@ -102,8 +102,17 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
             text += f" {block.available} of the {block.requested} pods that must start together"
         elif block.resource:
             where = f" in cluster {block.cluster}" if block.cluster else ""
-            text += f" has {block.available} {block.resource} free for it{where}, {block.requested} needed"
+            available, requested = map(quantity.for_people, (block.available, block.requested))
+            text += f" has {available} {block.resource} free for it{where}, {requested} needed"
         return f"{text}: {block.message}" if block.message else text
+
+    def _why(self, block: Blocker) -> str:
+        """The sentence of its reason; a quota is of a queue, of a queue in one member, or of a namespace."""
+        if self.reason is Reason.QUOTA_EXCEEDED and block.kind == "Namespace":
+            return "it would exceed the ResourceQuota of its namespace"
+        if self.reason is Reason.QUOTA_EXCEEDED and block.cluster:
+            return "it would exceed its queue's ceiling in a member"
+        return _SENTENCES[self.reason]
 
 
 _SENTENCES: dict[Reason, str] = {

@@ -47,7 +47,7 @@ def higher(limits: Sequence[Limit]) -> str:
     for what, those in kinds.items():
         missing = ", ".join(
             f"{each.kind.lower()} {each.name}{f' in cluster {each.cluster}' if each.cluster else ''}: "
-            f"{each.shortage} {each.resource}"
+            f"{quantity.for_people(each.shortage)} {each.resource}"
             for each in those
         )
         if missing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -68,16 +68,36 @@ class Wishes:
             home = await self._host.get(NAMESPACES, namespace)
         except errors.NotFound as error:
             raise Refusal(404, "NotFound", f"there is no namespace {namespace}") from error
+        if (home["metadata"].get("labels") or {}).get(keys.ENABLED) != "true":
+            raise Refusal(
+                422,
+                "Invalid",
+                f"namespace {namespace} is not opted in, so Atoll would leave the workload alone:"
+                f" kubectl label namespace {namespace} {keys.ENABLED}=true",
+            )
         default = (home["metadata"].get("annotations") or {}).get(keys.QUEUE_ANNOTATION) or keys.DEFAULT_QUEUE
         try:
             full = Full(msgspec.convert({**metadata, "creationTimestamp": ""}, Meta), body)
             wish = kind.gang(
                 body, priority=await self._priority(kind.priority_class_of(body)), default_queue=default
             )  # fmt: skip
+            needs = [*kind.namespaced_needs(body)]
         except (*MALFORMED, msgspec.MsgspecError) as error:
             raise Refusal(422, "Invalid", f"spec.workload can't be read: {error}") from error
+        await self._check_classes(name for resource, name in needs if resource == PRIORITY_CLASSES)
         policy = await self._policy(kind, full, wish.queue)
         return wish, policy.spec.placement if policy is not None else None
+
+    async def _check_classes(self, names: Iterable[str]) -> None:
+        """Refuse what members would refuse, so that nobody is told that it starts."""
+        missing = {*names} - {each["metadata"]["name"] for each in await self._host.list(PRIORITY_CLASSES)}
+        if missing:
+            raise Refusal(
+                422,
+                "Invalid",
+                f"PriorityClass {', '.join(sorted(missing))} does not exist on the host: members refuse such pods;"
+                " name another (kubectl get priorityclasses), or have it created",
+            )
 
     async def _priority(self, name: str) -> int:
         classes = await self._host.list(PRIORITY_CLASSES)
