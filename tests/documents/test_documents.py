@@ -112,3 +112,33 @@ async def test_a_wrong_hyper_node_is_named_and_the_rest_is_used(there: Site) -> 
 async def test_hyper_nodes_on_the_host_are_refused_with_the_place_where_they_belong(site: Site) -> None:
     said = apply(site, "003-racks.yaml", ok=False)
     assert "belong in the member cluster whose nodes they name" in said
+
+
+async def test_the_elastic_job_of_the_slide_is_refused_with_both_mistakes_and_the_right_spelling(site: Site) -> None:
+    said = apply(site, "001-elastic.yaml", ok=False)
+    assert "containers[0].name: is missing" in said
+    assert "write limits: {nvidia.com/gpu: 1}" in said
+
+
+MISSPELT = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: misspelt}
+spec:
+  minAvailible: 1
+  tasks:
+  - replicas: 1
+    template:
+      spec:
+        nodeselector: {a: b}
+        containers: [{name: c, image: busybox}]
+"""
+
+
+async def test_misspelt_fields_are_told_of_by_the_api_server_and_in_templates_by_the_webhook(site: Site) -> None:
+    arguments = ("apply", "-n", site.namespace, "-f", "-", "--dry-run=server")
+    assert 'unknown field "spec.minAvailible"' in site.kubectl(*arguments, stdin=MISSPELT, ok=False)
+    told = site.warned(*arguments, "--validate=warn", stdin=MISSPELT)
+    assert 'unknown field "spec.minAvailible"' in told
+    assert "template.spec.nodeselector: is no field that Kubernetes" in told
+    assert "did you mean nodeSelector?" in told

@@ -155,9 +155,20 @@ class Site:
 
     def kubectl(self, *arguments: str, cluster: str = "host", stdin: str | None = None, ok: bool = True) -> str:
         """Run plain kubectl; its output, or its error text when it is expected to fail."""
+        done = self._run(*arguments, cluster=cluster, stdin=stdin)
+        assert (done.returncode == 0) == ok, f"kubectl {' '.join(arguments)}: {done.stdout}{done.stderr}"
+        return done.stdout if ok else done.stderr
+
+    def warned(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run plain kubectl on the host, which must not fail; the warnings that it shows."""
+        done = self._run(*arguments, cluster="host", stdin=stdin)
+        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stdout}{done.stderr}"
+        return done.stderr
+
+    def _run(self, *arguments: str, cluster: str, stdin: str | None) -> subprocess.CompletedProcess[str]:
         handle = self.federation.host if cluster == "host" else self.federation.members[cluster]
         binary = ensure(report=lambda _: None).kubectl
-        done = subprocess.run(
+        return subprocess.run(
             [str(binary), f"--kubeconfig={handle.kubeconfig}", *arguments],
             input=stdin,
             capture_output=True,
@@ -165,8 +176,6 @@ class Site:
             timeout=60,
             check=False,
         )
-        assert (done.returncode == 0) == ok, f"kubectl {' '.join(arguments)}: {done.stdout}{done.stderr}"
-        return done.stdout if ok else done.stderr
 
     # -- seeing ------------------------------------------------------------------------------------------------------
 

@@ -248,3 +248,34 @@ async def test_a_child_that_comes_before_the_news_of_its_parent_is_admitted() ->
     event = {"type": "ADDED", "object": make_queue("org")}
     cache._handle(json.dumps(event).encode())
     assert (await asked)[0] == "allowed"
+
+
+@pytest.mark.parametrize(
+    ("path", "spec", "told"),
+    [
+        pytest.param("/validate/policies", {"propagateDeps": True}, "spec.propagateDeps: has no effect", id="policy"),
+        pytest.param("/validate/cluster-policies", {"failover": {"cluster": {}}}, "spec.failover", id="cluster policy"),
+        pytest.param("/validate/queues", {"affinity": {"nodeGroupAffinity": {}}}, "spec.affinity", id="queue"),
+    ],
+)
+def test_what_has_no_effect_is_allowed_with_a_warning(path: str, spec: Json, told: str) -> None:
+    response = response_to(path, review({"metadata": {"name": "p"}, "spec": spec}))
+    assert response["allowed"]
+    [warning] = response["warnings"]
+    assert warning.startswith(told)
+
+
+def test_many_warnings_are_counted_and_long_ones_cut() -> None:
+    job = defaulted(make_job(make_task()))
+    job["spec"]["tasks"][0]["template"]["spec"] |= {f"{'x' * 300}{number}": 1 for number in range(40)}
+    warnings = response_to("/validate/jobs", review(job))["warnings"]
+    assert (len(warnings), warnings[-1]) == (16, "and 5 more")
+    assert max(map(len, warnings)) == 256
+
+
+def test_what_is_refused_earns_no_warnings() -> None:
+    job = defaulted(make_job(make_task()))
+    job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"] = {"cpu": 1}
+    response = response_to("/validate/jobs", review(job))
+    assert not response["allowed"]
+    assert "warnings" not in response

@@ -27,7 +27,8 @@ class ApiModel(BaseModel):
 
     Fields are snake_case here and camelCase on the wire; both are accepted. Fields that the model
     does not know survive a round trip, because a newer client or a foreign controller may have
-    written them.
+    written them where the CRD is another system's. Where it is ours, its API server tells of them
+    and drops them.
     """
 
     model_config = ConfigDict(

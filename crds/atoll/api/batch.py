@@ -17,8 +17,10 @@ from atoll.api.base import (
     Count,
     FreeForm,
     Int32,
+    LabelSelector,
     PositiveInt32,
     Resource,
+    ResourceList,
     Time,
     rules,
     served,
@@ -64,6 +66,51 @@ class LifecyclePolicy(ApiModel):
     """How long to wait before acting, such as 10m."""
 
 
+class ClaimSource(ApiModel):
+    """What a volume is filled from."""
+
+    api_group: str | None = None
+    """API group; empty for the core group."""
+    kind: str
+    """Kind, such as VolumeSnapshot."""
+    name: str
+    """Name."""
+    namespace: str | None = None
+    """Namespace, of dataSourceRef only."""
+
+
+class ClaimResources(ApiModel):
+    """Size of a volume."""
+
+    requests: ResourceList = Field(default_factory=dict)
+    """At least; `storage`."""
+    limits: ResourceList = Field(default_factory=dict)
+    """At most."""
+
+
+class ClaimSpec(ApiModel):
+    """A PersistentVolumeClaimSpec."""
+
+    access_modes: list[str] = Field(default_factory=list)
+    """ReadWriteOnce, ReadOnlyMany, ReadWriteMany or ReadWriteOncePod."""
+    resources: ClaimResources | None = None
+    """Size."""
+    storage_class_name: str | None = None
+    """StorageClass of the member."""
+    volume_mode: str | None = None
+    """Filesystem or Block."""
+    volume_name: str | None = None
+    """A PersistentVolume by name."""
+    selector: LabelSelector | None = None
+    """PersistentVolumes by label."""
+    data_source: ClaimSource | None = None
+    """A snapshot or claim to fill it from."""
+    data_source_ref: ClaimSource | None = None
+    """The same, also from other namespaces."""
+    volume_attributes_class_name: str | None = None
+    """VolumeAttributesClass of the member."""
+
+
 class VolumeSpec(ApiModel):
     """A volume mounted in every container of every task."""
 
@@ -71,7 +118,7 @@ class VolumeSpec(ApiModel):
     """Where it is mounted; unique in the Job and without a colon."""
     volume_claim_name: str | None = None
     """An existing claim."""
-    volume_claim: FreeForm | None = None
+    volume_claim: ClaimSpec | None = None
     """A PersistentVolumeClaim spec from which a claim is made; instead of volumeClaimName."""
 
 
@@ -232,6 +279,12 @@ class JobStatus(ApiModel):
     """How long the Job ran, once it has ended."""
     controlled_resources: dict[str, str] = Field(default_factory=dict)
     """Objects that plugins made for the Job."""
+    restarts: dict[str, Int32] = Field(default_factory=dict)
+    """Restarts by what was restarted: a task, a partition, a pod, or the whole Job; Atoll's own."""
+    last_action: str | None = None
+    """The action of the host that was carried out last; Atoll's own."""
+    evicted: dict[str, Time] = Field(default_factory=dict)
+    """Pods that were evicted, and when, as long as a policy may ask; Atoll's own."""
     # Atomic: these are phases in order, and none of their fields is a key.
     conditions: list[JobCondition] = Field(default_factory=list)
     """Phases so far."""

@@ -97,7 +97,8 @@ def _convert(
             raise SchemaError(trail, f"keyword {key!r} has no rule for CRDs; add one")
     if out.get("type") == "integer":
         out.setdefault("format", "int64")
-    if out.get("type") == "object" and "additionalProperties" not in out:
+    if out.get("type") == "object" and not {"additionalProperties", "properties"} & out.keys():
+        # What no model describes is not ours to prune; elsewhere the API server tells of a misspelt field.
         out["x-kubernetes-preserve-unknown-fields"] = True
     return out
 
@@ -111,8 +112,6 @@ def schema_of(model: type[ApiObject]) -> Schema:
         "kind": {"type": "string"},
         "metadata": {"type": "object"},
     }
-    # The API server prunes unknown fields beside spec, as it does for its own kinds.
-    del root["x-kubernetes-preserve-unknown-fields"]
     return root
 
 

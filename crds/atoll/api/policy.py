@@ -11,7 +11,6 @@ from atoll.api.base import (
     ApiObject,
     Column,
     Count,
-    FreeForm,
     Int32,
     LabelSelector,
     Resource,
@@ -111,6 +110,37 @@ class ReplicaScheduling(ApiModel):
     """Weights; equal if absent."""
 
 
+class ClusterToleration(ApiModel):
+    """A taint of clusters that is tolerated."""
+
+    key: str | None = None
+    """Key of the taint; empty with Exists tolerates all."""
+    operator: str | None = None
+    """Exists or Equal."""
+    value: str | None = None
+    """Value of the taint, for Equal."""
+    effect: str | None = None
+    """NoSchedule, PreferNoSchedule or NoExecute; empty tolerates each."""
+    toleration_seconds: int | None = None
+    """How long NoExecute is tolerated; for ever if absent."""
+
+
+class WorkloadGroup(ApiModel):
+    """Workloads that belong to one group."""
+
+    group_by_label_key: str
+    """Label of the workload; equal values make a group."""
+
+
+class WorkloadAffinity(ApiModel):
+    """Workloads to run beside, and to keep away from."""
+
+    affinity: WorkloadGroup | None = None
+    """Run where others of the group are."""
+    anti_affinity: WorkloadGroup | None = None
+    """Run where no other of the group is."""
+
+
 class Placement(ApiModel):
     """Where a workload may run and how it is split."""
 
@@ -118,16 +148,14 @@ class Placement(ApiModel):
     """Clusters that may be used; not together with clusterAffinities."""
     cluster_affinities: list[ClusterAffinityTerm] = Field(default_factory=list)
     """Groups of clusters that are tried in order."""
-    cluster_tolerations: list[FreeForm] = Field(default_factory=list)
+    cluster_tolerations: list[ClusterToleration] = Field(default_factory=list)
     """Taints of clusters that are tolerated."""
     spread_constraints: list[SpreadConstraint] = Field(default_factory=list)
     """How far to spread."""
     replica_scheduling: ReplicaScheduling | None = None
     """How replicas are split; absent means one cluster."""
-    workload_affinity: FreeForm | None = None
-    """Workloads to run beside."""
-    workload_anti_affinity: FreeForm | None = None
-    """Workloads to keep away from."""
+    workload_affinity: WorkloadAffinity | None = None
+    """Workloads to run beside, and to keep away from."""
 
 
 class StatePreservationRule(ApiModel):

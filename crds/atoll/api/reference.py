@@ -16,6 +16,7 @@ from typing import Any, Final
 from atoll.api import KINDS, ApiObject
 from atoll.api.base import QUANTITY_PATTERN
 from atoll.api.crdgen import schema_of
+from atoll.api.effects import WITHOUT_EFFECT, Idle
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "api.md"
 """Where the page is in a checkout; an installed package has none."""
@@ -27,8 +28,10 @@ INTRODUCTION: Final = """\
 
 Every kind that a host serves; a member serves Job, PodGroup, Queue and HyperNode. Group, version and field names of the
 `*.volcano.sh` and `*.karmada.io` kinds are those of Volcano and Karmada, so that their manifests and tools work
-unchanged. A field that is accepted is not always acted on: [concepts.md](concepts.md) and
-[decisions.md](decisions.md) say what is. Unknown fields below `spec` and `status` are kept.
+unchanged. A field that is accepted and has no effect in Atoll yet says so here, with what happens instead, and earns a
+warning when it is written; [concepts.md](concepts.md) and [decisions.md](decisions.md) say what the others do. Of
+fields that are not here the API server warns, or refuses them, as `kubectl --validate` asks; templates of pods and
+whole manifests are kept as they are.
 Verdicts and what-ifs, which are computed and not stored, are in [query.md](query.md).
 
 A path ending in `[]` is an item of a list, one ending in `.*` a value of a map; a dash means that there is nothing to
@@ -85,8 +88,19 @@ def _section(model: type[ApiObject]) -> str:
     lines = [f"## {res.kind}", "", f"`{res.api_version}`, `kubectl get {res.crd_name}`", "", _said(schema)]
     lines += [f"- Rule: {rule['message']}" for rule in schema.get("x-kubernetes-validations", ())]
     lines += ["", "| field | type | default | rule | description |", "|---|---|---|---|---|"]
-    lines += ["| " + " | ".join(_cell(text) for text in row) + " |" for row in _rows(schema, "")]
+    idle = {f"`{each.path}`": each for each in WITHOUT_EFFECT.get(res.kind, ())}
+    for *row, description in _rows(schema, ""):
+        row.append(f"{description} {_no_effect(idle[row[0]])}" if row[0] in idle else description)
+        lines.append("| " + " | ".join(_cell(text) for text in row) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _no_effect(idle: Idle) -> str:
+    which = "".join(
+        f" of {', '.join(f'`{json.dumps(value)}`' for value in values)}" for values in (idle.only,) if values
+    )
+    but = f", except {', '.join(f'`{json.dumps(value)}`' for value in idle.unless)}" if idle.unless else ""
+    return f"**No effect{which}{but}:** {idle.instead}."
 
 
 def _rows(schema: Schema, prefix: str) -> Iterator[tuple[str, str, str, str, str]]:

@@ -12,7 +12,7 @@ from typing import Final
 from atoll.kinds import batch_job
 from atoll.model import keys
 from atoll.model.gang import MOST_PODS
-from atoll.webhook import jsonpatch, trust
+from atoll.webhook import jsonpatch, pods, trust
 from atoll.webhook.problems import Json, Problem, added, integer, mapping
 
 CONTROL: Final = f"system:serviceaccount:{keys.SYSTEM_NAMESPACE}:atoll-control"
@@ -74,13 +74,13 @@ def hold_if_suspended(old: Json, new: Json, user: str) -> list[jsonpatch.Operati
 
 def validate_job(job: Json) -> list[Problem]:
     """Everything that is wrong with a Job that is ours, except for the state of its queue."""
-    problems, pods = [], _pods(job)
+    problems, at_once = [], _pods(job)
     try:
         batch_job.minimum_of(job)
     except (ValueError, AttributeError) as error:
         problems.append(Problem("metadata.annotations", str(error)))
-    if pods > MOST_PODS:
-        text = f"{pods} pods would run at once; a Job gets at most {MOST_PODS}: lower it, or make several Jobs of it"
+    if at_once > MOST_PODS:
+        text = f"{at_once} pods would run at once; a Job gets at most {MOST_PODS}: lower it, or make several Jobs of it"
         problems.append(Problem("spec.parallelism", text))
     problems += trust.template_problems(mapping(job.get("spec")).get("template"), "spec.template")
     return problems
@@ -109,15 +109,22 @@ def validate_new_job(job: Json) -> list[Problem]:
     """The same of a new Job, of which more pods can't have to start together than run at once: later that number may
     be lowered, and all of them start together then.
     """
-    problems, pods = validate_job(job), _pods(job)
+    problems, at_once = validate_job(job), _pods(job)
     minimum = None if problems else batch_job.minimum_of(job)
-    if minimum is not None and 0 < pods < minimum:
+    if minimum is not None and 0 < at_once < minimum:
         text = (
-            f"annotation {keys.GROUP_MIN_MEMBER}: {minimum} is more than the {pods} pods that run at once; lower it, or"
-            " raise parallelism"
+            f"annotation {keys.GROUP_MIN_MEMBER}: {minimum} is more than the {at_once} pods that run at once; lower it,"
+            " or raise parallelism"
         )
         problems.append(Problem("metadata.annotations", text))
     return problems
+
+
+def warnings(job: Json) -> list[Problem]:
+    """What of a Job that is ours has no effect."""
+    if not is_ours(job):
+        return []
+    return pods.template_warnings(mapping(job.get("spec")).get("template"), "spec.template")
 
 
 def _pods(job: Json) -> int:

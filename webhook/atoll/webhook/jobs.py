@@ -22,6 +22,7 @@ from atoll.webhook.problems import (
     Json,
     Problem,
     added,
+    idle,
     integer,
     is_label,
     is_subdomain,
@@ -184,6 +185,14 @@ def _trust_problems(spec: Json) -> Iterator[Problem]:
         yield Problem("spec.schedulerName", text)
     for index, task in enumerate(sequence(spec.get("tasks"))):
         yield from trust.template_problems(mapping(task).get("template"), f"spec.tasks[{index}].template")
+
+
+def warnings(job: Json) -> list[Problem]:
+    """What of a Job that is taken has no effect."""
+    found = idle("Job", job)
+    for index, task in enumerate(sequence(mapping(job.get("spec")).get("tasks"))):
+        found += pods.template_warnings(mapping(task).get("template"), f"spec.tasks[{index}].template")
+    return found
 
 
 def _too_much(spec: Json) -> list[Problem]:

@@ -11,6 +11,7 @@ from fractions import Fraction
 import msgspec
 
 from atoll.model.selectors import NodeSelectorTerm
+from atoll.webhook import pod_fields
 from atoll.webhook.problems import (
     LABEL_RULE,
     Json,
@@ -87,6 +88,7 @@ def validate_template(template: object, path: str) -> list[Problem]:
         path: where it is in the object.
     """
     problems = _type_problems(template, path)
+    problems += [each.problem for each in pod_fields.unknown_fields(template, path) if each.resource]
     spec = mapping(mapping(template).get("spec"))
     amounts(spec.get("overhead"), f"{path}.spec.overhead", problems)
     for key, resources in mapping(spec.get("resources")).items():
@@ -99,6 +101,16 @@ def validate_template(template: object, path: str) -> list[Problem]:
         for index, container in enumerate(sequence(spec.get(key))):
             problems += _container_problems(mapping(container), f"{path}.spec.{key}[{index}]", names)
     return problems
+
+
+def template_warnings(template: object, path: str) -> list[Problem]:
+    """What of a pod template has no effect.
+
+    Args:
+        template: a PodTemplateSpec.
+        path: where it is in the object.
+    """
+    return [each.problem for each in pod_fields.unknown_fields(template, path) if not each.resource]
 
 
 def _type_problems(template: object, path: str) -> list[Problem]:
@@ -147,8 +159,10 @@ def cpus_not_whole(template: object, path: str) -> list[Problem]:
 def _container_problems(container: Json, path: str, names: set[str]) -> list[Problem]:
     problems: list[Problem] = []
     name = container.get("name")
-    if not is_label(name):
-        problems.append(Problem(f"{path}.name", f"{name or ''!r} can't name a container; {LABEL_RULE}"))
+    if name is None or name == "":
+        problems.append(Problem(f"{path}.name", "is missing; give the container a name, such as main"))
+    elif not is_label(name):
+        problems.append(Problem(f"{path}.name", f"{name!r} can't name a container; {LABEL_RULE}"))
     elif name in names:
         problems.append(
             Problem(

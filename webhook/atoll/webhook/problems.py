@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
+from atoll.api import effects
 from atoll.model import quantity
 
 Json = dict[str, Any]
@@ -52,6 +53,11 @@ def report(subject: str, problems: Sequence[Problem]) -> str:
     if len(problems) > _SHOWN:
         lines.append(f"\n- and {len(problems) - _SHOWN} more")
     return f"{subject[:_LONGEST]} has {len(problems)} problems:{''.join(lines)}"
+
+
+def idle(kind: str, obj: Json) -> list[Problem]:
+    """The fields of an object from which its user expects something that does not happen."""
+    return [Problem(each.path, f"has no effect: {each.instead}") for each in effects.without_effect(kind, obj)]
 
 
 def _cut(problem: Problem) -> str:

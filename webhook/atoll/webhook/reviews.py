@@ -19,7 +19,7 @@ from atoll.kube.reflector import Reflector
 from atoll.model import keys
 from atoll.model.objects import Slim
 from atoll.webhook import batch_jobs, bindings, hyper_nodes, jobs, jsonpatch, queues, trust
-from atoll.webhook.problems import Json, Problem, added, report
+from atoll.webhook.problems import Json, Problem, added, idle, report
 
 API_VERSION: Final = "admission.k8s.io/v1"
 CHILDREN: Final = "children"
@@ -201,7 +201,13 @@ class Reviews:
             "/validate/cluster-policies": ("ClusterPropagationPolicy", _nothing_wrong),
         }
         #: path -> what is told of an object that is taken
-        self.warnings: dict[str, Callable[[Request], list[Problem]]] = {}
+        self.warnings: dict[str, Callable[[Request], list[Problem]]] = {
+            "/validate/jobs": lambda request: jobs.warnings(request.object or {}),
+            "/validate/batch-jobs": lambda request: batch_jobs.warnings(request.object or {}),
+            "/validate/queues": lambda request: idle("Queue", request.object or {}),
+            "/validate/policies": lambda request: idle("PropagationPolicy", request.object or {}),
+            "/validate/cluster-policies": lambda request: idle("ClusterPropagationPolicy", request.object or {}),
+        }
 
     @staticmethod
     def _suspend_binding(request: Request) -> list[jsonpatch.Operation]:

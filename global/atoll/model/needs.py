@@ -1,0 +1,81 @@
+"""What pods ask of their node that only some placers look at.
+
+Atoll's own scheduler knows resources, selectors, required node affinity, taints and HyperNodes. What else a pod insists
+on is a need: a gang that has one goes only where who places honours it. What a pod merely prefers is told of and not
+looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+Json = Mapping[str, Any]
+
+
+class Need(StrEnum):
+    """What a placer must look at."""
+
+    POD_AFFINITY = "pod-affinity"
+    TOPOLOGY_SPREAD = "topology-spread"
+    HOST_PORTS = "host-ports"
+    RESOURCE_CLAIMS = "resource-claims"
+    VOLUMES = "volumes"
+
+
+class Asked(NamedTuple):
+    """A need, and what asks for it."""
+
+    need: Need
+    field: str
+    """Below the pod's spec."""
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_CONTAINERS = ("initContainers", "containers")
+
+
+def asked(pod_spec: Json) -> Iterator[Asked]:
+    """What a pod insists on. Malformed parts ask for nothing: who reads the rest of them says what is wrong."""
+    affinity = _mapping(pod_spec.get("affinity"))
+    for kind in ("podAffinity", "podAntiAffinity"):
+        if _mapping(affinity.get(kind)).get(_REQUIRED):
+            yield Asked(Need.POD_AFFINITY, f"affinity.{kind}.{_REQUIRED}")
+    for index, each in enumerate(_list(pod_spec.get("topologySpreadConstraints"))):
+        if _mapping(each).get("whenUnsatisfiable") == "DoNotSchedule":
+            yield Asked(Need.TOPOLOGY_SPREAD, f"topologySpreadConstraints[{index}]")
+    host_network = pod_spec.get("hostNetwork") is True
+    for kind in _CONTAINERS:
+        for index, container in enumerate(_list(pod_spec.get(kind))):
+            for number, port in enumerate(_list(_mapping(container).get("ports"))):
+                if _mapping(port).get("hostPort") or host_network:
+                    yield Asked(Need.HOST_PORTS, f"{kind}[{index}].ports[{number}].hostPort")
+    if _list(pod_spec.get("resourceClaims")):
+        yield Asked(Need.RESOURCE_CLAIMS, "resourceClaims")
+    for index, volume in enumerate(_list(pod_spec.get("volumes"))):
+        for kind in ("persistentVolumeClaim", "ephemeral"):
+            if _mapping(volume).get(kind):
+                yield Asked(Need.VOLUMES, f"volumes[{index}].{kind}")
+
+
+def preferred(pod_spec: Json) -> Iterator[str]:
+    """The fields below a pod's spec by which it prefers some nodes: nobody looks at them before the member's own
+    scheduler does.
+    """
+    affinity = _mapping(pod_spec.get("affinity"))
+    for kind in ("nodeAffinity", "podAffinity", "podAntiAffinity"):
+        if _mapping(affinity.get(kind)).get(_PREFERRED):
+            yield f"affinity.{kind}.{_PREFERRED}"
+    for index, each in enumerate(_list(pod_spec.get("topologySpreadConstraints"))):
+        if _mapping(each).get("whenUnsatisfiable") == "ScheduleAnyway":
+            yield f"topologySpreadConstraints[{index}]"
+
+
+def _mapping(value: object) -> Json:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,121 @@
+"""Fields that Kubernetes does not have: which are refused, which are told of, and what is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+
+from atoll.webhook import jobs, pod_fields
+from tests.integration.federation import Site
+from tests.webhook import pod_fields as generator
+from tests.webhook.builders import Json, defaulted, make_container, make_job, make_task, with_container
+
+CONTAINER = "spec.tasks[0].template.spec.containers[0]"
+
+
+def refused(job: Json) -> dict[str, str]:
+    return {problem.field: problem.message for problem in jobs.validate_job(defaulted(job))}
+
+
+def told(job: Json) -> dict[str, str]:
+    return {problem.field: problem.message for problem in jobs.warnings(defaulted(job))}
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "words"),
+    [
+        pytest.param({"resources": {"nvidia.com/gpu": 1}}, "resources.nvidia.com/gpu", "limits: {nvidia.com/gpu: 1}", id="a device beside requests and limits"),
+        pytest.param({"resources": {"cpu": "2"}}, "resources.cpu", "limits: {cpu: 2}", id="cpu beside requests and limits"),
+        pytest.param({"resources": {"request": {"cpu": 1}}}, "resources.request", "write requests", id="request"),
+        pytest.param({"resources": {"limit": {"cpu": 1}}}, "resources.limit", "write limits", id="limit"),
+        pytest.param({"resources": {"gpu": 1}}, "resources.gpu", "limits: {gpu: 1}", id="anything beside requests and limits"),
+        pytest.param({"resorces": {"requests": {"cpu": 1}}}, "resorces", "write resources", id="resources misspelt"),
+        pytest.param({"Resources": {"requests": {"cpu": 1}}}, "Resources", "write resources", id="with a capital"),
+        pytest.param({"limits": {"nvidia.com/gpu": 1}}, "limits", "write resources: {limits: {}}", id="limits outside of resources"),
+        pytest.param({"nvidia.com/gpu": 1}, "nvidia.com/gpu", "limits: {nvidia.com/gpu: 1}", id="a device in the container"),
+    ],
+)  # fmt: skip
+def test_what_was_meant_to_be_a_resource_is_refused(fields: Json, field: str, words: str) -> None:
+    found = refused(with_container(**fields))
+    assert list(found) == [f"{CONTAINER}.{field}"]
+    assert words in found[f"{CONTAINER}.{field}"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "field", "words"),
+    [
+        pytest.param({"nodeselector": {"a": "b"}}, "nodeselector", "did you mean nodeSelector?", id="a lower-case letter"),
+        pytest.param({"tolerationz": []}, "tolerationz", "did you mean tolerations?", id="a letter"),
+        pytest.param({"color": "red"}, "color", "has no effect", id="nothing like it"),
+        pytest.param({"affinity": {"nodeAffinty": {}}}, "affinity.nodeAffinty", "did you mean nodeAffinity?", id="deeper"),
+        pytest.param({"volumes": [{"name": "v", "emptydir": {}}]}, "volumes[0].emptydir", "did you mean emptyDir?", id="in a list"),
+    ],
+)  # fmt: skip
+def test_other_unknown_fields_are_told_of(pod: Json, field: str, words: str) -> None:
+    task = make_task()
+    task["template"]["spec"] |= pod
+    job = make_job(task)
+    assert refused(job) == {}
+    found = told(job)
+    assert list(found) == [f"spec.tasks[0].template.spec.{field}"]
+    assert words in found[f"spec.tasks[0].template.spec.{field}"]
+
+
+def test_every_known_field_passes() -> None:
+    container = make_container(
+        resources={"requests": {"cpu": 1, "vendor.example/x": 1}, "limits": {"vendor.example/x": 1}},
+        env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        securityContext={"capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}},
+        volumeMounts=[{"name": "v", "mountPath": "/v"}],
+        livenessProbe={"httpGet": {"path": "/", "port": "http"}},
+    )
+    task = make_task()
+    task["template"] = {
+        "metadata": {"labels": {"any": "thing"}, "annotations": {"more": "things"}, "creationTimestamp": None},
+        "spec": {
+            "containers": [container],
+            "nodeSelector": {"any": "label"},
+            "volumes": [{"name": "v", "projected": {"sources": [{"configMap": {"name": "c", "items": []}}]}}],
+        },
+    }
+    assert (refused(make_job(task)), told(make_job(task))) == ({}, {})
+
+
+def test_a_container_without_a_name_is_called_that() -> None:
+    container = make_container()
+    del container["name"]
+    task = make_task()
+    task["template"]["spec"]["containers"] = [container]
+    assert refused(make_job(task)) == {f"{CONTAINER}.name": "is missing; give the container a name, such as main"}
+
+
+def test_many_unknown_fields_take_no_time() -> None:
+    task = make_task()
+    task["template"]["spec"] |= {f"field{number}": number for number in range(50_000)}
+    assert len(pod_fields.unknown_fields(task["template"], "t")) == 20
+
+
+@pytest.mark.integration
+async def test_the_table_is_that_of_the_version_it_names(site: Site) -> None:
+    version: dict[str, Any] = orjson.loads(site.kubectl("get", "--raw", "/version"))
+    if f"{version['major']}.{version['minor']}" != pod_fields.VERSION:
+        pytest.skip(f"the federation runs {version['gitVersion']}")
+    table = generator.table(orjson.loads(site.kubectl("get", "--raw", "/openapi/v3/api/v1")))
+    text = (Path(pod_fields.__file__).parent / "pod_fields.txt").read_text("utf-8")
+    assert text.split("\n", 2)[2] == table
+
+
+def test_the_elastic_job_has_both_of_its_mistakes_named() -> None:
+    job = yaml.safe_load((Path(__file__).parents[1] / "documents" / "001-elastic.yaml").read_text())
+    found = refused(job)
+    template = "spec.tasks[0].template.spec.containers[0]"
+    assert found == {
+        f"{template}.name": "is missing; give the container a name, such as main",
+        f"{template}.resources.nvidia.com/gpu": (
+            "stands beside requests and limits, where nothing reads it; write limits: {nvidia.com/gpu: 1}"
+        ),
+    }
