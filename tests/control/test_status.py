@@ -8,8 +8,8 @@ import pytest
 
 from atoll.control import install
 from atoll.control.caches import Caches
-from atoll.control.objects import BindingObject, BindingSpec, Target, decode_binding
-from atoll.control.status import Status
+from atoll.control.objects import BindingObject, BindingSpec, ClusterObject, Target, decode_binding
+from atoll.control.status import Status, _waiting
 from atoll.delivery.work import Workload, WorkObject, WorkSpec
 from atoll.kinds import volcano_job
 from atoll.kube import errors
@@ -120,3 +120,56 @@ async def test_a_status_that_somebody_else_wrote_is_looked_at(site: Site) -> Non
 
     await until(mended, what="the status is as its members say")
     assert (await site.host.get(JOBS, "touched", site.namespace))["status"] == done["status"]
+
+
+def cluster(name: str, status: str, since: str) -> ClusterObject:
+    ready = {"type": "Ready", "status": status, "lastTransitionTime": since}
+    return ClusterObject(metadata=Meta(name=name), status={"conditions": [ready]})
+
+
+async def test_what_runs_in_a_member_that_is_lost_says_so_until_it_is_back(site: Site) -> None:
+    """1. All is well: nothing is said of the member. 2. It is lost: the binding says since when. 3. It is back."""
+    task = {"name": "worker", "replicas": 1, "template": {"spec": {"containers": []}}}
+    manifest = {"metadata": {"name": "lost"}, "spec": {"minAvailable": 1, "tasks": [task]}}
+    runs = {"state": {"phase": "Running"}, "placement": {"generation": 3, "nodes": {"n0": 1}, "running": 1}}
+    work = WorkObject(
+        metadata=Meta(namespace=execution_namespace("alpha")),
+        spec=WorkSpec(workload=Workload([manifest])),
+        status={"manifestStatuses": [{"status": runs}]},
+    )
+    binding = BindingObject(spec=BindingSpec(clusters=[Target("alpha", 1)]))
+    caches = Caches(site.host)
+    status = Status(site.host, caches, Recorder(site.host, "test"))
+    said = []
+    for state, since in (("True", "2026-01-01T10:00:00Z"), ("Unknown", "2026-01-01T10:04:00Z"), ("True", "")):
+        caches.clusters._put("alpha", cluster("alpha", state, since), anyhow=True)
+        seen = await status._binding_status(volcano_job.KIND, binding, [work])
+        binding = msgspec.structs.replace(binding, status=seen)
+        found = {each["type"]: each for each in seen["conditions"]}
+        assert found["Running"]["status"] == "True"
+        said.append((found.get("MemberReady", {}).get("status"), found.get("MemberReady", {}).get("message")))
+    assert said == [
+        (None, None), ("False", "alpha not ready since 2026-01-01T10:04:00Z, figures are of then"), ("True", ""),
+    ]  # fmt: skip
+
+
+async def test_what_was_taken_back_from_a_member_that_is_lost_says_what_it_waits_for(site: Site) -> None:
+    caches = Caches(site.host)
+    status = Status(site.host, caches, Recorder(site.host, "test"))
+    taken = msgspec.structs.replace(EVICTING, metadata=Meta(uid="u", annotations=EVICTING.metadata.annotations))
+    annotations = {keys.BINDING_UID: "u", keys.EPOCH: "1"}
+    name = execution_namespace("alpha")
+    work = WorkObject(metadata=Meta(name="w", namespace=name, annotations=annotations))
+    caches.works._put(work.metadata.key, work)
+    caches.clusters._put("alpha", cluster("alpha", "Unknown", "2026-01-01T10:04:00Z"), anyhow=True)
+    seen = await status._binding_status(volcano_job.KIND, taken, [])
+    [released] = [each for each in seen["conditions"] if each["type"] == "Released"]
+    assert (released["status"], released["message"]) == (
+        "False",
+        "alpha not ready since 2026-01-01T10:04:00Z, figures are of then: only its agent can say that nothing of it is left",
+    )
+    binding = msgspec.structs.replace(taken, status=seen)
+    assert "only its agent can say" in _waiting(binding, [])[1]
+    caches.clusters._put("alpha", cluster("alpha", "True", ""), anyhow=True)
+    seen = await status._binding_status(volcano_job.KIND, binding, [])
+    assert "Released" not in [each["type"] for each in seen["conditions"]]

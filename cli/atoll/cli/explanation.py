@@ -89,6 +89,11 @@ def explain(facts: Facts, now: float) -> Json:
     clusters = _clusters(facts, view)
     if clusters:
         data["clusters"] = clusters
+    away = condition(facts.binding or {}, "MemberReady")
+    known = any("notReadySince" in each for each in data.get("clusters") or ())
+    if away.get("status") == "False" and not view.finished and not known:
+        # A user who may not list members reads it off the binding.
+        data["away"] = away.get("message", "")
     data["story"] = [
         {"at": line.at, "phase": line.phase.value, "reason": line.reason.value, "text": line.text}
         for line in view.decision.story
@@ -550,6 +555,8 @@ def text(data: Json) -> str:
         lines += ["", *_cluster_text(cluster)]
     if unseen := data.get("unseen"):
         lines += ["", *(f"  not shown  {each}" for each in unseen)]
+    if away := data.get("away"):
+        lines += ["", f"NOTE  {away}"]
     if story := data.get("story"):
         lines += ["", "Story"]
         for line in story:

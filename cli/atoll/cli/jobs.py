@@ -160,7 +160,14 @@ def queue_of(job: Json) -> str:
 def lost(binding: Json, silent: Mapping[str, str]) -> str:
     """That figures of a workload are old, as members do not answer; empty where all do."""
     names = [item["name"] for item in (binding.get("spec") or {}).get("clusters") or ()]
-    return "; ".join(f"{name} not ready since {silent[name]}, figures are of then" for name in names if name in silent)
+    told = "; ".join(f"{name} not ready since {silent[name]}, figures are of then" for name in names if name in silent)
+    if told:
+        return told
+    from atoll.cli.conditions import condition
+
+    # A user who may not list members reads it off the binding.
+    away = condition(binding, "MemberReady")
+    return str(away.get("message") or "") if away.get("status") == "False" else ""
 
 
 async def not_ready(host: ApiServer) -> dict[str, str]:

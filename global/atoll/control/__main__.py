@@ -44,7 +44,7 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
         actions = Actions(host, caches)
         detector, status = Detector(host, caches, recorder), Status(host, caches, recorder)
         works = Works(host, caches)
-        clusters, queues, holds = Clusters(host, caches), Queues(host, caches), Holds(host, caches)
+        clusters, queues, holds = Clusters(host, caches, recorder), Queues(host, caches), Holds(host, caches)
         ttl, commands = Ttl(host, caches), Commands(host, caches, recorder)
         async with asyncio.TaskGroup() as group:
             group.create_task(caches.run())

@@ -55,6 +55,8 @@ class Caches:
         )  # fmt: skip
         self.bindings.add_index("workload", lambda binding: [binding.spec.resource.uid] if binding.ours else [])
         self.bindings.add_index("queue", lambda binding: [g.queue] if (g := binding.gang) else [])
+        self.bindings.add_index("cluster", lambda binding: [target.name for target in binding.spec.clusters])
+        self.works.add_index("namespace", lambda work: [work.metadata.namespace])
         self.queues.add_index("parent", lambda queue: [queue.spec.parent] if queue.spec.parent else [])
         self.works.add_index("binding", lambda work: [work.binding_uid])
         #: binding UID -> (namespace, name) of Works that were created and have not been seen yet
@@ -132,6 +134,17 @@ class Caches:
         """
         works = self.current_works(binding)
         return works[0].carried if works else kind.carried(obj.body.get("status") or {})
+
+    def away(self, cluster: str) -> str:
+        """Since when a member is not ready, and what that means for all that it said; empty where it is ready."""
+        found = self.clusters.get(cluster)
+        if found is None:
+            return f"{cluster} has left the federation: figures are of before"
+        ready = found.ready
+        if ready.get("status") == "True":
+            return ""
+        since = f" since {ready['lastTransitionTime']}" if ready.get("lastTransitionTime") else ""
+        return f"{cluster} not ready{since}, figures are of then"
 
     def default_queue(self, namespace: str) -> str:
         """The queue of workloads in this namespace that name none."""

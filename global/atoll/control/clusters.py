@@ -14,6 +14,7 @@ from typing import Any
 from atoll.control.caches import Caches
 from atoll.control.objects import ClusterObject, LeaseObject
 from atoll.kube.conditions import with_condition
+from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
@@ -32,8 +33,8 @@ _PLACERS: dict[str, str] = {
 class Clusters:
     """Keeps Ready on every Cluster."""
 
-    def __init__(self, host: ApiServer, caches: Caches) -> None:
-        self._host, self._caches = host, caches
+    def __init__(self, host: ApiServer, caches: Caches, recorder: Recorder) -> None:
+        self._host, self._caches, self._recorder = host, caches, recorder
         self._queue: WorkQueue[str] = WorkQueue("clusters", lambda key: {"cluster": key})
         #: cluster -> when its lease last changed, on the loop's clock
         self._heard: dict[str, float] = {}
@@ -73,6 +74,12 @@ class Clusters:
             await self._host.merge_patch(
                 CLUSTERS, name, {"status": {"conditions": wanted}}, subresource="status", field_manager="atoll-control"
             )
+            before = cluster.ready
+            if before and before.get("status") != str("Unknown" if ready is None else ready):
+                about = {"apiVersion": CLUSTERS.api_version, "kind": CLUSTERS.kind, "name": name}
+                self._recorder.record(
+                    {**about, "uid": cluster.metadata.uid}, reason, message, warning=ready is not True
+                )
         if lease is not None and name in self._heard:
             silent = asyncio.get_running_loop().time() - self._heard[name]
             if silent < lease.spec.lease_duration_seconds:

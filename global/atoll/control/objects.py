@@ -160,6 +160,11 @@ class ClusterObject(Slim, frozen=True, rename="camel"):
 
     status: Json = msgspec.field(default_factory=dict)
 
+    @property
+    def ready(self) -> Json:
+        """Its condition Ready; empty while there is none."""
+        return next((each for each in self.status.get("conditions") or () if each.get("type") == "Ready"), {})
+
 
 decode_binding = msgspec.json.Decoder(BindingObject).decode
 decode_priority_class = msgspec.json.Decoder(PriorityClassObject).decode

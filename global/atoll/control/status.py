@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from atoll.control.caches import Caches
-from atoll.control.objects import BindingObject
+from atoll.control.objects import BindingObject, ClusterObject
 from atoll.control.story import sizes, tell
 from atoll.control.works import binding_key, works_gone
 from atoll.delivery.work import WorkObject
@@ -37,9 +37,20 @@ REPORTED = 0.02
 """Seconds after a report before it is passed on."""
 UNREPORTED = 1.0
 """Seconds that a decision may wait to be shown together with the first report."""
+NEWS_A_SECOND = 100
+"""Bindings that are told in a second that their member does not answer, or does again."""
 UNDECIDED = 2.0
 """Seconds after which a workload that nothing was decided about shows that it is pending."""
-_OF_PARTS = ("FullyApplied", "Resized", "Limited", "Bound", "Running", "ReportsAccepted", "AcceptedByMembers")
+_OF_PARTS = (
+    "MemberReady",
+    "FullyApplied",
+    "Resized",
+    "Limited",
+    "Bound",
+    "Running",
+    "ReportsAccepted",
+    "AcceptedByMembers",
+)
 """Conditions that say something of what was dispatched."""
 _EPOCH = f"/metadata/annotations/{keys.EPOCH.replace('/', '~1')}"
 
@@ -56,6 +67,7 @@ class Status:
         self._written: dict[str, str] = {}
         caches.bindings.on_change(self._binding_changed)
         caches.works.on_change(self._work_changed)
+        caches.clusters.on_change(self._cluster_changed)
         # A workload's status depends on its suspension.
         caches.on_edited_workload(self._queue.add)
 
@@ -80,6 +92,18 @@ class Status:
     def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
         if old is not None and (new is None or (new.status, new.refused) != (old.status, old.refused)):
             self._queue.add(binding_key(old), after=REPORTED)
+
+    def _cluster_changed(self, old: ClusterObject | None, new: ClusterObject | None) -> None:
+        """What runs in a member, or is to leave it, says whether that answers; one by one, for it may be much."""
+        before, after = (each.ready.get("status") if each is not None else None for each in (old, new))
+        found = new or old
+        if found is None or before == after or old is None:
+            return
+        name = found.metadata.name
+        mine = [binding.metadata.key for binding in self._caches.bindings.by_index("cluster", name)]
+        mine += [binding_key(work) for work in self._caches.works.by_index("namespace", execution_namespace(name))]
+        for number, key in enumerate(dict.fromkeys(mine)):
+            self._queue.add(key, after=REPORTED + number / NEWS_A_SECOND)
 
     async def _reconcile(self, key: str) -> None:
         binding = self._caches.bindings.get(key)
@@ -147,11 +171,15 @@ class Status:
 
     def _kept(self, binding: BindingObject) -> str:
         """What keeps the pods of a binding that was taken back, member by member; empty where nothing is known to."""
-        said = {
-            cluster_of(work.metadata.namespace): (work.reported.get("placement") or {}).get("leaving")
-            for work in self._caches.works_of(binding.metadata.uid)
-        }
-        return "; ".join(f"{name}: {text}" for name, text in sorted(said.items()) if text)
+        said = {}
+        for work in self._caches.works_of(binding.metadata.uid):
+            name = cluster_of(work.metadata.namespace)
+            leaving = (work.reported.get("placement") or {}).get("leaving")
+            if away := self._caches.away(name):
+                said[name] = f"{away}: only its agent can say that nothing of it is left"
+            elif leaving:
+                said[name] = f"{name}: {leaving}"
+        return "; ".join(text for _, text in sorted(said.items()))
 
     # -- the binding's own -------------------------------------------------------------------------------------------
 
@@ -187,7 +215,14 @@ class Status:
                 say("FullyApplied", False, "FullyAppliedFailed", message)
             if complete and all(_bound(work, kind) for work in works):
                 say("Bound", True, "PodsBound")
-            if complete and all(_started(work, kind) for work in works):
+            away = [text for target in binding.spec.clusters if (text := self._caches.away(target.name))]
+            if away and not _finished(binding):
+                say("MemberReady", False, "MemberNotReady", "; ".join(away))
+            elif any(each["type"] == "MemberReady" for each in conditions):
+                say("MemberReady", True, "MembersReady")
+            ran = any((each["type"], each["status"]) == ("Running", "True") for each in conditions)
+            if ran or (complete and all(_started(work, kind) for work in works)):
+                # Whatever becomes of its pods later, it was not its start that failed.
                 say("Running", True, "MinimumRuns")
             elif held_up := _held_up(works):
                 say("Running", False, "NotStarting", held_up)
@@ -217,6 +252,8 @@ class Status:
                 say("Released", True, str(Reason.EVICTED), "no Work of it is left")
             elif kept := self._kept(binding):
                 say("Released", False, "PodsNotGone", kept)
+            elif any((each["type"], each["status"]) == ("Released", "False") for each in conditions):
+                conditions = [each for each in conditions if each["type"] != "Released"]
         status["conditions"] = conditions
         return status
 

@@ -48,6 +48,10 @@ def arrows(before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[
                 yield reason, message, reason not in _CALM
             case (("Resized" | "Limited"), "True"):
                 yield reason, message, False
+            case "MemberReady", "False":
+                yield reason, message, True
+            case "MemberReady", "True":
+                yield reason, "all members that it runs in answer", False
             case "Running", "False":
                 yield reason, f"bound, but its containers don't start: {message}", True
             case "AcceptedByMembers", "False":
