@@ -177,12 +177,15 @@ class Making(Keeping):
         leaf, request = group.leaf, group.shape.request
         lends = self.tree.may_lend(leaf, entitled(self.tree, leaf, request))
         own = self._yields_to(group)
+        # A member that is not ready can't say that they have gone: no room would follow.
+        away = {member.name for member in self.world.members.values() if not member.ready}
         return [
             victim
             for each in self._charged
             if (own if each is leaf else lends(each))
             for victim in self._running_in(each)
-        ]  # fmt: skip
+            if away.isdisjoint(victim.parts)
+        ]
 
     def _leavers(self) -> list[Victim]:
         """What is about to go, and for nobody: its room is there for whoever is next."""

@@ -123,7 +123,9 @@ class Promises(Planning):
         if quota < math.inf:
             self._spare(promise, now)
         else:
-            promise.limited, promise.spare = True, dict.fromkeys(self._short(uid, leaf, shape.request), 0)
+            # What ends gives to the head first what it lacks.
+            short = self._short(uid, leaf, shape.request)
+            promise.limited, promise.spare = True, {key: min(left, 0) for key, left in short.items()}
         for other in self.all():
             if promise.runs_at(other.at) and not promise.uncertain() and other.uid != uid and uid not in other.beside:
                 other.beside[uid] = None

@@ -1,0 +1,21 @@
+"""A head that only a limit stops: what that limit has left is kept for it, as nodes are."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dispatcher.builders import BACKFILL, make_binding, make_queue
+from tests.dispatcher.virtual import Town, gpus
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_small_work_of_its_queue_does_not_pass_a_head_for_as_long_as_it_comes(known: bool) -> None:
+    """8 of 16 GPUs are the queue's; work of one GPU comes each second and runs for ten, and the head needs four."""
+    t = Town(make_queue("q", gpu=8, view=BACKFILL), m=gpus(16))
+    for number in range(150):
+        t.at(number / 3, lambda n=number: t.submit(make_binding(f"s{n}").firm(), runs=10 + n % 7, estimate=known))  # type: ignore[misc]
+    t.at(12.5, lambda: t.submit(make_binding("head").tasks(4).priority(1), runs=30, estimate=known))
+    t.run(300)
+    started = t.started("head")
+    assert started is not None
+    assert started < 35
