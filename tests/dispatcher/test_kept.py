@@ -97,7 +97,7 @@ def test_nobody_is_sought_who_could_go_where_limits_that_are_kept_for_a_head_all
     queues = [
         share("lent", 2, parent="top"),
         share("own", 4, parent="top"),
-        share("third", 2, parent="top", **BACKFILL),
+        share("third", 8, parent="top", **BACKFILL),
     ]
     s = Scene(make_queue("top", gpu=8), *queues, make_cluster("m"), make_capacity("m", [8, 8]))
     s.submit(*(make_binding(f"runs{n}").queue("lent").tasks(2).runs(HOUR) for n in range(4)))

@@ -13,8 +13,10 @@ def test_small_work_of_its_queue_does_not_pass_a_head_for_as_long_as_it_comes(kn
     """8 of 16 GPUs are the queue's; work of one GPU comes each second and runs for ten, and the head needs four."""
     t = Town(make_queue("q", gpu=8, view=BACKFILL), m=gpus(16))
     for number in range(150):
-        t.at(number / 3, lambda n=number: t.submit(make_binding(f"s{n}").firm(), runs=10 + n % 7, estimate=known))  # type: ignore[misc]
-    t.at(12.5, lambda: t.submit(make_binding("head").tasks(4).priority(1), runs=30, estimate=known))
+        t.run(1 / 3)
+        t.submit(make_binding(f"s{number}").firm(), runs=10 + number % 7, estimate=known)
+        if number == 36:
+            t.submit(make_binding("head").tasks(4).priority(1), runs=30, estimate=known)
     t.run(300)
     started = t.started("head")
     assert started is not None

@@ -141,9 +141,14 @@ class Keeping(Resizing):
 
     def _goes_before(self, binding: Binding, promise: Promise) -> bool:
         """Whether room that is kept for another workload does not bind this one: a higher class, unless its own queue
-        gives that room up, its queue's elder unless others go for that room, or guaranteed.
+        gives that room up, its queue's elder unless others go for that room, or guaranteed; and, unless others go for
+        it, one of a queue below what it deserves, where that of the other workload would borrow.
         """
         other = self.bindings[promise.uid]
+        if not promise.victims and self.tree.is_due_before(
+            binding.leaf, binding.amount, promise.leaf, promise.shape.request
+        ):
+            return True
         if binding.key[0] != other.key[0]:
             return binding.key[0] < other.key[0] and not self._lends(binding.leaf, promise)
         if binding.leaf is other.leaf and binding.key < other.key and not promise.victims:

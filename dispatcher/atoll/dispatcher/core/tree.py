@@ -352,6 +352,24 @@ class Tree:
                         return True
         return False
 
+    def is_due_before(self, node: Node, amount: Vector, other: Node, request: Vector) -> bool:
+        """Whether one queue stays within what it deserves with an amount, and another one would borrow with a request:
+        each as the part of the tree that is not above both. Where nothing is declared, and parts follow from who wants
+        how much, nobody borrows in that sense: a large workload would never start.
+        """
+        mine, theirs = self._below_common(node, other), self._below_common(other, node)
+        if not mine or not theirs or mine[-1].parent is None:
+            return False
+        first, second, declared = mine[-1], theirs[-1], mine[-1].parent.claimed
+        within = all(
+            amount.get(name, 0) <= 0 or first.used.get(name, 0) + amount[name] <= first.deserved.get(name, 0)
+            for name in declared
+        )
+        return within and any(
+            request.get(name, 0) > 0 and second.used.get(name, 0) + request[name] > second.deserved.get(name, 0)
+            for name in declared
+        )
+
     def may_lend(self, claimant: Node, request: Vector) -> Callable[[Node], bool]:
         """A quick test of queues: where it says no, `lends` says so of every amount. Each level is looked at once."""
         known: dict[Node, bool] = dict.fromkeys(path(claimant), True)
