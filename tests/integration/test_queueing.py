@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from atoll.model.apiresource import BINDINGS, COMMANDS, PRIORITY_CLASSES, QUEUES
+from atoll.model.apiresource import BINDINGS, COMMANDS, JOBS, PRIORITY_CLASSES, QUEUES
 from tests.integration.federation import Site, job, next_is_younger, until
 
 pytestmark = pytest.mark.integration
@@ -89,3 +89,21 @@ async def test_the_higher_priority_class_goes_first_then_the_older_job(site: Sit
     ]
     assert dispatched == ["holder-job", "vip-job", "old-job", "young-job"]
     await site.host.delete(PRIORITY_CLASSES, high["metadata"]["name"])
+
+
+async def test_a_queue_with_running_work_can_not_be_deleted_with_kubectl(site: Site) -> None:
+    queue = await site.queue("busy")
+    await site.submit(job("busy", seconds=None, queue=queue))
+    await site.phase("busy", "Running")
+
+    async def counted() -> bool:
+        return bool(((await site.host.get(QUEUES, queue)).get("status") or {}).get("running"))
+
+    await until(counted, what="its status counts the job")
+    assert "has 1 dispatched workloads" in site.kubectl("delete", "queue.scheduling.volcano.sh", queue, ok=False)
+    await site.host.delete(JOBS, "busy", site.namespace)
+
+    async def empty() -> bool:
+        return not ((await site.host.get(QUEUES, queue)).get("status") or {}).get("running")
+
+    await until(empty, what="its status counts nothing any more")

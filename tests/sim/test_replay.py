@@ -22,7 +22,14 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     members = [make_member("a", nodes=2, tiers=(1, 2)), make_member("b", nodes=2)]
     outages = (simulation.Outage("b", 30.0, 60.0),)
     with Recorder(path) as recorder:
-        simulation.run(members, [QueueView("q", {})], jobs, GPU, simulation.Options(outages=outages), recorder=recorder)
+        simulation.run(
+            members,
+            [QueueView("q", {})],
+            jobs,
+            GPU,
+            simulation.Options(outages=outages, requeue=True),
+            recorder=recorder,
+        )
     return path
 
 

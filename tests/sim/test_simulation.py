@@ -158,7 +158,7 @@ def test_an_elastic_part_starts_with_what_there_is_and_grows() -> None:
 def test_work_in_a_lost_member_is_taken_back_and_starts_over_elsewhere() -> None:
     jobs = [make_job("a", 0.0, 100.0, clusters=("east", "west"))]
     outage = Outage("east", 50.0, 500.0)
-    run = simulate([make_member("east"), make_member("west")], jobs, outages=(outage,), toleration=30.0)
+    run = simulate([make_member("east"), make_member("west")], jobs, outages=(outage,), requeue=True, toleration=30.0)
     record = by_name(run.journal)["a"]
     assert record.evictions == ["Evicted"]
     assert record.members == ("west",)
@@ -168,7 +168,9 @@ def test_work_in_a_lost_member_is_taken_back_and_starts_over_elsewhere() -> None
 
 @pytest.mark.parametrize("end", [60.0, 80.0], ids=["returns before it is given up", "returns as it is given up"])
 def test_work_lost_in_a_short_outage_starts_over_when_the_member_is_back(end: float) -> None:
-    run = simulate([make_member()], [make_job("a", 0.0, 70.0)], outages=(Outage("m", 50.0, end),), toleration=30.0)
+    run = simulate(
+        [make_member()], [make_job("a", 0.0, 70.0)], outages=(Outage("m", 50.0, end),), requeue=True, toleration=30.0
+    )
     record = by_name(run.journal)["a"]
     assert record.evictions == ["Evicted"]
     # The member publishes its empty nodes before anything goes there again.
@@ -178,12 +180,14 @@ def test_work_lost_in_a_short_outage_starts_over_when_the_member_is_back(end: fl
 def test_a_checkpoint_saves_work_from_a_lost_member() -> None:
     outage = Outage("east", 50.0, 500.0)
     members = [make_member("east"), make_member("west")]
-    run = simulate(members, [make_job("a", 0.0, 100.0)], outages=(outage,), toleration=0.0, checkpoint=20.0)
+    run = simulate(
+        members, [make_job("a", 0.0, 100.0)], outages=(outage,), requeue=True, toleration=0.0, checkpoint=20.0
+    )
     assert by_name(run.journal)["a"].finished == pytest.approx(50.0 + START_UP + 60.0, abs=1e-6)
 
 
 def test_work_that_goes_on_in_a_lost_member_is_seen_when_it_is_back() -> None:
-    run = simulate([make_member()], [make_job("a", 0.0, 100.0)], outages=(Outage("m", 50.0, 500.0),), requeue=False)
+    run = simulate([make_member()], [make_job("a", 0.0, 100.0)], outages=(Outage("m", 50.0, 500.0),))
     record = by_name(run.journal)["a"]
     assert record.evictions == []
     assert record.finished == pytest.approx(100.0 + START_UP, abs=1e-6)

@@ -212,6 +212,13 @@ def test_deletion(name: str, children: list[str], refused: bool) -> None:
     assert bool(queues.validate_queue_deletion(name, children)) is refused
 
 
+@pytest.mark.parametrize(("name", "refused"), [("team", True), ("root", False)])
+def test_a_queue_with_running_work_can_not_be_deleted(name: str, refused: bool) -> None:
+    problems = queues.validate_queue_deletion(name, [], 2)
+    assert bool(problems) is refused
+    assert not refused or "2 dispatched workloads" in problems[0].message
+
+
 SELECTOR = '{"matchLabels":{"team":"vision"}}'
 GUARDED = changed(
     make_queue(),

@@ -82,8 +82,9 @@ def simulate(
         list[str] | None, typer.Option(help="MEMBER:FROM:TO in seconds since the start; may be repeated.")
     ] = None,
     lost: Annotated[
-        Lost, typer.Option(help="Work in a member that is not ready: taken back, or goes on unseen.")
-    ] = Lost.REQUEUE,
+        Lost,
+        typer.Option(help="Work in a member that is not ready: goes on unseen, as in production, or is taken back."),
+    ] = Lost.CONTINUE,
     checkpoint: Annotated[
         float | None,
         typer.Option(min=0.001, help="Seconds of work between checkpoints; else evicted work starts over."),

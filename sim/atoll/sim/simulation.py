@@ -85,8 +85,8 @@ class Options:
 
     delays: Delays = field(default_factory=Delays)
     outages: tuple[Outage, ...] = ()
-    requeue: bool = True
-    """Whether work in a lost member dies and is taken back; else it goes on there unseen."""
+    requeue: bool = False
+    """Whether work in a lost member dies and is taken back; else it goes on there unseen, as in production."""
     toleration: float = 30.0
     """Seconds after which it is taken back."""
     checkpoint: float | None = None

@@ -83,6 +83,12 @@ class Queue(Slim, frozen=True, rename="camel", gc=False):
         return (status.pending or 0) + (status.inqueue or 0) + (status.running or 0)
 
     @property
+    def dispatched(self) -> int:
+        """How many of its workloads have room and have not ended, by its status."""
+        status = self.status or QueueStatus()
+        return (status.inqueue or 0) + (status.running or 0)
+
+    @property
     def guarantee(self) -> Vector:
         """What it takes from its siblings; nothing where that can't be read."""
         return _reserved(self.spec.guarantee.resource if self.spec.guarantee else {}, self.spec.capability)
@@ -229,8 +235,14 @@ def validate_queue_update(
     return validate_queue(new, lookup, children, moved=_parent_of(old) != _parent_of(new))
 
 
-def validate_queue_deletion(name: str, children: Sequence[str]) -> list[Problem]:
-    """Why this queue can't be deleted."""
+def validate_queue_deletion(name: str, children: Sequence[str], dispatched: int = 0) -> list[Problem]:
+    """Why this queue can't be deleted.
+
+    Args:
+        name: of the queue.
+        children: queues below it.
+        dispatched: its workloads that have room: without the queue nothing would be charged for them.
+    """
     if name == keys.DEFAULT_QUEUE:
         return [
             Problem(
@@ -244,6 +256,14 @@ def validate_queue_deletion(name: str, children: Sequence[str]) -> list[Problem]
             Problem(
                 "metadata.name",
                 f"queue {name!r} still has queues below it; delete or move them first: {shown}",
+            )
+        ]
+    if dispatched and name != keys.ROOT_QUEUE:
+        return [
+            Problem(
+                "metadata.name",
+                f"queue {name!r} has {dispatched} dispatched workloads, for which nobody would be charged; close it"
+                f" (`atollctl queue close {name}`) and let them finish, or delete them",
             )
         ]
     return []

@@ -25,6 +25,8 @@ API_VERSION: Final = "admission.k8s.io/v1"
 CHILDREN: Final = "children"
 _SETTLE = 0.5
 """Seconds that a refusal waits for the cache: a queue may come right after its parent."""
+_SETTLE_STATUS = 3.0
+"""The same for what a queue's status says: its last workload may have ended a moment ago."""
 
 
 class User(msgspec.Struct, frozen=True):
@@ -281,7 +283,10 @@ class Reviews:
             # A delete of a collection names each object in oldObject only.
             metadata = (request.old_object or {}).get("metadata")
             name = request.name or (str(metadata.get("name") or "") if isinstance(metadata, dict) else "")
-            return await self._settled(lambda: queues.validate_queue_deletion(name, self._children(name)))
+            return await self._settled(
+                lambda: queues.validate_queue_deletion(name, self._children(name), self._dispatched(name)),
+                _SETTLE_STATUS,
+            )
         queue, old = request.object or {}, request.old_object
         if request.operation == "UPDATE" and old is not None:
             return await self._settled(lambda: queues.validate_queue_update(old, queue, self._queues.get, self._below))
@@ -296,11 +301,15 @@ class Reviews:
             [] if name == keys.ROOT_QUEUE else [queue.metadata.name for queue in self._queues.by_index(CHILDREN, name)]
         )
 
-    async def _settled(self, check: Callable[[], list[Problem]]) -> list[Problem]:
+    def _dispatched(self, name: str) -> int:
+        found = self._queues.get(name)
+        return found.dispatched if found is not None else 0
+
+    async def _settled(self, check: Callable[[], list[Problem]], patience: float = _SETTLE) -> list[Problem]:
         """The outcome of a check that reads the queue cache; a bad one only when that had time."""
         problems = check()
         try:
-            async with asyncio.timeout(_SETTLE):
+            async with asyncio.timeout(patience):
                 while any(problem.field in _READS_CACHE for problem in problems):
                     await self._changed.wait()
                     problems = check()
