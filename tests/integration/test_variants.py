@@ -23,7 +23,7 @@ from atoll.local.keeper import KeptProcess
 from atoll.local.layout import FederationConfig, Kubernetes
 from atoll.model import keys
 from atoll.model.apiresource import BATCH_JOBS, CLUSTERS, LEASES, VERDICTS
-from tests.integration.federation import Site, batch_job, job, member, until
+from tests.integration.federation import Json, Site, batch_job, job, member, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
@@ -86,6 +86,22 @@ async def test_webhook_and_query_api_answer_an_api_server_on_ipv6(old_site: Site
     assert await until(verdicts, what="verdicts are answered")
     if old_site.federation.federation.config.address == "::1":
         assert old_site.federation.host.url.startswith("https://[::1]:")
+
+
+async def test_the_host_knows_versions_nodes_and_resources_of_its_members(old_site: Site) -> None:
+    for name, behaves in (("old", {"kubernetes/1.33"}), ("new", {"kubernetes/1.33", "kubernetes/1.36"})):
+
+        async def told(name: str = name) -> Json | None:
+            status = (await old_site.host.get(CLUSTERS, name)).get("status") or {}
+            return status if status.get("resourceSummary") and status.get("agent") else None
+
+        status = await until(told, what=f"the status of {name} is filled")
+        assert status["kubernetesVersion"].startswith("v1.")
+        assert status["nodeSummary"] == {"totalNum": 1, "readyNum": 1}
+        assert status["resourceSummary"]["allocatable"]["cpu"] == "16"
+        assert {each["groupVersion"] for each in status["apiEnablements"]} == {"batch/v1", "batch.volcano.sh/v1alpha1"}
+        assert behaves <= set(status["agent"]["features"])
+        assert ("kubernetes/1.36" in status["agent"]["features"]) == (name == "new")
 
 
 # -- agents --------------------------------------------------------------------------------------------------------------

@@ -37,7 +37,8 @@ def test_webhooks_and_policies_have_that_rule() -> None:
     for configuration in registration.configurations({"url": "https://127.0.0.1:9443"}, "Q0E="):
         for entry in configuration["webhooks"]:
             said = [each["expression"] for each in entry["matchConditions"]]
-            assert (f"!{system_rule('request.namespace')}" in said) == (entry["rules"][0]["resources"] != ["queues"])
+            opted_in = bool(entry["namespaceSelector"])
+            assert (f"!{system_rule('request.namespace')}" in said) == opted_in
     suspension, _ = SUSPENSION
     assert f"!{system_rule('request.namespace')}" in [
         each["expression"] for each in suspension["spec"]["matchConditions"]

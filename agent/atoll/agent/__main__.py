@@ -14,12 +14,14 @@ from pathlib import Path
 from prometheus_client import Gauge
 
 from atoll.agent.credentials import member_connection
+from atoll.agent.facts import Facts
 from atoll.agent.heartbeat import Heartbeat
 from atoll.agent.member import MemberAgent
 from atoll.delivery import Delivery
 from atoll.kube import config, election, process
 from atoll.kube.process import Process
 from atoll.kube.transport import ApiServer
+from atoll.model.member import facts_annotation, figures_annotation
 
 LEASE = "atoll-agent"
 """In namespace `atoll-system` of the member."""
@@ -41,6 +43,7 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
     elector = election.elector(member, LEASE, running.identity, options)
     # What this member's agents say on the host is the leader's to say as well.
     host.writes.guard = lambda: elector.certain
+    facts = Facts(member)
     works: tuple[MemberAgent, Delivery] | None = None
 
     async def lead() -> None:
@@ -82,8 +85,10 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
         options.cluster,
         running.identity,
         leads=elector.leading.is_set,
-        notes=lambda: works[0].notes() if works is not None else {},
+        notes=lambda: {**(works[0].notes() if works is not None else {}), **facts_annotation(facts.said())},
+        figures=lambda: figures_annotation(works[0].tally.figures()) if works is not None and works[0].ready else {},
     )
+    running.add_task("facts", facts.run())
     running.ready_when(ready)
     running.add_task("heartbeat", heartbeat.run())
     running.add_task("election", elector.run(lead))

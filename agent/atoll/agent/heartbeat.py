@@ -42,6 +42,7 @@ class Heartbeat:
         *,
         leads: Callable[[], bool] = lambda: True,
         notes: Callable[[], dict[str, str]] = dict,
+        figures: Callable[[], dict[str, str]] = dict,
     ) -> None:
         """No I/O happens here; `run` does it.
 
@@ -51,13 +52,14 @@ class Heartbeat:
             cluster: name of the member.
             identity: of this process.
             leads: whether this process leads.
-            notes: annotations that tell the host of the member besides.
+            notes: annotations that tell the host of the member besides; a change is told at once.
+            figures: others, which wait for the next renewal.
         """
         self._host = host
         self._member = member
         self._namespace = keys.execution_namespace(cluster)
         self._identity = identity
-        self._notes = notes
+        self._notes, self._figures = notes, figures
         self._leads = leads
         #: annotations as last written, and when, on the loop's clock
         self._told: dict[str, str] = {}
@@ -102,7 +104,7 @@ class Heartbeat:
         annotations = {**self._notes(), keys.READYZ: readyz}
         now = asyncio.get_running_loop().time()
         if annotations != self._told or now - self._told_at >= PERIOD:
-            await self._renew(annotations)
+            await self._renew({**annotations, **self._figures()})
             self._told, self._told_at = annotations, now
 
     async def _probe(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll.agent.cache import MemberCache
+from atoll.agent.facts import Tally
 from atoll.agent.hyper_nodes import HyperNodes
 from atoll.agent.jobs.controller import JobController
 from atoll.agent.ours import Ours
@@ -39,6 +40,7 @@ class MemberAgent:
         """
         self.cluster = cluster
         self.cache = MemberCache(member)
+        self.tally = Tally(self.cache)
         self.recorder = Recorder(member, "agent")
         self.publisher = Publisher(host, cluster, lambda: self._summary.specs())
         self.surroundings = Surroundings(host, member, cluster)

@@ -148,6 +148,15 @@ class ResourceSummary(ApiModel):
     """Nodes by grade."""
 
 
+class Agent(ApiModel):
+    """What works for the member."""
+
+    version: str | None = None
+    """Of the agent."""
+    features: list[str] = Field(default_factory=list)
+    """What may be sent to the member: kinds that the agent knows, and versions as which the member behaves."""
+
+
 class ClusterStatus(ApiModel):
     """Observed state of a member."""
 
@@ -163,6 +172,8 @@ class ClusterStatus(ApiModel):
     """Its resources."""
     remedy_actions: list[str] = Field(default_factory=list)
     """What is done about its conditions."""
+    agent: Agent | None = None
+    """Of Atoll in the member."""
 
 
 @served(
@@ -180,6 +191,8 @@ class ClusterStatus(ApiModel):
             Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
             Column("Placer", '.status.conditions[?(@.type=="Placer")].reason'),
             AGE,
+            Column("Nodes", ".status.nodeSummary.readyNum", wide=True),
+            Column("Agent", ".status.agent.version", wide=True),
             Column("Region", ".spec.region", wide=True),
             Column("APIEndpoint", ".spec.apiEndpoint", wide=True),
         ),

@@ -1,5 +1,5 @@
 """Whether members are alive: the Ready condition of each Cluster follows its agent's lease; condition Placer says who
-places there.
+places there, and the rest of the status what the agent says of versions, nodes and resources.
 
 The agent renews its lease while it runs and says in it whether the member's API server is ready. How long a lease has
 been silent is measured here by when it last changed, on the loop's clock, never by the dates in it.
@@ -11,16 +11,28 @@ import asyncio
 import time
 from typing import Any
 
+import structlog
+
 from atoll.control.caches import Caches
 from atoll.control.objects import ClusterObject, LeaseObject
+from atoll.kinds import KINDS
 from atoll.kube.conditions import with_condition
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import CLUSTERS
+from atoll.model.member import (
+    AgentFacts,
+    Figures,
+    enablements,
+    features_of,
+    read_facts,
+    read_figures,
+    resource_list,
+)
 from atoll.model.placer import Placer
-from atoll.model.reports import readable
+from atoll.model.reports import BadReport, readable
 
 Json = dict[str, Any]
 
@@ -29,15 +41,21 @@ _PLACERS: dict[str, str] = {
 }  # fmt: skip
 """Placer -> reason of condition Placer."""
 
+_FIGURES_EVERY = 30.0
+
+log = structlog.get_logger(__name__)
+
 
 class Clusters:
-    """Keeps Ready on every Cluster."""
+    """Keeps the status of every Cluster."""
 
     def __init__(self, host: ApiServer, caches: Caches, recorder: Recorder) -> None:
         self._host, self._caches, self._recorder = host, caches, recorder
         self._queue: WorkQueue[str] = WorkQueue("clusters", lambda key: {"cluster": key})
         #: cluster -> when its lease last changed, on the loop's clock
         self._heard: dict[str, float] = {}
+        #: cluster -> when its figures were last written, on the loop's clock
+        self._summarised: dict[str, float] = {}
         caches.clusters.on_change(self._cluster_changed)
         caches.leases.on_change(self._lease_changed)
 
@@ -62,6 +80,7 @@ class Clusters:
         cluster = self._caches.clusters.get(name)
         if cluster is None:
             self._heard.pop(name, None)
+            self._summarised.pop(name, None)
             return
         lease = self._caches.leases.get(f"{keys.execution_namespace(name)}/atoll-agent")
         ready, reason, message = self._judge(name, lease)
@@ -70,9 +89,16 @@ class Clusters:
         if lease is not None and (placer := _PLACERS.get(lease.metadata.annotations.get(keys.PLACER, ""))) is not None:
             why = readable(lease.metadata.annotations.get(keys.PLACER_WHY, ""))
             wanted = with_condition(wanted, "Placer", True, placer, why, now=time.time())
-        if wanted != conditions:
+        said, due = self._said(name, cluster, lease)
+        if wanted != conditions or due:
+            if said:
+                self._summarised[name] = asyncio.get_running_loop().time()
             await self._host.merge_patch(
-                CLUSTERS, name, {"status": {"conditions": wanted}}, subresource="status", field_manager="atoll-control"
+                CLUSTERS,
+                name,
+                {"status": {**said, "conditions": wanted}},
+                subresource="status",
+                field_manager="atoll-control",
             )
             before = cluster.ready
             if before and before.get("status") != str("Unknown" if ready is None else ready):
@@ -84,6 +110,22 @@ class Clusters:
             silent = asyncio.get_running_loop().time() - self._heard[name]
             if silent < lease.spec.lease_duration_seconds:
                 self._queue.add(name, after=lease.spec.lease_duration_seconds - silent + 0.1)
+
+    def _said(self, name: str, cluster: ClusterObject, lease: LeaseObject | None) -> tuple[Json, bool]:
+        """What of the status follows from what the agent says and is new; and whether it is worth a write of its own
+        now. Figures, which change all the time, are at most every `_FIGURES_EVERY` seconds.
+        """
+        annotations = lease.metadata.annotations if lease is not None else {}
+        try:
+            facts, figures = read_facts(annotations), read_figures(annotations)
+        except BadReport as error:
+            log.warning("what the agent says of its member is not believed", cluster=name, error=str(error))
+            return {}, False
+        now = asyncio.get_running_loop().time()
+        upgraded = _changed(cluster.status, _versions(facts) if facts is not None else {})
+        counted = _changed(cluster.status, _summary(figures) if figures is not None else {})
+        due = bool(counted) and now - self._summarised.get(name, -_FIGURES_EVERY) >= _FIGURES_EVERY
+        return {**upgraded, **counted}, bool(upgraded) or due
 
     def _judge(self, name: str, lease: LeaseObject | None) -> tuple[bool | None, str, str]:
         if lease is None or name not in self._heard:
@@ -99,3 +141,34 @@ class Clusters:
         if health != "ok":
             return False, "MemberNotReady", f"the member's API server is not ready: {health}"
         return True, "ClusterReady", "the agent reports and the member's API server is ready"
+
+
+def _versions(facts: AgentFacts) -> Json:
+    return {
+        "kubernetesVersion": facts.kubernetes,
+        "apiEnablements": enablements(facts.kinds, [kind.resource for kind in KINDS]),
+        "agent": {"version": facts.version, "features": sorted(features_of(facts))},
+    }
+
+
+def _summary(figures: Figures) -> Json:
+    amounts = {
+        "allocatable": resource_list(figures.allocatable),
+        "allocated": resource_list(figures.allocated),
+        "allocating": resource_list(figures.allocating),
+    }
+    return {"nodeSummary": {"totalNum": figures.nodes, "readyNum": figures.ready}, "resourceSummary": amounts}
+
+
+def _changed(status: Json, wanted: Json) -> Json:
+    """A merge patch to what is wanted; of a mapping, names that are not wanted any more go."""
+    patch: Json = {}
+    for name, value in wanted.items():
+        before = status.get(name)
+        if before == value:
+            continue
+        if isinstance(value, dict) and isinstance(before, dict):
+            patch[name] = {**dict.fromkeys(before.keys() - value.keys()), **_changed(before, value)}
+        else:
+            patch[name] = value
+    return patch

@@ -6,8 +6,6 @@ that an administrator may have turned off is tried, as no version tells that.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -15,32 +13,19 @@ import orjson
 from atoll.control.install.refusal import Refused
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
+from atoll.kube.version import Version, version_of
 from atoll.model import keys
 from atoll.model.apiresource import BATCH_JOBS
+from atoll.model.member import OLDEST_KUBERNETES
 
 Json = dict[str, Any]
 
-OLDEST: Final = (1, 33)
+OLDEST: Final = OLDEST_KUBERNETES
 """Of host and members; tests run a host and a member of this version."""
 NEWEST: Final = (1, 36)
 """That tests run with; newer ones are taken, and said to be untested."""
 _PROBED_IN: Final = "kube-system"
 """Where a Job is tried: no webhook of ours, and hardly another one, looks at what is made there."""
-_DIGITS: Final = re.compile(r"\d+")
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """What an API server says that it is."""
-
-    number: tuple[int, int]
-    """As which it behaves."""
-    text: str
-    """Its own version, such as `v1.36.3`."""
-
-    def __str__(self) -> str:
-        number = f"{self.number[0]}.{self.number[1]}"
-        return self.text if self.text.startswith(f"v{number}.") else f"{self.text} emulating {number}"
 
 
 async def version(api: ApiServer) -> Version:
@@ -51,13 +36,9 @@ async def version(api: ApiServer) -> Version:
         ApiError: it gives no answer.
     """
     try:
-        found = orjson.loads(await api.request("GET", "/version"))
-        major = found.get("emulationMajor") or found["major"]
-        minor = _DIGITS.match(found.get("emulationMinor") or found["minor"])
-        assert minor is not None
-        return Version((int(major), int(minor[0])), str(found["gitVersion"]))
-    except (ValueError, KeyError, AssertionError, AttributeError) as error:
-        raise Refused(f"the API server at {api.url} does not say its Kubernetes version (GET /version)") from error
+        return await version_of(api)
+    except ValueError as error:
+        raise Refused(str(error)) from error
 
 
 async def check_host(host: ApiServer) -> Version:
