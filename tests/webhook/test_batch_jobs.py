@@ -108,7 +108,7 @@ def suspended(value: bool, **annotations: str) -> Json:
 
 
 def test_suspending_a_job_that_may_run_holds_it() -> None:
-    patch = batch_jobs.hold_if_suspended(suspended(False), suspended(True), USER)
+    patch = batch_jobs.keep_switch(suspended(False), suspended(True), USER)
     assert jsonpatch.applied(suspended(True), patch)["metadata"]["annotations"] == {keys.HOLD: "true"}
 
 
@@ -117,12 +117,12 @@ def test_suspending_a_job_that_may_run_holds_it() -> None:
     [
         pytest.param(suspended(False), suspended(True), batch_jobs.CONTROL, id="our own controller suspends it"),
         pytest.param(suspended(True), suspended(True), USER, id="it was suspended already"),
-        pytest.param(suspended(True), suspended(False), batch_jobs.CONTROL, id="it is lifted"),
+        pytest.param(suspended(True), suspended(False), batch_jobs.CONTROL, id="our own controller lifts it"),
         pytest.param(make_job(), make_job(suspend=True), USER, id="it is not ours"),
     ],
 )
 def test_no_hold_where(old: Json, new: Json, user: str) -> None:
-    assert batch_jobs.hold_if_suspended(old, new, user) == []
+    assert batch_jobs.keep_switch(old, new, user) == []
 
 
 def test_lifting_by_hand_is_refused_with_what_to_do_instead() -> None:
@@ -190,3 +190,31 @@ def test_an_old_job_that_would_be_refused_today_can_be_resized_and_let_go() -> N
     worse = copy.deepcopy(old)
     worse["metadata"]["annotations"][keys.GROUP_MIN_MEMBER] = "none"
     assert len(batch_jobs.validate_job_update(old, worse, USER)) == 1
+
+
+KUEUE: Json = {"labels": {keys.KUEUE_QUEUE_LABEL: "lab"}}
+
+
+def test_a_suspended_job_with_a_kueue_queue_is_queued_not_held() -> None:
+    job = taken(make_job(KUEUE, suspend=True))
+    assert job["spec"]["suspend"] is True
+    assert keys.HOLD not in (job["metadata"].get("annotations") or {})
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["it waits", "it is held"])
+def test_a_manifest_applied_again_with_suspend_false_changes_nothing_and_says_so(held: bool) -> None:
+    notes = {keys.HOLD: "true"} if held else {}
+    old, new = suspended(True, **notes), suspended(False, **notes)
+    patched = jsonpatch.applied(new, batch_jobs.keep_switch(old, new, USER))
+    assert patched == old
+    assert batch_jobs.validate_job_update(old, patched, USER) == []
+    [warning] = batch_jobs.switch_warnings(old, new, USER)
+    assert warning.message.startswith("stays true: the Job is held" if held else "stays true: the Job starts by itself")
+
+
+def test_a_kueue_manifest_applied_again_while_it_runs_does_not_stop_it() -> None:
+    old, new = taken(make_job(KUEUE, suspend=True)), taken(make_job(KUEUE, suspend=True))
+    old["spec"]["suspend"] = False
+    assert jsonpatch.applied(new, batch_jobs.keep_switch(old, new, USER)) == old
+    [warning] = batch_jobs.switch_warnings(old, new, USER)
+    assert "stays false" in warning.message

@@ -54,7 +54,7 @@ def default_job(job: Json, namespace_annotations: Mapping[str, str]) -> list[jso
     patch = []
     if spec.get("managedBy") is None:
         patch.append(jsonpatch.add(keys.CONTROLLER, "spec", "managedBy"))
-    if spec.get("suspend") is True and patch:
+    if spec.get("suspend") is True and patch and not _queued_as_with_kueue(job):
         # One that comes with our managedBy was here before: it is we who suspended it, unless its annotation says more.
         patch += _with_entry(metadata, "annotations", keys.HOLD, "true")
     elif spec.get("suspend") is not True:
@@ -64,12 +64,33 @@ def default_job(job: Json, namespace_annotations: Mapping[str, str]) -> list[jso
     return patch
 
 
-def hold_if_suspended(old: Json, new: Json, user: str) -> list[jsonpatch.Operation]:
-    """The patch of a change: whoever suspends a Job that may run wants it held."""
-    if user == CONTROL or not is_ours(old) or _suspended(old) or not _suspended(new):
+def keep_switch(old: Json, new: Json, user: str) -> list[jsonpatch.Operation]:
+    """The patch of a change: whoever suspends a Job that may run wants it held; but a manifest that is applied again
+    says what it said when the Job was created, and that has no effect.
+    """
+    if user == CONTROL or not is_ours(old) or not isinstance(new.get("spec"), dict):
         return []
+    if _lifts(old, new):
+        return [jsonpatch.add(True, "spec", "suspend")]
+    if _suspended(old) or not _suspended(new):
+        return []
+    if _queued_as_with_kueue(new):
+        return [jsonpatch.add(False, "spec", "suspend")]
     metadata = new.get("metadata")
     return _with_entry(metadata, "annotations", keys.HOLD, "true") if isinstance(metadata, dict) else []
+
+
+def switch_warnings(old: Json, new: Json, user: str) -> list[Problem]:
+    """What is told of a change whose suspend switch has no effect."""
+    if user == CONTROL or not is_ours(old):
+        return []
+    if _lifts(old, new):
+        return [Problem("spec.suspend", f"stays true: {_how_it_starts(new)}")]
+    if not _suspended(old) and _suspended(new) and _queued_as_with_kueue(new):
+        name = mapping(new.get("metadata")).get("name")
+        text = f"stays false: with label {keys.KUEUE_QUEUE_LABEL} it only says that the Job is queued, which it was"
+        return [Problem("spec.suspend", f"{text}; to stop it: atollctl job hold job.batch/{name}")]
+    return []
 
 
 def validate_job(job: Json) -> list[Problem]:
@@ -91,18 +112,18 @@ def validate_job_update(old: Json, new: Json, user: str) -> list[Problem]:
     problems = added(validate_job(old), validate_job(new))
     if user == CONTROL or not _suspended(old) or _suspended(new):
         return problems
-    name = mapping(new.get("metadata")).get("name")
-    if mapping(mapping(new.get("metadata")).get("annotations")).get(keys.HOLD) == "true":
-        message = (
+    # The mutating webhook has set it again, unless the API server did not ask it.
+    return [*problems, Problem("spec.suspend", f"can't be set to false by hand: {_how_it_starts(new)}")]
+
+
+def _how_it_starts(job: Json) -> str:
+    name = mapping(job.get("metadata")).get("name")
+    if mapping(mapping(job.get("metadata")).get("annotations")).get(keys.HOLD) == "true":
+        return (
             f"the Job is held: release it with `atollctl job release {name}`, or remove annotation {keys.HOLD};"
             " it then starts when its queue has room"
         )
-    else:
-        message = (
-            "can't be set to false by hand: the Job starts by itself when its queue has room"
-            f" (`atollctl explain job/{name}` tells what it waits for)"
-        )
-    return [*problems, Problem("spec.suspend", message)]
+    return f"the Job starts by itself when its queue has room (`atollctl explain job/{name}` tells what it waits for)"
 
 
 def validate_new_job(job: Json) -> list[Problem]:
@@ -136,6 +157,15 @@ def _pods(job: Json) -> int:
 
 def _suspended(job: Json) -> bool:
     return mapping(job.get("spec")).get("suspend") is True
+
+
+def _lifts(old: Json, new: Json) -> bool:
+    return _suspended(old) and not _suspended(new)
+
+
+def _queued_as_with_kueue(job: Json) -> bool:
+    """Whether a Job that is suspended asks to be queued, not held: all manifests for Kueue come so."""
+    return bool(mapping(mapping(job.get("metadata")).get("labels")).get(keys.KUEUE_QUEUE_LABEL))
 
 
 def _with_entry(metadata: Json, field: str, key: str, value: str) -> list[jsonpatch.Operation]:

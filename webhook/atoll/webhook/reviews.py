@@ -204,6 +204,7 @@ class Reviews:
         }
         #: path -> what is told of an object that is taken
         self.warnings: dict[str, Callable[[Request], list[Problem]]] = {
+            "/mutate/batch-jobs": self._switch_warnings,
             "/validate/jobs": lambda request: jobs.warnings(request.object or {}),
             "/validate/batch-jobs": lambda request: batch_jobs.warnings(request.object or {}),
             "/validate/queues": lambda request: idle("Queue", request.object or {}),
@@ -237,8 +238,14 @@ class Reviews:
     def _default_batch_job(self, request: Request) -> list[jsonpatch.Operation]:
         job = request.object or {}
         if request.operation == "UPDATE" and request.old_object is not None:
-            return batch_jobs.hold_if_suspended(request.old_object, job, request.user_info.username)
+            return batch_jobs.keep_switch(request.old_object, job, request.user_info.username)
         return batch_jobs.default_job(job, self._annotations(request.namespace))
+
+    @staticmethod
+    def _switch_warnings(request: Request) -> list[Problem]:
+        if request.operation != "UPDATE" or request.old_object is None:
+            return []
+        return batch_jobs.switch_warnings(request.old_object, request.object or {}, request.user_info.username)
 
     async def _validate_batch_job(self, request: Request) -> list[Problem]:
         job, old = request.object or {}, request.old_object

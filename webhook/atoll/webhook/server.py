@@ -80,8 +80,10 @@ async def answer(answers: reviews.Reviews, path: str, body: bytes) -> tuple[str,
         return "malformed", _json(refused)
     try:
         if path in answers.mutations:
-            patch = answers.mutations[path](request)
-            return ("patched" if patch else "allowed"), _json(reviews.encode(request.uid, patch=patch))
+            patch, warn = answers.mutations[path](request), answers.warnings.get(path)
+            told = reviews.warnings_of(warn(request)) if warn is not None else []
+            outcome = "patched" if patch else "allowed"
+            return outcome, _json(reviews.encode(request.uid, patch=patch, warnings=told))
         kind, check = answers.validations[path]
         refusal = reviews.refusal_of(request, kind, await check(request))
         if refusal:
