@@ -50,6 +50,7 @@ _OF_PARTS = (
     "Running",
     "ReportsAccepted",
     "AcceptedByMembers",
+    "NeedsAgree",
 )
 """Conditions that say something of what was dispatched."""
 _EPOCH = f"/metadata/annotations/{keys.EPOCH.replace('/', '~1')}"
@@ -235,6 +236,10 @@ class Status:
             elif complete and all(outcomes):
                 say("Finished", True, Outcome.SUCCEEDED)
             refused = [f"{cluster_of(work.metadata.namespace)}: {work.refused}" for work in works if work.refused]
+            if differing := "; ".join(filter(None, (work.differences for work in works))):
+                say("NeedsAgree", False, "PriorityClassDiffers", differing)
+            elif any(condition["type"] == "NeedsAgree" for condition in conditions):
+                say("NeedsAgree", True, "NeedsAgree")
             if refusing := refusals(works):
                 say("AcceptedByMembers", False, str(Reason.REFUSED_BY_MEMBER), refusing)
             elif any(condition["type"] == "AcceptedByMembers" for condition in conditions):

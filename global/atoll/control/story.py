@@ -54,7 +54,7 @@ def arrows(before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[
                 yield reason, "all members that it runs in answer", False
             case "Running", "False":
                 yield reason, f"bound, but its containers don't start: {message}", True
-            case "AcceptedByMembers", "False":
+            case (("AcceptedByMembers" | "NeedsAgree"), "False"):
                 yield reason, message, True
             case "Released", "False":
                 yield reason, f"its pods are being removed, and do not go: {message}", True

@@ -272,7 +272,7 @@ class Works:
 
     def _needs(self, kind: Kind, obj: Full) -> list[Json]:
         """What must be in the member first."""
-        labels = {keys.MANAGED: "true"}
+        labels = {keys.MANAGED: "true", keys.MADE: "true"}
         namespace = obj.metadata.namespace
         needs: list[Json] = [
             {

@@ -29,7 +29,7 @@ from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
-from atoll.model.apiresource import CLAIMS, NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, WORKS, ApiResource
+from atoll.model.apiresource import CLAIMS, NAMESPACES, PODS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, WORKS, ApiResource
 from atoll.model.objects import Full
 from atoll.model.placer import MadeFor, Unplaceable, made_for
 
@@ -98,6 +98,7 @@ class Delivery:
         self._works = Reflector(host, WORKS, decode_work, namespace=keys.execution_namespace(cluster))
         self._queue: WorkQueue[str] = WorkQueue("delivery", self._about)
         self._works.add_index("binding", lambda work: [work.binding_uid])
+        self._works.add_index("need", lambda work: ["/".join(_identity(each)) for each in _needs(work)])
         self._works.on_change(self._work_changed)
         for resource, reflector in objects.items():
             reflector.add_index("work", partial(self._work_of, resource))
@@ -105,6 +106,8 @@ class Delivery:
             reflector.on_change(partial(self._object_changed, resource))
         #: shared objects known to be in the member
         self._present: set[tuple[str, str, str]] = set()
+        #: PriorityClass -> what is other about it in the member
+        self._differing: dict[str, str] = {}
         #: binding UID -> newest epoch seen
         self._newest: dict[str, int] = {}
         #: Work key -> (status differs since, last status written), on the loop's clock
@@ -343,16 +346,55 @@ class Delivery:
         return {**made, "metadata": {**made["metadata"], "annotations": annotations}}
 
     async def _ensure_shared(self, manifest: Json) -> None:
-        resource = _SHARED[manifest["apiVersion"], manifest["kind"]]
-        metadata = manifest["metadata"]
-        identity = (resource.kind, metadata.get("namespace", ""), metadata["name"])
+        resource, identity = _SHARED[manifest["apiVersion"], manifest["kind"]], _identity(manifest)
         if identity in self._present:
             return
+        name = manifest["metadata"]["name"]
+        self._differing.pop(name, None)
         try:
             await self._member.create(resource, manifest, field_manager="atoll-delivery")
         except errors.AlreadyExists:
-            log.debug("already in the member", kind=resource.kind, name=metadata["name"])
+            log.debug("already in the member", kind=resource.kind, name=name)
+            if resource == PRIORITY_CLASSES and (problem := await self._difference(manifest)):
+                # Looked at again with the next workload that names it.
+                self._differing[name] = problem
+                return
         self._present.add(identity)
+
+    async def _difference(self, manifest: Json) -> str:
+        """What is other about a PriorityClass in the member; empty where nothing that counts is."""
+        name, value = manifest["metadata"]["name"], manifest["value"]
+        for there in await _there(self._member, PRIORITY_CLASSES, name):
+            if there.get("value") != value:
+                return (
+                    f"PriorityClass {name} has value {there.get('value')} in {self._cluster}, and {value} on the host"
+                )
+        return ""
+
+    async def _tidy(self, work: WorkObject) -> None:
+        """Remove what Atoll made in the member for this workload, where no other one needs it.
+
+        Namespaces stay, since nobody can tell whether one is empty: there may be objects of any kind in it.
+        """
+        for manifest in _needs(work):
+            resource, identity = _SHARED[manifest["apiVersion"], manifest["kind"]], _identity(manifest)
+            users = self._works.by_index("need", "/".join(identity))
+            if resource == NAMESPACES or any(each.metadata.uid != work.metadata.uid for each in users):
+                continue
+            _, namespace, name = identity
+            self._present.discard(identity)
+            for there in await _there(self._member, resource, name, namespace or None):
+                if (there["metadata"].get("labels") or {}).get(keys.MADE) != "true":
+                    continue
+                as_it = f"spec.serviceAccountName={name}"
+                if resource == SERVICE_ACCOUNTS and await self._member.list(PODS, namespace, field_selector=as_it):
+                    continue
+                try:
+                    await self._member.delete(resource, name, namespace or None, uid=there["metadata"]["uid"])
+                except (errors.NotFound, errors.Conflict):
+                    log.debug("gone already", kind=resource.kind, name=name)
+            # Another workload may have found it meanwhile.
+            self._present.discard(identity)
 
     async def _withdraw(self, work: WorkObject, kind: Kind, found: Full | None) -> None:
         """Remove the object, wait until it and its pods are gone, then let the Work go."""
@@ -367,6 +409,7 @@ class Delivery:
             self._reservations.release(work.binding_uid)
         if work.metadata.annotations.get(keys.FINAL) == "true":
             await self._remove_claims(work)
+        await self._tidy(work)
         await self._let_go(work)
 
     async def _remove_claims(self, work: WorkObject) -> None:
@@ -460,7 +503,7 @@ class Delivery:
             reported["reservation"] = hold
         if words := self._refused(work, kind, found):
             reported["refused"] = {"epoch": work.epoch, "message": words}
-        wanted = _status(work, kind, reported, problem)
+        wanted = _status(work, kind, reported, problem, self._differences(work))
         key = work.metadata.key
         if wanted == work.status:
             self._changed_at.pop(key, None)
@@ -483,10 +526,17 @@ class Delivery:
             return ""
         return words if self._pods(work.binding_uid) < kind.gang(work.manifest, priority=0).replicas else ""
 
+    def _differences(self, work: WorkObject) -> str:
+        """What is other in the member of what the workload needs there."""
+        if not self._differing:
+            return ""
+        named = [each["metadata"]["name"] for each in _needs(work) if each["kind"] == PRIORITY_CLASSES.kind]
+        return "; ".join(self._differing[name] for name in named if name in self._differing)
+
     async def _write_status(self, work: WorkObject, kind: Kind | None, problem: str, *, refused: str = "") -> None:
         """Tell the host why the workload is not there. `refused`: by the member's API server, in its words."""
         reported = {**work.reported, "refused": {"epoch": work.epoch, "message": refused}} if refused else work.reported
-        wanted = _status(work, kind, reported, problem)
+        wanted = _status(work, kind, reported, problem, self._differences(work))
         if wanted != work.status:
             await self._put_status(work, wanted)
 
@@ -525,7 +575,18 @@ class Delivery:
             self._queue.add(key, after=TRUST)
 
 
-async def _there(api: ApiServer, resource: ApiResource, name: str, namespace: str) -> list[Json]:
+def _needs(work: WorkObject) -> list[Json]:
+    """What the workload needs in the member: manifests."""
+    return work.spec.workload.manifests[:-1]
+
+
+def _identity(manifest: Json) -> tuple[str, str, str]:
+    """(kind, namespace, name) of something that workloads need."""
+    metadata = manifest.get("metadata") or {}
+    return str(manifest.get("kind", "")), str(metadata.get("namespace", "")), str(metadata.get("name", ""))
+
+
+async def _there(api: ApiServer, resource: ApiResource, name: str, namespace: str | None = None) -> list[Json]:
     """The object as the server, not a cache, has it; empty if it has none. For accounts that may list, but not get."""
     return await api.list(resource, namespace, field_selector=f"metadata.name={name}")
 
@@ -535,7 +596,7 @@ def _before(version: str, other: str) -> bool:
     return version.isdecimal() and other.isdecimal() and int(version) < int(other)
 
 
-def _status(work: WorkObject, kind: Kind | None, reported: Json, problem: str) -> Json:
+def _status(work: WorkObject, kind: Kind | None, reported: Json, problem: str, differing: str = "") -> Json:
     """The Work's status: whether it is applied, and what the member says of it."""
     conditions = with_condition(
         list(work.status.get("conditions") or ()),
@@ -545,6 +606,9 @@ def _status(work: WorkObject, kind: Kind | None, reported: Json, problem: str) -
         problem,
         now=time.time(),
     )
+    if differing or any(each["type"] == "NeedsAgree" for each in conditions):
+        reason = "PriorityClassDiffers" if differing else "NeedsAgree"
+        conditions = with_condition(conditions, "NeedsAgree", not differing, reason, differing, now=time.time())
     if kind is None:
         return {"conditions": conditions}
     health = {True: "Healthy", False: "Unhealthy", None: "Unknown"}[kind.healthy(reported)]

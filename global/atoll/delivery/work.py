@@ -104,6 +104,12 @@ class WorkObject(Slim, frozen=True, rename="camel"):
         return found[0] if found else ""
 
     @property
+    def differences(self) -> str:
+        """What is other in the member of what the workload needs there; empty where all is as on the host."""
+        found = [c for c in self.status.get("conditions") or () if c.get("type") == "NeedsAgree"]
+        return found[0].get("message") or "" if found and found[0].get("status") == "False" else ""
+
+    @property
     def health(self) -> str:
         """Healthy, Unhealthy or Unknown."""
         for item in self.status.get("manifestStatuses") or ():

@@ -293,8 +293,8 @@ AGENT_IN_MEMBER: Final = (
             # The status of a batch Job is its member's own controller's.
             _on(JOBS, "patch", sub="status", rare=_DELIVERED),
             _on(NAMESPACES, "create", rare=_DELIVERED),
-            _on(PRIORITY_CLASSES, "create", rare="only for workloads that name a PriorityClass"),
-            _on(SERVICE_ACCOUNTS, "create", rare="only for workloads that name a ServiceAccount"),
+            _on(PRIORITY_CLASSES, "create", "list", "delete", rare="only for workloads that name a PriorityClass"),
+            _on(SERVICE_ACCOUNTS, "create", "list", "delete", rare="only for workloads that name a ServiceAccount"),
             _on(CLAIMS, "create", "list", "delete", rare="only for Volcano Jobs with a volumeClaim"),
             *(_on(resource, "create", "get", rare=_PLUGGED) for resource in (SERVICES, CONFIGMAPS, NETWORK_POLICIES)),
             _on(CONFIGMAPS, "patch", rare="only for Volcano Jobs with plugin svc that are resized"),
