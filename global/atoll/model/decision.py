@@ -95,6 +95,15 @@ class Refused(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """In that member's words."""
 
 
+class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Room that is kept for a workload, as the next leader must know it."""
+
+    since: str
+    """RFC 3339: when that began; those who waited longer come first."""
+    first: str = ""
+    """RFC 3339: when it was to start, as was said at first; empty where nobody knew."""
+
+
 class Decision(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What was decided last."""
 
@@ -120,6 +129,8 @@ class Decision(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     it can.
     """
 
+    kept: Kept | None = None
+    """Room was kept for it while it waited, when this was written."""
     evicted: list[Line] = []
     """When and why it went for others: a story is too short to count them by."""
 
@@ -161,6 +172,9 @@ def check(told: Decision) -> None:
     for line in told.story:
         if not is_time(line.at):
             raise BadDecision(f"story: {line.at!r} is no time")
+    for when in (told.kept.since, told.kept.first) if told.kept is not None else ():
+        if when and not is_time(when):
+            raise BadDecision(f"kept: {when!r} is no time")
     for line in told.evicted:
         if not is_time(line.at):
             raise BadDecision(f"evicted: {line.at!r} is no time")

@@ -246,6 +246,7 @@ class Asking(Making):
             msgspec.structs.replace(view.decision, story=story).told(line),
             members,
             rounds=view.decision.rounds,
+            kept=self._kept(uid),
             question=self._question(outcome.choice, departures, outcome.awaited),
             evicted=view.decision.evictions,
             refused=view.decision.refused,

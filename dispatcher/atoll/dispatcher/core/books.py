@@ -133,6 +133,10 @@ class Books(Waking):
         self._awaiting: dict[str, dict[str, Loss]] = {}
         #: UIDs of waiting bindings that say that others make room for them, and that is not taken up yet
         self._nominated: dict[str, None] = {}
+        #: UIDs of waiting bindings for which an earlier leader kept room, until the next pass; those for which this one
+        #: has: what is written of these is not news
+        self._kept_before: dict[str, None] = {}
+        self._kept_here: dict[str, None] = {}
         #: UID -> those that were evicted so that it could start
         self._cleared: dict[str, tuple[str, ...]] = {}
         #: UIDs of bindings in phase Reserving, and of those that run against the user's wish; looked at once
@@ -412,6 +416,7 @@ class Books(Waking):
             self._impatient.pop(uid, None)
             self._awaiting.pop(uid, None)
             self._cleared.pop(uid, None)
+            self._kept_here.pop(uid, None)
             if self.promises.drop(uid):
                 self._refresh_idle()
             for member in list(self.world.holders.get(uid, ())):
@@ -461,6 +466,8 @@ class Books(Waking):
                 self.waiting.unsaid[group] = None
             if binding.view.decision.nominated and uid not in self._awaiting:
                 self._nominated[uid] = None
+            if binding.view.decision.kept is not None and uid not in self._kept_here:
+                self._kept_before[uid] = None
         elif binding.phase.charged:
             self._charge(binding)
             self._enter_charged(binding, before)

@@ -90,7 +90,8 @@ class Dispatcher(Asking):
             if binding is not None and binding.deadline == when:
                 break
             heapq.heappop(self._deadlines)
-        explain = self._now + 0.2 if self._untold or self._stopped or self.waiting.unsaid else None
+        unsaid = self._untold or self._stopped or self._unwritten or self.waiting.unsaid
+        explain = self._now + 0.2 if unsaid else None
         first = self._deadlines[0][0] if self._deadlines else None
         patience = self._patience[0][0] if self._patience else None
         renewal = self._next_renewal()
@@ -124,6 +125,8 @@ class Dispatcher(Asking):
         self._forget_refusals()
         if self._nominated:
             self._take_up_nominations()
+        if self._kept_before:
+            self._keep_as_before()
         if not self.promises.empty or self._patience or self._unpromised:
             self._renew_promises()
         self._end_pauses()
@@ -551,6 +554,15 @@ class Dispatcher(Asking):
             if group.told < len(group.members):
                 # The first of every class hears before the second of any.
                 unsaid[group] = None
+
+        while self._unwritten and self._explain_tokens >= 1:
+            uid = next(iter(self._unwritten))
+            del self._unwritten[uid]
+            binding, verdict = self.bindings.get(uid), self.verdict(uid)
+            if binding is None or verdict is None or uid in self._awaiting or binding.epoch != binding.view.epoch:
+                continue
+            if binding.view.decision.kept != self._kept(uid) and binding.told is not None:
+                yield self._explain(binding, binding.told)
 
     # -- looking in --------------------------------------------------------------------------------------------------
 

@@ -47,6 +47,30 @@ class Keeping(Resizing):
         self._overtaking: list[Promise] = []
         #: UIDs of those who could be promised nothing -> (when to try again, what they were promised before)
         self._unpromised: dict[str, tuple[float, Promise | None]] = {}
+        #: UIDs of those who were promised something that their bindings don't say yet
+        self._unwritten: dict[str, None] = {}
+
+    def _keep_as_before(self) -> None:
+        """Room is kept again for those for whom an earlier leader kept some, before anything is decided: each keeps its
+        place among them, and the time that it was promised at first.
+        """
+        uids, self._kept_before = self._kept_before, {}
+        found = [self.bindings[uid] for uid in uids if uid in self.bindings]
+        for binding in sorted(found, key=lambda each: (_since(each), each.key)):
+            uid, shape = binding.view.uid, binding.shape
+            if shape is None or self.promises.own(uid) is not None or not self._may_start(binding):
+                continue
+            leaf = binding.leaf
+            head = self.waiting.head(leaf)
+            first = head is not None and head.members[0] == binding.key
+            backfill = leaf.view is not None and leaf.view.strategy is Strategy.BACKFILL
+            if not (first and backfill) and patient_until(binding) > self._now:
+                continue
+            made = self._promise(shape, binding)
+            kept = binding.view.decision.kept
+            if made is not None and kept is not None:
+                made.made = min(made.made, to_seconds(kept.since))
+                made.first = to_seconds(kept.first) if kept.first else made.first
 
     def _drop_binding(self, uid: str) -> None:
         super()._drop_binding(uid)
@@ -215,6 +239,9 @@ class Keeping(Resizing):
             self._unpromised[uid] = (self._now + AGAIN, before)
         else:
             self._unpromised.pop(uid, None)
+            self._kept_here[uid] = None
+            if before is None:
+                self._unwritten[uid] = None
         return promise
 
     def _would_go_again(self, binding: Binding) -> bool:
@@ -354,3 +381,9 @@ class Keeping(Resizing):
         ]
         times += [when for when, _ in self._unpromised.values()]
         return min(times, default=None)
+
+
+def _since(binding: Binding) -> str:
+    """Since when room was kept for it, as its binding says."""
+    kept = binding.view.decision.kept
+    return kept.since if kept is not None else ""

@@ -20,7 +20,7 @@ from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.stays import GRACE
 from atoll.dispatcher.core.trial import entitled
 from atoll.dispatcher.core.waiting import ShapeClass
-from atoll.model.decision import Decision, Line, Phase, Refused
+from atoll.model.decision import Decision, Kept, Line, Phase, Refused
 from atoll.model.timestamps import rfc3339
 from atoll.model.verdict import Blocker, Reason, Verdict
 
@@ -240,6 +240,7 @@ class Making(Keeping):
         self._explain_tokens -= 1
         binding.told = verdict
         view = binding.view
+        self._unwritten.pop(view.uid, None)
         line = Line(self._text(self._now), binding.phase, verdict.reason, text or verdict.sentence())
         until = "" if binding.phase is Phase.SUSPENDED else view.decision.deadline
         decision = Decision(
@@ -250,12 +251,20 @@ class Making(Keeping):
             until,
             view.decision.told(line),
             [*nominated],
+            kept=self._kept(view.uid),
             rounds=view.decision.rounds,
             not_before=view.decision.not_before if view.uid in self.pauses or binding.phase is Phase.LEAVING else "",
             evicted=view.decision.evictions,
             refused=view.decision.refused,
         )
         return Explain(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
+
+    def _kept(self, uid: str) -> Kept | None:
+        """The room that is kept for a workload, as it is written."""
+        promise = self.promises.made.get(uid)
+        if promise is None:
+            return None
+        return Kept(self._text(promise.made), self._text(promise.first) if promise.first < math.inf else "")
 
     def _text(self, at: float) -> str:
         """RFC 3339; the few times that a pass writes are formatted once."""

@@ -1,0 +1,55 @@
+"""Another dispatcher takes over: what room was kept for whom, since when, and for what time."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dispatcher.builders import BACKFILL, START, make_binding, make_queue
+from tests.dispatcher.virtual import Town, gpus
+
+
+def waiting() -> Town:
+    """Eight GPUs: four run for 1,000 s; the head needs all, and something that runs for a day could pass it."""
+    t = Town(make_queue("q", view=BACKFILL), make_queue("z", priority=1), m=gpus(8))
+    t.submit(make_binding("runs").tasks(4).firm(), runs=1000)
+    t.run(10)
+    t.submit(make_binding("head").tasks(8), runs=100)
+    t.run(10)
+    t.submit(make_binding("long").queue("z").tasks(4), runs=90_000)
+    t.run(10)
+    assert t.running() == ["runs"]
+    return t
+
+
+def test_its_first_pass_starts_nothing_that_could_not_pass_before() -> None:
+    t = waiting()
+    promise = t.core.promises.made["uid-head"]
+    t.lead_anew()
+    t.run(10)
+    assert t.running() == ["runs"]
+    again = t.core.promises.made["uid-head"]
+    assert again is not promise
+    assert (again.at, again.first, again.made) == pytest.approx((promise.at, promise.first, promise.made), abs=0.1)
+    t.run(1100)
+    started = t.started("head")
+    assert started is not None
+    assert started < 1010
+
+
+def test_the_age_of_a_promise_survives_many_leaders() -> None:
+    t = waiting()
+    made = t.core.promises.made["uid-head"].made
+    for _ in range(5):
+        t.run(100)
+        t.lead_anew()
+    t.run(1)
+    assert t.core.promises.made["uid-head"].made == pytest.approx(made, abs=0.1)
+    assert made < START + 20
+
+
+def test_what_is_written_of_one_that_is_no_head_any_more_keeps_no_room() -> None:
+    t = waiting()
+    t.tell(make_queue("q"))
+    t.lead_anew()
+    t.run(10)
+    assert t.running() == ["long", "runs"]
