@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import BindingView, Evict, Explain
-from atoll.dispatcher.core.binding import PAUSE_FIRST, PAUSE_MAX, pause_after
+from atoll.dispatcher.core.binding import PAUSE_FIRST, PAUSE_MAX, REGAIN_TIMEOUT, pause_after
 from atoll.model.decision import Phase
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
 from atoll.model.verdict import Reason
@@ -135,3 +135,32 @@ def test_hold_and_release_end_the_pause() -> None:
     assert s.verdict("a") is Reason.HELD
     s.change("a", gang=view.gang)
     assert names(s.run()) == ["a"]
+
+
+def test_a_gang_that_lost_pods_of_its_minimum_is_taken_back_unless_they_are_bound_again_in_time() -> None:
+    """1. A gang runs. 2. It loses pods; in time they are bound again. 3. It loses some for longer: it is taken back, and
+    that member is avoided for a while.
+    """
+    s = scene().submit(patient("a", None))
+    assert names(s.run()) == ["a"]
+    bind(s, "a", started=True)
+    s.change("a", lost_at=rfc3339_seconds(s.now), waiting={"m": "no room"}, placed={"m": (9, 3)})
+    assert evicted(s.run(after=REGAIN_TIMEOUT - 5)) == []
+    s.change("a", lost_at="", waiting={}, placed={"m": (9, 4)})
+    assert evicted(s.run(after=10)) == []
+    s.change("a", lost_at=rfc3339_seconds(s.now), waiting={"m": "no room"}, placed={"m": (9, 3)})
+    [command] = s.run(after=REGAIN_TIMEOUT + 2)
+    assert isinstance(command, Evict)
+    assert command.decision.reason is Reason.DEADLINE_EXCEEDED
+    assert (
+        command.decision.story[-1].text
+        == "pods of its minimum lost their nodes in m and got no others within 30 s: m: no room"
+    )
+
+
+def test_a_gang_that_is_not_bound_in_time_is_taken_back_with_its_members_words() -> None:
+    s = scene().submit(patient("a", None))
+    assert names(s.run()) == ["a"]
+    s.change("a", waiting={"m": "default-scheduler has not bound 2 of its pods"}, placed={"m": (9, 2)})
+    [command] = [each for each in s.run(after=62) if isinstance(each, Evict)]
+    assert command.decision.story[-1].text.endswith("within 30 s: m: default-scheduler has not bound 2 of its pods")

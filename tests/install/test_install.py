@@ -316,6 +316,72 @@ async def test_join_again_writes_nothing_and_keeps_what_is_not_given(
     assert cluster["spec"]["region"] == "eu-1"
 
 
+async def test_nodes_that_are_atolls_get_a_taint_and_lose_it_again(
+    bare: Federation, prepared: Path, host: ApiServer, east: ApiServer
+) -> None:
+    """1. One of two nodes becomes Atoll's. 2. The other one does instead. 3. None does, and nodes are shared."""
+
+    async def tainted() -> set[str]:
+        nodes = await east.list(NODES)
+        return {
+            node["metadata"]["name"]
+            for node in nodes
+            if any(taint["key"] == keys.NODES for taint in node["spec"].get("taints") or ())
+        }
+
+    for name, pool in (("pool-a", "a"), ("pool-b", "b")):
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"pool": pool}}}
+        await east.create(NODES, {**node, "spec": {"taints": [{"key": "own", "effect": "NoSchedule"}]}})
+    for selector, expected in (("pool=a", {"pool-a"}), ("pool in (b)", {"pool-b"}), ("", set())):
+        await run_join(bare, "east", "east", prepared, placing=install.PlacingWish(nodes=selector))
+        assert await tainted() == expected
+        annotations = (await host.get(CLUSTERS, "east"))["metadata"].get("annotations") or {}
+        assert annotations.get(keys.NODES, "") == selector
+    assert all(any(taint["key"] == "own" for taint in node["spec"]["taints"]) for node in await east.list(NODES)), (
+        "taints of others stay"
+    )
+    for name in ("pool-a", "pool-b"):
+        await east.delete(NODES, name)
+
+
+async def test_who_places_is_said_when_a_member_joins_and_can_be_changed(
+    bare: Federation, prepared: Path, host: ApiServer, east: ApiServer
+) -> None:
+    said: list[str] = []
+    lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind}
+    await east.create(LEASES, {**lease, "metadata": {"name": "kube-scheduler", "namespace": "kube-system"}})
+    await run_join(bare, "east", "east", prepared, progress=said.append)
+    assert "member east: kube-scheduler places (detected: Lease kube-system/kube-scheduler)" in said
+    for placer, expected in (("atoll", "atoll"), ("auto", "auto")):
+        await run_join(bare, "east", "east", prepared, placing=install.PlacingWish(placer=placer))
+        assert (await host.get(CLUSTERS, "east"))["metadata"]["annotations"][keys.PLACER] == expected
+    await east.delete(LEASES, "kube-scheduler", "kube-system")
+
+
+@pytest.mark.parametrize(
+    ("wish", "why"),
+    [
+        pytest.param(install.PlacingWish(placer="yours"), "'yours' is none of atoll", id="a placer that is none"),
+        pytest.param(install.PlacingWish(placer="kueue"), "needs --member-queue", id="Kueue without its queue"),
+        pytest.param(install.PlacingWish(nodes="a b"), "is no label selector", id="a selector that is none"),
+        pytest.param(install.PlacingWish(queue="nope"), "Volcano has no queue nope", id="a queue that Volcano lacks"),
+    ],
+)
+async def test_placing_that_can_not_be_is_refused(
+    bare: Federation, prepared: Path, east: ApiServer, wish: install.PlacingWish, why: str
+) -> None:
+    container = {"name": "c", "image": "registry.example.com/vc-controller-manager:v1"}
+    template = {"metadata": {"labels": {"x": "y"}}, "spec": {"containers": [container]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"x": "y"}}, "template": template}
+    about = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "batch", "namespace": "default"}}
+    await east.create(DEPLOYMENTS, {**about, "spec": spec})
+    try:
+        with pytest.raises(install.Refused, match=why):
+            await run_join(bare, "east", "east", prepared, placing=wish)
+    finally:
+        await east.delete(DEPLOYMENTS, "batch", "default")
+
+
 async def test_rights_of_an_older_installation_are_replaced(bare: Federation, prepared: Path, host: ApiServer) -> None:
     await host.delete(CLUSTER_ROLE_BINDINGS, "atoll-dispatcher")
     binding = {

@@ -252,6 +252,35 @@ async def test_a_gang_that_loses_its_nodes_is_taken_back_and_runs_elsewhere(here
         await api.delete(PRIORITY_CLASSES, name)
 
 
+@pytest.mark.long
+async def test_a_gang_that_is_pushed_out_below_its_minimum_is_taken_back_and_runs_elsewhere(here: Site) -> None:
+    """1. A gang runs. 2. Pods of a higher priority push some of it out, and fill the member. 3. What is left of it is
+    taken back in time, and it runs in the other member.
+    """
+    high: Json = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+    name, members = f"push-{here.namespace}", {"plain": 3, "spare": 2}
+    for api in here.members.values():
+        await api.create(PRIORITY_CLASSES, {**high, "metadata": {"name": name}})
+    await here.submit(job("pushed", replicas=2, cpu="5", seconds=None))
+    first = await here.where("pushed")
+    await here.phase("pushed", "Running")
+    async with beside(here, first) as api:
+        for number in range(members[first]):
+            await api.create(PODS, foreign(f"push-{number}", here.namespace, cpu="7", priority=name))
+
+        async def elsewhere() -> bool:
+            clusters = ((await here.find(BINDINGS, "pushed-job")) or {})["spec"].get("clusters") or [{"name": first}]
+            return bool(clusters[0]["name"] != first)
+
+        await until(elsewhere, deadline=90, what="it is dispatched to the other member")
+        await here.phase("pushed", "Running")
+        binding = await here.find(BINDINGS, "pushed-job")
+        assert binding is not None
+        assert "lost their nodes" in binding["metadata"]["annotations"][keys.DECISION]
+    for api in here.members.values():
+        await api.delete(PRIORITY_CLASSES, name)
+
+
 async def test_a_pod_that_its_kubelet_rejects_is_made_again_and_is_no_failure(here: Site) -> None:
     """1. A node's kubelet rejects what comes. 2. The gang's pod there is made again, until it starts. 3. Nothing of
     that counts: no failed pod, no retry.
@@ -280,25 +309,88 @@ async def test_a_pod_that_its_kubelet_rejects_is_made_again_and_is_no_failure(he
     assert (status.get("failed", 0), status.get("retryCount", 0)) == (0, 0)
 
 
+def becomes(site: Site, reason: str) -> Any:
+    async def look() -> bool:
+        return (await placer_of(site, "plain"))[0] == reason
+
+    return until(look, what=f"the placer is {reason}")
+
+
+async def test_what_volcano_runs_is_delivered_for_it_and_reported_in_its_words(here: Site) -> None:
+    """The test does what Volcano does: its controllers copy the template's annotations, and its queue must exist.
+
+    1. A Job is delivered for Volcano's scheduler and queue; its dispatch is on the pods' template. 2. Volcano says why the
+    gang waits: the host hears it. 3. Volcano binds and runs the pods: the gang is bound and runs.
+    """
+    await only(here, "plain")
+    async with beside(here, "plain") as api:
+        for part, image in VOLCANO.items():
+            await api.create(DEPLOYMENTS, deployment(f"batch-{part}", here.namespace, image))
+        await here.host.merge_patch(CLUSTERS, "plain", {"metadata": {"annotations": {keys.PLACER: "auto"}}})
+        await becomes(here, "Volcano")
+        await here.submit(job("theirs", replicas=2, seconds=None))
+
+        async def delivered() -> Json | None:
+            return await here.find(JOBS, "theirs", "plain")
+
+        there = await until(delivered, what="the Job is delivered")
+        task = there["spec"]["tasks"][0]
+        assert (there["spec"]["schedulerName"], there["spec"]["queue"]) == ("volcano", "default")
+        identity = {key: there["metadata"]["annotations"][key] for key in (keys.BINDING_UID, keys.EPOCH)}
+        assert identity.items() <= task["template"]["metadata"]["annotations"].items()
+        owner = {"apiVersion": JOBS.api_version, "kind": "Job", "name": "theirs", "uid": there["metadata"]["uid"]}
+        about = {"namespace": here.namespace, "ownerReferences": [{**owner, "controller": True}]}
+        group = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind, "spec": {"minMember": 2}}
+        await api.create(POD_GROUPS, {**group, "metadata": {**about, "name": "pg", "annotations": identity}})
+        waits = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": "2/2 tasks wait"}
+        await api.merge_patch(POD_GROUPS, "pg", {"status": {"phase": "Inqueue", "conditions": [waits]}}, here.namespace)
+        names = [f"theirs-worker-{index}" for index in range(2)]
+        for name in names:
+            notes = {**task["template"]["metadata"]["annotations"], keys.GROUP_NAME: "pg", keys.TASK_SPEC: "worker"}
+            metadata = {**about, "name": name, "annotations": notes}
+            spec = {**task["template"]["spec"], "terminationGracePeriodSeconds": 0}
+            await api.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+        async def says_why() -> bool:
+            [work] = await here.host.list(WORKS, keys.execution_namespace("plain"))
+            items: list[Json] = (work.get("status") or {}).get("manifestStatuses") or [{}]
+            waiting = ((items[0].get("status") or {}).get("placement") or {}).get("waiting", "")
+            return bool(waiting == "2/2 tasks wait")
+
+        await until(says_why, what="the host hears Volcano's reason")
+        for name in names:
+            target = {"apiVersion": "v1", "kind": "Node", "name": "plain-n1"}
+            binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+            await api.create_in(PODS, name, here.namespace, "binding", binding)
+        status = {"state": {"phase": "Running"}, "minAvailable": 2, "running": 2}
+        await api.merge_patch(JOBS, "theirs", {"status": status}, here.namespace, subresource="status")
+        await here.phase("theirs", "Running")
+
+        async def bound() -> bool:
+            found = await here.find(BINDINGS, "theirs-job")
+            conditions = ((found or {}).get("status") or {}).get("conditions") or ()
+            return any(each["type"] == "Bound" and each["status"] == "True" for each in conditions)
+
+        await until(bound, what="the gang is bound")
+        for part in VOLCANO:
+            await api.delete(DEPLOYMENTS, f"batch-{part}", here.namespace)
+    await here.host.merge_patch(CLUSTERS, "plain", {"metadata": {"annotations": {keys.PLACER: "kube-scheduler"}}})
+    await becomes(here, "KubeScheduler")
+
+
 async def test_volcano_is_known_whatever_it_is_called_and_its_pods_are_its_own(here: Site) -> None:
     """1. Volcano comes, under a name of its own. 2. The placer is Volcano, our job controller rests, and others' pods
     and PodGroups are not written. 3. It goes, and the Job there gets its pods.
     """
     await here.host.merge_patch(CLUSTERS, "plain", {"metadata": {"annotations": {keys.PLACER: "auto"}}})
 
-    def becomes(reason: str) -> Any:
-        async def look() -> bool:
-            return (await placer_of(here, "plain"))[0] == reason
-
-        return until(look, what=f"the placer is {reason}")
-
     try:
         # No Lease of kube-scheduler is kept in local members.
-        await becomes("Atoll")
+        await becomes(here, "Atoll")
         async with beside(here, "plain") as api:
             for part, image in VOLCANO.items():
                 await api.create(DEPLOYMENTS, deployment(f"team-batch-{part}", here.namespace, image))
-            await becomes("Volcano")
+            await becomes(here, "Volcano")
             assert f"{here.namespace}/team-batch-scheduler" in (await placer_of(here, "plain"))[1]
             notes = {keys.GROUP_NAME: "theirs"}
             group = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind}
@@ -327,13 +419,13 @@ async def test_volcano_is_known_whatever_it_is_called_and_its_pods_are_its_own(h
             assert {name for _, name in written} & {"theirs", "direct", "direct-worker-0"} == set()
             for part in VOLCANO:
                 await api.delete(DEPLOYMENTS, f"team-batch-{part}", here.namespace)
-            await becomes("Atoll")
+            await becomes(here, "Atoll")
             await until(lambda: bound("direct-worker-0"), what="the Job's pod is made and placed here")
             await api.delete(JOBS, "direct", here.namespace)
             await api.delete(POD_GROUPS, "theirs", here.namespace)
     finally:
         await here.host.merge_patch(CLUSTERS, "plain", {"metadata": {"annotations": {keys.PLACER: "kube-scheduler"}}})
-    await becomes("KubeScheduler")
+    await becomes(here, "KubeScheduler")
     table = here.kubectl("get", "clusters", "plain")
     assert "PLACER" in table
     assert "KubeScheduler" in table

@@ -13,6 +13,7 @@ from atoll.agent.publisher import Publisher
 from atoll.agent.scheduler import gangs
 from atoll.agent.scheduler.loop import Scheduler
 from atoll.agent.scheduler.planner import smallest_domain
+from atoll.kube.conditions import find
 from atoll.model import keys
 from atoll.model.timestamps import is_time, to_seconds
 
@@ -46,6 +47,8 @@ class Placements:
             reflector.on_change(self._may_be_gone)
         cache.pods.on_change(self._may_not_start)
         cache.pods.on_change(self._may_not_go)
+        cache.pods.on_change(self._others_say)
+        cache.pod_groups.on_change(self._others_say)
 
     def on_news(self, touch: Callable[[str], None]) -> None:
         """Call `touch(binding UID)` when `get` says something else although no pod came, went or moved."""
@@ -187,10 +190,36 @@ class Placements:
         found = {group.metadata.key for group in self._cache.pod_groups.by_index("binding", uid)}
         found |= {gangs.key_of(pod) for pod in self._cache.pods.by_index("binding", uid)}
         reasons = [self._scheduler.waits[key].message for key in sorted(found) if key in self._scheduler.waits]
-        return "; ".join(reasons)
+        return "; ".join(reasons or self._waiting_for_others(uid))
+
+    def _waiting_for_others(self, uid: str) -> list[str]:
+        """Why pods have no node that another scheduler places, in its words: of its PodGroups, else of its pods."""
+        found = []
+        for group in self._cache.pod_groups.by_index("binding", uid):
+            condition = find(group.status.get("conditions") or [], "Unschedulable")
+            settled = group.status.get("phase") in ("Running", "Completed")
+            if condition is not None and condition.get("status") == "True" and not settled:
+                found.append(str(condition.get("message") or condition.get("reason") or ""))
+        pods = [pod for pod in self._cache.pods.by_index("binding", uid) if not pod.node and not pod.finished]
+        said = sorted({pod.unscheduled[1] for pod in pods if pod.unscheduled is not None and pod.unscheduled[1]})
+        return sorted(filter(None, found)) or said[:1]
+
+    def _others_say(self, old: Pod | PodGroup | None, new: Pod | PodGroup | None) -> None:
+        """Another scheduler says why it does not place something of a binding, or says it no more."""
+        if old is None or new is None:
+            return
+        uid = new.metadata.annotations.get(keys.BINDING_UID, "")
+        if uid and _said(old) != _said(new):
+            self._touch(uid)
 
 
 def _overdue(pod: Pod) -> bool:
     """Whether it was deleted and should have gone by now."""
     when = pod.metadata.deletion_timestamp
     return when is not None and time.time() >= to_seconds(when) + OVERDUE
+
+
+def _said(obj: Pod | PodGroup) -> object:
+    if isinstance(obj, Pod):
+        return obj.unscheduled
+    return obj.status.get("phase"), find(obj.status.get("conditions") or [], "Unschedulable")

@@ -12,6 +12,7 @@ from atoll.dispatcher.core import BindingView, Ceiling, ClusterView, QueueView, 
 from atoll.model import decision, duration, gang, keys, numbers, quantity, selectors
 from atoll.model.objects import Slim
 from atoll.model.vector import Vector
+from atoll.model.verdict import PODS_LOST
 
 T = TypeVar("T")
 
@@ -69,6 +70,7 @@ class Condition(Part, frozen=True, rename="camel"):
     type: str = ""
     status: str = ""
     message: str = ""
+    reason: str = ""
     last_transition_time: str = ""
     observed_generation: int = 0
 
@@ -77,6 +79,7 @@ class Placed(Part, frozen=True, rename="camel"):
     generation: int = 0
     nodes: dict[str, int] = {}
     starting: str = ""
+    waiting: str = ""
 
 
 class Hold(Part, frozen=True, rename="camel"):
@@ -319,7 +322,8 @@ def binding_view(obj: BindingObject) -> BindingView | None:
     except (msgspec.MsgspecError, decision.BadDecision) as error:
         log.warning("decision annotation can't be read", **_about(obj), error=str(error))
     conditions = {condition.type: condition for condition in obj.status.conditions}
-    released = conditions.get("Released")
+    released, bound = conditions.get("Released"), conditions.get("Bound", Condition())
+    whole, lost = bound.status == "True", bound.status == "False" and bound.reason == PODS_LOST
     placement = obj.spec.placement or BindingPlacement()
     at = numbers.whole(annotations.get(keys.EPOCH)) or 0
     least, most = _spread(placement)
@@ -343,8 +347,14 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         divided=_divided(placement) and (most is None or most > 1),
         least_clusters=least,
         most_clusters=most,
-        bound="Bound" in conditions and conditions["Bound"].status == "True",
-        bound_at=conditions["Bound"].last_transition_time if "Bound" in conditions else "",
+        bound=whole or lost,
+        bound_at=bound.last_transition_time if whole else "",
+        lost_at=bound.last_transition_time if lost else "",
+        waiting={
+            cluster: status.placement.waiting
+            for cluster, status in said.items()
+            if status.placement is not None and status.placement.waiting
+        },
         started="Running" in conditions and conditions["Running"].status == "True",
         held_up={
             cluster: status.placement.starting

@@ -19,17 +19,17 @@ from atoll.control.works import binding_key, works_gone
 from atoll.delivery.work import WorkObject
 from atoll.kinds import Kind, Outcome, Report
 from atoll.kube import errors
-from atoll.kube.conditions import find, with_condition
+from atoll.kube.conditions import Condition, find, with_condition
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model import keys
+from atoll.model import keys, numbers
 from atoll.model.apiresource import BINDINGS, ApiResource
 from atoll.model.decision import Phase
 from atoll.model.keys import cluster_of, execution_namespace
 from atoll.model.objects import Full
 from atoll.model.timestamps import rfc3339_seconds
-from atoll.model.verdict import Blocker, Reason, Verdict
+from atoll.model.verdict import PODS_LOST, Blocker, Reason, Verdict
 
 Json = dict[str, Any]
 WORKERS = 16
@@ -215,8 +215,11 @@ class Status:
                 message = "; ".join(work.applied_message for work in works if work.applied is False)
                 say("FullyApplied", False, "FullyAppliedFailed", message)
             if complete and all(_bound(work, kind) for work in works):
-                say("Bound", True, "PodsBound")
+                say("Bound", True, "PodsBound", f"{sum(_minimum(work, kind) for work in works)} pods")
             away = [text for target in binding.spec.clusters if (text := self._caches.away(target.name))]
+            bound = find(conditions, "Bound")
+            if bound is not None and not away and (said := _regained(works, kind, bound)):
+                say("Bound", *said)
             if away and not _finished(binding):
                 say("MemberReady", False, "MemberNotReady", "; ".join(away))
             elif any(each["type"] == "MemberReady" for each in conditions):
@@ -298,10 +301,40 @@ def _bound(work: WorkObject, kind: Kind) -> bool:
     """Whether the part has its pods on nodes, or had: one may be over before another begins."""
     if kind.finished(work.reported) is Outcome.SUCCEEDED:
         return True
-    nodes = (work.reported.get("placement") or {}).get("nodes") or {}
+    return _placed(work, kind) >= _minimum(work, kind)
+
+
+def _placed(work: WorkObject, kind: Kind) -> int:
+    """Pods that have nodes, or had until they ended."""
+    nodes: dict[str, int] = (work.reported.get("placement") or {}).get("nodes") or {}
     # Where others make or place the pods, their counts may be all that tells.
-    pods: int = max(sum(nodes.values()), kind.started(work.reported))
-    return pods >= max(kind.gang(work.manifest, priority=0).min_available, 1)
+    return max(sum(nodes.values()) + kind.ended(work.reported), kind.started(work.reported))
+
+
+def _minimum(work: WorkObject, kind: Kind) -> int:
+    return max(kind.gang(work.manifest, priority=0).min_available, 1)
+
+
+def _regained(works: list[WorkObject], kind: Kind, bound: Condition) -> tuple[bool, str, str] | None:
+    """(status, reason, message) of condition Bound of a gang that was bound before, as far as its minimum of then has
+    nodes; None where nothing is to be said.
+
+    What it grew by since may wait as long as it likes: only the minimum that was bound once counts.
+    """
+    if any(kind.finished(work.reported) is not None for work in works):
+        return None
+    said = bound.get("message") or ""
+    minimum = numbers.whole((said if bound["status"] == "True" else said.partition(" of ")[2]).partition(" ")[0]) or 0
+    have = sum(_placed(work, kind) for work in works)
+    if have >= minimum:
+        return True, "PodsBound", f"{minimum} pods"
+    waiting = {cluster_of(work.metadata.namespace): _waits(work) for work in works}
+    why = "; ".join(f"{name}: {text}" for name, text in sorted(waiting.items()) if text)
+    return (False, PODS_LOST, f"{have} of {minimum} pods have a node: {why}") if why else None
+
+
+def _waits(work: WorkObject) -> str:
+    return str((work.reported.get("placement") or {}).get("waiting") or "")
 
 
 def _started(work: WorkObject, kind: Kind) -> bool:

@@ -52,6 +52,8 @@ def arrows(before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[
                 yield reason, message, True
             case "MemberReady", "True":
                 yield reason, "all members that it runs in answer", False
+            case "Bound", "False":
+                yield reason, f"pods were lost and wait for a node: {message}", True
             case "Running", "False":
                 yield reason, f"bound, but its containers don't start: {message}", True
             case (("AcceptedByMembers" | "NeedsAgree"), "False"):

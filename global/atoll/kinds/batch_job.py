@@ -168,6 +168,10 @@ class BatchJob:
         """Those that are ready count as running."""
         return int(status.get("ready") or 0) + int(status.get("succeeded") or 0)
 
+    def ended(self, status: Mapping[str, Any]) -> int:
+        """Those that have succeeded; failed ones are made again."""
+        return int(status.get("succeeded") or 0)
+
     def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
         """spec.suspend."""
         if bool(obj["spec"].get("suspend")) == suspended:

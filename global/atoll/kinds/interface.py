@@ -111,6 +111,9 @@ class Kind(Protocol):
     def started(self, status: Mapping[str, Any]) -> int:
         """Pods that run or have succeeded, as the object of this status counts them."""
 
+    def ended(self, status: Mapping[str, Any]) -> int:
+        """Pods that have ended and are not made again."""
+
     def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
         """The JSON patch by which the object on the host says this; empty when it does, or has no such field."""
 

@@ -162,6 +162,10 @@ class VolcanoJob:
         """As counted."""
         return int(status.get("running") or 0) + int(status.get("succeeded") or 0)
 
+    def ended(self, status: Mapping[str, Any]) -> int:
+        """Failed ones as well: a policy that makes them again removes them first."""
+        return int(status.get("succeeded") or 0) + int(status.get("failed") or 0)
+
     def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
         """Nothing: its binding is what is suspended."""
         return ()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from atoll.model import quantity
+
+PODS_LOST: Final = "PodsLost"
+"""Reason of a binding's condition Bound: pods of its minimum had nodes, lost them, and wait for others."""
 
 
 class Reason(StrEnum):

@@ -20,7 +20,7 @@ from atoll.agent.scheduler.gangs import Standing
 from atoll.agent.scheduler.room import Room
 from atoll.fit import Miss, Profile, place
 from atoll.fit.place import covering
-from atoll.model import selectors
+from atoll.model import keys, selectors
 from atoll.model.decision import Gone
 from atoll.model.gang import Gang, Task
 from atoll.model.objects import MALFORMED
@@ -198,6 +198,26 @@ class Holds:
             self._over[uid] = epoch
             del self._holds[uid]
         return [(pod, node) for pod, (_, node) in chosen]
+
+    def bound_by_others(self, pod: Pod) -> None:
+        """Another scheduler has bound a pod of a delegated gang: what was kept for it is not needed any more.
+
+        Args:
+            pod: already charged in the room, wherever it is.
+        """
+        hold = self._holds.get(pod.binding_uid)
+        if hold is None or str(hold.epoch) != pod.metadata.annotations.get(keys.EPOCH):
+            return
+        slots = sorted(slot for slot in hold.slots if hold.gang.tasks[slot[0]].name == pod.task)
+        # Batch Jobs have one task, and their pods don't name it.
+        slots = slots or (sorted(hold.slots) if len(hold.gang.tasks) == 1 else [])
+        if not slots:
+            return
+        self._take(hold, next((slot for slot in slots if slot[1] == pod.node), slots[0]), 1)
+        self.changed.add(hold.uid)
+        if not hold.slots:
+            self._over[hold.uid] = hold.epoch
+            del self._holds[hold.uid]
 
     # -- restart -----------------------------------------------------------------------------------------------------
 

@@ -142,10 +142,16 @@ class Scheduler:
             # Most often the echo of what it was told.
             return
         self.room.pod_changed(old, new)
+        if new is not None and new.node and (old is None or not old.node) and self._is_delegated(new):
+            self.reservations.holds.bound_by_others(new)
         for pod in (old, new):
             if pod is not None:
                 self._dirty.add(gangs.key_of(pod))
         self._wake.set()
+
+    def _is_delegated(self, pod: Pod) -> bool:
+        """Whether it came by a binding and another scheduler decided alone where it goes."""
+        return bool(pod.binding_uid) and not pod.planned_node and not self.ours.pod(pod)
 
     def _group_changed(self, old: PodGroup | None, new: PodGroup | None) -> None:
         group = new or old

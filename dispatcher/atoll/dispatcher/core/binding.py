@@ -16,6 +16,8 @@ from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason, Verdict
 
+REGAIN_TIMEOUT = 30.0
+"""Seconds within which a gang that lost pods of its minimum must have them on nodes again, else it is taken back."""
 PAUSE_FIRST, PAUSE_MAX = 60.0, 3600.0
 """Seconds that a workload waits whose pods were bound and did not run, doubled with each round."""
 EVICT_TIMEOUT = 1200.0
@@ -100,7 +102,11 @@ def paused(view: BindingView) -> Verdict:
 
 
 def ready_by(binding: Binding) -> float | None:
-    """When its minimum must run; None where that may take any time, or it has."""
+    """When its minimum must run, or be bound again of which pods were lost; None where that may take any time, or it
+    has.
+    """
+    if binding.phase is Phase.BOUND and binding.view.lost_at:
+        return to_seconds(binding.view.lost_at) + REGAIN_TIMEOUT
     own, queue, view = binding.gang.ready_timeout, binding.leaf.view, binding.view
     patience = queue.ready_timeout if own is None and queue is not None else own
     if patience is None or binding.phase is not Phase.BOUND or view.started or not (view.bound and view.bound_at):

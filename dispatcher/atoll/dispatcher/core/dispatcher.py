@@ -16,7 +16,7 @@ import msgspec
 
 from atoll.dispatcher.core import invariants
 from atoll.dispatcher.core.asking import AVOID_MAX, RESERVE_TIMEOUT, Asking
-from atoll.dispatcher.core.binding import Binding, bound_in, estimate, paused, withheld
+from atoll.dispatcher.core.binding import REGAIN_TIMEOUT, Binding, bound_in, estimate, paused, withheld
 from atoll.dispatcher.core.choice import Choice, choose, nowhere, spots
 from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Part
 from atoll.dispatcher.core.events import (
@@ -433,7 +433,7 @@ class Dispatcher(Asking):
                 for name in late:
                     self._avoid_member(binding, name)
                 text = f"not all of its pods were bound in {', '.join(late)} within {self._commit_timeout:g} s"
-                yield self._evict(binding, Reason.DEADLINE_EXCEEDED, text)
+                yield self._evict(binding, Reason.DEADLINE_EXCEEDED, text + _why(binding))
             elif binding.phase is Phase.BOUND:
                 # Whatever of its growth is not there by now waits in the member like anything else.
                 self._settle_binding(binding)
@@ -445,7 +445,16 @@ class Dispatcher(Asking):
         for uid in self._ready_by.due(self._now):
             binding = self.bindings[uid]
             view = binding.view
-            if binding.phase is not Phase.BOUND or binding.epoch != view.epoch or view.started:
+            if binding.phase is not Phase.BOUND or binding.epoch != view.epoch:
+                continue
+            if view.lost_at:
+                if all(self._is_ready(name) for name in binding.parts):
+                    yield self._incomplete(binding)
+                else:
+                    # What its members say is old; what becomes of work in a member that is away is decided elsewhere.
+                    self._ready_by.set(uid, self._now + REGAIN_TIMEOUT)
+                continue
+            if view.started:
                 continue
             why = "; ".join(f"{name}: {text}" for name, text in sorted(view.held_up.items()))
             names = ", ".join(binding.parts)
@@ -485,6 +494,17 @@ class Dispatcher(Asking):
             told = Verdict(Reason.AWAITING_VICTIMS, msgspec.structs.replace(binding.told.blocker, message=text))
             if told != binding.told:
                 yield self._explain(binding, told, binding.view.decision.nominated)
+
+    def _incomplete(self, binding: Binding) -> Command:
+        """Take back a gang that runs below its minimum: its members found no nodes for the pods that it lost."""
+        names = sorted(binding.view.waiting) or list(binding.parts)
+        for name in names:
+            if name in binding.parts:
+                self._avoid_member(binding, name)
+        text = (
+            f"pods of its minimum lost their nodes in {', '.join(names)} and got no others within {REGAIN_TIMEOUT:g} s"
+        )
+        return self._evict(binding, Reason.DEADLINE_EXCEEDED, text + _why(binding))
 
     def _end_pauses(self) -> None:
         for uid in self.pauses.due(self._now):
@@ -605,3 +625,9 @@ def standing_verdict(queue: str, standing: Standing) -> Verdict:
         Standing.PARENT: Reason.QUEUE_NOT_LEAF,
     }[standing]
     return Verdict(reason, Blocker("Queue", queue))
+
+
+def _why(binding: Binding) -> str:
+    """What its members say of pods that have no node, to be added to a sentence."""
+    said = "; ".join(f"{name}: {text}" for name, text in sorted(binding.view.waiting.items()))
+    return f": {said}" if said else ""

@@ -165,6 +165,10 @@ class BindingView:
     """Whether all parts had their minimum bound, as control saw it; stays true while pods complete."""
     bound_at: str = ""
     """RFC 3339: since when, as control saw it."""
+    lost_at: str = ""
+    """RFC 3339: since when pods of its minimum that were bound are without a node again; empty where none are."""
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    """Member -> why pods have no node there."""
     started: bool = False
     """Whether its minimum ran in this epoch, as control saw it."""
     held_up: Mapping[str, str] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -71,7 +72,11 @@ async def _check_queue(member: ApiServer, name: str, queue: str) -> None:
     try:
         await member.get(QUEUES, queue)
     except errors.NotFound:
-        have = ", ".join(sorted(each["metadata"]["name"] for each in await member.list(QUEUES))) or "none"
+        names = []
+        # There may be none of the kind either.
+        with contextlib.suppress(errors.NotFound):
+            names = sorted(each["metadata"]["name"] for each in await member.list(QUEUES))
+        have = ", ".join(names) or "none"
         raise Refused(
             f"member {name}: Volcano has no queue {queue} there, and would refuse every Job; it has {have}"
         ) from None
