@@ -309,9 +309,10 @@ async def test_a_pod_that_its_kubelet_rejects_is_made_again_and_is_no_failure(he
     assert (status.get("failed", 0), status.get("retryCount", 0)) == (0, 0)
 
 
-def becomes(site: Site, reason: str) -> Any:
+def becomes(site: Site, reason: str, why: str = "") -> Any:
     async def look() -> bool:
-        return (await placer_of(site, "plain"))[0] == reason
+        found = await placer_of(site, "plain")
+        return found[0] == reason and why in found[1]
 
     return until(look, what=f"the placer is {reason}")
 
@@ -385,8 +386,7 @@ async def test_volcano_is_known_whatever_it_is_called_and_its_pods_are_its_own(h
     await here.host.merge_patch(CLUSTERS, "plain", {"metadata": {"annotations": {keys.PLACER: "auto"}}})
 
     try:
-        # No Lease of kube-scheduler is kept in local members.
-        await becomes(here, "Atoll")
+        await becomes(here, "KubeScheduler", "detected")
         async with beside(here, "plain") as api:
             for part, image in VOLCANO.items():
                 await api.create(DEPLOYMENTS, deployment(f"team-batch-{part}", here.namespace, image))
@@ -419,13 +419,13 @@ async def test_volcano_is_known_whatever_it_is_called_and_its_pods_are_its_own(h
             assert {name for _, name in written} & {"theirs", "direct", "direct-worker-0"} == set()
             for part in VOLCANO:
                 await api.delete(DEPLOYMENTS, f"team-batch-{part}", here.namespace)
-            await becomes(here, "Atoll")
+            await becomes(here, "KubeScheduler", "detected")
             await until(lambda: bound("direct-worker-0"), what="the Job's pod is made and placed here")
             await api.delete(JOBS, "direct", here.namespace)
             await api.delete(POD_GROUPS, "theirs", here.namespace)
     finally:
         await here.host.merge_patch(CLUSTERS, "plain", {"metadata": {"annotations": {keys.PLACER: "kube-scheduler"}}})
-    await becomes(here, "KubeScheduler")
+    await becomes(here, "KubeScheduler", "set by annotation")
     table = here.kubectl("get", "clusters", "plain")
     assert "PLACER" in table
     assert "KubeScheduler" in table
