@@ -349,3 +349,28 @@ async def test_a_federation_that_does_not_exist_is_not_stopped(site: Site) -> No
     said = await atollctl(site, "local", "status", "--name", "no-such", ok=False)
     assert "there is no federation no-such" in said
     assert "atollctl local up --name no-such" in said
+
+
+async def test_kubectl_shows_where_work_is_and_why_it_waits(site: Site) -> None:
+    queue = await site.queue(capability={"cpu": "1"})
+    await site.submit(job("runs", cpu="1", seconds=None, queue=queue))
+    await site.phase("runs", "Running")
+    await site.submit(job("waits", cpu="1", queue=queue))
+    await site.reason("waits", "QuotaExceeded")
+    cluster = await site.where("runs")
+
+    async def bindings() -> str | None:
+        text = site.kubectl("get", "rb", "-n", site.namespace, "-o", "wide", "--no-headers")
+        found = {line.split()[0]: line for line in text.splitlines()}
+        return text if "QuotaExceeded" in found["waits-job"] and cluster in found["runs-job"] else None
+
+    await until(bindings, what="bindings show cluster and reason")
+    works = site.kubectl("get", "works", "-n", f"karmada-es-{cluster}", "--no-headers")
+    [mine] = [line.split() for line in works.splitlines() if " runs " in line]
+    assert (mine[1], mine[2]) == ("Job", "runs")
+
+    async def used() -> bool:
+        return '"cpu":"1"' in site.kubectl("get", "queue", queue, "-o", "wide", "--no-headers")
+
+    await until(used, what="the queue shows what is used")
+    assert queue in site.kubectl("get", "vcjob", "waits", "-n", site.namespace)

@@ -303,8 +303,10 @@ class JobStatus(ApiModel):
             Column("STATUS", ".status.state.phase"),
             Column("minAvailable", ".status.minAvailable", "integer"),
             Column("RUNNINGS", ".status.running", "integer"),
+            Column("QUEUE", ".spec.queue"),
             Column("AGE", ".metadata.creationTimestamp", "date"),
-            Column("QUEUE", ".spec.queue", wide=True),
+            Column("REASON", ".status.state.reason", wide=True),
+            Column("MESSAGE", ".status.state.message", wide=True),
         ),
     )
 )

@@ -193,6 +193,8 @@ class ClusterStatus(ApiModel):
             AGE,
             Column("Nodes", ".status.nodeSummary.readyNum", wide=True),
             Column("Agent", ".status.agent.version", wide=True),
+            Column("Since", '.status.conditions[?(@.type=="Ready")].lastTransitionTime', "date", wide=True),
+            Column("Taints", ".spec.taints[*].key", wide=True),
             Column("Region", ".spec.region", wide=True),
             Column("APIEndpoint", ".spec.apiEndpoint", wide=True),
         ),

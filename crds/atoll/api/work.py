@@ -253,9 +253,13 @@ class ResourceBindingStatus(ApiModel):
         status=True,
         columns=(
             Column("Scheduled", '.status.conditions[?(@.type=="Scheduled")].status'),
-            Column("FullyApplied", '.status.conditions[?(@.type=="FullyApplied")].status'),
+            Column("Reason", '.status.conditions[?(@.type=="Scheduled")].reason'),
+            Column("Clusters", ".spec.clusters[*].name"),
+            Column("Bound", '.status.conditions[?(@.type=="Bound")].status'),
             AGE,
+            Column("FullyApplied", '.status.conditions[?(@.type=="FullyApplied")].status', wide=True),
             Column("Epoch", r".metadata.annotations.atoll\.sh/epoch", wide=True),
+            Column("Message", '.status.conditions[?(@.type=="Scheduled")].message', wide=True),
         ),
     )
 )
@@ -335,11 +339,12 @@ class WorkStatus(ApiModel):
         categories=("atoll", "karmada-io"),
         status=True,
         columns=(
-            Column("Workload-Kind", ".spec.workload.manifests[*].kind"),
-            Column("Workload-Name", ".spec.workload.manifests[*].metadata.name"),
+            Column("Workload-Kind", ".spec.workload.manifests[-1:].kind"),
+            Column("Workload-Name", ".spec.workload.manifests[-1:].metadata.name"),
             Column("Applied", '.status.conditions[?(@.type=="Applied")].status'),
             AGE,
             Column("Epoch", r".metadata.annotations.atoll\.sh/epoch", wide=True),
+            Column("Message", '.status.conditions[?(@.type=="Applied")].message', wide=True),
         ),
     )
 )
