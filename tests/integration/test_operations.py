@@ -14,7 +14,7 @@ import pytest
 from atoll.kube import errors
 from atoll.local.binaries import ensure
 from atoll.model import keys
-from atoll.model.apiresource import BINDINGS, COMMANDS, EVENTS, JOBS, QUEUES, WORKS
+from atoll.model.apiresource import BINDINGS, CLUSTERS, COMMANDS, EVENTS, JOBS, QUEUES, WORKS
 from tests.integration.federation import Site, batch_job, job, until
 
 pytestmark = pytest.mark.integration
@@ -374,3 +374,31 @@ async def test_kubectl_shows_where_work_is_and_why_it_waits(site: Site) -> None:
 
     await until(used, what="the queue shows what is used")
     assert queue in site.kubectl("get", "vcjob", "waits", "-n", site.namespace)
+
+
+async def test_members_are_shown_and_cordoned_from_the_command_line(site: Site) -> None:
+    async def listed() -> str | None:
+        text = await atollctl(site, "cluster", "list", "-o", "wide")
+        found = {line.split()[0]: line for line in text.splitlines()}
+        return text if {"alpha", "beta", "topo"} <= found.keys() and "/64 " in found["alpha"] else None
+
+    await until(listed, what="all members have reported")
+    assert "Resources of 8 nodes" in await atollctl(site, "cluster", "describe", "alpha")
+    assert "alpha" in await atollctl(site, "top", "members")
+    assert "default" in await atollctl(site, "top", "queues")
+    members = ("alpha", "beta", "topo")
+    try:
+        for name in members:
+            assert f"{name} cordoned\n" in await atollctl(site, "cluster", "cordon", name)
+        assert "cordoned already" in await atollctl(site, "cluster", "cordon", "alpha")
+        assert "True,Cordoned" in await atollctl(site, "cluster", "list")
+        await site.submit(job("waits"))
+        await site.reason("waits", "NoClusterMatches")
+    finally:
+        for name in members:
+            await atollctl(site, "cluster", "uncordon", name)
+    await site.phase("waits", "Completed")
+    await atollctl(site, "cluster", "label", "alpha", "color=red")
+    assert (await site.host.get(CLUSTERS, "alpha"))["metadata"]["labels"]["color"] == "red"
+    await atollctl(site, "cluster", "label", "alpha", "color-")
+    assert "color" not in (await site.host.get(CLUSTERS, "alpha"))["metadata"]["labels"]

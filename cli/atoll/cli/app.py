@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from atoll.cli import errors, explain, installing, jobs, local, queues, simulate, what_if
+from atoll.cli import clusters, errors, explain, installing, jobs, local, queues, simulate, top, what_if
 from atoll.cli.options import AnywhereGroup, DataFormat, DataOutput, Settings
 
 NAMES = {"kubectl-atoll": "kubectl atoll"}
@@ -36,6 +36,8 @@ app.command(epilog="Example: atollctl uninstall --dry-run; atollctl uninstall; a
 )
 app.add_typer(queues.app, name="queue")
 app.add_typer(jobs.app, name="job")
+app.add_typer(clusters.app, name="cluster")
+app.command(epilog=top.EPILOG)(top.top)
 app.command(epilog="Example: atollctl explain vcjob/train -n research; atollctl explain train -o json")(explain.explain)
 
 app.command("what-if", epilog=what_if.EPILOG)(what_if.what_if)

@@ -1,0 +1,306 @@
+"""`atollctl cluster`: the members, what they have and do; labels, taints, and none of new work for a while."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from atoll.cli.conditions import condition, is_true
+from atoll.cli.errors import USAGE, CommandError
+from atoll.cli.options import DataOutput, Format, NoHeaders, Output, settings
+from atoll.cli.printing import age, show_data, show_objects, show_table
+
+if TYPE_CHECKING:
+    from atoll.kube.transport import ApiServer
+
+Json = dict[str, Any]
+Amounts = dict[str, int]
+
+app = typer.Typer(no_args_is_help=True, help="Members: what they have and do; labels, taints, cordon.")
+
+HEADERS = ("NAME", "READY", "VERSION", "PLACER", "NODES", "GPUS", "CPU", "WORKS", "REPORT", "AGE")
+WIDE = ("MEMORY", "REGION", "TAINTS", "LABELS")
+CORDONED = "atoll.sh/cordoned"
+"""Taint of a member that gets no new work; what runs there goes on."""
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_TAINT = re.compile(r"(?P<key>[^=:]+)(?:=(?P<value>[^:]*))?(?::(?P<effect>\w+))?")
+_AGENT = "atoll-agent"
+
+Name = Annotated[str, typer.Argument(help="Name of the member.")]
+
+
+@app.command("list", epilog="Example: atollctl cluster list -o wide")
+def list_(ctx: typer.Context, output: Output = None, no_headers: NoHeaders = False) -> None:
+    """List the members: nodes, GPUs and CPUs (free of all), Works that are not applied yet of all, the last report."""
+    from atoll.cli.connection import call
+
+    if output not in (None, Format.WIDE):
+        from atoll.model.apiresource import CLUSTERS
+
+        show_objects(call(settings(ctx), lambda host: host.list(CLUSTERS)), output, one=False)
+        return
+    found = call(settings(ctx), gather)
+    wide = output is Format.WIDE
+    show_table(HEADERS + (WIDE if wide else ()), rows(found, time.time(), wide=wide), no_headers=no_headers)
+
+
+@app.command(epilog="Example: atollctl cluster describe east")
+def describe(ctx: typer.Context, name: Name, output: DataOutput = None) -> None:
+    """Show a member: conditions, taints, what it has of each resource, and what was sent there."""
+    from atoll.cli.connection import call
+
+    async def look(host: ApiServer) -> Json:
+        from atoll.model.apiresource import CLUSTERS
+
+        await host.get(CLUSTERS, name)
+        return next(each for each in await gather(host) if each["name"] == name)
+
+    data = call(settings(ctx), look)
+    if output is not None:
+        show_data(data, output)
+    else:
+        print(text(data, time.time()))
+
+
+@app.command(epilog="Example: atollctl cluster label east gpu=h100 old-")
+def label(
+    ctx: typer.Context,
+    name: Name,
+    labels: Annotated[list[str], typer.Argument(help="key=value sets, key- removes.")],
+) -> None:
+    """Set labels of a member, by which queues and policies select it."""
+    wanted: dict[str, str | None] = {}
+    for each in labels:
+        key, equals, value = each.partition("=")
+        if not equals and not each.endswith("-"):
+            raise CommandError(f"{each!r}: write key=value, or key- to remove it", USAGE)
+        wanted[key if equals else each[:-1]] = value if equals else None
+    _patch(ctx, name, lambda _: {"metadata": {"labels": wanted}}, "labeled")
+
+
+@app.command(epilog="Example: atollctl cluster taint east maintenance=today:NoSchedule; atollctl cluster taint east a-")
+def taint(
+    ctx: typer.Context,
+    name: Name,
+    taints: Annotated[list[str], typer.Argument(help="key[=value]:Effect sets, key[:Effect]- removes.")],
+) -> None:
+    """Set taints of a member, which keep away what does not tolerate them."""
+    wanted = [parse_taint(each) for each in taints]
+    _patch(ctx, name, lambda cluster: {"spec": {"taints": tainted(cluster, wanted)}}, "tainted")
+
+
+@app.command(epilog="Example: atollctl cluster cordon east   # what runs goes on, nothing new is sent there")
+def cordon(ctx: typer.Context, name: Name) -> None:
+    """Send nothing new to a member until it is uncordoned."""
+    wanted = parse_taint(f"{CORDONED}:NoSchedule")
+    _patch(ctx, name, lambda cluster: {"spec": {"taints": tainted(cluster, [wanted])}}, "cordoned")
+
+
+@app.command(epilog="Example: atollctl cluster uncordon east")
+def uncordon(ctx: typer.Context, name: Name) -> None:
+    """Let a member get work again."""
+    wanted = parse_taint(f"{CORDONED}-")
+    _patch(ctx, name, lambda cluster: {"spec": {"taints": tainted(cluster, [wanted])}}, "uncordoned")
+
+
+def parse_taint(text: str) -> tuple[Json, bool]:
+    """A taint as kubectl writes it, and whether it is to be there.
+
+    Raises:
+        CommandError: not of that form.
+    """
+    off = text.endswith("-")
+    match = _TAINT.fullmatch(text.removesuffix("-"))
+    if match is None or not (off or match["effect"]):
+        raise CommandError(f"{text!r}: write key[=value]:Effect, or key[:Effect]- to remove it", USAGE)
+    if match["effect"] and match["effect"] not in _EFFECTS:
+        raise CommandError(f"{text!r}: {match['effect']} is none of {', '.join(_EFFECTS)}", USAGE)
+    found = {"key": match["key"], "value": match["value"], "effect": match["effect"]}
+    return {field: value for field, value in found.items() if value}, not off
+
+
+def tainted(cluster: Json, wanted: Sequence[tuple[Json, bool]]) -> list[Json]:
+    """The taints of a member with these changes."""
+    found = [*((cluster.get("spec") or {}).get("taints") or ())]
+    for item, there in wanted:
+        found = [
+            each
+            for each in found
+            if each["key"] != item["key"] or ("effect" in item and each.get("effect") != item["effect"])
+        ]
+        if there:
+            found.append(item)
+    return found
+
+
+def _patch(ctx: typer.Context, name: str, change: Callable[[Json], Json], done: str) -> None:
+    from atoll.cli.connection import call
+    from atoll.model.apiresource import CLUSTERS
+
+    async def work(host: ApiServer) -> bool:
+        before = await host.get(CLUSTERS, name)
+        patch = change(before)
+        # Lists are replaced whole: another's change in between must not be lost.
+        patch.setdefault("metadata", {})["resourceVersion"] = before["metadata"]["resourceVersion"]
+        after = await host.merge_patch(CLUSTERS, name, patch, field_manager="atollctl")
+        return bool(after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"])
+
+    changed = call(settings(ctx), work)
+    print(f"cluster.cluster.karmada.io/{name} {done}{'' if changed else ' already'}")
+
+
+# -- what there is -----------------------------------------------------------------------------------------------------
+
+
+async def gather(host: ApiServer) -> list[Json]:
+    """All members as data, in the order of their names."""
+    from atoll.cli.unseen import Unseen
+    from atoll.model.apiresource import CAPACITIES, CLUSTERS, LEASES, WORKS
+
+    clusters, unseen = await host.list(CLUSTERS), Unseen()
+    capacities = await unseen.allowed("what members have", host.list(CAPACITIES)) or []
+    works = await unseen.allowed("Works", host.list(WORKS)) or []
+    leases = await unseen.allowed("reports", host.list(LEASES)) or []
+    return [summary(each, capacities, works, leases) for each in clusters]
+
+
+def summary(cluster: Json, capacities: Iterable[Json], works: Iterable[Json], leases: Iterable[Json]) -> Json:
+    """A member as data.
+
+    Args:
+        cluster: the Cluster.
+        capacities: all ClusterCapacity objects.
+        works: all Works.
+        leases: all Leases.
+    """
+    from atoll.model import keys, quantity
+
+    meta, spec, status = cluster["metadata"], cluster.get("spec") or {}, cluster.get("status") or {}
+    home = keys.execution_namespace(meta["name"])
+    total, free, nodes = _capacity(each for each in capacities if each["metadata"]["namespace"] == home)
+    sent = [each for each in works if each["metadata"]["namespace"] == home]
+    ready = condition(cluster, "Ready")
+    report = next((each for each in leases if _is_agents(each, home)), {})
+    return {
+        "name": meta["name"],
+        "created": meta.get("creationTimestamp", ""),
+        "ready": str(ready.get("status") or "Unknown"),
+        "readyMessage": str(ready.get("message") or ""),
+        "readySince": str(ready.get("lastTransitionTime") or ""),
+        "version": str(status.get("kubernetesVersion") or ""),
+        "placer": str(condition(cluster, "Placer").get("reason") or ""),
+        "region": str(spec.get("region") or ""),
+        "labels": meta.get("labels") or {},
+        "taints": spec.get("taints") or [],
+        "nodes": nodes,
+        "resources": [
+            {
+                "resource": name,
+                "free": quantity.format_units(name, max(free.get(name, 0), 0)),
+                "total": quantity.format_units(name, total[name]),
+                "used": round(1 - max(free.get(name, 0), 0) / total[name], 3) if total[name] else 0.0,
+            }
+            for name in sorted(total)
+        ],
+        "works": len(sent),
+        "worksNotApplied": sum(not is_true(condition(each, "Applied")) for each in sent),
+        "reported": str((report.get("spec") or {}).get("renewTime") or ""),
+    }
+
+
+def _is_agents(lease: Json, home: str) -> bool:
+    return bool(lease["metadata"].get("namespace") == home and lease["metadata"]["name"] == _AGENT)
+
+
+def _capacity(capacities: Iterable[Json]) -> tuple[Amounts, Amounts, int]:
+    """Allocatable of all nodes, what is free of it, and how many nodes there are, of one member."""
+    total: Amounts = {}
+    free: Amounts = {}
+    nodes = 0
+    for capacity in capacities:
+        spec = capacity.get("spec") or {}
+        for name, amount in (spec.get("total") or {}).items():
+            total[name] = total.get(name, 0) + int(amount)
+        for each in spec.get("classes") or ():
+            count = int(each.get("nodes") or 0)
+            nodes += count
+            for name, amount in (each.get("free") or {}).items():
+                free[name] = free.get(name, 0) + int(amount) * count
+    return total, free, nodes
+
+
+def rows(members: Sequence[Json], now: float, *, wide: bool) -> list[list[object]]:
+    """The table's rows.
+
+    Args:
+        members: as `gather` gives them.
+        now: seconds since the epoch.
+        wide: with the columns of `-o wide`.
+    """
+    result = []
+    for each in members:
+        gpus = [line for line in each["resources"] if line["resource"].endswith("gpu")]
+        row: list[object] = [
+            each["name"],
+            _readiness(each),
+            each["version"],
+            each["placer"],
+            each["nodes"],
+            ",".join(f"{line['free']}/{line['total']}" for line in gpus),
+            _of(each, "cpu"),
+            f"{each['worksNotApplied']}/{each['works']}",
+            f"{age(each['reported'], now)} ago" if each["reported"] else "",
+            age(each["created"], now),
+        ]
+        if wide:
+            labels = ",".join(f"{key}={value}" for key, value in sorted(each["labels"].items()))
+            row += [_of(each, "memory"), each["region"], ",".join(map(_taint_text, each["taints"])), labels]
+        result.append(row)
+    return result
+
+
+def _readiness(member: Json) -> str:
+    cordoned = any(each["key"] == CORDONED for each in member["taints"])
+    return f"{member['ready']}{',Cordoned' if cordoned else ''}"
+
+
+def _of(member: Json, resource: str) -> str:
+    line = next((each for each in member["resources"] if each["resource"] == resource), None)
+    return f"{line['free']}/{line['total']}" if line is not None else ""
+
+
+def _taint_text(taint: Json) -> str:
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint['key']}{value}:{taint.get('effect', '')}"
+
+
+def text(member: Json, now: float) -> str:
+    """A member as a person reads it.
+
+    Args:
+        member: as `gather` gives it.
+        now: seconds since the epoch.
+    """
+    since = f" since {member['readySince']}" if member["readySince"] else ""
+    why = f": {member['readyMessage']}" if member["readyMessage"] else ""
+    reported = f"{age(member['reported'], now)} ago" if member["reported"] else "never, or not shown to you"
+    lines = [
+        f"Member {member['name']}: ready {_readiness(member)}{since}{why}",
+        f"  version     {member['version'] or 'unknown'}, placer {member['placer'] or 'unknown'}",
+        f"  region      {member['region'] or 'none'}",
+        f"  labels      {', '.join(f'{key}={value}' for key, value in sorted(member['labels'].items())) or 'none'}",
+        f"  taints      {', '.join(map(_taint_text, member['taints'])) or 'none'}",
+        f"  report      {reported}",
+        f"  works       {member['works']}, of which {member['worksNotApplied']} are not applied yet",
+        "",
+        f"Resources of {member['nodes']} nodes (free of all)",
+    ]
+    lines += [
+        f"  {each['resource']:<24} {each['free']} of {each['total']} ({each['used']:.0%} used)"
+        for each in member["resources"]
+    ]
+    return "\n".join(lines)
