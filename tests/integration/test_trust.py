@@ -102,7 +102,8 @@ async def test_a_member_may_do_in_its_own_namespace_what_is_listed_and_nothing_e
             found = {verb for verb in verbs if await may(agent, verb, resource, sub, OWN, name)}
             assert found == ALLOWED.get((resource, sub), set()), f"{resource.plural}/{sub}"
         assert not await may(agent, "patch", LEASES, "", OWN, "another-lease")
-        assert not await may(agent, "create", SERVICE_ACCOUNTS, "token", OWN, install.AGENT)
+        assert await may(agent, "create", SERVICE_ACCOUNTS, "token", OWN, install.AGENT), "it renews its own token"
+        assert not await may(agent, "create", SERVICE_ACCOUNTS, "token", OWN, "default")
 
 
 @pytest.mark.parametrize("namespace", [OTHER, SYSTEM, "default"])

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from functools import partial
 from pathlib import Path
 
 from prometheus_client import Gauge
 
-from atoll.agent.credentials import member_connection
+from atoll.agent.credentials import member_connection, secret_renewal
 from atoll.agent.facts import Facts
 from atoll.agent.heartbeat import Heartbeat
 from atoll.agent.member import MemberAgent
 from atoll.delivery import Delivery
-from atoll.kube import config, election, process
+from atoll.kube import config, election, process, tokens
 from atoll.kube.process import Process
 from atoll.kube.transport import ApiServer
 from atoll.model.member import facts_annotation, figures_annotation
@@ -43,7 +44,22 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
     elector = election.elector(member, LEASE, running.identity, options)
     # What this member's agents say on the host is the leader's to say as well.
     host.writes.guard = lambda: elector.certain
-    facts = Facts(member)
+    renewals = {
+        "host": tokens.of_file(host, options.kubeconfig),
+        "member": secret_renewal(host, member, options.cluster)
+        if options.member_secret
+        else tokens.of_file(member, options.member_kubeconfig),
+    }
+    facts = Facts(member, {name: each for name, each in renewals.items() if each is not None})
+    expiry = Gauge(
+        "atoll_token_expiry_timestamp_seconds",
+        "When the token for this cluster expires; 0 where there is none that does",
+        ["cluster"],
+        registry=running.metrics,
+    )
+    for name, each in facts.renewals.items():
+        expiry.labels(name).set_function(partial(getattr, each, "expires"))
+        running.add_task(f"token for the {name}", each.run())
     works: tuple[MemberAgent, Delivery] | None = None
 
     async def lead() -> None:

@@ -5,11 +5,14 @@ For an agent that runs beside the host (push mode). It may read that one Cluster
 
 from __future__ import annotations
 
+import base64
+
 import structlog
 
 from atoll.kube import errors
 from atoll.kube.config import BadKubeconfig, Connection
 from atoll.kube.secretconfig import from_secret
+from atoll.kube.tokens import Renewal, in_kubeconfig
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import CLUSTERS, SECRETS
 
@@ -39,6 +42,25 @@ async def member_connection(host: ApiServer, cluster: str) -> Connection:
 
     connection.renew = renew
     return connection
+
+
+def secret_renewal(host: ApiServer, member: ApiServer, cluster: str) -> Renewal:
+    """The renewal of the token in the Secret that the Cluster names; one of another form is left alone."""
+
+    async def kubeconfig() -> tuple[dict[str, str], str]:
+        reference = ((await host.get(CLUSTERS, cluster)).get("spec") or {}).get("secretRef") or {}
+        found = await host.get(SECRETS, reference.get("name", ""), reference.get("namespace", ""))
+        return reference, base64.b64decode((found.get("data") or {}).get("kubeconfig") or "").decode()
+
+    async def read() -> str | None:
+        return in_kubeconfig((await kubeconfig())[1])
+
+    async def store(old: str, new: str) -> None:
+        reference, text = await kubeconfig()
+        patch = {"stringData": {"kubeconfig": text.replace(old, new)}}
+        await host.merge_patch(SECRETS, reference["name"], patch, reference["namespace"], field_manager="atoll-agent")
+
+    return Renewal(member, read, store)
 
 
 async def _read(host: ApiServer, cluster: str) -> tuple[Connection, str]:

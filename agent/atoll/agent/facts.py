@@ -13,6 +13,7 @@ from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Node, Pod
 from atoll.kinds import KINDS
 from atoll.kube import errors
+from atoll.kube.tokens import Renewal
 from atoll.kube.transport import ApiServer
 from atoll.kube.version import Version, version_of
 from atoll.model import quantity, vector
@@ -65,9 +66,15 @@ def _allocatable(said: Mapping[str, str | int | float]) -> Vector:
 class Facts:
     """The member's version and what this agent knows, as the host is told."""
 
-    def __init__(self, member: ApiServer) -> None:
-        """No I/O happens here; `run` does it."""
+    def __init__(self, member: ApiServer, renewals: Mapping[str, Renewal] | None = None) -> None:
+        """No I/O happens here; `run` does it.
+
+        Args:
+            member: is asked for its version.
+            renewals: of this agent's tokens, `host` and `member`.
+        """
         self._member = member
+        self.renewals = renewals or {}
         self._version: Version | None = None
 
     async def run(self) -> None:
@@ -86,6 +93,10 @@ class Facts:
             version=_own_version(),
             kubernetes=found.text if found is not None else "",
             behaves=f"{found.number[0]}.{found.number[1]}" if found is not None else "",
+            tokens={name: int(each.expires) for name, each in self.renewals.items() if each.expires},
+            credentials="; ".join(
+                f"for the {name}: {each.problem}" for name, each in self.renewals.items() if each.problem
+            ),
             kinds=tuple(sorted(kind_feature(kind.resource) for kind in KINDS)),
         )
 

@@ -33,6 +33,7 @@ from atoll.model.member import (
 )
 from atoll.model.placer import Placer
 from atoll.model.reports import BadReport, readable
+from atoll.model.timestamps import rfc3339_seconds
 
 Json = dict[str, Any]
 
@@ -89,7 +90,9 @@ class Clusters:
         if lease is not None and (placer := _PLACERS.get(lease.metadata.annotations.get(keys.PLACER, ""))) is not None:
             why = readable(lease.metadata.annotations.get(keys.PLACER_WHY, ""))
             wanted = with_condition(wanted, "Placer", True, placer, why, now=time.time())
-        said, due = self._said(name, cluster, lease)
+        said, due, facts = self._said(name, cluster, lease)
+        if facts is not None and (facts.tokens or facts.credentials):
+            wanted = with_condition(wanted, "CredentialsValid", *_credentials(facts), now=time.time())
         if wanted != conditions or due:
             if said:
                 self._summarised[name] = asyncio.get_running_loop().time()
@@ -111,7 +114,9 @@ class Clusters:
             if silent < lease.spec.lease_duration_seconds:
                 self._queue.add(name, after=lease.spec.lease_duration_seconds - silent + 0.1)
 
-    def _said(self, name: str, cluster: ClusterObject, lease: LeaseObject | None) -> tuple[Json, bool]:
+    def _said(
+        self, name: str, cluster: ClusterObject, lease: LeaseObject | None
+    ) -> tuple[Json, bool, AgentFacts | None]:
         """What of the status follows from what the agent says and is new; and whether it is worth a write of its own
         now. Figures, which change all the time, are at most every `_FIGURES_EVERY` seconds.
         """
@@ -120,12 +125,12 @@ class Clusters:
             facts, figures = read_facts(annotations), read_figures(annotations)
         except BadReport as error:
             log.warning("what the agent says of its member is not believed", cluster=name, error=str(error))
-            return {}, False
+            return {}, False, None
         now = asyncio.get_running_loop().time()
         upgraded = _changed(cluster.status, _versions(facts) if facts is not None else {})
         counted = _changed(cluster.status, _summary(figures) if figures is not None else {})
         due = bool(counted) and now - self._summarised.get(name, -_FIGURES_EVERY) >= _FIGURES_EVERY
-        return {**upgraded, **counted}, bool(upgraded) or due
+        return {**upgraded, **counted}, bool(upgraded) or due, facts
 
     def _judge(self, name: str, lease: LeaseObject | None) -> tuple[bool | None, str, str]:
         if lease is None or name not in self._heard:
@@ -141,6 +146,15 @@ class Clusters:
         if health != "ok":
             return False, "MemberNotReady", f"the member's API server is not ready: {health}"
         return True, "ClusterReady", "the agent reports and the member's API server is ready"
+
+
+def _credentials(facts: AgentFacts) -> tuple[bool, str, str]:
+    until = ", ".join(
+        f"the token for the {name} expires at {rfc3339_seconds(end)}" for name, end in sorted(facts.tokens.items())
+    )
+    if facts.credentials:
+        return False, "NotRenewed", f"{until}; it can't be renewed {facts.credentials}"
+    return True, "Renewed", f"{until}; the agent renews it before"
 
 
 def _versions(facts: AgentFacts) -> Json:

@@ -16,8 +16,10 @@ _LEASES = "/apis/coordination.k8s.io/"
 
 
 def keeps_leadership(path: str) -> bool:
-    """Whether a request to this path is about a lease: it must not wait behind the others."""
-    return path.startswith(_LEASES)
+    """Whether a request to this path is about a lease: it must not wait behind the others. Nor must one for a token of
+    our own, which a standby needs as well.
+    """
+    return path.startswith(_LEASES) or path.endswith("/token")
 
 
 class Writes:

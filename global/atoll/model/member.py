@@ -41,6 +41,10 @@ class AgentFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """As which it behaves, such as `1.33`."""
     kinds: tuple[str, ...] = ()
     """What the agent can bring there and report on, see `kind_feature`."""
+    tokens: dict[str, int] = {}
+    """When the agent's tokens end, seconds since the epoch: `host` and `member`."""
+    credentials: str = ""
+    """Why one of them was not renewed although it is time."""
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -95,7 +99,12 @@ def figures_annotation(figures: Figures) -> dict[str, str]:
 
 _amounts = table(number(_AMOUNT), matching(_RESOURCE), _MOST_RESOURCES)
 _facts = record(
-    version=text(40), kubernetes=text(60), behaves=matching(_NUMBER), kinds=items(matching(_FEATURE), _MOST_FEATURES)
+    version=text(40),
+    kubernetes=text(60),
+    behaves=matching(_NUMBER),
+    kinds=items(matching(_FEATURE), _MOST_FEATURES),
+    tokens=table(number(2**33), matching(re.compile("host|member")), 2),
+    credentials=text(),
 )
 _figures = record(nodes=number(), ready=number(), allocatable=_amounts, allocated=_amounts, allocating=_amounts)
 

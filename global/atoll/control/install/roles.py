@@ -213,6 +213,9 @@ HOST: Final[Mapping[str, tuple[Grant, ...]]] = {"webhook": WEBHOOK, "control": C
 """Process -> its grants on the host."""
 
 
+_RENEWED: Final = "only its own token, once four fifths of its life are over"
+
+
 def agent_on_host(cluster: str) -> tuple[Grant, ...]:
     """The agent of this member, in its own execution namespace and nowhere else."""
     return (
@@ -227,6 +230,7 @@ def agent_on_host(cluster: str) -> tuple[Grant, ...]:
                 _on(CAPACITIES, "patch", rare="a member without nodes has no capacity to publish"),
                 _on(CAPACITIES, "create", rare="the apply that makes one is logged as a patch"),
                 _on(CAPACITIES, "delete", rare="only when a topmost domain of the member is gone"),
+                _on(SERVICE_ACCOUNTS, "create", sub="token", names=(_AGENT_LEASE,), rare=_RENEWED),
                 _on(LEASES, "patch", names=(_AGENT_LEASE,)),
                 _on(LEASES, "get", names=(_AGENT_LEASE,), rare="only an agent that does not lead"),
                 _on(LEASES, "create", names=(_AGENT_LEASE,), rare="the apply that makes it is logged as a patch"),
@@ -254,15 +258,21 @@ def reader_of_cluster(cluster: str) -> tuple[Grant, ...]:
 
 def reader_of_secret(namespace: str, name: str) -> tuple[Grant, ...]:
     """What an agent needs besides for `--member-secret`: that Secret by name, nothing of its kind."""
-    rare = "read once at the start, and when the member does not know the credentials any more"
-    return (Grant(namespace, (_on(SECRETS, "get", names=(name,), rare=rare),)),)
+    rare = "read and renewed only by an agent that is started with --member-secret"
+    return (Grant(namespace, (_on(SECRETS, "get", "patch", names=(name,), rare=rare),)),)
 
 
 _PLUGGED: Final = "only for Volcano Jobs with plugins that need them"
 _DELIVERED: Final = "only once a workload of that kind was sent to this member"
 
 AGENT_IN_MEMBER: Final = (
-    _election("agent"),
+    Grant(
+        keys.SYSTEM_NAMESPACE,
+        (
+            *_election("agent").rules,
+            _on(SERVICE_ACCOUNTS, "create", sub="token", names=(_AGENT_LEASE,), rare=_RENEWED),
+        ),
+    ),
     Grant(
         None,
         (
