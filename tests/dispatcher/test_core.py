@@ -560,3 +560,19 @@ def test_room_for_both_tasks_of_a_gang_that_waits_wakes_it_once() -> None:
     assert names(s.run()) == []
     s.tell(make_capacity("m", [8, 8], generation=2))
     assert names(s.run()) == ["two-tasks"]
+
+
+def test_workloads_of_one_second_go_in_the_order_in_which_they_came_not_by_uid() -> None:
+    """Three of one second, their UIDs the other way round; room for one after the other. A leader that begins agrees."""
+    s = scene(room=(make_cluster("m"), make_capacity("m", [1])))
+    for name, arrival in (("c", 99), ("b", 100), ("a", 101)):
+        binding = make_binding(name).submitted(EARLY)
+        binding._gang["arrival"] = arrival
+        s.submit(binding)
+    order = []
+    for _ in range(3):
+        s.restart()
+        [name] = names(s.run())
+        order.append(name)
+        s.change(name, finished=True)
+    assert order == ["c", "b", "a"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from atoll.model import gang, keys
 from atoll.model.apiresource import BINDINGS, COMMANDS, JOBS, PRIORITY_CLASSES, QUEUES
 from tests.integration.federation import Site, job, next_is_younger, until
 
@@ -107,3 +108,28 @@ async def test_a_queue_with_running_work_can_not_be_deleted_with_kubectl(site: S
         return not ((await site.host.get(QUEUES, queue)).get("status") or {}).get("running")
 
     await until(empty, what="its status counts nothing any more")
+
+
+async def test_workloads_of_one_second_keep_the_order_in_which_they_were_created(site: Site) -> None:
+    queue = await site.queue(capability={"cpu": "0"})
+    names = [f"n{number}" for number in (3, 1, 2, 5, 4)]
+    for name in names:
+        await site.submit(job(name, queue=queue))
+    for name in names:
+        await site.reason(name, "QuotaExceeded")
+    arrivals = {}
+    for name in names:
+        binding = await site.find(BINDINGS, f"{name}-job")
+        assert binding is not None
+        arrivals[name] = gang.decode(binding["metadata"]["annotations"][keys.GANG]).arrival
+    assert sorted(names, key=lambda name: arrivals[name]) == names
+    # What is changed later keeps its place.
+    firm = {"metadata": {"annotations": {keys.PREEMPTABLE: "false"}}}
+    await site.host.merge_patch(JOBS, "n3", firm, site.namespace)
+
+    async def changed() -> gang.Gang | None:
+        binding = await site.find(BINDINGS, "n3-job") or {}
+        wish = gang.decode(binding["metadata"]["annotations"][keys.GANG])
+        return None if wish.preemptable else wish
+
+    assert (await until(changed, what="its binding follows")).arrival == arrivals["n3"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import structlog
 
 from atoll.control import policies
@@ -204,6 +205,7 @@ class Detector:
             default_queue=self._caches.default_queue(obj.metadata.namespace),
             carried=self._caches.carried(current, kind, obj) if current is not None else kind.carried(status),
         )
+        wish = msgspec.structs.replace(wish, arrival=_arrival(obj, current))
         if wish.replicas > numbers.INT32:
             raise ValueError(f"{wish.replicas} pods are more than an object can say")
         policy = policies.choose(self._caches, kind.resource, obj, wish.queue)
@@ -264,6 +266,15 @@ class Detector:
         if found is not None:
             return found.value
         return next((each.value for each in self._caches.priority_classes if each.global_default), 0)
+
+
+def _arrival(obj: Full, current: BindingObject | None) -> int:
+    """The workload's place among those of its second: by the resourceVersion that it was first seen with, which its
+    binding keeps. Versions of all workloads of a host can be compared.
+    """
+    if current is not None:
+        return current.gang.arrival if current.gang is not None else 0
+    return numbers.whole(obj.metadata.resource_version) or 0
 
 
 def _said(kind: Kind, obj: Full) -> tuple[object, ...]:

@@ -81,6 +81,8 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Whether it may be evicted to make room for others; its user may forbid that."""
     whole: bool = False
     """It can't be divided over clusters, whatever its policy says."""
+    arrival: int = 0
+    """The resourceVersion at which its workload was first seen: the order of those of one second; 0 where unknown."""
     attempt: str = ""
     """Changes when its user wants it to be tried again though it was deactivated."""
 

@@ -75,9 +75,17 @@ class Binding:
 
 
 def order_key(view: BindingView) -> Key:
-    """Priority first, then the original age, then the UID."""
+    """Priority first, then the original age, then the order in which they came to the API server, then the UID."""
     gang = view.gang
-    return (-(gang.priority if gang else 0), (gang.submitted if gang else "") or view.created, view.uid)
+    if gang is None:
+        return 0, view.created, view.uid
+    age = _submitted(view)
+    return -gang.priority, f"{age}#{gang.arrival:020d}" if gang.arrival else age, view.uid
+
+
+def _submitted(view: BindingView) -> str:
+    """When it was submitted first: RFC 3339, with seconds."""
+    return (view.gang.submitted if view.gang is not None else "") or view.created
 
 
 def withheld(gang: Gang) -> Verdict:
@@ -143,7 +151,7 @@ def patient_until(binding: Binding) -> float:
     own, view = binding.gang.patience, binding.leaf.view
     if view is None or view.patience is None:
         return math.inf
-    return to_seconds(binding.key[1]) + max(view.patience, own or 0.0)
+    return to_seconds(_submitted(binding.view)) + max(view.patience, own or 0.0)
 
 
 def phase_of(view: BindingView) -> Phase:
