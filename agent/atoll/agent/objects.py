@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from atoll.model import keys, placer, selectors, vector
+from atoll.model import keys, needs, placer, selectors, vector
 from atoll.model.objects import Meta, Slim
 from atoll.model.vector import Vector
 
@@ -22,6 +22,7 @@ class _Resources(msgspec.Struct, frozen=True, gc=False):
 class _Container(msgspec.Struct, frozen=True, rename="camel"):
     resources: _Resources = _Resources()
     restart_policy: str = ""
+    ports: list[dict[str, Any]] = []
 
 
 class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -36,6 +37,9 @@ class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_selector: dict[str, str] = {}
     affinity: dict[str, Any] | None = None
     tolerations: list[dict[str, Any]] = []
+    topology_spread_constraints: list[dict[str, Any]] = []
+    resource_claims: list[dict[str, Any]] = []
+    host_network: bool = False
 
 
 class _Terminated(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -135,6 +139,8 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """The node on which its scheduler makes room for it; empty where it has one, or none is chosen."""
     disrupted: bool = False
     """Whether its condition says that it ended for a reason that is none of its own."""
+    needs: tuple[str, ...] = ()
+    """What it insists on that our scheduler does not look at (`atoll.model.needs`), sorted."""
 
     @property
     def finished(self) -> bool:
@@ -195,7 +201,8 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
     pod = _pod_decoder.decode(raw)
     spec = pod.spec
     try:
-        requests = vector.pod_requests(msgspec.to_builtins(spec))
+        plain = msgspec.to_builtins(spec)
+        requests = vector.pod_requests(plain)
     except ValueError as error:
         raise msgspec.ValidationError(f"pod {pod.metadata.key}: {error}") from error
     return Pod(
@@ -215,6 +222,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         unscheduled=_unscheduled(pod.status),
         starting=_starting(pod.status) if spec.node_name and pod.status.phase == "Pending" else None,
         nominated="" if spec.node_name else pod.status.nominated_node_name or "",
+        needs=tuple(needs.of([plain])),
         disrupted=any(each.type == "DisruptionTarget" and each.status == "True" for each in pod.status.conditions),
     )
 

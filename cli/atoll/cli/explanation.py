@@ -427,6 +427,11 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
                 f"{lacking or 'room'} in one topology domain",
                 "a higher highestTierAllowed in its networkTopology, or none",
             ]
+        case Reason.NO_PLACER:
+            return [
+                "a member in which kube-scheduler, Volcano or Kueue places (annotation atoll.sh/placer of its Cluster)",
+                "pods that do not insist on that: `explain` and the warning at admission name the fields",
+            ]
         case Reason.NO_TOPOLOGY:
             return [
                 "HyperNodes of a tier that it allows, applied in a member (kubectl get hypernodes there)",

@@ -9,8 +9,9 @@ import msgspec
 import structlog
 
 from atoll.dispatcher.core import BindingView, Ceiling, ClusterView, QueueView, Reservation, Strategy
-from atoll.model import decision, duration, gang, keys, numbers, quantity, selectors
+from atoll.model import decision, duration, gang, keys, numbers, placer, quantity, selectors
 from atoll.model.objects import Slim
+from atoll.model.placer import Placer
 from atoll.model.vector import Vector
 from atoll.model.verdict import PODS_LOST
 
@@ -69,8 +70,8 @@ class BindingSpec(Part, frozen=True, rename="camel"):
 class Condition(Part, frozen=True, rename="camel"):
     type: str = ""
     status: str = ""
-    message: str = ""
     reason: str = ""
+    message: str = ""
     last_transition_time: str = ""
     observed_generation: int = 0
 
@@ -510,6 +511,12 @@ def _extended(name: str) -> bool:
     return bool(slash) and domain != "count" and ".storageclass.storage.k8s.io" not in name
 
 
+def _placer(obj: ClusterObject) -> Placer:
+    """Who places in the member, as control says in condition Placer; our own scheduler until it does."""
+    said = next((each.reason for each in obj.status.conditions if each.type == "Placer"), "")
+    return placer.of_reason(said) or Placer.ATOLL
+
+
 def cluster_view(obj: ClusterObject) -> ClusterView:
     """The core's view."""
     ready = any(condition.type == "Ready" and condition.status == "True" for condition in obj.status.conditions)
@@ -523,4 +530,5 @@ def cluster_view(obj: ClusterObject) -> ClusterView:
             "region": (obj.spec.region,),
             "zone": tuple(obj.spec.zones) or (obj.spec.zone,),
         },
+        _placer(obj).honours_needs,
     )

@@ -21,6 +21,7 @@ from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
+from atoll.model import placer as placers
 from atoll.model.apiresource import CLUSTERS
 from atoll.model.member import (
     AgentFacts,
@@ -31,16 +32,10 @@ from atoll.model.member import (
     read_figures,
     resource_list,
 )
-from atoll.model.placer import Placer
 from atoll.model.reports import BadReport, readable
 from atoll.model.timestamps import rfc3339_seconds
 
 Json = dict[str, Any]
-
-_PLACERS: dict[str, str] = {
-    Placer.ATOLL: "Atoll", Placer.VOLCANO: "Volcano", Placer.KUBE_SCHEDULER: "KubeScheduler", Placer.KUEUE: "Kueue",
-}  # fmt: skip
-"""Placer -> reason of condition Placer."""
 
 _FIGURES_EVERY = 30.0
 
@@ -87,7 +82,10 @@ class Clusters:
         ready, reason, message = self._judge(name, lease)
         conditions = list(cluster.status.get("conditions") or ())
         wanted = with_condition(conditions, "Ready", ready, reason, message, now=time.time())
-        if lease is not None and (placer := _PLACERS.get(lease.metadata.annotations.get(keys.PLACER, ""))) is not None:
+        if (
+            lease is not None
+            and (placer := placers.REASONS.get(lease.metadata.annotations.get(keys.PLACER, ""))) is not None
+        ):
             why = readable(lease.metadata.annotations.get(keys.PLACER_WHY, ""))
             wanted = with_condition(wanted, "Placer", True, placer, why, now=time.time())
         said, due, facts = self._said(name, cluster, lease)

@@ -12,7 +12,7 @@ from typing import Any
 
 from atoll.kinds import metadata
 from atoll.kinds.interface import NOTHING, Json, Outcome, Part, Report
-from atoll.model import keys, numbers, reports, selectors
+from atoll.model import keys, needs, numbers, reports, selectors
 from atoll.model.apiresource import BATCH_JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task
 from atoll.model.placer import MadeFor, Placer, Unplaceable
@@ -87,6 +87,7 @@ class BatchJob:
             hold=metadata.held(obj) or replicas == 0,
             attempt=metadata.attempt(obj),
             whole=_indexed(spec),
+            needs=needs.of([pod]),
         )
 
     def namespaced_needs(self, obj: Mapping[str, Any]) -> Sequence[tuple[ApiResource, str]]:

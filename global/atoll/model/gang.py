@@ -85,6 +85,8 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The resourceVersion at which its workload was first seen: the order of those of one second; 0 where unknown."""
     attempt: str = ""
     """Changes when its user wants it to be tried again though it was deactivated."""
+    needs: list[str] = []
+    """What its pods insist on that only some placers look at (`atoll.model.needs`), sorted."""
 
     @property
     def replicas(self) -> int:

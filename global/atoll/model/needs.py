@@ -7,7 +7,7 @@ looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -30,6 +30,15 @@ class Asked(NamedTuple):
     need: Need
     field: str
     """Below the pod's spec."""
+
+
+OF_A_MEMBER = (Need.VOLUMES,)
+"""Needs of which only the member knows whether they are met already: a claim may be bound, to a volume of no zone."""
+
+
+def of(pod_specs: Iterable[Json]) -> list[str]:
+    """The needs of a gang with these pods, by which members are chosen; sorted."""
+    return sorted({each.need for spec in pod_specs for each in asked(spec) if each.need not in OF_A_MEMBER})
 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -42,6 +42,25 @@ class Placer(StrEnum):
     KUBE_SCHEDULER = "kube-scheduler"
     KUEUE = "kueue"
 
+    @property
+    def honours_needs(self) -> bool:
+        """Whether it looks at all that pods may insist on; our own scheduler knows no more than it says of itself."""
+        return self is not Placer.ATOLL
+
+
+REASONS: Final[Mapping[str, str]] = {
+    Placer.ATOLL: "Atoll",
+    Placer.VOLCANO: "Volcano",
+    Placer.KUBE_SCHEDULER: "KubeScheduler",
+    Placer.KUEUE: "Kueue",
+}
+"""Placer -> reason of condition Placer of its Cluster."""
+
+
+def of_reason(reason: str) -> Placer | None:
+    """The inverse of `REASONS`; None for another."""
+    return next((Placer(placer) for placer, each in REASONS.items() if each == reason), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:

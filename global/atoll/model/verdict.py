@@ -36,6 +36,7 @@ class Reason(StrEnum):
     NO_DOMAIN_FITS = "NoDomainFits"
     NO_TOPOLOGY = "NoTopology"
     TOPOLOGY_INVALID = "TopologyInvalid"
+    NO_PLACER = "NoPlacerHonours"
     INVALID_GANG = "InvalidGang"
     RESERVING = "Reserving"
     PART_REFUSED = "PartRefused"
@@ -60,7 +61,7 @@ class Blocker(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What stands in the way, with numbers; `requested` and `available` are quantities."""
 
     kind: str
-    """`Queue`, `Cluster`, `Domain` or `HyperNode`."""
+    """`Queue`, `Cluster`, `Domain`, `HyperNode` or `Need`."""
     name: str
     resource: str = ""
     requested: str = ""
@@ -140,6 +141,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.NO_DOMAIN_FITS: "no topology domain of an allowed tier has room for the whole gang",
     Reason.NO_TOPOLOGY: "no member that it may use has a topology domain (HyperNode) of a tier that it allows",
     Reason.TOPOLOGY_INVALID: "HyperNodes are wrong, and there is no topology domain of a tier that it allows",
+    Reason.NO_PLACER: "no member that it may use has a placer that looks at what its pods insist on",
     Reason.INVALID_GANG: "the gang annotation of its binding can't be read",
     Reason.RESERVING: "its parts are being reserved",
     Reason.PART_REFUSED: "a member could not reserve its part",

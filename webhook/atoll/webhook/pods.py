@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import msgspec
 
+from atoll.model import needs
 from atoll.model.selectors import NodeSelectorTerm
 from atoll.webhook import pod_fields
 from atoll.webhook.problems import (
@@ -110,7 +111,19 @@ def template_warnings(template: object, path: str) -> list[Problem]:
         template: a PodTemplateSpec.
         path: where it is in the object.
     """
-    return [each.problem for each in pod_fields.unknown_fields(template, path) if not each.resource]
+    found = [each.problem for each in pod_fields.unknown_fields(template, path) if not each.resource]
+    spec = mapping(mapping(template).get("spec"))
+    found += (
+        Problem(f"{path}.spec.{each.field}", _CLAIM if each.need in needs.OF_A_MEMBER else _NEED)
+        for each in needs.asked(spec)
+    )
+    found += (Problem(f"{path}.spec.{field}", _PREFERENCE) for field in needs.preferred(spec))
+    return found
+
+
+_NEED = "Atoll's own placer does not look at it: it runs only where another one places (reason NoPlacerHonours)"
+_CLAIM = "Atoll's own placer does not look at claims: whether one is there, is bound, and which nodes reach it"
+_PREFERENCE = "is a preference that Atoll does not look at"
 
 
 def _type_problems(template: object, path: str) -> list[Problem]:

@@ -71,10 +71,11 @@ class Binder:
         # Gates can't be added to a pod that exists: what is not ours has gone before.
         required = {"nodeSelectorTerms": pinned(pod.node_terms, node)}
         affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-        patch = {
-            "metadata": {"uid": meta.uid, "annotations": {keys.PLANNED_NODE: node}},
-            "spec": {"schedulingGates": None, "affinity": affinity},
-        }
+        spec: dict[str, object] = {"schedulingGates": None, "affinity": affinity}
+        if pod.needs:
+            # We did not look at what it insists on: the plan says that there is room, its scheduler says where.
+            del spec["affinity"]
+        patch = {"metadata": {"uid": meta.uid, "annotations": {keys.PLANNED_NODE: node}}, "spec": spec}
         await self._api.merge_patch(PODS, meta.name, patch, meta.namespace)
 
     async def _create(self, pod: Pod, node: str) -> None:

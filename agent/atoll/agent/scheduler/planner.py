@@ -114,6 +114,9 @@ def _decide(
     existing = view.settled.total() + len(view.waiting)
     if existing < view.min_member:
         return Wait(view, NOT_ENOUGH_TASKS, f"{existing} of at least {view.min_member} pods exist")
+    if insisted := sorted({need for pod in view.waiting if not pod.held for need in pod.needs}):
+        text = f"Atoll's placer does not look at what its pods insist on: {', '.join(insisted)}"
+        return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, text))
     if kept := holds.claim(view):
         return Plan(view, kept)
     nodes = room.nodes()

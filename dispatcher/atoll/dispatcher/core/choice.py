@@ -117,6 +117,8 @@ def choose(
         times: how often the ceilings in a member have room for a request, at most as often as is asked.
     """
     outcome: Choice | Verdict = Verdict(Reason.NO_CLUSTER)
+    if gang.needs and not any(member.honours(gang) for member in world.order):
+        return Verdict(Reason.NO_PLACER, Blocker("Need", ", ".join(gang.needs)))
     for allowed in world.allowed(shape):
         matching = allowed if serving is None else allowed & serving
         outcome = _choose(shape, gang, world, matching, avoided, permits, barred, capped, times)

@@ -90,6 +90,8 @@ class ClusterView:
     taints: tuple[Mapping[str, Any], ...] = ()
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """provider, region and zone: what the Cluster object says of each."""
+    honours_needs: bool = False
+    """Whether who places there looks at all that pods may insist on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,10 @@ class Member:
         """The names of all that its nodes have."""
         return set().union(*[each.free for root in self.roots.values() for each in root.classes])
 
+    def honours(self, gang: Gang) -> bool:
+        """Whether who places there looks at what the gang's pods insist on."""
+        return not gang.needs or (self.view is not None and self.view.honours_needs)
+
     def accepts(self, affinity: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> bool:
         """Whether a cluster affinity and tolerations allow this member."""
         if self.view is None:

@@ -113,7 +113,13 @@ class Rooms:
         """Per affinity of the shape, bool[members]: who accepts it, ready or not."""
         if shape.seen != self.version:
             shape.allowed = [
-                np.array([member.accepts(affinity, shape.tolerations) for member in self.order], np.bool_)
+                np.array(
+                    [
+                        member.honours(shape.gang) and member.accepts(affinity, shape.tolerations)
+                        for member in self.order
+                    ],
+                    np.bool_,
+                )
                 for affinity in shape.affinities
             ]
             shape.seen = self.version

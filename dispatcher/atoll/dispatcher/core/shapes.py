@@ -85,7 +85,7 @@ def shape_key(binding: BindingView, restricted: str) -> bytes:
     """
     gang = binding.gang
     tasks = [msgspec.structs.replace(task, name="") for task in gang.tasks] if gang else None
-    wish = (gang.min_available, gang.network_topology) if gang else None
+    wish = (gang.min_available, gang.network_topology, gang.needs) if gang else None
     spread = (binding.divided, binding.least_clusters, binding.most_clusters)
     return _encoder.encode((tasks, wish, binding.affinities, binding.tolerations, spread, restricted))
 

@@ -284,7 +284,11 @@ class _Look:
         for column in np.lexsort((np.arange(len(world.order)), -held)):
             member, fits = world.order[int(column)], int(held[column])
             if not allowed[column]:
-                rooms.append(_room(member, wanted, fits, Reason.NO_CLUSTER, "its policy does not allow this member"))
+                if member.honours(shape.gang):
+                    why, text = Reason.NO_CLUSTER, "its policy does not allow this member"
+                else:
+                    why, text = Reason.NO_PLACER, f"who places there does not look at {', '.join(shape.gang.needs)}"
+                rooms.append(_room(member, wanted, fits, why, text))
             elif serving is not None and not serving[column]:
                 rooms.append(_room(member, wanted, fits, Reason.NO_CLUSTER, "its queue does not use this member"))
             elif not world.ready[column]:
@@ -411,6 +415,9 @@ class _Look:
             case Reason.TOPOLOGY_INVALID:
                 wrong = [f"{_wrong(member)} in {member.name}" for member in self.world.order if member.problems]
                 return [Change(ChangeKind.WISH, text) for text in wrong]
+            case Reason.NO_PLACER:
+                text = "a member where kube-scheduler, Volcano or Kueue places, or pods that do not insist on that"
+                return [Change(ChangeKind.POLICY, text)]
             case Reason.NO_NODE_MATCHES:
                 return [Change(ChangeKind.WISH, "nodes that its selectors and tolerations accept")]
         return _by_itself(verdict)

@@ -1,0 +1,72 @@
+"""Pods that insist on what Atoll's own placer does not look at: they wait with that reason, on the host and in a member."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from atoll.model.apiresource import CLUSTERS, PODS
+from tests.integration.federation import Site, job, until
+
+ANTI = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "alone"}}}
+        ]
+    }
+}
+
+
+async def placers(site: Site) -> set[str]:
+    found = await site.host.list(CLUSTERS)
+    return {
+        condition["reason"]
+        for each in found
+        for condition in each.get("status", {}).get("conditions", ())
+        if condition["type"] == "Placer"
+    }
+
+
+def insisting(name: str) -> dict[str, Any]:
+    made = job(name, replicas=2)
+    template = made["spec"]["tasks"][0]["template"]
+    template["metadata"]["labels"] = {"app": "alone"}
+    template["spec"]["affinity"] = ANTI
+    return made
+
+
+async def test_a_job_that_insists_on_anti_affinity_waits_where_only_our_own_scheduler_places(site: Site) -> None:
+    await until(lambda: placers(site), what="it is known who places")
+    assert await placers(site) == {"Atoll"}, "what follows is of such members"
+    await site.submit(insisting("apart"))
+    decision = await site.reason("apart", "NoPlacerHonours")
+    assert decision["blocker"] == {"kind": "Need", "name": "pod-affinity"}
+    assert not [pod for member in site.members for pod in await site.pods(member)]
+
+
+async def test_a_bare_pod_that_insists_on_it_stays_pending_in_the_member_with_that_reason(site: Site) -> None:
+    member = site.members["alpha"]
+    spec = insisting("x")["spec"]["tasks"][0]["template"]["spec"]
+    name = f"bare-{site.namespace}"
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": "alone"}},
+        "spec": {**spec, "schedulerName": "atoll"},
+    }
+    await member.create(PODS, pod)
+
+    async def told() -> bool:
+        found = await member.get(PODS, name, "default")
+        conditions = found.get("status", {}).get("conditions", ())
+        return any(
+            each["type"] == "PodScheduled"
+            and "does not look at what its pods insist on: pod-affinity" in each["message"]
+            for each in conditions
+            if each.get("message")
+        )
+
+    try:
+        await until(told, what="the pod says why it waits")
+        assert not (await member.get(PODS, name, "default"))["spec"].get("nodeName")
+    finally:
+        await member.delete(PODS, name, "default")
