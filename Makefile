@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench format generate clean chaos soak fuzz mutants
+.PHONY: help setup demo test lint bench format generate clean chaos chaos-nodes soak fuzz mutants
 
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(STAMP): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Atoll needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else None'
@@ -29,6 +29,9 @@ test: setup ## all tests, the integration tests against real API servers; TESTS=
 
 chaos: setup ## real work while processes, leases, connections and API servers fail; CHAOS_SECONDS, CHAOS_SEED
 	@$(BIN)/python -m tests.chaos --seconds $(or $(CHAOS_SECONDS),90) --seed $(or $(CHAOS_SEED),7) $(CHAOS)
+
+chaos-nodes: setup ## gangs beside bare pods and DaemonSets while kubelets reject and nodes die; CHAOS_SECONDS, CHAOS_SEED
+	@$(BIN)/python -m tests.chaos.nodes --seconds $(or $(CHAOS_SECONDS),90) --seed $(or $(CHAOS_SEED),7) $(CHAOS)
 
 soak: setup ## jobs for SOAK_SECONDS; fails if the memory of a process grows or a loop is late
 	@$(BIN)/python -m tests.soak --seconds $(or $(SOAK_SECONDS),1800) $(SOAK)

@@ -7,15 +7,18 @@ the manager, which runs beside the cluster, since kwok runs no containers.
 from __future__ import annotations
 
 import asyncio
+import base64
 from pathlib import Path
 
 import yaml
 
 from atoll.local import cluster
+from atoll.local.cluster import ClusterHandle
 from atoll.local.federation import Federation
+from atoll.local.install import wait_until
 from atoll.local.layout import Member
 from atoll.local.processes import ProcessSpec
-from atoll.model.apiresource import ApiResource
+from atoll.model.apiresource import SECRETS, ApiResource
 from tests.members.manifests import apply
 from tests.members.modules import Json, documents, outside, programs, sources, through, tool
 
@@ -46,6 +49,7 @@ async def install(federation: Federation, member: Member) -> None:
     (directory / "kueue.yaml").write_text(
         yaml.safe_dump(_configuration(directory / "kueue-certificates", port, health, metrics))
     )
+    mounted = asyncio.create_task(_mount(handle, directory / "kueue-certificates"))
     await federation.start_processes(
         [
             ProcessSpec(
@@ -61,7 +65,22 @@ async def install(federation: Federation, member: Member) -> None:
         ],
         deadline_s=120,
     )
+    await mounted
     await asyncio.to_thread(apply, handle, _queues(member), tries=20)
+
+
+async def _mount(handle: ClusterHandle, folder: Path) -> None:
+    """Write the Secret with Kueue's certificate to its folder, as a kubelet does."""
+    await asyncio.to_thread(folder.mkdir)
+    async with await handle.connect() as api:
+
+        async def missing() -> str:
+            data = (await api.get(SECRETS, _SECRET, _NAMESPACE)).get("data") or {}
+            for name, content in data.items():
+                (folder / name).write_bytes(base64.b64decode(content))
+            return "" if data else "it is empty"
+
+        await wait_until(missing, f"Secret {_SECRET}", 60)
 
 
 def local_queue(namespace: str) -> Json:

@@ -18,7 +18,7 @@ def apply(handle: ClusterHandle, objects: list[dict[str, Any]], *, tries: int = 
     items = orjson.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
     for left in reversed(range(tries)):
         run = subprocess.run(
-            [kubectl, f"--kubeconfig={handle.kubeconfig}", "apply", "--server-side", "-f", "-"],
+            [kubectl, f"--kubeconfig={handle.kubeconfig}", "apply", "--server-side", "--force-conflicts", "-f", "-"],
             input=items,
             capture_output=True,
             check=False,

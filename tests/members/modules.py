@@ -31,8 +31,11 @@ def tool(name: str, package: str) -> Tool:
     return Tool(name, package, ("--version",), (10_000, 0))
 
 
-def programs(project: str, tools: Sequence[Tool]) -> dict[str, Path]:
-    """The programs by name; skips the test where they can't be built."""
+def programs(project: str, tools: Sequence[Tool], *, build: bool = False) -> dict[str, Path]:
+    """The programs by name. Skips the test where they were not built yet, or with `build` where they can't be."""
+    cache = binaries.cache_directory(os.environ, FOLDER / project)
+    if not build and not all(binaries.find(each, os.environ, cache) for each in tools):
+        pytest.skip(f"{project} was not built yet: python -m pytest -m long tests/members builds it")
 
     def none(name: str, target: Path, versions: dict[str, str]) -> None:
         raise download.Unavailable("only ever built", unreachable=True)

@@ -86,7 +86,9 @@ async def install(federation: Federation, member: Member) -> None:
                     *flags,
                 ],
                 env={"KUBE_POD_NAMESPACE": _NAMESPACE, "HELM_RELEASE_NAME": "volcano"},
-                ready_url=f"http://127.0.0.1:{health}/healthz",
+                # Only the webhooks have a certificate, and then for their health as well.
+                ready_url=f"{'https' if name == 'webhook-manager' else 'http'}://127.0.0.1:{health}/healthz",
+                ready_ca=federation.keys.authority.path if name == "webhook-manager" else None,
             )
             for health, (name, flags) in zip(others, more.items(), strict=False)
         ]

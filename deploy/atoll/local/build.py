@@ -99,7 +99,8 @@ def _run(argv: list[str], cwd: Path, env: dict[str, str], report: Callable[[str]
 
     def read() -> None:
         assert child.stdout is not None
-        lines.extend(line.rstrip() for line in child.stdout)
+        with child.stdout:
+            lines.extend(line.rstrip() for line in child.stdout)
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()

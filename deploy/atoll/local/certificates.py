@@ -64,6 +64,7 @@ class Authority:
                     [
                         x509.DNSName("localhost"),
                         x509.DNSName("kubernetes.default.svc"),
+                        *(x509.DNSName(each) for each in also),
                         *(x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", "::1")),
                     ]
                 ),
