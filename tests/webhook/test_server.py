@@ -17,7 +17,7 @@ from atoll.kube.config import Connection
 from atoll.kube.reflector import Reflector
 from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
-from atoll.model.apiresource import NAMESPACES, QUEUES
+from atoll.model.apiresource import NAMESPACES, PRIORITY_CLASSES, QUEUES
 from atoll.model.objects import decode_meta
 from atoll.webhook import queues, reviews, server
 from tests.webhook.builders import Json, defaulted, make_job, make_queue, make_task
@@ -248,6 +248,24 @@ async def test_a_child_that_comes_before_the_news_of_its_parent_is_admitted() ->
     event = {"type": "ADDED", "object": make_queue("org")}
     cache._handle(json.dumps(event).encode())
     assert (await asked)[0] == "allowed"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("path", ["/validate/jobs", "/validate/batch-jobs"])
+async def test_a_priority_class_that_is_not_on_the_host_is_warned_of(path: str) -> None:
+    api = ApiServer(Connection("http://127.0.0.1:9", None, nobody))
+    classes = Reflector(api, PRIORITY_CLASSES, decode_meta)
+    answers = reviews.Reviews(Reflector(api, QUEUES, queues.decode), Reflector(api, NAMESPACES, decode_meta), classes)
+    template = {"spec": {"priorityClassName": "gold"}}
+    job = {"spec": {"template": template, "tasks": [{"template": template}]}}
+    request = reviews.decode(json.dumps(review(job)).encode())
+    assert not [each for each in answers.warnings[path](request) if "gold" in str(each)]
+    classes.synced.set()
+    [told] = [each for each in answers.warnings[path](request) if "gold" in str(each)]
+    assert told.field.endswith("template.spec.priorityClassName")
+    assert "does not exist on the host" in told.message
+    classes._handle(json.dumps({"type": "ADDED", "object": {"metadata": {"name": "gold"}}}).encode())
+    assert not [each for each in answers.warnings[path](request) if "gold" in str(each)]
 
 
 @pytest.mark.parametrize(

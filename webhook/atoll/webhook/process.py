@@ -21,7 +21,7 @@ from atoll.kube.process import Process, rate_limit
 from atoll.kube.reflector import Reflector
 from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
-from atoll.model.apiresource import MUTATING_WEBHOOKS, NAMESPACES, QUEUES
+from atoll.model.apiresource import MUTATING_WEBHOOKS, NAMESPACES, PRIORITY_CLASSES, QUEUES
 from atoll.model.authority import Times
 from atoll.model.objects import decode_meta
 from atoll.webhook import queues, registration, reviews, server
@@ -59,8 +59,9 @@ async def set_up(process: Process, options: argparse.Namespace) -> None:
     client_config = await _client_config(api)
     queue_cache = Reflector(api, QUEUES, queues.decode)
     namespaces = Reflector(api, NAMESPACES, decode_meta)
+    priority_classes = Reflector(api, PRIORITY_CLASSES, decode_meta)
     guard = Guard()
-    app = server.application(reviews.Reviews(queue_cache, namespaces), process.metrics, guard)
+    app = server.application(reviews.Reviews(queue_cache, namespaces, priority_classes), process.metrics, guard)
     listener = _Listener(app, guard, _bound(*_address(client_config, options)))
     process.stack.push_async_callback(listener.close)
 
@@ -83,6 +84,8 @@ async def set_up(process: Process, options: argparse.Namespace) -> None:
     process.before_end(lambda: listener.leave(options.linger_seconds))
     process.add_task("queues", queue_cache.run())
     process.add_task("namespaces", namespaces.run())
+    # Without them only warnings are missing, so nothing waits for them.
+    process.add_task("priority classes", priority_classes.run())
     process.add_task("certificates and registration", keeper.run())
 
 

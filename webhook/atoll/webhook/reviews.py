@@ -179,8 +179,20 @@ _WARNINGS: Final = 15
 class Reviews:
     """The answers, from what the caches know now."""
 
-    def __init__(self, queue_cache: Reflector[queues.Queue], namespaces: Reflector[Slim]) -> None:
-        """Adds an index and a handler to the queue cache, so call it before that runs."""
+    def __init__(
+        self,
+        queue_cache: Reflector[queues.Queue],
+        namespaces: Reflector[Slim],
+        priority_classes: Reflector[Slim] | None = None,
+    ) -> None:
+        """Adds an index and a handler to the queue cache, so call it before that runs.
+
+        Args:
+            queue_cache: of Queues.
+            namespaces: of Namespaces.
+            priority_classes: of PriorityClasses; without it none is called unknown.
+        """
+        self._priority_classes = priority_classes
         self._queues = queue_cache
         self._namespaces = namespaces
         #: set and replaced at each change of a queue
@@ -205,8 +217,14 @@ class Reviews:
         #: path -> what is told of an object that is taken
         self.warnings: dict[str, Callable[[Request], list[Problem]]] = {
             "/mutate/batch-jobs": self._switch_warnings,
-            "/validate/jobs": lambda request: jobs.warnings(request.object or {}),
-            "/validate/batch-jobs": lambda request: batch_jobs.warnings(request.object or {}),
+            "/validate/jobs": lambda request: [
+                *jobs.warnings(request.object or {}),
+                *self._unknown_classes(request, trust.classes_of_job),
+            ],
+            "/validate/batch-jobs": lambda request: [
+                *batch_jobs.warnings(request.object or {}),
+                *self._unknown_classes(request, trust.classes_of_batch_job),
+            ],
             "/validate/queues": lambda request: idle("Queue", request.object or {}),
             "/validate/policies": lambda request: idle("PropagationPolicy", request.object or {}),
             "/validate/cluster-policies": lambda request: idle("ClusterPropagationPolicy", request.object or {}),
@@ -261,6 +279,12 @@ class Reviews:
             problems = batch_jobs.validate_new_job(job)
             problems += trust.not_allowed(trust.classes_of_batch_job(job), name, self._classes_allowed(name))
         return [*problems, *self._queue_problems(name, request.namespace, f"metadata.labels[{keys.QUEUE_LABEL}]")]
+
+    def _unknown_classes(self, request: Request, named: Callable[[Json], list[tuple[str, object]]]) -> list[Problem]:
+        known = self._priority_classes
+        if request.operation != "CREATE" or known is None or not known.synced.is_set():
+            return []
+        return list(trust.unknown_classes(named(request.object or {}), lambda name: known.get(name) is not None))
 
     def _annotations(self, namespace: str) -> dict[str, str]:
         found = self._namespaces.get(namespace)

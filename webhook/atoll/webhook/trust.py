@@ -5,7 +5,7 @@ Pure; each rule has its attack in `tests/attacks`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from atoll.model import keys
@@ -55,6 +55,19 @@ def not_allowed(names: Iterable[tuple[str, object]], queue: str, allowed: list[s
         if allowed is not None and isinstance(name, str) and name and name not in allowed:
             text = f"queue {queue!r} does not allow class {name!r}; use {_listed(allowed)}, or another queue"
             yield Problem(field, text)
+
+
+def unknown_classes(names: Iterable[tuple[str, object]], known: Callable[[str], bool]) -> Iterator[Problem]:
+    """Priority classes that are not on the host, to warn of: a member may have them.
+
+    Args:
+        names: (field, class) of a workload; a field without a class is left out.
+        known: whether there is a class of this name.
+    """
+    for field, name in names:
+        if isinstance(name, str) and name and not known(name):
+            text = f"class {name!r} does not exist on the host: members without it refuse the pods; create it, or name"
+            yield Problem(field, f"{text} another")
 
 
 def classes_of_job(job: Json) -> list[tuple[str, object]]:

@@ -130,6 +130,7 @@ WEBHOOK: Final = (
             _on(VALIDATING_WEBHOOKS, "list", "watch", "patch", names=("atoll",)),
             _on(QUEUES, "list", "watch"),
             _on(NAMESPACES, "list", "watch"),
+            _on(PRIORITY_CLASSES, "list", "watch"),
         ),
     ),
 )
