@@ -402,3 +402,15 @@ async def test_members_are_shown_and_cordoned_from_the_command_line(site: Site) 
     assert (await site.host.get(CLUSTERS, "alpha"))["metadata"]["labels"]["color"] == "red"
     await atollctl(site, "cluster", "label", "alpha", "color-")
     assert "color" not in (await site.host.get(CLUSTERS, "alpha"))["metadata"]["labels"]
+
+
+async def test_several_jobs_are_named_at_once_and_one_that_is_missing_stops_no_other(site: Site) -> None:
+    for name in ("a", "b"):
+        await site.submit(job(name, seconds=None))
+    assert await atollctl(site, "job", "hold", "a", "b") == (
+        "job.batch.volcano.sh/a held\njob.batch.volcano.sh/b held\n"
+    )
+    said = await atollctl(site, "job", "delete", "a", "nothing", "b", ok=False)
+    assert "there is no Volcano Job and no batch Job nothing" in said
+    assert await site.find(JOBS, "a") is None
+    assert await site.find(JOBS, "b") is None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.errors import CommandError
+from atoll.cli.errors import FAILED, CommandError, describe
 from atoll.cli.options import settings
 
 if TYPE_CHECKING:
@@ -24,46 +25,52 @@ Name = Annotated[
         metavar="[KIND/]NAME", help="The job; without a kind the Volcano Job of that name, else the batch Job."
     ),
 ]
+Names = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[KIND/]NAME...", help="Jobs; without a kind the Volcano Job of that name, else the batch Job."
+    ),
+]
 Wait = Annotated[bool, typer.Option(help=f"Return only once the job has followed (at most {_WAIT_S:.0f} s).")]
 
 
-def hold(ctx: typer.Context, name: Name) -> None:
+def hold(ctx: typer.Context, names: Names) -> None:
     """Keep a job from running until it is released; one that runs is taken back and keeps its age."""
     from atoll.model import keys
 
-    _annotate(ctx, name, {keys.HOLD: "true"}, "held")
+    _annotate(ctx, names, {keys.HOLD: "true"}, "held")
 
 
-def release(ctx: typer.Context, name: Name) -> None:
+def release(ctx: typer.Context, names: Names) -> None:
     """Let a held job run."""
     from atoll.model import keys
 
-    _annotate(ctx, name, {keys.HOLD: None}, "released")
+    _annotate(ctx, names, {keys.HOLD: None}, "released")
 
 
-def retry(ctx: typer.Context, name: Name) -> None:
+def retry(ctx: typer.Context, names: Names) -> None:
     """Have a deactivated job tried again: one that members refused until it was given up."""
     import time
 
     from atoll.model import keys
     from atoll.model.timestamps import rfc3339_micro
 
-    _annotate(ctx, name, {keys.RETRY: rfc3339_micro(time.time())}, "is tried again")
+    _annotate(ctx, names, {keys.RETRY: rfc3339_micro(time.time())}, "is tried again")
 
 
-def abort(ctx: typer.Context, name: Name, wait: Wait = True) -> None:
+def abort(ctx: typer.Context, names: Names, wait: Wait = True) -> None:
     """Stop a Volcano Job in all members; what has ended stays counted, and `resume` starts it again."""
-    _command(ctx, name, "AbortJob", wait, "aborted", lambda job: _phase(job) == "Aborted")
+    _command(ctx, names, "AbortJob", wait, "aborted", lambda job: _phase(job) == "Aborted")
 
 
-def resume(ctx: typer.Context, name: Name, wait: Wait = True) -> None:
+def resume(ctx: typer.Context, names: Names, wait: Wait = True) -> None:
     """Start an aborted Volcano Job again; it goes back to its queue with its age."""
     from atoll.model import keys
 
-    _command(ctx, name, "ResumeJob", wait, "resumed", lambda job: keys.ABORTED not in _annotations(job))
+    _command(ctx, names, "ResumeJob", wait, "resumed", lambda job: keys.ABORTED not in _annotations(job))
 
 
-def restart(ctx: typer.Context, name: Name, wait: Wait = True) -> None:
+def restart(ctx: typer.Context, names: Names, wait: Wait = True) -> None:
     """Start a Volcano Job anew: its pods are removed, and it goes back to its queue with its age."""
     from atoll.model import keys
 
@@ -71,24 +78,49 @@ def restart(ctx: typer.Context, name: Name, wait: Wait = True) -> None:
 
     def restarted(job: Json) -> bool:
         retries = _annotations(job).get(keys.RETRIES, "")
-        return retries != before.setdefault("retries", retries)
+        return retries != before.setdefault(job["metadata"]["uid"], retries)
 
-    _command(ctx, name, "RestartJob", wait, "restarted", restarted)
+    _command(ctx, names, "RestartJob", wait, "restarted", restarted)
 
 
-def delete(ctx: typer.Context, name: Name) -> None:
-    """Delete a job; what runs of it in members goes with it."""
-    from atoll.cli.connection import call
+def delete(ctx: typer.Context, names: Names) -> None:
+    """Delete jobs; what runs of them in members goes with them."""
 
-    options = settings(ctx)
-
-    async def work(host: ApiServer) -> str:
-        resource, found = await find(host, name, options.one_namespace)
+    async def work(host: ApiServer, name: str) -> str:
+        resource, found = await find(host, name, settings(ctx).one_namespace)
         meta = found["metadata"]
         await host.delete(resource, meta["name"], meta["namespace"], uid=meta["uid"])
-        return _title(resource, meta["name"])
+        return f"{_title(resource, meta['name'])} deleted"
 
-    print(f"{call(options, work)} deleted")
+    _each(ctx, names, work)
+
+
+def _each(ctx: typer.Context, names: Sequence[str], work: Callable[[ApiServer, str], Awaitable[str]]) -> None:
+    """Do it to each of them, and say of each what became of it; one that fails does not keep the others from it.
+
+    Raises:
+        SystemExit: one of several failed.
+        Exception: the only one failed.
+    """
+    from atoll.cli.connection import call
+    from atoll.kube.errors import ApiError, Unreachable
+
+    async def all_of_them(host: ApiServer) -> bool:
+        failed = False
+        for name in names:
+            try:
+                print(await work(host, name), flush=True)
+            except Unreachable:
+                raise
+            except (CommandError, ApiError) as error:
+                if len(names) == 1:
+                    raise
+                print(describe(error)[0], file=sys.stderr)
+                failed = True
+        return failed
+
+    if call(settings(ctx), all_of_them):
+        raise SystemExit(FAILED)
 
 
 async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResource, Json]:
@@ -124,14 +156,11 @@ async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResou
     return found[0]
 
 
-def _annotate(ctx: typer.Context, name: str, annotations: Json, done: str) -> None:
-    from atoll.cli.connection import call
+def _annotate(ctx: typer.Context, names: Sequence[str], annotations: Json, done: str) -> None:
     from atoll.model import keys
 
-    options = settings(ctx)
-
-    async def work(host: ApiServer) -> str:
-        resource, found = await find(host, name, options.one_namespace)
+    async def work(host: ApiServer, name: str) -> str:
+        resource, found = await find(host, name, settings(ctx).one_namespace)
         meta, present = found["metadata"], _annotations(found)
         title = _title(resource, meta["name"])
         if annotations.get(keys.HOLD) and (ended := _ended(resource, found)):
@@ -144,20 +173,17 @@ def _annotate(ctx: typer.Context, name: str, annotations: Json, done: str) -> No
         await host.merge_patch(resource, meta["name"], patch, meta["namespace"], field_manager="atollctl")
         return f"{title} {done}"
 
-    print(call(options, work))
+    _each(ctx, names, work)
 
 
 def _command(
-    ctx: typer.Context, name: str, action: str, wait: bool, done: str, reached: Callable[[Json], bool]
+    ctx: typer.Context, names: Sequence[str], action: str, wait: bool, done: str, reached: Callable[[Json], bool]
 ) -> None:
     from atoll.cli import commands
-    from atoll.cli.connection import call
     from atoll.model.apiresource import JOBS
 
-    options = settings(ctx)
-
-    async def work(host: ApiServer) -> str:
-        resource, found = await find(host, name, options.one_namespace)
+    async def work(host: ApiServer, name: str) -> str:
+        resource, found = await find(host, name, settings(ctx).one_namespace)
         meta = found["metadata"]
         title = _title(resource, meta["name"])
         if resource != JOBS:
@@ -173,7 +199,7 @@ def _command(
             return f"{title} {done}"
         return f"{title} told: {action}"
 
-    print(call(options, work))
+    _each(ctx, names, work)
 
 
 def _pointless(action: str, job: Json) -> str | None:
