@@ -379,6 +379,59 @@ async def test_what_volcano_runs_is_delivered_for_it_and_reported_in_its_words(h
     await becomes(here, "KubeScheduler")
 
 
+async def test_kueue_gets_jobs_suspended_in_its_queue_and_suspend_is_its_own_from_then_on(here: Site) -> None:
+    """The test does what Kueue does: it lifts the suspension, takes it back, and lifts it again.
+
+    1. A batch Job is delivered suspended, with the LocalQueue's label. 2. Whatever becomes of suspend there stays so.
+    3. Its pods run: it is bound. 4. A Volcano Job is not sent there, and says why.
+    """
+    await only(here, "plain")
+    notes: dict[str, str | None] = {keys.PLACER: "kueue", keys.MEMBER_QUEUE: "team"}
+    await here.host.merge_patch(CLUSTERS, "plain", {"metadata": {"annotations": notes}})
+    await becomes(here, "Kueue")
+    try:
+        await here.submit(batch_job("admitted", parallelism=2, seconds=None))
+
+        async def delivered() -> Json | None:
+            return await here.find(BATCH_JOBS, "admitted", "plain")
+
+        there = await until(delivered, what="the Job is delivered")
+        assert there["spec"]["suspend"] is True
+        assert there["metadata"]["labels"][keys.KUEUE_QUEUE_LABEL] == "team"
+        assert there["spec"]["template"]["spec"]["schedulerName"] == "default-scheduler"
+        for suspend in (False, True, False):
+            patch = {"spec": {"suspend": suspend}}
+            await here.members["plain"].merge_patch(BATCH_JOBS, "admitted", patch, here.namespace)
+
+        async def bound() -> bool:
+            found = await here.find(BINDINGS, "admitted-job")
+            conditions = ((found or {}).get("status") or {}).get("conditions") or ()
+            return any(each["type"] == "Bound" and each["status"] == "True" for each in conditions)
+
+        await until(bound, what="its pods are bound")
+        agent = [e for e in here.audit("plain") if "atoll-agent" in e["user"]["username"]]
+        jobs = [
+            e["verb"]
+            for e in agent
+            if (e["objectRef"]["resource"], e["objectRef"].get("apiGroup")) == ("jobs", "batch")
+        ]
+        assert "patch" not in jobs
+        await here.submit(job("unknown-there", seconds=None))
+
+        async def says_why() -> str:
+            found = await here.find(BINDINGS, "unknown-there-job")
+            for each in ((found or {}).get("status") or {}).get("conditions") or ():
+                if each["type"] == "FullyApplied" and each["status"] == "False":
+                    return str(each["message"])
+            return ""
+
+        assert "does not know Volcano Jobs" in await until(says_why, what="the Volcano Job says why it is not there")
+    finally:
+        notes = {keys.PLACER: "kube-scheduler", keys.MEMBER_QUEUE: None}
+        await here.host.merge_patch(CLUSTERS, "plain", {"metadata": {"annotations": notes}})
+    await becomes(here, "KubeScheduler")
+
+
 async def test_volcano_is_known_whatever_it_is_called_and_its_pods_are_its_own(here: Site) -> None:
     """1. Volcano comes, under a name of its own. 2. The placer is Volcano, our job controller rests, and others' pods
     and PodGroups are not written. 3. It goes, and the Job there gets its pods.
