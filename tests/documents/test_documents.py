@@ -142,3 +142,29 @@ async def test_misspelt_fields_are_told_of_by_the_api_server_and_in_templates_by
     assert 'unknown field "spec.minAvailible"' in told
     assert "template.spec.nodeselector: is no field that Kubernetes" in told
     assert "did you mean nodeSelector?" in told
+
+
+@pytest.mark.parametrize(
+    ("file", "warned"),
+    [
+        pytest.param("volcano-mpi.yaml", [], id="a Volcano Job with plugins and policies"),
+        pytest.param("batch-indexed.yaml", [], id="a batch Job with a Kueue label"),
+        pytest.param(
+            "karmada-policy.yaml",
+            [
+                "spec.placement.replicaScheduling.replicaDivisionPreference: has no effect",
+                "spec.placement.replicaScheduling.weightPreference: has no effect",
+            ],
+            id="a policy of Karmada's with weights",
+        ),
+    ],
+)
+async def test_typical_manifests_are_taken_and_warned_of_what_has_no_effect(
+    site: Site, file: str, warned: list[str]
+) -> None:
+    path = str(HERE / "typical" / file)
+    told = site.warned("apply", "-n", site.namespace, "-f", path, "--dry-run=server")
+    assert [line for line in told.splitlines() if "Warning" in line] == [
+        line for line in told.splitlines() if any(text in line for text in warned)
+    ]
+    assert all(text in told for text in warned)
