@@ -203,6 +203,17 @@ async def test_in_force_members_leave_and_nothing_keeps_objects_from_being_delet
     assert [each["metadata"]["name"] for each in await host.list(JOBS)] == ["train"]
 
 
+async def test_in_force_an_agent_that_was_stopped_a_moment_ago_is_not_waited_for(host: ApiServer) -> None:
+    """Its sign of life is still fresh: that ends while members leave, and then their work is released without it."""
+    await in_use(host)
+    now = rfc3339(time.time()).replace("Z", "000Z")
+    spec = {"holderIdentity": "a", "leaseDurationSeconds": 3, "renewTime": now, "acquireTime": now}
+    await put(host, LEASES, "atoll-agent", keys.execution_namespace("east"), spec=spec)
+    assert await install.uninstall(host, force=True, timeout=20) == ["default/train"]
+    assert {*await labelled(host)} == {"CustomResourceDefinition"}
+    assert keys.execution_namespace("east") not in [each["metadata"]["name"] for each in await host.list(NAMESPACES)]
+
+
 async def test_it_waits_for_nobody_who_still_leads(host: ApiServer) -> None:
     now = rfc3339(time.time()).replace("Z", "000Z")
     spec = {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": now, "acquireTime": now}

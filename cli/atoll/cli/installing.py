@@ -227,6 +227,12 @@ def uninstall(
     print("\nAtoll is off this host.")
     if not crds:
         print("Still there: CRDs and their objects (queues, jobs, policies); --crds --yes deletes them.")
+    if force:
+        print(
+            "Still in members that were joined: account, ClusterRole and ClusterRoleBinding atoll-agent, namespace"
+            " atoll-system, CRDs (kubectl delete clusterrole,clusterrolebinding atoll-agent; kubectl delete namespace"
+            " atoll-system)."
+        )
     if may_run:
         print("These may still run in their members; delete them there:", file=sys.stderr)
         for workload in may_run:

@@ -43,6 +43,7 @@ Json = dict[str, Any]
 _FIELD_MANAGER: Final = "atoll-unjoin"
 _LEAVING: Final = {"key": "atoll.sh/leaving", "effect": "NoSchedule"}
 _POLL_S = 0.2
+_LOOK_S = 2.0
 _TRIES = 5
 
 
@@ -171,7 +172,11 @@ async def _drain(
     clock = asyncio.get_running_loop().time
     end = clock() + timeout
     told = False
+    looked = clock()
     while True:
+        if answers and force and clock() - looked >= _LOOK_S:
+            # One that was stopped a moment ago has still a lease.
+            answers, looked = await _agent_answers(host, execution), clock()
         for workload, binding in (await _running(host, name)).items():
             await _take_back(host, binding, name)
             progress(f"host: {workload} goes back to its queue")
