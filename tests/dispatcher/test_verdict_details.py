@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from atoll.dispatcher.core import CapacitySet, Ceiling, Event, NamespaceSet, NamespaceView, Strategy
+from atoll.dispatcher.core import CapacitySet, Ceiling, ClusterGone, Event, NamespaceSet, NamespaceView, Strategy
 from atoll.dispatcher.core.promise import SETTLE
 from atoll.dispatcher.core.verdicts import EXACT, NAMED
 from atoll.model.query import ChangeKind
@@ -425,3 +425,22 @@ def test_a_question_marks_no_queue_as_changed() -> None:
     s.core.waiting.take_changed()
     ask(s, make_binding("x").tasks(9))
     assert (s.core.tree.take_changed(), s.core.waiting.take_changed()) == ([], [])
+
+
+def test_a_taint_and_a_policy_keep_from_a_member_under_their_own_names_and_members_that_left_are_not_listed() -> None:
+    taint = {"key": "maintenance", "value": "today", "effect": "NoSchedule"}
+    s = Scene(
+        make_queue("q"),
+        make_cluster("tainted", taints=[taint]),
+        make_cluster("other"),
+        make_cluster("left"),
+        *(make_capacity(name, [8]) for name in ("tainted", "other", "left")),
+    )
+    s.tell(ClusterGone("left"))
+    s.submit(make_binding("a").affinity(clusterNames=["tainted"]))
+    s.run()
+    assert {room.cluster: room.message for room in account(s, "a").clusters} == {
+        "tainted": "this member has taint maintenance=today:NoSchedule, which its policy's clusterTolerations do not"
+        " tolerate",
+        "other": "its policy does not allow this member",
+    }

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from atoll.model import gang, keys
-from atoll.model.apiresource import BINDINGS, COMMANDS, JOBS, PRIORITY_CLASSES, QUEUES
+from atoll.model.apiresource import BINDINGS, CLUSTERS, COMMANDS, EVENTS, JOBS, PRIORITY_CLASSES, QUEUES
 from tests.integration.federation import Site, job, next_is_younger, until
 
 pytestmark = pytest.mark.integration
@@ -133,3 +133,17 @@ async def test_workloads_of_one_second_keep_the_order_in_which_they_were_created
         return None if wish.preemptable else wish
 
     assert (await until(changed, what="its binding follows")).arrival == arrivals["n3"]
+
+
+async def test_a_taint_that_would_evict_says_that_it_does_not(site: Site) -> None:
+    taint = {"key": f"test/{site.namespace}", "effect": "NoExecute"}
+    await site.host.merge_patch(CLUSTERS, "topo", {"spec": {"taints": [taint]}})
+    try:
+
+        async def told() -> bool:
+            found = await site.host.list(EVENTS, "default")
+            return any(each["reason"] == "NothingEvicted" and site.namespace in each["note"] for each in found)
+
+        await until(told, what="an Event of the Cluster says that nothing is evicted")
+    finally:
+        await site.host.merge_patch(CLUSTERS, "topo", {"spec": {"taints": None}})

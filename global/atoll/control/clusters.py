@@ -60,8 +60,18 @@ class Clusters:
         await self._queue.run(self._reconcile)
 
     def _cluster_changed(self, old: ClusterObject | None, new: ClusterObject | None) -> None:
-        if new is not None:
-            self._queue.add(new.metadata.name)
+        if new is None:
+            return
+        self._queue.add(new.metadata.name)
+        taints = new.evicting_taints
+        if taints and (old is None or old.evicting_taints != taints):
+            about = {"apiVersion": CLUSTERS.api_version, "kind": CLUSTERS.kind, "name": new.metadata.name}
+            note = (
+                f"{', '.join(taints)}: NoExecute keeps new work away, as NoSchedule does, and evicts nothing; to empty"
+                " the member, hold its workloads or use atollctl unjoin --force"
+            )
+            about["uid"] = new.metadata.uid
+            self._recorder.record(about, "NothingEvicted", note, warning=True)
 
     def _lease_changed(self, old: LeaseObject | None, new: LeaseObject | None) -> None:
         lease = new or old

@@ -158,7 +158,14 @@ class LeaseObject(Slim, frozen=True, rename="camel"):
 class ClusterObject(Slim, frozen=True, rename="camel"):
     """A Cluster."""
 
+    spec: Json = msgspec.field(default_factory=dict)
     status: Json = msgspec.field(default_factory=dict)
+
+    @property
+    def evicting_taints(self) -> list[str]:
+        """Its NoExecute taints, by their keys."""
+        taints = self.spec.get("taints") or ()
+        return sorted(str(each.get("key")) for each in taints if each.get("effect") == "NoExecute")
 
     @property
     def ready(self) -> Json:

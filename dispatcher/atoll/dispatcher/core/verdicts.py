@@ -283,9 +283,12 @@ class _Look:
         rooms, exact = [], EXACT
         for column in np.lexsort((np.arange(len(world.order)), -held)):
             member, fits = world.order[int(column)], int(held[column])
+            if member.view is None:
+                # It has left the federation, and is remembered for what ran there.
+                continue
             if not allowed[column]:
                 if member.honours(shape.gang):
-                    why, text = Reason.NO_CLUSTER, "its policy does not allow this member"
+                    why, text = Reason.NO_CLUSTER, _not_allowed(member, self.binding.view)
                 else:
                     why, text = Reason.NO_PLACER, f"who places there does not look at {', '.join(shape.gang.needs)}"
                 rooms.append(_room(member, wanted, fits, why, text))
@@ -606,6 +609,15 @@ def _places(choice: Choice) -> list[Place]:
 
 def _domain(member: Member, placement: Placement) -> str:
     return member.nodes.tree.domains[placement.domain].name if placement.domain is not None else ""
+
+
+def _not_allowed(member: Member, view: BindingView) -> str:
+    """Whether it is its policy or a taint that keeps a workload from a member."""
+    taint = selectors.untolerated(member.view.taints, view.tolerations) if member.view is not None else None
+    if taint is None:
+        return "its policy does not allow this member"
+    said = f"{taint.get('key')}={taint['value']}" if taint.get("value") else f"{taint.get('key')}"
+    return f"this member has taint {said}:{taint.get('effect')}, which its policy's clusterTolerations do not tolerate"
 
 
 def _room(member: Member, wanted: int, fits: int, reason: Reason, message: str) -> Room:
