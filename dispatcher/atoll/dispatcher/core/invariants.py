@@ -34,7 +34,9 @@ def verify(core: Dispatcher) -> None:
             vector.add(by_namespace.setdefault(binding.view.namespace, {}), binding.amount)
             parts = vector.total(part.total() for part in binding.parts.values())
             assert not binding.parts or binding.amount == parts, f"{uid} is charged other pods than it has"
-            for part in binding.parts.values() if binding.phase is not Phase.EVICTING else ():
+            # What runs in several members keeps the size that it was dispatched with, whatever its user asks for.
+            follows = binding.phase is not Phase.EVICTING and len(binding.parts) == 1
+            for part in binding.parts.values() if follows else ():
                 for task, wished in zip(part.tasks, binding.gang.tasks, strict=True):
                     assert task.replicas <= wished.replicas, f"{uid} has more pods than it asks for"
         elif binding.phase is Phase.SUSPENDED and core.withheld(binding) is None and uid not in core.pauses:
