@@ -1,0 +1,130 @@
+"""Two tenants, each with work of any kind, of which one does what he likes: what is due to the other stays his.
+
+Seeded histories in virtual time on the production core. A victim tenant keeps more work waiting than is due to him, firm
+and never ending; an attacker submits, deletes, scales, holds, raises priorities, asks for patience, lies about estimates,
+and has pods that end late. At any time: nobody runs beyond the limits of his queue, nor on what is guaranteed to the
+other one; and once his work waits for long enough, the victim has what is due to him, and keeps it.
+"""
+
+from __future__ import annotations
+
+import math
+from random import Random
+from typing import Any
+
+import pytest
+
+from atoll.dispatcher.core import Command
+from tests.dispatcher.builders import BACKFILL, GPU, BindingBuilder, make_binding, make_queue
+from tests.dispatcher.virtual import Town, gpus
+
+DUE, LIMIT, GUARANTEE = 8, 12, 4
+"""GPUs of sixteen: what each deserves, may use, and is guaranteed."""
+SLOWEST = 90.0
+"""Seconds in which the attacker's pods end at the latest."""
+
+
+class Attack:
+    def __init__(self, seed: int) -> None:
+        self.random = random = Random(seed)
+        view = {"deserved": {GPU: DUE}, "guarantee": {GPU: GUARANTEE}}
+        strategies: list[dict[str, Any]] = [{}, dict(BACKFILL), {"patience": 30.0}]
+        strategy = random.choice(strategies)
+        self.town = Town(
+            make_queue("mine", gpu=LIMIT, view=view),
+            make_queue("theirs", gpu=LIMIT, view={**view, **strategy}),
+            refuses=self.refuses,
+            m=gpus(4, 4),
+            n=gpus(8),
+        )
+        self.serial = 0
+        self.theirs: list[str] = []
+        #: since when the victim tenant had enough work for all that is due to him
+        self.since = math.inf
+
+    def refuses(self, _: Command) -> bool:
+        return self.random.random() < 0.02
+
+    def work(self, gpu: int | None = None) -> BindingBuilder:
+        """Of the attacker; what a pod of running work asks for can't be changed."""
+        random = self.random
+        builder = make_binding(f"t{self.serial}").queue("theirs").priority(random.choice([0, 0, 1, 1000]))
+        pods = random.randint(1, 4)
+        builder = builder.tasks(pods, gpu=gpu or random.choice([1, 1, 2]), minimum=random.randint(1, pods))
+        if random.random() < 0.3:
+            builder = builder.runs(random.choice([0.0, 1.0, 1e9]))
+        if random.random() < 0.2:
+            builder = builder.firm()
+        if random.random() < 0.2:
+            builder = builder.held()
+        return builder
+
+    def act(self) -> None:
+        random, town = self.random, self.town
+        self.theirs = [uid for uid in self.theirs if uid in town.views and not town.views[uid].finished]
+        act = random.choice(["submit", "submit", "submit", "delete", "edit", "lead", "rest"])
+        if act == "submit" or not self.theirs:
+            self.serial += 1
+            runs = random.choice([5.0, 60.0, 600.0, math.inf])
+            grace = random.choice([1.0, 30.0, SLOWEST])
+            self.theirs.append(town.submit(self.work(), runs, grace=grace, estimate=False))
+        elif act == "delete":
+            town.delete(random.choice(self.theirs))
+        elif act == "edit":
+            uid = random.choice(self.theirs)
+            gang = town.views[uid].gang
+            assert gang is not None
+            town.edit(uid, self.work(gang.tasks[0].requests[GPU]))
+        elif act == "lead" and random.random() < 0.3:
+            town.lead_anew()
+
+    def held(self, queue: str) -> int:
+        """GPUs on which pods of the queue are."""
+        pods = [
+            (uid, gang.tasks[task].requests[GPU] * count)
+            for site in self.town.sites.values()
+            for uid, (gang, placed) in site.pods.items()
+            for task, _, count in placed
+        ]
+        return sum(gpu for uid, gpu in pods if uid in self.town.views and _queue(self.town, uid) == queue)
+
+    def judge(self) -> None:
+        town = self.town
+        town.core.check()
+        # A new leader charges what leaves with all that it asks for; and what shrinks gives quota back before its pods end.
+        holds = {name: min(town.used(name), self.held(name)) for name in ("mine", "theirs")}
+        for name, other in (("mine", "theirs"), ("theirs", "mine")):
+            assert holds[name] <= LIMIT, f"{name} runs beyond its limit"
+            assert holds[name] <= 16 - GUARANTEE, f"{name} took what is guaranteed to {other}"
+        if town.time > self.since:
+            assert town.used("mine") >= DUE, "what is due to the victim is not his"
+
+
+def _queue(town: Town, uid: str) -> str:
+    gang = town.views[uid].gang
+    return gang.queue if gang is not None else ""
+
+
+def play(seed: int, steps: int) -> None:
+    attack = Attack(seed)
+    town, random = attack.town, attack.random
+    for step in range(steps):
+        if step == steps // 3:
+            for number in range(12):
+                town.submit(make_binding(f"v{number:02}").queue("mine"))
+            # Protected for a minute, three evictions of each, pauses between searches, pods that end late.
+            attack.since = town.time + 1500
+        attack.act()
+        town.run(random.choice([0.5, 5.0, 20.0, 60.0]))
+        attack.judge()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_is_due_to_one_tenant_stays_his_whatever_another_one_does(seed: int) -> None:
+    play(seed, 110)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2, 60))
+def test_and_in_longer_histories(seed: int) -> None:
+    play(seed, 200)
