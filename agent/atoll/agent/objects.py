@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from atoll.model import keys, needs, placer, selectors, vector
+from atoll.model import keys, needs, placer, quantity, selectors, vector
 from atoll.model.objects import Meta, Slim
 from atoll.model.vector import Vector
 
@@ -20,6 +20,7 @@ class _Resources(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Container(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
     resources: _Resources = _Resources()
     restart_policy: str = ""
     ports: list[dict[str, Any]] = []
@@ -62,6 +63,8 @@ class _ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     restart_count: int = 0
     started: bool | None = None
+    allocated_resources: dict[str, str | int | float] = {}
+    resources: _Resources | None = None
     state: _State | None = None
     last_state: _State | None = None
 
@@ -202,7 +205,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
     spec = pod.spec
     try:
         plain = msgspec.to_builtins(spec)
-        requests = vector.pod_requests(plain)
+        requests = vector.pod_requests(_with_allocated(plain, pod.status))
     except ValueError as error:
         raise msgspec.ValidationError(f"pod {pod.metadata.key}: {error}") from error
     return Pod(
@@ -249,6 +252,35 @@ def _held_up(container: _ContainerStatus, waiting: _Waiting, what: str, since: s
     reason = waiting.reason or ""
     text = f"{what} {container.name}" + (f": {waiting.message}" if waiting.message else "")
     return Starting(_SAME.get(reason, reason), text, since)
+
+
+def _with_allocated(spec: dict[str, Any], status: _PodStatus) -> dict[str, Any]:
+    """The spec with what a pod that is resized in place holds: of each resource of a container the most of what it asks
+    for, what it is allocated and what it has, as kube-scheduler counts; without what it asks for where that can't be.
+    """
+    told = {each.name: each for each in (*status.container_statuses, *status.init_container_statuses)}
+    if not any(each.allocated_resources or each.resources for each in told.values()):
+        return spec
+    infeasible = any(each.type == "PodResizePending" and each.reason == "Infeasible" for each in status.conditions)
+
+    def held(container: dict[str, Any]) -> dict[str, Any]:
+        state = told.get(container.get("name", ""))
+        has = [] if state is None else [state.allocated_resources, state.resources.requests if state.resources else {}]
+        has = [each for each in has if each]
+        resources = container.get("resources") or {}
+        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        if not has:
+            return container
+        amounts = [*has, *([] if infeasible else [asked])]
+        names = {name for each in amounts for name in each}
+        most = {}
+        for name in names:
+            told_of = (each[name] for each in amounts if name in each)
+            most[name] = max(told_of, key=lambda text, name=name: quantity.ceil_units(name, text))  # type: ignore[misc]
+        return {**container, "resources": {"requests": most}}
+
+    fields = {name: [held(each) for each in spec.get(name) or ()] for name in ("containers", "initContainers")}
+    return {**spec, **fields}
 
 
 def _unscheduled(status: _PodStatus) -> tuple[str, str] | None:
