@@ -12,6 +12,7 @@ from collections.abc import Callable
 from random import Random
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -491,3 +492,9 @@ def test_long_histories_keep_every_invariant() -> None:
         history.play(150)
         decided += history.decided
     assert decided.keys() == {"grown", "shrunk", "noted", "evicted"}, "nobody was resized, or nobody made room"
+
+
+@pytest.mark.parametrize("seed", [413, 625])
+@pytest.mark.xfail(strict=True, reason="issue: a growth that is written after its own deadline is not counted")
+def test_known_histories_keep_every_invariant(seed: int) -> None:
+    History(seed).play(250)
