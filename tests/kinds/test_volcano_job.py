@@ -112,6 +112,12 @@ def test_a_member_gets_its_part_without_what_is_the_hosts() -> None:
     assert (job["spec"]["tasks"][0]["replicas"], job["spec"]["ttlSecondsAfterFinished"]) == (4, 5)
 
 
+def test_plugins_of_a_divided_job_are_told_which_pods_are_elsewhere() -> None:
+    job = make_job(make_task("a", 4), make_task("b", 2), plugins={"env": []})
+    made = KIND.rewrite(job, Part("m", {"a": 3, "b": 0}, 3, parts=2, preceding={"a": 1}))
+    assert made["metadata"]["annotations"] == {keys.INDEX_OFFSET: '{"a":[1,4],"b":[0,2]}'}
+
+
 def test_what_runs_with_fewer_pods_than_it_asks_for_says_how_many_at_once() -> None:
     job = make_job(make_task("a", 4), make_task("b", 2, minimum=0), make_task("c", 1), annotations={keys.AT_ONCE: "x"})
     made = KIND.rewrite(job, Part("m", {"a": 3, "b": 0, "c": 1}, 3, {"a": 2, "b": 0, "c": 1}))

@@ -389,7 +389,7 @@ def test_queues_are_volcano_objects(tmp_path: Path) -> None:
             for field, values in {
                 "weight": ("x", "-1", ".nan", "[1]", "1000000000000"),
                 "priority": ("x", "-1", ".nan", "[1]"),
-                "capability": ("3", "[1]", "{cpu: x}", "{cpu: -1}", "{cpu: [1]}", "{cpu: 1e9999}"),
+                "capability": ("3", "[1]", "{cpu: x}", "{cpu: -1}", "{cpu: [1]}", "{cpu: 1e999}"),
                 "deserved": ("3", "{cpu: .nan}", "{cpu: {a: 1}}"),
                 "guarantee": ("3", "{resource: 3}", "{resource: {cpu: x}}"),
                 "parent": ("[1]", "{a: 1}"),

@@ -25,8 +25,8 @@ Quantities = dict[str, str | int | float]
 MAX_CAPACITY = 512 * 1024
 """Bytes of one ClusterCapacity; agents publish at most 200 kB, and field management adds to it."""
 _LONGEST_QUANTITY = 64
-_MOST_AMOUNT = 2**80
-"""Of a resource, for a queue; more than any number of 63 bits that people write where they mean no limit."""
+_MOST_AMOUNT = 2**63
+"""Of a resource, for a queue: any number of 63 bits, as people write them where they mean no limit, is less."""
 
 
 class Part(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -472,7 +472,7 @@ def queue_view(obj: QueueObject) -> QueueView:
 def _amounts(quantities: Quantities) -> Vector:
     for name, text in quantities.items():
         # Such numbers can't be shown, and arithmetic on a million digits takes seconds.
-        if len(str(text)) > _LONGEST_QUANTITY or abs(quantity.floor_units(name, text)) > _MOST_AMOUNT:
+        if len(str(text)) > _LONGEST_QUANTITY or abs(quantity.exact(text)) > _MOST_AMOUNT:
             raise ValueError(f"{str(text)[:_LONGEST_QUANTITY]} of {name} is more than there can be")
     return quantity.capacity(quantities)
 

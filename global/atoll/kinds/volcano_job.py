@@ -127,7 +127,7 @@ class VolcanoJob:
                 template = _identified(task, part.identity)
                 tasks.append({**task, "replicas": count, "minAvailable": minimum, "template": template})
         spec.update(tasks=tasks, minAvailable=part.min_available)
-        if part.parts > 1:
+        if part.parts > 1 and spec.get("plugins"):
             wide = {
                 name: (part.preceding.get(name, 0), int(task.get("replicas", 1)))
                 for number, task in enumerate(obj["spec"].get("tasks") or ())

@@ -30,6 +30,19 @@ class QuantityError(ValueError):
     """The text is not a Kubernetes quantity."""
 
 
+def exact(text: str | int | float) -> Fraction:
+    """What a quantity says, without the bounds of `parse`.
+
+    Raises:
+        QuantityError: not a quantity.
+    """
+    match = _QUANTITY.fullmatch(str(text))
+    if match is None:
+        raise QuantityError(f"{text!r} is not a quantity: use a number with an optional suffix, such as 500m, 2 or 8Gi")
+    number, exponent, suffix = match.groups()
+    return Fraction(Decimal(number)) * (Fraction(10) ** int(exponent[1:]) if exponent else _SUFFIX[suffix or ""])
+
+
 @lru_cache(maxsize=65536)
 def parse(text: str | int | float) -> Fraction:
     """The value of a quantity such as `100m`, `1.5Gi`, `2e3` or `8`.
@@ -39,12 +52,7 @@ def parse(text: str | int | float) -> Fraction:
     Raises:
         QuantityError: not a quantity.
     """
-    match = _QUANTITY.fullmatch(str(text))
-    if match is None:
-        raise QuantityError(f"{text!r} is not a quantity: use a number with an optional suffix, such as 500m, 2 or 8Gi")
-    number, exponent, suffix = match.groups()
-    value = Fraction(Decimal(number))
-    value *= Fraction(10) ** int(exponent[1:]) if exponent else _SUFFIX[suffix or ""]
+    value = exact(text)
     if (value * _NANO).denominator > 1:
         nanos = math.ceil(value * _NANO) if value > 0 else math.floor(value * _NANO)
         value = Fraction(nanos, _NANO)
