@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from atoll.model.apiresource import PODS
+from atoll.model.apiresource import EVENTS, PODS
 from tests.documents.te_nodes import HERE, MEMBER, NAMES, knows, specs, te_nodes
 from tests.integration.federation import Site, until
 
@@ -168,3 +168,21 @@ async def test_typical_manifests_are_taken_and_warned_of_what_has_no_effect(
         line for line in told.splitlines() if any(text in line for text in warned)
     ]
     assert all(text in told for text in warned)
+
+
+async def test_kinds_that_are_not_served_say_so(there: Site) -> None:
+    """Priority classes, then the Deployment and the Pod of the same text."""
+    apply(there, "003-priority.yaml")
+    apply(there, "003-deployment.yaml")
+    apply(there, "003-stress.yaml")
+
+    async def told() -> set[str] | None:
+        events = await there.host.list(EVENTS, there.namespace)
+        found = {event["regarding"]["kind"] for event in events if event["reason"] == "NotServed"}
+        return found if found == {"Deployment", "Pod"} else None
+
+    try:
+        await until(told, what="the Deployment and the Pod have an Event NotServed")
+    finally:
+        for file in ("003-stress.yaml", "003-deployment.yaml", "003-priority.yaml"):
+            there.kubectl("delete", "-n", there.namespace, "--wait=false", "-f", str(HERE / file))

@@ -14,6 +14,7 @@ from atoll.control.holds import Holds
 from atoll.control.queues import Queues
 from atoll.control.status import Status
 from atoll.control.ttl import Ttl
+from atoll.control.unserved import Unserved
 from atoll.control.works import Works
 from atoll.kube import election, process
 from atoll.kube.events import Recorder
@@ -46,11 +47,12 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
         works = Works(host, caches)
         clusters, queues, holds = Clusters(host, caches, recorder), Queues(host, caches), Holds(host, caches)
         ttl, commands = Ttl(host, caches), Commands(host, caches, recorder)
+        unserved = Unserved(host, caches, recorder)
         async with asyncio.TaskGroup() as group:
             group.create_task(caches.run())
             group.create_task(recorder.run())
             await caches.wait()
-            for controller in (detector, works, status, actions, holds, clusters, queues, ttl, commands):
+            for controller in (detector, works, status, actions, holds, clusters, queues, ttl, commands, unserved):
                 group.create_task(controller.run())
 
     def ready() -> bool:

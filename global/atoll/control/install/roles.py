@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from atoll.kinds import KINDS
+from atoll.kinds import KINDS, unserved
 from atoll.model import authority, keys
 from atoll.model.apiresource import (
     ACCESS_REVIEWS,
@@ -24,6 +24,7 @@ from atoll.model.apiresource import (
     CLUSTERS,
     COMMANDS,
     CONFIGMAPS,
+    CRDS,
     ENDPOINT_SLICES,
     EVENTS,
     HYPER_NODES,
@@ -141,6 +142,10 @@ CONTROL: Final = (
         None,
         (
             *(rule for kind in KINDS for rule in _workload(kind.resource)),
+            # Metadata of what it does not run, to say so.
+            *(_on(resource, "list", "watch") for resource in unserved.BUILT_IN),
+            *(_on(resource, "list", "watch", rare="only where that CRD is there") for resource in unserved.BY_CRD),
+            _on(CRDS, "list", "watch"),
             _on(NAMESPACES, "list", "watch"),
             _on(PRIORITY_CLASSES, "list", "watch"),
             _on(POLICIES, "list", "watch"),
