@@ -35,11 +35,22 @@ RICH = make_job(
     volumes=[{"mountPath": "/data", "volumeClaimName": "data"}],
     networkTopology={"mode": "hard", "highestTierAllowed": 2},
 )
+POLICY: Json = {
+    "metadata": {"name": "p"},
+    "spec": {
+        "resourceSelectors": [{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}],
+        "placement": {"clusterAffinity": {"clusterNames": ["a"]}},
+        "propagateDeps": True,
+    },
+}
 VALID: dict[str, list[Json]] = {
     "jobs": [make_job(), RICH, defaulted(RICH)],
     "batch-jobs": [batch_job("train"), batch_job("held", suspend=True)],
     "queues": [make_queue(), make_queue("leaf", parent="root", deserved={"cpu": "4"}, capability={"cpu": "8"})],
     "bindings": [BINDING],
+    "hypernodes": [{"metadata": {"name": "s0"}, "spec": {"tier": 1, "members": []}}],
+    "policies": [POLICY],
+    "cluster-policies": [POLICY],
 }
 MODELS: dict[str, Any] = {"jobs": batch.Job, "queues": scheduling.Queue}
 

@@ -49,6 +49,7 @@ from atoll.model.apiresource import (
     ApiResource,
 )
 from atoll.model.authority import make_signer
+from tests.integration.federation import until
 
 Json = dict[str, Any]
 
@@ -348,14 +349,16 @@ async def test_who_places_is_said_when_a_member_joins_and_can_be_changed(
     bare: Federation, prepared: Path, host: ApiServer, east: ApiServer
 ) -> None:
     said: list[str] = []
-    lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind}
-    await east.create(LEASES, {**lease, "metadata": {"name": "kube-scheduler", "namespace": "kube-system"}})
+
+    async def leads() -> bool:
+        return any(each["metadata"]["name"] == "kube-scheduler" for each in await east.list(LEASES, "kube-system"))
+
+    await until(leads, what="the member's kube-scheduler holds its Lease")
     await run_join(bare, "east", "east", prepared, progress=said.append)
     assert "member east: kube-scheduler places (detected: Lease kube-system/kube-scheduler)" in said
     for placer, expected in (("atoll", "atoll"), ("auto", "auto")):
         await run_join(bare, "east", "east", prepared, placing=install.PlacingWish(placer=placer))
         assert (await host.get(CLUSTERS, "east"))["metadata"]["annotations"][keys.PLACER] == expected
-    await east.delete(LEASES, "kube-scheduler", "kube-system")
 
 
 @pytest.mark.parametrize(
