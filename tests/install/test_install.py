@@ -35,6 +35,7 @@ from atoll.model.apiresource import (
     CLUSTERS,
     CRDS,
     ENDPOINT_SLICES,
+    FLOW_SCHEMAS,
     HYPER_NODES,
     LEASES,
     MUTATING_WEBHOOKS,
@@ -142,6 +143,24 @@ async def test_init_makes_what_processes_expect(prepared: Path, host: ApiServer)
             assert await api.list(QUEUES)
             with pytest.raises(Forbidden):
                 await api.list(SERVICE_ACCOUNTS)
+
+
+async def test_atolls_requests_have_their_own_places_in_the_api_servers_queues(
+    bare: Federation, prepared: Path, host: ApiServer, east: ApiServer
+) -> None:
+    await run_join(bare, "east", "east", prepared)
+    for api, names in (
+        (host, ("atoll-leases", "atoll-controllers", "atoll-agent-east-leases", "atoll-agent-east-controllers")),
+        (east, ("atoll-agent-leases", "atoll-agent-controllers")),
+    ):
+        for name in names:
+
+            async def whole(api: ApiServer = api, name: str = name) -> str:
+                found = (await api.get(FLOW_SCHEMAS, name)).get("status") or {}
+                told = {each["type"]: each["status"] for each in found.get("conditions") or ()}
+                return "" if told == {"Dangling": "False"} else f"{name}: {told}"
+
+            await wait_until(whole, f"FlowSchema {name} has its level", 30)
 
 
 async def test_until_a_dispatcher_leads_the_query_api_is_in_nobodys_way(prepared: Path, host: ApiServer) -> None:

@@ -69,6 +69,7 @@ ADMISSION_POLICIES: Final = ApiResource(
 ADMISSION_POLICY_BINDINGS: Final = ApiResource(
     "admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False
 )
+FLOW_SCHEMAS: Final = ApiResource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False)
 API_SERVICES: Final = ApiResource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
 SERVICES: Final = ApiResource("", "v1", "services", "Service")
 ENDPOINT_SLICES: Final = ApiResource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")

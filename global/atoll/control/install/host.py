@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from atoll.control.install import foreign, versions
+from atoll.control.install import flows, foreign, versions
 from atoll.control.install.crds import host_crds, install_crds
 from atoll.control.install.credentials import (
     FIELD_MANAGER,
@@ -93,6 +93,8 @@ async def init(
         f"namespace {keys.SYSTEM_NAMESPACE} has the accounts of {', '.join(PROCESSES)}, each with a role of its own"
     )
 
+    if await flows.ensure_flows(host, "atoll", [flows.HOST]):
+        progress("FlowSchemas atoll-leases and atoll-controllers: other accounts' load does not hold Atoll up")
     await _ensure_authority(host, progress)
     await ensure_policies(host)
     progress(f"{len(POLICIES)} admission policies: decisions are written by Atoll's accounts alone")

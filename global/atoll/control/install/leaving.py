@@ -16,6 +16,7 @@ from typing import Any, Final
 import orjson
 
 from atoll.control.install.crds import is_foreign, member_crds
+from atoll.control.install.flows import remove_flows
 from atoll.control.install.member import AGENT, agent_kubeconfigs, check_name, cluster_rights, secret_rights
 from atoll.control.install.placing import mark_nodes
 from atoll.control.install.refusal import Refused, some
@@ -105,6 +106,7 @@ async def unjoin(
     left = await _drain(host, name, answers, force, timeout, progress)
     await remove_rights(host, *cluster_rights(name))
     await remove_rights(host, *secret_rights(name))
+    await remove_flows(host, f"{AGENT}-{name}")
     await host.delete(NAMESPACES, execution)
     await _wait_gone(host, execution, timeout)
     progress(f"host: namespace {execution} and the credentials of its agent are gone")
@@ -302,6 +304,7 @@ async def _clean(member: ApiServer, name: str, purge: bool, progress: Callable[[
         progress(f"member {name}: {len(ours)} CRDs with their objects and {len(jobs)} batch Jobs deleted")
     await mark_nodes(member, name, "", progress)
     await remove_rights(member, AGENT, AGENT_IN_MEMBER)
+    await remove_flows(member, AGENT)
     await member.delete(SERVICE_ACCOUNTS, AGENT, keys.SYSTEM_NAMESPACE)
     progress(f"member {name}: account {AGENT} and its role deleted")
     if purge:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from atoll.control.install import versions
+from atoll.control.install import flows, versions
 from atoll.control.install.crds import install_crds, member_crds
 from atoll.control.install.credentials import (
     FIELD_MANAGER,
@@ -104,6 +104,7 @@ async def join(
     await ensure_namespace(member, keys.SYSTEM_NAMESPACE)
     await ensure_account(member, AGENT, keys.SYSTEM_NAMESPACE)
     await ensure_rights(member, AGENT, (keys.SYSTEM_NAMESPACE, AGENT), AGENT_IN_MEMBER)
+    await flows.ensure_flows(member, AGENT, [(keys.SYSTEM_NAMESPACE, AGENT)])
     progress(f"member {name}: account {AGENT}")
 
     execution = keys.execution_namespace(name)
@@ -112,6 +113,7 @@ async def join(
     await ensure_rights(host, AGENT, (execution, AGENT), agent_on_host(name))
     roles, grants = cluster_rights(name)
     await ensure_rights(host, roles, (execution, AGENT), grants)
+    await flows.ensure_flows(host, f"{AGENT}-{name}", [(execution, AGENT)])
     progress(f"host: namespace {execution} with account {AGENT}")
     if asked.nodes is not None:
         await mark_nodes(member, name, agreed.wish.nodes, progress)
