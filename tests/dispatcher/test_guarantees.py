@@ -125,3 +125,11 @@ def test_room_that_is_kept_for_a_head_counts_what_is_guaranteed_to_others() -> N
     assert promise.at == pytest.approx(s.now + 1000.0, abs=5.0)
     s.run(after=OLD)
     assert s.core.promises.made["uid-head"].at == promise.at
+
+
+def test_queues_below_an_invalid_one_keep_no_more_from_others_than_it_is_guaranteed() -> None:
+    s = three()
+    s.tell(make_queue("d", view={"guarantee": {GPU: 8}, "parent": "c"}))
+    s.submit(make_binding("a1").queue("a").tasks(6), make_binding("d1").queue("d").tasks(1))
+    assert names(s.run()) == ["a1"]
+    assert s.verdict("d1") is Reason.QUEUE_INVALID

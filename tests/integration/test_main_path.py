@@ -128,7 +128,7 @@ async def test_a_namespace_that_has_not_opted_in_is_left_alone(site: Site) -> No
     await site.phase("ignored", "Completed")
 
 
-async def test_a_binding_made_by_somebody_else_is_suspended_and_keeps_its_other_suspension(site: Site) -> None:
+async def test_a_binding_of_another_system_is_left_alone(site: Site) -> None:
     binding = {
         "apiVersion": BINDINGS.api_version,
         "kind": BINDINGS.kind,
@@ -139,7 +139,7 @@ async def test_a_binding_made_by_somebody_else_is_suspended_and_keeps_its_other_
         },
     }
     made = await site.host.create(BINDINGS, binding)
-    assert made["spec"]["suspension"] == {"dispatchingOnClusters": {"clusterNames": ["alpha"]}, "scheduling": True}
+    assert made["spec"]["suspension"] == {"dispatchingOnClusters": {"clusterNames": ["alpha"]}}
     await site.host.delete(BINDINGS, "foreign", site.namespace)
 
 

@@ -155,7 +155,7 @@ async def test_a_timeout_survives_a_restart_of_the_agent(site: Site) -> None:
     """1. A pod stays pending. 2. The agent is killed. 3. It comes back: the timeout counts from the pod's creation."""
     policies = [{"event": "PodPending", "action": "AbortJob", "timeout": "5s"}]
     obj = job("stuck", replicas=1, seconds=None, policies=policies)
-    obj["spec"]["tasks"][0]["template"]["spec"]["schedulerName"] = "nobody"
+    obj["spec"]["tasks"][0]["template"]["metadata"]["annotations"]["atoll.sh/fail"] = "image"
     await site.submit(obj)
     member = await site.where("stuck")
     pods = await until(lambda: site.pods(member), what="the pod exists")

@@ -21,7 +21,16 @@ from atoll.kube.transport import ApiServer
 from atoll.local.cluster import free_ports
 from atoll.local.keeper import KeptProcess
 from atoll.model import keys
-from atoll.model.apiresource import API_SERVICES, JOBS, NAMESPACES, SERVICE_ACCOUNTS, SERVICES, VERDICTS, WHAT_IFS
+from atoll.model.apiresource import (
+    API_SERVICES,
+    JOBS,
+    NAMESPACES,
+    PRIORITY_CLASSES,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    VERDICTS,
+    WHAT_IFS,
+)  # fmt: skip
 from tests.integration.federation import Site, job, until
 from tests.integration.test_operations import atollctl
 
@@ -172,7 +181,10 @@ async def test_only_who_may_is_answered(served: Site, stranger: ApiServer) -> No
 async def test_names_in_other_namespaces_are_for_those_who_may_list_them(served: Site, stranger: ApiServer) -> None:
     queue = await served.queue(capability={"cpu": "0"})
     theirs = job(f"theirs-{served.namespace}", queue=queue)
-    theirs["spec"]["priorityClassName"] = "system-cluster-critical"
+    urgent = f"urgent-{served.namespace}"
+    head = {"apiVersion": PRIORITY_CLASSES.api_version, "kind": PRIORITY_CLASSES.kind, "metadata": {"name": urgent}}
+    await served.host.create(PRIORITY_CLASSES, {**head, "value": 1_000_000})
+    theirs["spec"]["priorityClassName"] = urgent
     await served.submit(theirs, namespace="default")
     await served.submit(job("mine", queue=queue))
     await served.reason("mine", "QuotaExceeded")
@@ -188,6 +200,7 @@ async def test_names_in_other_namespaces_are_for_those_who_may_list_them(served:
     masked = await until(seen)
     whole = (await served.host.get(VERDICTS, "mine-job", served.namespace))["status"]["queue"]
     served.kubectl("delete", "vcjob", f"theirs-{served.namespace}", "-n", "default")
+    await served.host.delete(PRIORITY_CLASSES, urgent)
     assert (masked["position"], masked.get("ahead"), masked["more"]) == (2, None, 1)
     assert [each["namespace"] for each in whole["ahead"]] == ["default"]
 

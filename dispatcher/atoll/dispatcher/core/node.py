@@ -156,9 +156,12 @@ class Node:
         return self.ranked
 
     def idle(self, resource: str) -> int:
-        """What is guaranteed to it, or to those below it, and not used: nobody beside it may."""
-        kept = self.kept.get(resource, 0)
-        return max(self.guarantee.get(resource, 0) - self.used.get(resource, 0), kept, 0)
+        """What is guaranteed to it, or to those below it, and not used: nobody beside it may.
+
+        Those below an invalid queue may be guaranteed more than it is; that is taken from no queue beside it.
+        """
+        guarantee = self.guarantee.get(resource, 0)
+        return max(guarantee - self.used.get(resource, 0), min(self.kept.get(resource, 0), guarantee), 0)
 
     def slack(self, resource: str) -> int:
         """What is guaranteed to it and not used, beyond what is guaranteed to those below."""
