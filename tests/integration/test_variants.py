@@ -62,7 +62,8 @@ async def old_site(skewed: AtollFederation) -> AsyncIterator[Site]:
 async def test_jobs_run_in_members_of_either_version(old_site: Site) -> None:
     """Each fills a member, so that both members get one of each kind."""
     for name in ("one", "two"):
-        await old_site.submit(job(name, cpu="10", seconds=1))
+        # Long enough that the second finds the first one's member full.
+        await old_site.submit(job(name, cpu="10", seconds=8))
     for name in ("one", "two"):
         await old_site.phase(name, "Completed")
     for name in ("three", "four"):
