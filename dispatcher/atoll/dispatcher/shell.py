@@ -119,8 +119,9 @@ class Shell:
         self._again: Backoff[str] = Backoff(AGAIN, LONGEST_AGAIN)
         #: the same for UIDs whose last decision got no answer, or that of a server in trouble
         self._unanswered: Backoff[str] = Backoff(AGAIN, LONGEST_AGAIN)
-        #: namespaces in which the last write got none, and what is to be written in these
+        #: namespaces in which the last write got none
         self._troubled: set[str] = set()
+        #: what is to be written in these, and what got no answer; as `_commands`
         self._repeats: asyncio.Queue[tuple[int, Command, objects.BindingObject | None]] = asyncio.Queue()
         #: on the loop's clock, when a write was answered last
         self._answered_at = -math.inf

@@ -180,9 +180,7 @@ def validate_job(job: Json) -> list[Problem]:
 
 def _trust_problems(spec: Json) -> Iterator[Problem]:
     yield from trust.class_problems(spec.get("priorityClassName"), "spec.priorityClassName")
-    if spec.get("schedulerName") not in (None, "", keys.SCHEDULER_NAME, "volcano", "default-scheduler"):
-        text = f"{spec['schedulerName']!r} does not place gangs of Atoll's; leave it out"
-        yield Problem("spec.schedulerName", text)
+    yield from trust.scheduler_problems(spec.get("schedulerName"), "spec.schedulerName")
     for index, task in enumerate(sequence(spec.get("tasks"))):
         yield from trust.template_problems(mapping(task).get("template"), f"spec.tasks[{index}].template")
 

@@ -6,12 +6,10 @@ Pure; each rule has its attack in `tests/attacks`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
 
+from atoll.kinds import metadata
 from atoll.model import keys
 from atoll.webhook.problems import Json, Problem, mapping, sequence
-
-_SCHEDULERS: Final = ("", "default-scheduler", keys.SCHEDULER_NAME, "volcano")
 
 
 def template_problems(template: object, path: str) -> Iterator[Problem]:
@@ -25,10 +23,15 @@ def template_problems(template: object, path: str) -> Iterator[Problem]:
     if spec.get("nodeName"):
         text = "can't be given: the pod would pass by its gang, its queue and the node's taints; use a nodeSelector"
         yield Problem(f"{path}.spec.nodeName", text)
-    if spec.get("schedulerName") not in (None, *_SCHEDULERS):
-        text = f"{spec['schedulerName']!r} does not place gangs of Atoll's; leave it out, and the member's placer does"
-        yield Problem(f"{path}.spec.schedulerName", text)
+    yield from scheduler_problems(spec.get("schedulerName"), f"{path}.spec.schedulerName")
     yield from class_problems(spec.get("priorityClassName"), f"{path}.spec.priorityClassName")
+
+
+def scheduler_problems(name: object, field: str) -> Iterator[Problem]:
+    """What is wrong with the scheduler that a workload or its template names; None where it names none."""
+    if name is not None and name not in metadata.SCHEDULERS:
+        text = f"{name!r} does not place gangs of Atoll's; leave it out, and the member's placer does"
+        yield Problem(field, text)
 
 
 def class_problems(name: object, field: str) -> Iterator[Problem]:
