@@ -15,7 +15,7 @@ from pathlib import Path
 
 import aiohttp
 
-from atoll.control import install
+from atoll import install
 from atoll.kube.transport import ApiServer
 from atoll.local.binaries import ensure
 from atoll.local.cluster import ClusterHandle, free_ports

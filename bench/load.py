@@ -18,7 +18,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from atoll.control import install
+from atoll import install
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.local import audit

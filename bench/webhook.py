@@ -26,7 +26,7 @@ import orjson
 from prometheus_client.parser import text_string_to_metric_families
 from yarl import URL
 
-from atoll.control import install
+from atoll import install
 from atoll.kube.transport import ApiServer
 from atoll.local import audit
 from atoll.local.binaries import ensure

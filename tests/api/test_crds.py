@@ -303,3 +303,10 @@ class TestGenerator:
     def test_translates(self, annotation: Any, default: Any, expected: dict[str, Any]) -> None:
         got = crdgen.schema_of(model_with(field=(annotation, default)))["properties"]["field"]
         assert got == expected
+
+
+def test_kubectl_apply_on_the_folder_finds_every_crd():
+    top = crdgen.YAML_DIR.parents[2]
+    assert {link.name: link.resolve() for link in top.glob("*.yaml")} == {
+        f.name: f.resolve() for f in crdgen.YAML_DIR.glob("*.yaml")
+    }

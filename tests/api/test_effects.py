@@ -13,7 +13,7 @@ from atoll.api.effects import WITHOUT_EFFECT, Found, without_effect
 from tests.api.test_crds import nodes, schema
 
 ROOT = Path(__file__).parents[2]
-READERS = ("agent/atoll", "global/atoll", "dispatcher/atoll", "webhook/atoll")
+READERS = ("agent/atoll", "lib/atoll", "global/atoll", "dispatcher/atoll", "webhook/atoll")
 OF_USERS = ("Job", "Queue", "PodGroup", "PropagationPolicy", "ClusterPropagationPolicy", "HyperNode")
 MEANS_NOTHING_ALONE = {
     "partitionPolicy", "volumeClaim", "dataSource", "dataSourceRef", "guarantee", "queue", "minResources",

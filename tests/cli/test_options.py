@@ -18,7 +18,7 @@ from atoll.cli.app import app
 from atoll.cli.connection import default_namespace
 from atoll.cli.errors import CommandError
 from atoll.cli.options import Settings
-from atoll.control.install import Refused
+from atoll.install import Refused
 from atoll.kube.errors import AlreadyExists, NotFound, Unreachable, from_response
 from atoll.kube.transport import ApiServer
 

@@ -6,7 +6,7 @@ import msgspec
 import orjson
 import pytest
 
-from atoll.control import install
+from atoll import install
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, BindingSpec, ClusterObject, Target, decode_binding
 from atoll.control.status import Status, _waiting

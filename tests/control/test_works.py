@@ -5,7 +5,8 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from atoll.control import install, objects
+from atoll import install
+from atoll.control import objects
 from atoll.control.caches import Caches
 from atoll.control.works import Works
 from atoll.delivery.work import WorkObject

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.control import install
+from atoll import install
 from atoll.delivery import Delivery
 from atoll.delivery.work import work_name
 from atoll.kube.reflector import Reflector

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import orjson
 import pytest
 
-from atoll.control import install
+from atoll import install
 from atoll.dispatcher import objects
 from atoll.dispatcher.core import Dispatch, Evict, Part, Refused
 from atoll.dispatcher.shell import Shell, patch_of

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from atoll.control import install
+from atoll import install
 from atoll.local import audit
 from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
 from atoll.local.cluster import free_ports

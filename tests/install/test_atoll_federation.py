@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from atoll import install
 from atoll.cli import errors
 from atoll.cli.app import app
-from atoll.control import install
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.keeper import KeptProcess, start_all
 from atoll.local.processes import ProcessFailed, ProcessSpec

@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from atoll.control import install
-from atoll.control.install import foreign, versions
+from atoll import install
+from atoll.install import foreign, versions
 from atoll.kube.errors import Forbidden
 from atoll.local.binaries import ensure
 from atoll.local.federation import Federation

@@ -14,14 +14,14 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from atoll import install
 from atoll.agent.credentials import member_connection
-from atoll.control import install
-from atoll.control.install.crds import incompatible, install_crds, is_foreign
-from atoll.control.install.credentials import Endpoint, write_kubeconfig
-from atoll.control.install.query import ensure_query
-from atoll.control.install.rights import CLUSTER_ROLES
 from atoll.dispatcher.query import Address, Query
 from atoll.dispatcher.shell import Shell
+from atoll.install.crds import incompatible, install_crds, is_foreign
+from atoll.install.credentials import Endpoint, write_kubeconfig
+from atoll.install.query import ensure_query
+from atoll.install.rights import CLUSTER_ROLES
 from atoll.kube.errors import Forbidden, NotFound
 from atoll.kube.transport import ApiServer
 from atoll.local.binaries import ensure
@@ -434,7 +434,7 @@ async def test_a_cluster_can_not_join_under_two_names(bare: Federation, prepared
 async def test_a_member_that_does_not_answer_is_refused(
     bare: Federation, prepared: Path, host: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("atoll.control.install.member._READY_S", 0.3)
+    monkeypatch.setattr("atoll.install.member._READY_S", 0.3)
     at = replace(await install.endpoint(bare.members["west"].kubeconfig), url="https://127.0.0.1:1")
     dead = tmp_path / "dead"
     write_kubeconfig(dead, at, "admin", "none")

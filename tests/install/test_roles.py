@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from atoll.control.install.roles import (
+from atoll.install.roles import (
     AGENT_IN_MEMBER,
     HOST,
     Grant,

@@ -12,8 +12,8 @@ import orjson
 import pytest
 import pytest_asyncio
 
+from atoll import install
 from atoll.agent.credentials import secret_renewal
-from atoll.control import install
 from atoll.kube import tokens
 from atoll.kube.errors import Forbidden
 from atoll.kube.transport import ApiServer

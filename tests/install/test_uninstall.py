@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from atoll.control import install
-from atoll.control.install.removal import _LABEL
-from atoll.control.install.rights import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
+from atoll import install
+from atoll.install.removal import _LABEL
+from atoll.install.rights import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from atoll.kube.errors import NotFound
 from atoll.kube.transport import ApiServer
 from atoll.local.binaries import ensure

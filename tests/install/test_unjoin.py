@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from atoll.control import install
-from atoll.control.install.rights import CLUSTER_ROLES
+from atoll import install
+from atoll.install.rights import CLUSTER_ROLES
 from atoll.kube.errors import NotFound
 from atoll.kube.transport import ApiServer
 from atoll.local.atoll_federation import AtollFederation

@@ -14,8 +14,8 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from atoll.control import install
-from atoll.control.install.rights import ROLE_BINDINGS
+from atoll import install
+from atoll.install.rights import ROLE_BINDINGS
 from atoll.kube.errors import Busy, Forbidden, Invalid, NotFound
 from atoll.kube.transport import ApiServer
 from atoll.local.cluster import free_ports

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from atoll.control import install
-from atoll.control.install import roles
-from atoll.control.install.rights import CLUSTER_ROLES
-from atoll.control.install.roles import Grant, Rule
+from atoll import install
+from atoll.install import roles
+from atoll.install.rights import CLUSTER_ROLES
+from atoll.install.roles import Grant, Rule
 from atoll.kube.errors import Forbidden
 from atoll.kube.transport import ApiServer
 from atoll.local import audit

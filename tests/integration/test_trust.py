@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from atoll import install
 from atoll.agent.credentials import member_connection
-from atoll.control import install
-from atoll.control.install import roles
-from atoll.control.install.rights import remove_rights
+from atoll.install import roles
+from atoll.install.rights import remove_rights
 from atoll.kube import errors
 from atoll.kube.config import BadKubeconfig
 from atoll.kube.transport import JSON_PATCH, MERGE_PATCH, ApiServer

@@ -15,7 +15,7 @@ from typing import Literal
 import pytest
 import pytest_asyncio
 
-from atoll.control.install import versions
+from atoll.install import versions
 from atoll.kube.transport import ApiServer
 from atoll.local import audit
 from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation

@@ -122,7 +122,7 @@ FORMS = {
 
 
 def _usual_crds() -> Sequence[Json]:
-    from atoll.control import install
+    from atoll import install
 
     return install.host_crds()
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from atoll.control.install.policies import NAMESPACE_POLICY, SUSPENSION
+from atoll.install.policies import NAMESPACE_POLICY, SUSPENSION
 from atoll.model.namespaces import is_system, system_rule
 from atoll.webhook import registration
 

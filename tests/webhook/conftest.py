@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from atoll.control.install import host_crds
+from atoll.install import host_crds
 from atoll.local.binaries import ensure
 from atoll.local.cluster import ClusterHandle
 from atoll.local.federation import Federation

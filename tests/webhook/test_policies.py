@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from atoll.control import install
-from atoll.control.install import policies, roles
-from atoll.control.install.credentials import ensure_account
+from atoll import install
+from atoll.install import policies, roles
+from atoll.install.credentials import ensure_account
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.local.cluster import ClusterHandle

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from atoll.control import install
+from atoll import install
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.local.cluster import ClusterHandle

@@ -16,7 +16,7 @@ import orjson
 import pytest
 import pytest_asyncio
 
-from atoll.control import install
+from atoll import install
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.local.cluster import ClusterHandle, free_ports

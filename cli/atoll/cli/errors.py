@@ -16,7 +16,7 @@ _NO_RIGHT = " is forbidden: User "
 """In the words of the API server's authorizer; admission refuses with 403 as well, whoever asks."""
 
 
-_OWN_ERRORS = ("atoll.local", "atoll.control.install.refusal")
+_OWN_ERRORS = ("atoll.local", "atoll.install.refusal")
 """Modules whose errors are for people; they are not imported for that, as it takes as long as a command."""
 
 

@@ -45,8 +45,8 @@ def init(
 ) -> None:
     """Make a cluster the host of a federation: CRDs, accounts, default queue. Starts no process; safe to repeat."""
     address = client_config(webhook_url, webhook_service)
+    from atoll import install
     from atoll.cli.connection import call
-    from atoll.control import install
 
     options = settings(ctx)
 
@@ -104,8 +104,8 @@ def join(
 ) -> None:
     """Join a member cluster to the federation. Starts no process; safe to repeat."""
     labels = key_values(label or [])
+    from atoll import install
     from atoll.cli.connection import call
-    from atoll.control import install
     from atoll.kube.transport import ApiServer
 
     options = settings(ctx)
@@ -155,8 +155,8 @@ def unjoin(
     """Take a member out of the federation; stop its agent afterwards. Safe to repeat."""
     if purge and member_kubeconfig is None:
         raise CommandError("--purge needs --member-kubeconfig", USAGE)
+    from atoll import install
     from atoll.cli.connection import call
-    from atoll.control import install
     from atoll.kube.transport import ApiServer
 
     async def work(host: ApiServer) -> install.Left:
@@ -213,8 +213,8 @@ def uninstall(
             " --crds --dry-run, then confirm with --yes",
             USAGE,
         )
+    from atoll import install
     from atoll.cli.connection import call
-    from atoll.control import install
 
     async def work(host: ApiServer) -> Sequence[str]:
         return await install.uninstall(

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from atoll.control import install
+from atoll import install
 from atoll.local import keeper
 from atoll.local.binaries import Binaries, ensure
 from atoll.local.cluster import ClusterHandle, at, free_ports

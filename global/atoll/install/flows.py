@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from atoll.control.install.credentials import FIELD_MANAGER, MANAGED_BY
+from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys

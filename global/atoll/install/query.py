@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from atoll.control.install.credentials import FIELD_MANAGER, MANAGED_BY
+from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys

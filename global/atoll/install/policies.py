@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from atoll.control.install.credentials import FIELD_MANAGER, MANAGED_BY
-from atoll.control.install.refusal import Refused
+from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
+from atoll.install.refusal import Refused
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys, namespaces

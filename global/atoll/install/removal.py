@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from atoll.control.install.credentials import FIELD_MANAGER, MANAGED_BY
-from atoll.control.install.host import PROCESSES, kubeconfig_of
-from atoll.control.install.leaving import unjoin
-from atoll.control.install.refusal import Refused, some
-from atoll.control.install.rights import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
+from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
+from atoll.install.host import PROCESSES, kubeconfig_of
+from atoll.install.leaving import unjoin
+from atoll.install.refusal import Refused, some
+from atoll.install.rights import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys

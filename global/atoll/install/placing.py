@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from atoll.control.install.refusal import Refused
+from atoll.install.refusal import Refused
 from atoll.kube import errors, schedulers
 from atoll.kube.schedulers import Placing
 from atoll.kube.transport import ApiServer

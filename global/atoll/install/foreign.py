@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from atoll.control.install.crds import is_foreign
+from atoll.install.crds import is_foreign
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import API_SERVICES, CRDS, LEASES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, ApiResource

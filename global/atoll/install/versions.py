@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from atoll.control.install.refusal import Refused
+from atoll.install.refusal import Refused
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.kube.version import Version, version_of

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import orjson
 
-from atoll.control.install import flows, foreign, versions
-from atoll.control.install.crds import host_crds, install_crds
-from atoll.control.install.credentials import (
+from atoll.install import flows, foreign, versions
+from atoll.install.crds import host_crds, install_crds
+from atoll.install.credentials import (
     FIELD_MANAGER,
     MANAGED_BY,
     Endpoint,
@@ -20,12 +20,12 @@ from atoll.control.install.credentials import (
     issue_token,
     write_kubeconfig,
 )
-from atoll.control.install.policies import POLICIES, ensure_policies
-from atoll.control.install.query import ensure_query
-from atoll.control.install.refusal import Refused
-from atoll.control.install.rights import ensure_rights
-from atoll.control.install.roles import HOST
-from atoll.control.install.users import ensure_user_roles
+from atoll.install.policies import POLICIES, ensure_policies
+from atoll.install.query import ensure_query
+from atoll.install.refusal import Refused
+from atoll.install.rights import ensure_rights
+from atoll.install.roles import HOST
+from atoll.install.users import ensure_user_roles
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import authority, keys

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 import orjson
 
-from atoll.control.install.crds import is_foreign, member_crds
-from atoll.control.install.flows import remove_flows
-from atoll.control.install.member import AGENT, agent_kubeconfigs, check_name, cluster_rights, secret_rights
-from atoll.control.install.placing import mark_nodes
-from atoll.control.install.refusal import Refused, some
-from atoll.control.install.rights import remove_rights
-from atoll.control.install.roles import AGENT_IN_MEMBER
+from atoll.install.crds import is_foreign, member_crds
+from atoll.install.flows import remove_flows
+from atoll.install.member import AGENT, agent_kubeconfigs, check_name, cluster_rights, secret_rights
+from atoll.install.placing import mark_nodes
+from atoll.install.refusal import Refused, some
+from atoll.install.rights import remove_rights
+from atoll.install.roles import AGENT_IN_MEMBER
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys

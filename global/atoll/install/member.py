@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from atoll.control.install import flows, versions
-from atoll.control.install.crds import install_crds, member_crds
-from atoll.control.install.credentials import (
+from atoll.install import flows, versions
+from atoll.install.crds import install_crds, member_crds
+from atoll.install.credentials import (
     FIELD_MANAGER,
     MANAGED_BY,
     Endpoint,
@@ -20,10 +20,10 @@ from atoll.control.install.credentials import (
     kubeconfig,
     write_kubeconfig,
 )
-from atoll.control.install.placing import PlacingWish, mark_nodes, plan
-from atoll.control.install.refusal import Refused
-from atoll.control.install.rights import ensure_rights
-from atoll.control.install.roles import (
+from atoll.install.placing import PlacingWish, mark_nodes, plan
+from atoll.install.refusal import Refused
+from atoll.install.rights import ensure_rights
+from atoll.install.roles import (
     AGENT_IN_MEMBER,
     Grant,
     agent_on_host,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from atoll.control.install.credentials import FIELD_MANAGER, MANAGED_BY
-from atoll.control.install.rights import CLUSTER_ROLES
-from atoll.control.install.roles import Grant, Rule, manifest_rules
+from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
+from atoll.install.rights import CLUSTER_ROLES
+from atoll.install.roles import Grant, Rule, manifest_rules
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import (
     BINDINGS,

@@ -8,16 +8,16 @@ It may import `atoll.api`, `atoll.model`, `atoll.kinds` and `atoll.kube`. What l
 
 from __future__ import annotations
 
-from atoll.control.install.crds import host_crds, member_crds
-from atoll.control.install.credentials import Endpoint, endpoint, issue_token, write_kubeconfig
-from atoll.control.install.host import PROCESSES, init, kubeconfig_of
-from atoll.control.install.leaving import Left, unjoin
-from atoll.control.install.member import AGENT, MemberFacts, agent_kubeconfigs, check_name, join
-from atoll.control.install.placing import PlacingWish
-from atoll.control.install.policies import ensure_policies, remove_policies
-from atoll.control.install.refusal import Refused
-from atoll.control.install.removal import uninstall
-from atoll.control.install.rights import ensure_rights
+from atoll.install.crds import host_crds, member_crds
+from atoll.install.credentials import Endpoint, endpoint, issue_token, write_kubeconfig
+from atoll.install.host import PROCESSES, init, kubeconfig_of
+from atoll.install.leaving import Left, unjoin
+from atoll.install.member import AGENT, MemberFacts, agent_kubeconfigs, check_name, join
+from atoll.install.placing import PlacingWish
+from atoll.install.policies import ensure_policies, remove_policies
+from atoll.install.refusal import Refused
+from atoll.install.removal import uninstall
+from atoll.install.rights import ensure_rights
 
 __all__ = [
     "AGENT",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from atoll.control.install.credentials import FIELD_MANAGER, MANAGED_BY
-from atoll.control.install.roles import Grant, manifest_rules
+from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
+from atoll.install.roles import Grant, manifest_rules
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import CLUSTER_ROLE_BINDINGS, ApiResource

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from atoll.api.crdgen import load_crds
-from atoll.control.install.credentials import FIELD_MANAGER, MANAGED_BY
-from atoll.control.install.refusal import Refused
+from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
+from atoll.install.refusal import Refused
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import CRDS, HYPER_NODES, JOBS, POD_GROUPS, QUEUES, ApiResource
 
