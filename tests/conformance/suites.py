@@ -16,6 +16,7 @@ SUITES: Mapping[str, Callable[[Json], list[str]]] = {
     "webster": karmada.webster_seats,
     "karmada-select": karmada.select,
     "quantity": kubernetes.quantities,
+    "matching": kubernetes.matching,
 }
 """Each gives what differs in a case, nothing where all is as upstream has it."""
 

@@ -6,11 +6,13 @@ empty one everything, an empty node selector term nothing, and NotIn matches whe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import msgspec
+
+from atoll.model.labels import int64
+from atoll.model.node_affinity import NODE_NAME
 
 Labels = Mapping[str, str]
 Json = Mapping[str, Any]
@@ -76,10 +78,6 @@ def parse(text: str) -> dict[str, Any]:
     return cast(dict[str, Any], selector)
 
 
-NODE_NAME = "metadata.name"
-"""The one field of a node that an affinity can select by."""
-
-
 def node_affinity_matches(terms: Sequence[Json], labels: Labels, name: str, unknown: Collection[str] = ()) -> bool:
     """Required node affinity: any term matches, each by all of its expressions and fields.
 
@@ -111,12 +109,20 @@ def required_node_terms(pod_spec: Json) -> list[dict[str, Any]]:
     return list(required.get("nodeSelectorTerms") or ({},))
 
 
-def untolerated(taints: Iterable[Json], tolerations: Sequence[Json]) -> Json | None:
-    """The first NoSchedule or NoExecute taint that nothing tolerates, or None."""
+def untolerated(taints: Iterable[Json], tolerations: Sequence[Json], *, compare: bool = False) -> Json | None:
+    """The first NoSchedule or NoExecute taint that nothing tolerates, or None.
+
+    `compare`: operators Gt and Lt count, as where the cluster has TaintTolerationComparisonOperators on.
+    """
     for taint in taints:
-        if taint.get("effect") in ("NoSchedule", "NoExecute") and not any(_tolerates(t, taint) for t in tolerations):
+        if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerated(taint, tolerations, compare=compare):
             return taint
     return None
+
+
+def tolerated(taint: Json, tolerations: Sequence[Json], *, compare: bool = False) -> bool:
+    """Whether some toleration is for this taint; `compare` as of `untolerated`."""
+    return any(_tolerates(each, taint, compare) for each in tolerations)
 
 
 def _term(term: Json, labels: Labels, name: str, unknown: Collection[str]) -> bool:
@@ -142,7 +148,7 @@ def _requirement(item: Json, labels: Labels) -> bool:
         case "DoesNotExist":
             return not present
         case "Gt" | "Lt":
-            have, want = _int64(labels.get(key, "")), _int64(values[0] if values else "")
+            have, want = int64(labels.get(key, "")), int64(values[0] if values else "")
             if have is None or want is None:
                 return False
             return have > want if operator == "Gt" else have < want
@@ -150,23 +156,22 @@ def _requirement(item: Json, labels: Labels) -> bool:
             return False
 
 
-def _int64(text: str) -> int | None:
-    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
-        return None
-    value = int(text)
-    return value if -(2**63) <= value < 2**63 else None
-
-
-def _tolerates(toleration: Json, taint: Json) -> bool:
+def _tolerates(toleration: Json, taint: Json, compare: bool) -> bool:
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     if toleration.get("key") and toleration["key"] != taint.get("key"):
         return False
+    bound, value = toleration.get("value") or "", taint.get("value") or ""
     match toleration.get("operator") or "Equal":
         case "Exists":
             return True
         case "Equal":
-            return (toleration.get("value") or "") == (taint.get("value") or "")
+            return bool(bound == value)
+        case "Gt" | "Lt" if compare:
+            have, limit = int64(value), int64(bound)
+            if have is None or limit is None:
+                return False
+            return have > limit if toleration["operator"] == "Gt" else have < limit
         case _:
             return False
 

@@ -15,6 +15,7 @@ from atoll.fit.nodes import Ints
 from atoll.model import affinity as cluster_affinity
 from atoll.model import selectors, vector
 from atoll.model.gang import Gang, TopologyWish
+from atoll.model.node_affinity import NODE_NAME
 from atoll.model.topology import NO_DOMAIN, Domain, Tree
 from atoll.model.vector import Vector
 
@@ -72,7 +73,7 @@ class Member:
     @property
     def unknown(self) -> frozenset[str]:
         """What its figures don't say of nodes: label keys, and names, which not all of them have."""
-        return frozenset({selectors.NODE_NAME}.union(*[root.left_out for root in self.roots.values()]))
+        return frozenset({NODE_NAME}.union(*[root.left_out for root in self.roots.values()]))
 
     @property
     def problems(self) -> list[tuple[str, str]]:
