@@ -28,7 +28,7 @@ def test_what_is_printed_reads_as_the_same_selector(wanted: list[labels.Requirem
     ("text", "says"),
     [
         ("zone=a b", "expected ',' before 'b'"),
-        ("zone in a", "expected '('"),
+        ("zone in a", r"expected '\('"),
         ("zone in (a", r"expected '\)' at the end"),
         ("zone=a,", "expected the key of a label at the end"),
         ("size>x", "integer"),
