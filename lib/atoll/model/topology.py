@@ -54,12 +54,13 @@ class Tree:
         """The highest tier that a gang of this wish may span here; None for any, -1 where there is none.
 
         A hard wish is one for a domain: where there are none it fits nowhere. A soft one has its ceiling wherever
-        there are domains, and none where there are none.
+        there are domains, and none where there are none. Above all tiers is the member as a whole, as in Volcano.
         """
         if wish is None or not wish.limited or (not wish.hard and not self.domains):
             return None
         if wish.highest_tier_allowed is not None:
-            return wish.highest_tier_allowed
+            above_all = bool(self.tiers) and wish.highest_tier_allowed > self.tiers[-1]
+            return None if above_all else wish.highest_tier_allowed
         named = self.tier_named(wish.highest_tier_name or "")
         return named if named is not None else -1 if wish.hard else None
 
