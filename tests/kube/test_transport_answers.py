@@ -267,3 +267,14 @@ async def test_a_lease_does_not_wait_behind_other_requests() -> None:
         await asyncio.wait_for(limited.get(LEASES, "l", "n"), 5)
         assert not waits.done()
         waits.cancel()
+
+
+async def test_what_a_server_says_besides_its_answer_is_passed_on() -> None:
+    async def answer(_: web.Request) -> web.Response:
+        headers = [("Warning", '299 - "one \\"quoted\\" word"'), ("Warning", "no warning at all")]
+        return web.Response(body=b"{}", headers=headers)
+
+    said: list[str] = []
+    async with serving(answer) as api, ApiServer(api._connection, on_warning=said.append) as told:
+        await told.get(PODS, "p", "n")
+    assert said == ['one "quoted" word']

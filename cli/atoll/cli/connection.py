@@ -37,7 +37,9 @@ def call(options: Settings, work: Callable[[ApiServer], Awaitable[T]]) -> T:
         raise CommandError(f"KUBECONFIG names {', '.join(named)}: no such file; set it to another, or use --kubeconfig")
 
     async def run() -> T:
-        async with await ApiServer.from_kubeconfig(options.kubeconfig, options.context, user_agent="atollctl") as host:
+        async with await ApiServer.from_kubeconfig(
+            options.kubeconfig, options.context, user_agent="atollctl", on_warning=_warn
+        ) as host:
             telling = asyncio.create_task(_tell_of_silence(host))
             try:
                 return await work(host)
@@ -45,6 +47,10 @@ def call(options: Settings, work: Callable[[ApiServer], Awaitable[T]]) -> T:
                 telling.cancel()
 
     return asyncio.run(run())
+
+
+def _warn(text: str) -> None:
+    print(f"Warning: {text}", file=sys.stderr)
 
 
 async def _tell_of_silence(host: ApiServer) -> None:

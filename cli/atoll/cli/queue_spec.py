@@ -40,7 +40,7 @@ def resources(text: str | None, option: str) -> dict[str, str]:
     Raises:
         CommandError: not of that form, or not a quantity.
     """
-    from atoll.model.quantity import QuantityError, parse
+    from atoll.model.quantity import QuantityError, is_whole, parse
 
     result: dict[str, str] = {}
     for part in (text or "").split(","):
@@ -54,6 +54,8 @@ def resources(text: str | None, option: str) -> dict[str, str]:
         try:
             if parse(amount) < 0:
                 raise CommandError(f"{option} {name}={amount}: must not be negative", USAGE)
+            if not is_whole(name, parse(amount)):
+                raise CommandError(f"{option} {name}={amount}: is counted in whole numbers; use 1, 2, ...", USAGE)
         except QuantityError as error:
             raise CommandError(f"{option} {name}: {error}", USAGE) from error
         result[name] = amount

@@ -132,6 +132,7 @@ WEBHOOK: Final = (
             _on(QUEUES, "list", "watch"),
             _on(NAMESPACES, "list", "watch"),
             _on(PRIORITY_CLASSES, "list", "watch"),
+            _on(CLUSTERS, "list", "watch"),
         ),
     ),
 )

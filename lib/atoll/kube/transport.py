@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import socket
 import ssl
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self
@@ -90,6 +91,7 @@ class ApiServer:
         user_agent: str = "atoll",
         connections: int = 64,
         rate: RateLimit | None = None,
+        on_warning: Callable[[str], None] | None = None,
     ) -> None:
         """No I/O happens here.
 
@@ -100,8 +102,10 @@ class ApiServer:
             connections: most requests under way at once; watches have connections of their own.
             rate: most requests in a second, watches included, those about leases excepted; several clients may share
                 one. None: no limit but the server's own.
+            on_warning: gets what the server, or a webhook, says of a request besides its answer.
         """
         self._connection = connection
+        self._on_warning = on_warning
         self._user_agent = user_agent
         self._limit = connections
         self._rate = rate
@@ -123,6 +127,7 @@ class ApiServer:
         user_agent: str = "atoll",
         connections: int = 64,
         rate: RateLimit | None = None,
+        on_warning: Callable[[str], None] | None = None,
     ) -> Self:
         """A client by a kubeconfig file, or by what the environment offers when none is named.
 
@@ -130,7 +135,7 @@ class ApiServer:
             BadKubeconfig: it can't be used.
         """
         connection = await config.load(kubeconfig, context)
-        return cls(connection, user_agent=user_agent, connections=connections, rate=rate)
+        return cls(connection, user_agent=user_agent, connections=connections, rate=rate, on_warning=on_warning)
 
     @property
     def url(self) -> str:
@@ -485,6 +490,9 @@ class ApiServer:
                     content = await response.read()
                     self.requests[method, _plural(path), response.status] += 1
                     self.seconds[method].observe(clock() - began)
+                    if self._on_warning is not None:
+                        for warning in _warnings(response.headers.getall("Warning", ())):
+                            self._on_warning(warning)
                     if response.status < 300:
                         return content
                     raise await self._refusal(response, content, f"{method} {path}", options)
@@ -544,6 +552,16 @@ _NOTHING_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _BACKOFF: Final = {errors.Busy: (0.1, 5.0), errors.Unreachable: (0.05, 2.0)}
 """Most seconds before a request is sent again, where the server does not say: at first, and ever; the rest is random.
 """
+
+
+def _warnings(headers: Iterable[str]) -> Iterator[str]:
+    """The texts of `299 - "text"` headers (RFC 7234, section 5.5), as API servers send them."""
+    for header in headers:
+        if (found := _WARNING.match(header)) is not None:
+            yield re.sub(r"\\(.)", r"\1", found[1])
+
+
+_WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 
 
 def _in_words(error: Exception) -> str:

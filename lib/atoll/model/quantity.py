@@ -59,6 +59,17 @@ def parse(text: str | int | float) -> Fraction:
     return max(-_LARGEST, min(value, _LARGEST))
 
 
+def is_device(resource: str) -> bool:
+    """Whether it is an extended resource, such as nvidia.com/gpu."""
+    domain, slash, _ = resource.partition("/")
+    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
+
+
+def is_whole(resource: str, value: Fraction) -> bool:
+    """Whether Kubernetes takes a pod that asks for so much: devices and pods are counted in whole numbers."""
+    return value.denominator == 1 or not (is_device(resource) or resource == "pods")
+
+
 def scale_of(resource: str) -> int:
     """Units per whole: CPU counts in thousandths, everything else in ones."""
     return 1000 if resource == "cpu" else 1

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import msgspec
 
-from atoll.model import needs
+from atoll.model import needs, quantity
 from atoll.model.selectors import NodeSelectorTerm
 from atoll.webhook import pod_fields
 from atoll.webhook.problems import (
@@ -212,7 +212,7 @@ def _resource_problems(
     path: str,
     shown_limits: Json,
 ) -> list[Problem]:
-    if _is_device(resource):
+    if quantity.is_device(resource):
         if value.denominator != 1:
             return [Problem(path, "devices are counted in whole numbers; use 1, 2, ...")]
         if resource in requests and requests[resource] != limits.get(resource):
@@ -231,8 +231,3 @@ def _resource_problems(
             )
         ]
     return []
-
-
-def _is_device(resource: str) -> bool:
-    domain, slash, _ = resource.partition("/")
-    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")

@@ -21,10 +21,10 @@ from atoll.kube.process import Process, rate_limit
 from atoll.kube.reflector import Reflector
 from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
-from atoll.model.apiresource import MUTATING_WEBHOOKS, NAMESPACES, PRIORITY_CLASSES, QUEUES
+from atoll.model.apiresource import CLUSTERS, MUTATING_WEBHOOKS, NAMESPACES, PRIORITY_CLASSES, QUEUES
 from atoll.model.authority import Times
 from atoll.model.objects import decode_meta
-from atoll.webhook import queues, registration, reviews, server
+from atoll.webhook import queues, registration, resources, reviews, server
 from atoll.webhook.rotation import Keeper
 
 DEFAULT_PORT = 9443
@@ -60,8 +60,10 @@ async def set_up(process: Process, options: argparse.Namespace) -> None:
     queue_cache = Reflector(api, QUEUES, queues.decode)
     namespaces = Reflector(api, NAMESPACES, decode_meta)
     priority_classes = Reflector(api, PRIORITY_CLASSES, decode_meta)
+    clusters = Reflector(api, CLUSTERS, resources.decode_cluster)
     guard = Guard()
-    app = server.application(reviews.Reviews(queue_cache, namespaces, priority_classes), process.metrics, guard)
+    answers = reviews.Reviews(queue_cache, namespaces, priority_classes, clusters)
+    app = server.application(answers, process.metrics, guard)
     listener = _Listener(app, guard, _bound(*_address(client_config, options)))
     process.stack.push_async_callback(listener.close)
 
@@ -86,6 +88,7 @@ async def set_up(process: Process, options: argparse.Namespace) -> None:
     process.add_task("namespaces", namespaces.run())
     # Without them only warnings are missing, so nothing waits for them.
     process.add_task("priority classes", priority_classes.run())
+    process.add_task("clusters", clusters.run())
     process.add_task("certificates and registration", keeper.run())
 
 

@@ -16,7 +16,7 @@ from atoll.model import queues as tree
 from atoll.model.objects import Slim
 from atoll.model.vector import Vector
 from atoll.model.words import counted
-from atoll.webhook import jsonpatch
+from atoll.webhook import jsonpatch, resources
 from atoll.webhook.problems import (
     MAX_ITEMS,
     SUBDOMAIN_RULE,
@@ -46,6 +46,7 @@ class QueueSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
     parent: str | None = None
     capability: dict[str, str | int | float] = {}
+    deserved: dict[str, str | int | float] = {}
     guarantee: Guarantee | None = None
 
 
@@ -87,6 +88,12 @@ class Queue(Slim, frozen=True, rename="camel", gc=False):
         """How many of its workloads have room and have not ended, by its status."""
         status = self.status or QueueStatus()
         return (status.inqueue or 0) + (status.running or 0)
+
+    @property
+    def resources(self) -> set[str]:
+        """Names of all that its quotas bound."""
+        spec = self.spec
+        return {*spec.capability, *spec.deserved, *(spec.guarantee.resource if spec.guarantee else ())}
 
     @property
     def guarantee(self) -> Vector:
@@ -379,9 +386,12 @@ def _quota_problems(spec: Json) -> list[Problem]:
         "spec.deserved": spec.get("deserved"),
         "spec.capability": spec.get("capability"),
     }
-    values = {path: amounts(resources, path, problems) for path, resources in levels.items()}
-    for index, cluster in enumerate(sequence(spec.get("extendClusters"))):
-        amounts(mapping(cluster).get("capacity"), f"spec.extendClusters[{index}].capacity", problems)
+    values = {path: amounts(quantities, path, problems) for path, quantities in levels.items()}
+    for index, cluster in enumerate(clusters):
+        path = f"spec.extendClusters[{index}].capacity"
+        problems += resources.fractions(amounts(mapping(cluster).get("capacity"), path, problems), path)
+    for path, found in values.items():
+        problems += resources.fractions(found, path)
     paths = list(levels)
     for position, lower in enumerate(paths):
         for upper in paths[position + 1 :]:

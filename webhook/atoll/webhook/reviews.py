@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +18,7 @@ import orjson
 from atoll.kube.reflector import Reflector
 from atoll.model import keys
 from atoll.model.objects import Slim
-from atoll.webhook import batch_jobs, bindings, hyper_nodes, jobs, jsonpatch, queues, trust
+from atoll.webhook import batch_jobs, bindings, hyper_nodes, jobs, jsonpatch, queues, resources, trust
 from atoll.webhook.problems import Json, Problem, added, idle, report
 
 API_VERSION: Final = "admission.k8s.io/v1"
@@ -184,6 +184,7 @@ class Reviews:
         queue_cache: Reflector[queues.Queue],
         namespaces: Reflector[Slim],
         priority_classes: Reflector[Slim] | None = None,
+        clusters: Reflector[resources.Cluster] | None = None,
     ) -> None:
         """Adds an index and a handler to the queue cache, so call it before that runs.
 
@@ -191,7 +192,9 @@ class Reviews:
             queue_cache: of Queues.
             namespaces: of Namespaces.
             priority_classes: of PriorityClasses; without it none is called unknown.
+            clusters: of Clusters; without it no resource is called unknown.
         """
+        self._clusters = clusters
         self._priority_classes = priority_classes
         self._queues = queue_cache
         self._namespaces = namespaces
@@ -220,12 +223,17 @@ class Reviews:
             "/validate/jobs": lambda request: [
                 *jobs.warnings(request.object or {}),
                 *self._unknown_classes(request, trust.classes_of_job),
+                *self._unknown_resources(request, resources.of_job),
             ],
             "/validate/batch-jobs": lambda request: [
                 *batch_jobs.warnings(request.object or {}),
                 *self._unknown_classes(request, trust.classes_of_batch_job),
+                *self._unknown_resources(request, resources.of_batch_job),
             ],
-            "/validate/queues": lambda request: idle("Queue", request.object or {}),
+            "/validate/queues": lambda request: [
+                *idle("Queue", request.object or {}),
+                *self._unknown_resources(request, resources.of_queue, self._named_by_others),
+            ],
             "/validate/policies": lambda request: idle("PropagationPolicy", request.object or {}),
             "/validate/cluster-policies": lambda request: idle("ClusterPropagationPolicy", request.object or {}),
         }
@@ -285,6 +293,24 @@ class Reviews:
         if request.operation != "CREATE" or known is None or not known.synced.is_set():
             return []
         return list(trust.unknown_classes(named(request.object or {}), lambda name: known.get(name) is not None))
+
+    def _unknown_resources(
+        self,
+        request: Request,
+        named: Callable[[Json], Iterable[resources.Named]],
+        others: Callable[[Request], Iterable[str]] = lambda _: (),
+    ) -> list[Problem]:
+        """What this request adds of which no member has anything."""
+        known = self._clusters
+        if request.object is None or known is None or not known.synced.is_set():
+            return []
+        before = set(named(request.old_object or {}))
+        return list(
+            resources.unknown((each for each in named(request.object) if each not in before), known, others(request))
+        )
+
+    def _named_by_others(self, request: Request) -> Iterator[str]:
+        return (name for each in self._queues if each.metadata.name != request.name for name in each.resources)
 
     def _annotations(self, namespace: str) -> dict[str, str]:
         found = self._namespaces.get(namespace)

@@ -1,0 +1,86 @@
+"""Fractions of devices, and names that nobody has."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from atoll.webhook import queues, resources
+from tests.webhook.builders import Json, cached, make_job, make_queue, with_container
+
+GPU = "nvidia.com/gpu"
+
+
+def member(**allocatable: str) -> resources.Cluster:
+    return resources.decode_cluster(
+        orjson.dumps({"metadata": {"name": "m"}, "status": {"resourceSummary": {"allocatable": allocatable}}})
+    )
+
+
+MEMBERS = [member(**{"cpu": "8", GPU: "4"}), member()]
+
+
+@pytest.mark.parametrize(
+    ("queue", "fields"),
+    [
+        pytest.param(make_queue(capability={GPU: "1.5"}), [f"spec.capability.{GPU}"], id="capability"),
+        pytest.param(make_queue(deserved={GPU: "500m"}), [f"spec.deserved.{GPU}"], id="deserved"),
+        pytest.param(
+            make_queue(guarantee={"resource": {GPU: 0.5}}), [f"spec.guarantee.resource.{GPU}"], id="guarantee"
+        ),
+        pytest.param(
+            make_queue(extendClusters=[{"name": "m", "capacity": {GPU: "2.5"}}]),
+            [f"spec.extendClusters[0].capacity.{GPU}"],
+            id="a ceiling in a member",
+        ),
+        pytest.param(make_queue(capability={"pods": "1.5"}), ["spec.capability.pods"], id="pods"),
+        pytest.param(make_queue(capability={"cpu": "1.5", GPU: "2000m"}), [], id="of a CPU, and a whole number"),
+    ],
+)
+def test_quotas_in_fractions_of_devices_are_refused(queue: Json, fields: list[str]) -> None:
+    assert [problem.field for problem in queues.validate_queue(queue, lambda _: None)] == fields
+
+
+@pytest.mark.parametrize(
+    ("names", "others", "words"),
+    [
+        pytest.param(["nvidia.com/gpus"], [], ["no member has nvidia.com/gpus; did you mean nvidia.com/gpu?"], id="s"),
+        pytest.param(
+            ["example.com/tpu"],
+            [],
+            ["no member has example.com/tpu; there are cpu, ephemeral-storage, memory, nvidia.com/gpu, pods"],
+            id="like nothing that is there",
+        ),
+        pytest.param([GPU, "cpu", "memory", "pods", "hugepages-2Mi"], [], [], id="what there is"),
+        pytest.param(["nvidia.com/gpus"], ["nvidia.com/gpus"], [], id="another queue names it, too"),
+    ],
+)
+def test_resources_that_nobody_has(names: list[str], others: list[str], words: list[str]) -> None:
+    found = resources.unknown([("f", name) for name in names], MEMBERS, others)
+    assert [problem.message for problem in found] == words
+
+
+def test_nothing_is_unknown_while_no_member_has_reported() -> None:
+    assert not list(resources.unknown([("f", "nvidia.com/gpus")], [member()]))
+
+
+def test_the_resources_that_objects_name() -> None:
+    queue = make_queue(
+        capability={"cpu": 1},
+        deserved={"a.b/c": 1},
+        guarantee={"resource": {"d.e/f": 1}},
+        extendClusters=[{"name": "m", "capacity": {"g.h/i": 1}}],
+    )
+    assert dict(resources.of_queue(queue)) == {
+        "spec.capability.cpu": "cpu",
+        "spec.deserved.a.b/c": "a.b/c",
+        "spec.guarantee.resource.d.e/f": "d.e/f",
+        "spec.extendClusters[0].capacity.g.h/i": "g.h/i",
+    }
+    assert cached(queue).resources == {"cpu", "a.b/c", "d.e/f"}
+    job = with_container(resources={"limits": {GPU: 1, "cpu": 2}, "requests": {"cpu": 1}})
+    assert [name for _, name in resources.of_job(job)] == [GPU, "cpu"]
+    batch = {"spec": {"template": job["spec"]["tasks"][0]["template"]}}
+    path = f"spec.template.spec.containers[0].resources.limits.{GPU}"
+    assert next(iter(resources.of_batch_job(batch))) == (path, GPU)
+    assert not list(resources.of_job(make_job()))

@@ -1,0 +1,100 @@
+"""Resources by name: those counted in whole numbers, and those that nobody has, most often misspelt."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from fractions import Fraction
+
+import msgspec
+
+from atoll.model import quantity
+from atoll.model.objects import Slim
+from atoll.webhook.problems import Json, Problem, mapping, sequence
+
+Named = tuple[str, str]
+"""(field, resource) of an object."""
+
+_BUILT_IN = ("cpu", "memory", "ephemeral-storage", "pods")
+_QUOTAS = ("capability", "deserved")
+
+
+class _Summary(msgspec.Struct, frozen=True, gc=False):
+    allocatable: dict[str, str | int | float] = {}
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    resource_summary: _Summary | None = None
+
+
+class Cluster(Slim, frozen=True, rename="camel", gc=False):
+    """What admission reads of a member: the resources of its nodes."""
+
+    status: _Status = _Status()
+
+    @property
+    def resources(self) -> Collection[str]:
+        """Names; empty while it has not reported."""
+        summary = self.status.resource_summary
+        return summary.allocatable if summary is not None else ()
+
+
+decode_cluster = msgspec.json.Decoder(Cluster).decode
+
+
+def fractions(amounts: Mapping[str, Fraction], path: str) -> Iterator[Problem]:
+    """The parts of what is counted in whole numbers: Kubernetes takes no pod that asks for one."""
+    for resource, value in amounts.items():
+        if not quantity.is_whole(resource, value):
+            yield Problem(f"{path}.{resource}", "is a fraction of what is counted in whole numbers; use 1, 2, ...")
+
+
+def unknown(names: Iterable[Named], members: Iterable[Cluster], others: Iterable[str] = ()) -> Iterator[Problem]:
+    """Extended resources that no member has, to warn of: nodes that have them may come.
+
+    Args:
+        names: of the object.
+        members: without any that has reported, nothing is known.
+        others: resources that other objects of the kind name, which are known as well.
+    """
+    there = {each for member in members for each in member.resources}
+    if not there:
+        return
+    known = sorted({*there, *others, *_BUILT_IN})
+    for field, resource in names:
+        if resource in known or resource.startswith("hugepages-"):
+            continue
+        near = difflib.get_close_matches(resource, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        yield Problem(field, f"no member has {resource}; {hint}")
+
+
+def of_queue(queue: Json) -> Iterator[Named]:
+    """(field, resource) of a queue's quotas."""
+    spec = mapping(queue.get("spec"))
+    lists = {f"spec.{key}": spec.get(key) for key in _QUOTAS}
+    lists["spec.guarantee.resource"] = mapping(spec.get("guarantee")).get("resource")
+    for index, each in enumerate(sequence(spec.get("extendClusters"))):
+        lists[f"spec.extendClusters[{index}].capacity"] = mapping(each).get("capacity")
+    return ((f"{path}.{name}", name) for path, amounts in lists.items() for name in mapping(amounts))
+
+
+def of_job(job: Json) -> Iterator[Named]:
+    """(field, resource) of a Volcano Job's containers."""
+    for index, task in enumerate(sequence(mapping(job.get("spec")).get("tasks"))):
+        yield from _of_template(mapping(task).get("template"), f"spec.tasks[{index}].template")
+
+
+def of_batch_job(job: Json) -> Iterator[Named]:
+    """(field, resource) of a batch Job's containers."""
+    return _of_template(mapping(job.get("spec")).get("template"), "spec.template")
+
+
+def _of_template(template: object, path: str) -> Iterator[Named]:
+    spec = mapping(mapping(template).get("spec"))
+    for key in ("initContainers", "containers"):
+        for index, container in enumerate(sequence(spec.get(key))):
+            resources = mapping(mapping(container).get("resources"))
+            # What is requested is limited as well, and a limit alone is a request.
+            for name in {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}:
+                yield f"{path}.spec.{key}[{index}].resources.limits.{name}", name
