@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.conformance import karmada, kubernetes, volcano
+from tests.conformance import karmada, kubernetes, kueue, volcano
 
 Json = dict[str, Any]
 SUITES: Mapping[str, Callable[[Json], list[str]]] = {
@@ -17,6 +17,7 @@ SUITES: Mapping[str, Callable[[Json], list[str]]] = {
     "karmada-select": karmada.select,
     "quantity": kubernetes.quantities,
     "matching": kubernetes.matching,
+    "kueue-tas": kueue.topology,
     "volcano-hypernode": volcano.hyper_node,
 }
 """Each gives what differs in a case, nothing where all is as upstream has it."""

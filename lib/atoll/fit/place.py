@@ -307,7 +307,7 @@ def _fill(nodes: Nodes, room: Ints, count: int, domain: int) -> tuple[Ints, Ints
         sums = np.zeros(len(nodes.tree.domains) + 1, np.int64)
         np.add.at(sums, parts, room)
         sums[NO_DOMAIN] = 0
-        whole, last, count = _greedy(sums, count)
+        whole, last, count = greedy(sums, count)
         if whole.size:
             used_up = np.zeros(len(sums), np.bool_)
             used_up[whole] = True
@@ -317,7 +317,7 @@ def _fill(nodes: Nodes, room: Ints, count: int, domain: int) -> tuple[Ints, Ints
             room = room - filled
         if last is not None:
             room = np.where(parts == last, room, 0)
-    whole, last, count = _greedy(room, count)
+    whole, last, count = greedy(room, count)
     chosen.append(whole)
     counts.append(room.take(whole))
     if last is not None:
@@ -326,7 +326,7 @@ def _fill(nodes: Nodes, room: Ints, count: int, domain: int) -> tuple[Ints, Ints
     return np.concatenate(chosen), np.concatenate(counts)
 
 
-def _greedy(amounts: Ints, count: int) -> tuple[Ints, int | None, int]:
+def greedy(amounts: Ints, count: int) -> tuple[Ints, int | None, int]:
     """Rule 3 for one kind of part: which to use up, which of the others then holds the rest in the tightest gap.
 
     Returns:
