@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from atoll.cli.errors import USAGE, CommandError
 from atoll.cli.quick import hasten
 
 _TAKES_VALUE = ("--kubeconfig", "--context", "--namespace", "-n")
@@ -79,12 +80,66 @@ def settings(ctx: typer.Context) -> Settings:
 
 
 class Format(StrEnum):
-    """Values of `--output`."""
+    """Values of `--output`; the last two are followed by `=` and a template."""
 
     WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
     NAME = "name"
+    JSONPATH = "jsonpath"
+    COLUMNS = "custom-columns"
+
+
+_TEMPLATES = {Format.JSONPATH: "TEMPLATE", Format.COLUMNS: "HEADER:PATH,..."}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How objects are printed."""
+
+    format: Format | None = None
+    """None for a table."""
+    template: str = ""
+
+    @property
+    def wide(self) -> bool:
+        """Whether the table has its further columns."""
+        return self.format is Format.WIDE
+
+    @property
+    def table(self) -> bool:
+        """Whether it is the command's own table, not the objects themselves."""
+        return self.format in (None, Format.WIDE)
+
+
+def shape(output: str | None) -> Shape:
+    """What a value of `--output` asks for.
+
+    Raises:
+        CommandError: there is no such format, or its template is missing or superfluous.
+    """
+    if output is None:
+        return Shape()
+    name, equals, template = output.partition("=")
+    choices = ", ".join(f"{each}={_TEMPLATES[each]}" if each in _TEMPLATES else each for each in Format)
+    if name not in list(Format) or (equals and Format(name) not in _TEMPLATES):
+        raise CommandError(f"{output!r} is no format: choose one of {choices}", USAGE)
+    found = Format(name)
+    if found in _TEMPLATES and not template:
+        raise CommandError(f"-o {name}: write {name}={_TEMPLATES[found]}", USAGE)
+    return Shape(found, template)
+
+
+def _checked(value: str | None) -> str | None:
+    try:
+        shape(value)
+    except CommandError as error:
+        raise typer.BadParameter(str(error)) from error
+    return value
+
+
+def _formats(incomplete: str) -> list[str]:
+    return [f"{each}=" if each in _TEMPLATES else each.value for each in Format if each.startswith(incomplete)]
 
 
 class DataFormat(StrEnum):
@@ -94,7 +149,25 @@ class DataFormat(StrEnum):
     YAML = "yaml"
 
 
-Output = Annotated[Format | None, typer.Option("--output", "-o", help="Output format.", show_default=False)]
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FORMAT",
+        help="Output format: wide, json, yaml, name, jsonpath=TEMPLATE or custom-columns=HEADER:PATH,... as with kubectl.",
+        show_default=False,
+        callback=_checked,
+        autocompletion=_formats,
+    ),
+]
+Selector = Annotated[
+    str | None,
+    typer.Option("--selector", "-l", help="Only those with such labels, such as team=a or 'env in (dev,test)'."),
+]
+SortBy = Annotated[
+    str | None, typer.Option("--sort-by", metavar="PATH", help="Order by a field, such as .metadata.creationTimestamp.")
+]
 DataOutput = Annotated[DataFormat | None, typer.Option("--output", "-o", help="Output as data.", show_default=False)]
 NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Leave the header line out.")]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on and print what changes, until ^C.")]

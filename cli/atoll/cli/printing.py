@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from atoll.cli.options import DataFormat, Format
+from atoll.cli.errors import CommandError
+from atoll.cli.options import DataFormat, Format, Shape
 
 Json = dict[str, Any]
 Rows = Sequence[Sequence[object]]
@@ -42,20 +43,45 @@ def show_table(headers: Sequence[str], rows: Rows, *, no_headers: bool = False) 
         print(body)
 
 
-def show_objects(objects: Sequence[Json], output: Format, *, one: bool) -> None:
-    """Print objects as data, or as names.
+def show_objects(objects: Sequence[Json], shape: Shape, *, one: bool, no_headers: bool = False) -> None:
+    """Print objects as data, as names, or as a template says.
 
     Args:
         objects: as the API server gave them.
-        output: json, yaml or name.
+        shape: anything but a table.
         one: print the object itself, not a List.
+        no_headers: leave the header line out.
+
+    Raises:
+        CommandError: the template can't be read, or can't be applied to these objects.
     """
-    if output is Format.NAME:
+    if shape.format is Format.NAME:
         for item in objects:
-            print(f"{item['kind'].lower()}.{item['apiVersion'].partition('/')[0]}/{item['metadata']['name']}")
+            print(name_of(item))
         return
     content = objects[0] if one else {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list(objects)}
-    show_data(content, DataFormat(output.value))
+    if shape.format is Format.COLUMNS:
+        from atoll.cli import columns
+
+        wanted = columns.parse(shape.template)
+        print(table(wanted.headers, [wanted.row(item) for item in objects], no_headers=no_headers))
+    elif shape.format is Format.JSONPATH:
+        from atoll.cli import jsonpath
+
+        try:
+            text = jsonpath.render(shape.template, content)
+        except jsonpath.JsonPathError as error:
+            raise CommandError(f"-o jsonpath: {error}") from error
+        print(text, end="")
+    else:
+        assert shape.format is not None, "a table is not printed here"
+        show_data(content, DataFormat(shape.format.value))
+
+
+def name_of(item: Json) -> str:
+    """As kubectl names an object: `queue.scheduling.volcano.sh/research`."""
+    group = item["apiVersion"].rpartition("/")[0]
+    return f"{item['kind'].lower()}{'.' if group else ''}{group}/{item['metadata']['name']}"
 
 
 def show_data(content: Any, output: DataFormat) -> None:
