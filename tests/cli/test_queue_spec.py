@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from atoll.api.scheduling import QueueCluster, QueueSpec
-from atoll.cli import queues
+from atoll.cli import queue_changes
 from atoll.cli.errors import USAGE, CommandError
 from atoll.cli.queue_spec import queue_object, selector, update, warnings
 from atoll.model import keys, selectors
@@ -132,7 +132,7 @@ def test_every_field_and_annotation_of_a_queue_has_an_option(command: str) -> No
         " --type gpu --strategy fifo --member east:cpu=4 --namespaces team=a --clusters size=large"
         " --estimate 2h --sla 30m --protected-for 10m --default-policy spread"
     )
-    asked = queues.asked(parse(["queue", command, "q", *words.split()]))
+    asked = queue_changes.asked(parse(["queue", command, "q", *words.split()]))
     made = queue_object("q", **asked)
     fields = {
         "weight": 2,
@@ -161,13 +161,13 @@ def test_every_field_and_annotation_of_a_queue_has_an_option(command: str) -> No
 
 
 def test_what_is_not_asked_for_is_not_there() -> None:
-    assert queue_object("q", **queues.asked(parse(["queue", "create", "q"])))["spec"] == {"weight": 1}
+    assert queue_object("q", **queue_changes.asked(parse(["queue", "create", "q"])))["spec"] == {"weight": 1}
     with pytest.raises(CommandError, match="nothing to change"):
-        update(QUEUE, **queues.asked(parse(["queue", "update", "q"])))
+        update(QUEUE, **queue_changes.asked(parse(["queue", "update", "q"])))
 
 
 def test_an_empty_text_takes_an_annotation_away() -> None:
-    asked = queues.asked(parse(["queue", "update", "q", "--protected-for", "", "--default-policy", ""]))
+    asked = queue_changes.asked(parse(["queue", "update", "q", "--protected-for", "", "--default-policy", ""]))
     assert update(QUEUE, **asked)["metadata"]["annotations"] == {keys.PROTECTED_FOR: None, keys.DEFAULT_POLICY: None}
 
 
@@ -181,7 +181,7 @@ def test_an_empty_text_takes_an_annotation_away() -> None:
 )
 def test_an_option_that_can_not_be_read_is_refused(words: list[str], message: str) -> None:
     with pytest.raises(CommandError) as raised:
-        queue_object("q", **queues.asked(parse(["queue", "create", "q", *words])))
+        queue_object("q", **queue_changes.asked(parse(["queue", "create", "q", *words])))
     assert str(raised.value).startswith(message)
     assert raised.value.code == USAGE
 

@@ -143,7 +143,7 @@ def in_state(item: Json, state: str) -> Json:
 def test_the_state_says_why_an_open_queue_takes_nothing(queues: list[Json], state: str) -> None:
     assert queue_tree.states(queues)["research"] == state
     if "invalid" not in state:
-        [row] = [row for row in rows(queues, NOW, wide=False) if row[0] == "research"]
+        [row] = [row for row in rows(queues, NOW, wide=False) if str(row[0]).strip() == "research"]
         assert row[1] == state
     data = describe("research", queues)
     assert data["state"] == state.split()[0]
@@ -176,7 +176,7 @@ def test_a_queue_that_can_not_be_read_is_described_with_the_reason_and_hides_no_
     assert where in data["problem"]
     assert f"  INVALID     {data['problem']}" in queue_description.text(data).splitlines()
     assert [each["binding"] for each in data["pending"]] == ["b-job"]
-    assert [row[0] for row in rows(queues, NOW, wide=True)] == ["audio", "lab", "research"]
+    assert [row[0] for row in rows(queues, NOW, wide=True)] == ["lab", "  audio", "research"]
     assert "problem" not in describe("audio", queues)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from atoll.cli.options import Format
+from atoll.cli.options import DataFormat
 from atoll.kube.transport import _product
 from atoll.model.release import VERSION
 from tests.cli.command_line import parse
@@ -17,7 +17,7 @@ from tests.cli.command_line import parse
     [
         pytest.param(["job", "list", "-q", "research"], "queue", "research", id="a text"),
         pytest.param(["job", "list"], "queue", None, id="nothing"),
-        pytest.param(["job", "list", "-o", "wide"], "output", Format.WIDE, id="a choice"),
+        pytest.param(["explain", "x", "-o", "json"], "output", DataFormat.JSON, id="a choice"),
         pytest.param(["queue", "create", "x", "--weight", "7"], "weight", 7, id="a number"),
         pytest.param(["queue", "create", "x", "--member", "a", "--member", "b"], "member", ["a", "b"], id="a list"),
         pytest.param(["queue", "create", "x"], "member", None, id="no list"),

@@ -114,9 +114,10 @@ def test_a_queue_counts_and_charges_by_phase() -> None:
 def test_a_queue_is_listed_as_its_status_tells() -> None:
     used = {"cpu": "24", "nvidia.com/gpu": "48", "pods": "6", "memory": "0"}
     busy = told(queue(priority=5, capability={"cpu": "64"}), pending=1, inqueue=1, running=2, allocated=used)
+    busy["spec"] |= {"deserved": {"cpu": "32"}, "guarantee": {"resource": {"cpu": "8"}}}
     assert queues.rows([busy, queue("idle")], NOW, wide=True) == [
-        ["idle", "Open", 0, 0, 0, 0, "", "", "60s", 1, ""],
-        ["research", "Open", 5, 1, 1, 2, "cpu=24,nvidia.com/gpu=48", "cpu=64", "60s", 1, ""],
+        ["idle", "Open", 0, 0, 0, 0, "", "", "", "60s", 1, "", ""],
+        ["research", "Open", 5, 1, 1, 2, "cpu=24,nvidia.com/gpu=48", "cpu=32", "cpu=64", "60s", 1, "", "cpu=8"],
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.conditions import condition, is_true
-from atoll.cli.errors import USAGE, CommandError
-from atoll.cli.options import DataOutput, Format, NoHeaders, Output, settings
+from atoll.cli.errors import FAILED, USAGE, CommandError
+from atoll.cli.options import DataOutput, NoHeaders, Output, Selector, SortBy, settings, shape
 from atoll.cli.printing import age, show_data, show_objects, show_table
+from atoll.cli.suggestions import cluster_names
+from atoll.cli.workloads import do_all, one_way
 
 if TYPE_CHECKING:
     from atoll.kube.transport import ApiServer
@@ -30,40 +33,62 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _TAINT = re.compile(r"(?P<key>[^=:]+)(?:=(?P<value>[^:]*))?(?::(?P<effect>\w+))?")
 _AGENT = "atoll-agent"
 
-Name = Annotated[str, typer.Argument(help="Name of the member.")]
+Name = Annotated[str, typer.Argument(help="Name of the member.", autocompletion=cluster_names)]
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="[name...]", help="Names of members.", autocompletion=cluster_names)
+]
+Selected = Annotated[
+    str | None, typer.Option("--selector", "-l", help="Instead of names: all members with such labels.")
+]
 
 
-@app.command("list", epilog="Example: atollctl cluster list -o wide")
-def list_(ctx: typer.Context, output: Output = None, no_headers: NoHeaders = False) -> None:
+@app.command("list", epilog="Example: atollctl cluster list -o wide; atollctl cluster list -l gpu=h100 -o name")
+def list_(
+    ctx: typer.Context,
+    output: Output = None,
+    no_headers: NoHeaders = False,
+    selector: Selector = None,
+    sort_by: SortBy = None,
+) -> None:
     """List the members: nodes, GPUs and CPUs (free of all), Works that are not applied yet of all, the last report."""
     from atoll.cli.connection import call
 
-    if output not in (None, Format.WIDE):
+    wanted = shape(output)
+
+    async def look(host: ApiServer) -> tuple[list[Json], list[Json]]:
+        from atoll.cli import columns
         from atoll.model.apiresource import CLUSTERS
 
-        show_objects(call(settings(ctx), lambda host: host.list(CLUSTERS)), output, one=False)
+        clusters = columns.ordered(await host.list(CLUSTERS, label_selector=selector or ""), sort_by)
+        return clusters, await gather(host, clusters) if wanted.table else []
+
+    clusters, found = call(settings(ctx), look)
+    if not wanted.table:
+        show_objects(clusters, wanted, one=False, no_headers=no_headers)
         return
-    found = call(settings(ctx), gather)
-    wide = output is Format.WIDE
-    show_table(HEADERS + (WIDE if wide else ()), rows(found, time.time(), wide=wide), no_headers=no_headers)
+    lines = rows(found, time.time(), wide=wanted.wide)
+    show_table(HEADERS + (WIDE if wanted.wide else ()), lines, no_headers=no_headers)
 
 
-@app.command(epilog="Example: atollctl cluster describe east")
-def describe(ctx: typer.Context, name: Name, output: DataOutput = None) -> None:
-    """Show a member: conditions, taints, what it has of each resource, and what was sent there."""
+@app.command(epilog="Example: atollctl cluster describe east; atollctl cluster describe -l gpu=h100")
+def describe(ctx: typer.Context, names: Names = None, selector: Selected = None, output: DataOutput = None) -> None:
+    """Show members: conditions, taints, what they have of each resource, and what was sent there."""
     from atoll.cli.connection import call
 
-    async def look(host: ApiServer) -> Json:
+    one_way("members", names, selector)
+
+    async def look(host: ApiServer) -> list[Json]:
         from atoll.model.apiresource import CLUSTERS
 
-        await host.get(CLUSTERS, name)
-        return next(each for each in await gather(host) if each["name"] == name)
+        if names:
+            return await gather(host, [await host.get(CLUSTERS, name) for name in names])
+        return await gather(host, await host.list(CLUSTERS, label_selector=selector or ""))
 
-    data = call(settings(ctx), look)
+    found = call(settings(ctx), look)
     if output is not None:
-        show_data(data, output)
+        show_data(found[0] if names and len(names) == 1 else found, output)
     else:
-        print(text(data, time.time()))
+        print("\n\n".join(text(each, time.time()) for each in found))
 
 
 @app.command(epilog="Example: atollctl cluster label east gpu=h100 old-")
@@ -79,7 +104,7 @@ def label(
         if not equals and not each.endswith("-"):
             raise CommandError(f"{each!r}: write key=value, or key- to remove it", USAGE)
         wanted[key if equals else each[:-1]] = value if equals else None
-    _patch(ctx, name, lambda _: {"metadata": {"labels": wanted}}, "labeled")
+    _patch(ctx, [name], None, lambda _: {"metadata": {"labels": wanted}}, "labeled")
 
 
 @app.command(epilog="Example: atollctl cluster taint east maintenance=today:NoSchedule; atollctl cluster taint east a-")
@@ -90,21 +115,21 @@ def taint(
 ) -> None:
     """Set taints of a member, which keep away what does not tolerate them."""
     wanted = [parse_taint(each) for each in taints]
-    _patch(ctx, name, lambda cluster: {"spec": {"taints": tainted(cluster, wanted)}}, "tainted")
+    _patch(ctx, [name], None, lambda cluster: {"spec": {"taints": tainted(cluster, wanted)}}, "tainted")
 
 
 @app.command(epilog="Example: atollctl cluster cordon east   # what runs goes on, nothing new is sent there")
-def cordon(ctx: typer.Context, name: Name) -> None:
-    """Send nothing new to a member until it is uncordoned."""
+def cordon(ctx: typer.Context, names: Names = None, selector: Selected = None) -> None:
+    """Send nothing new to members until they are uncordoned."""
     wanted = parse_taint(f"{CORDONED}:NoSchedule")
-    _patch(ctx, name, lambda cluster: {"spec": {"taints": tainted(cluster, [wanted])}}, "cordoned")
+    _patch(ctx, names, selector, lambda cluster: {"spec": {"taints": tainted(cluster, [wanted])}}, "cordoned")
 
 
-@app.command(epilog="Example: atollctl cluster uncordon east")
-def uncordon(ctx: typer.Context, name: Name) -> None:
-    """Let a member get work again."""
+@app.command(epilog="Example: atollctl cluster uncordon east west; atollctl cluster uncordon -l gpu=h100")
+def uncordon(ctx: typer.Context, names: Names = None, selector: Selected = None) -> None:
+    """Let members get work again."""
     wanted = parse_taint(f"{CORDONED}-")
-    _patch(ctx, name, lambda cluster: {"spec": {"taints": tainted(cluster, [wanted])}}, "uncordoned")
+    _patch(ctx, names, selector, lambda cluster: {"spec": {"taints": tainted(cluster, [wanted])}}, "uncordoned")
 
 
 def parse_taint(text: str) -> tuple[Json, bool]:
@@ -137,31 +162,46 @@ def tainted(cluster: Json, wanted: Sequence[tuple[Json, bool]]) -> list[Json]:
     return found
 
 
-def _patch(ctx: typer.Context, name: str, change: Callable[[Json], Json], done: str) -> None:
+def _patch(
+    ctx: typer.Context, names: Sequence[str] | None, selector: str | None, change: Callable[[Json], Json], done: str
+) -> None:
     from atoll.cli.connection import call
     from atoll.model.apiresource import CLUSTERS
 
-    async def work(host: ApiServer) -> bool:
+    one_way("members", names, selector)
+
+    async def patched(host: ApiServer, name: str) -> str:
         before = await host.get(CLUSTERS, name)
         patch = change(before)
         # Lists are replaced whole: another's change in between must not be lost.
         patch.setdefault("metadata", {})["resourceVersion"] = before["metadata"]["resourceVersion"]
         after = await host.merge_patch(CLUSTERS, name, patch, field_manager="atollctl")
-        return bool(after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"])
+        changed = after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
+        return f"cluster.cluster.karmada.io/{name} {done}{'' if changed else ' already'}"
 
-    changed = call(settings(ctx), work)
-    print(f"cluster.cluster.karmada.io/{name} {done}{'' if changed else ' already'}")
+    async def work(host: ApiServer) -> bool:
+        targets = names or [
+            each["metadata"]["name"] for each in await host.list(CLUSTERS, label_selector=selector or "")
+        ]
+        if not targets:
+            print(f"No members found with labels {selector}.", file=sys.stderr)
+        return await do_all(targets, lambda name: patched(host, name))
+
+    if call(settings(ctx), work):
+        raise SystemExit(FAILED)
 
 
 # -- what there is -----------------------------------------------------------------------------------------------------
 
 
-async def gather(host: ApiServer) -> list[Json]:
-    """All members as data, in the order of their names."""
+async def gather(host: ApiServer, clusters: Sequence[Json] | None = None) -> list[Json]:
+    """Members as data: these Clusters, or all in the order of their names."""
     from atoll.cli.unseen import Unseen
     from atoll.model.apiresource import CAPACITIES, CLUSTERS, LEASES, WORKS
 
-    clusters, unseen = await host.list(CLUSTERS), Unseen()
+    unseen = Unseen()
+    if clusters is None:
+        clusters = await host.list(CLUSTERS)
     capacities = await unseen.allowed("what members have", host.list(CAPACITIES)) or []
     works = await unseen.allowed("Works", host.list(WORKS)) or []
     leases = await unseen.allowed("reports", host.list(LEASES)) or []

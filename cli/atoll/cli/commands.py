@@ -74,7 +74,7 @@ async def followed(
     kind, name = resource.kind.lower(), target["metadata"]["name"]
     try:
         async with asyncio.timeout(seconds):
-            return await _seen(host, resource, target, reached)
+            return await seen(host, resource, target, reached)
     except TimeoutError:
         namespace = target["metadata"].get("namespace") or QUEUE_NAMESPACE
         raise CommandError(
@@ -83,7 +83,18 @@ async def followed(
         ) from None
 
 
-async def _seen(host: ApiServer, resource: ApiResource, target: Json, reached: Callable[[Json], bool]) -> Json:
+async def seen(host: ApiServer, resource: ApiResource, target: Json, reached: Callable[[Json], bool]) -> Json:
+    """Wait until an object is as it should be; gives it as it is then.
+
+    Args:
+        host: the API server.
+        resource: of the object.
+        target: the object as it was last read.
+        reached: whether this object is as wanted.
+
+    Raises:
+        CommandError: it was deleted, or the watch ended.
+    """
     import orjson
 
     meta = target["metadata"]

@@ -53,9 +53,14 @@ def describe(error: Exception) -> tuple[str, int]:
         return f"error: You must be logged in to the server (Unauthorized): {why}; {todo}", FAILED
     if isinstance(error, ApiError):
         message = _REQUEST.sub("", error.message)
-        if _NO_RIGHT in message:
+        if no_right(error):
             message += f"; ask an administrator of the host for that right, or choose another user {_OTHERS}"
         return f"Error from server ({error.reason or type(error).__name__}): {message}", FAILED
     if isinstance(error, BadKubeconfig) or type(error).__module__.startswith(_OWN_ERRORS):
         return f"error: {error}", FAILED
     return "", FAILED
+
+
+def no_right(error: Exception) -> bool:
+    """Whether the user has no right to do it; admission refuses in other words."""
+    return _NO_RIGHT in str(error)

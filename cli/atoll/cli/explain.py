@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from atoll.cli.errors import CommandError
 from atoll.cli.options import DataOutput, settings
 from atoll.cli.printing import show_data
+from atoll.cli.workloads import Name
 
 if TYPE_CHECKING:
     from atoll.kube.transport import ApiServer
@@ -25,12 +26,7 @@ _VOLCANO_JOB = ("vcjob", "vj", "job.batch.volcano.sh", "jobs.batch.volcano.sh", 
 
 def explain(
     ctx: typer.Context,
-    workload: Annotated[
-        str,
-        typer.Argument(
-            metavar="[KIND/]NAME", help="The workload; without a kind the Volcano Job of that name, else the batch Job."
-        ),
-    ],
+    workload: Name,
     output: DataOutput = None,
 ) -> None:
     """Explain where a workload is on its way, why it waits, and what would help."""
@@ -67,9 +63,9 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> Any:
         CommandError: no such kind, no kind and nothing of that name, or a Volcano Job and a batch Job of it.
     """
     from atoll.cli.explanation import Facts
-    from atoll.cli.operations import find
     from atoll.cli.seen import seen
     from atoll.cli.unseen import Unseen
+    from atoll.cli.workloads import find
     from atoll.model import keys
     from atoll.model.apiresource import CLUSTERS, LEASES, NAMESPACES, WORKS
     from atoll.model.verdict import Reason
@@ -142,6 +138,16 @@ async def bindings_named(host: ApiServer, resource: ApiResource, workload: Json)
         await _found(host, BINDINGS, name, meta.get("namespace")) for name in binding_names(resource, meta["name"])
     ]
     return [each for each in found if each is not None]
+
+
+async def binding_of(host: ApiServer, resource: ApiResource, workload: Json) -> Json | None:
+    """The binding of a workload; None where there is none yet.
+
+    Raises:
+        Forbidden: this user may not read it.
+    """
+    named = await bindings_named(host, resource, workload)
+    return next((each for each in named if _is_of(each, workload)), None)
 
 
 def _is_of(binding: Json, workload: Json) -> bool:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli import operations
+from atoll.cli import job_pods, moving, operations
 from atoll.cli.errors import CommandError
-from atoll.cli.options import Format, NoHeaders, Output, Watch, settings
+from atoll.cli.options import NoHeaders, Output, Selector, SortBy, Watch, settings, shape
 from atoll.cli.printing import age, show_objects, show_table
+from atoll.cli.suggestions import queue_names
+from atoll.cli.workloads import Name, find, listed, ours
 
 if TYPE_CHECKING:
     from atoll.kube.transport import ApiServer
@@ -25,64 +27,48 @@ app = typer.Typer(no_args_is_help=True, help="Jobs: where they run, why they wai
 HEADERS = ("NAME", "QUEUE", "STATUS", "CLUSTER", "PENDING", "RUNNING", "SUCCEEDED", "FAILED", "AGE")
 
 
-@app.command("list", epilog="Example: atollctl job list -A -o wide")
+@app.command("list", epilog="Example: atollctl job list -A -o wide; atollctl job list -l team=a --sort-by .spec.queue")
 def list_(
     ctx: typer.Context,
     output: Output = None,
     no_headers: NoHeaders = False,
-    queue: Annotated[str | None, typer.Option("--queue", "-q", help="Only jobs of this queue.")] = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", "-q", help="Only jobs of this queue.", autocompletion=queue_names)
+    ] = None,
+    selector: Selector = None,
+    sort_by: SortBy = None,
     watch: Watch = False,
 ) -> None:
     """List the Volcano Jobs of a namespace, or of all with -A, and the batch Jobs that Atoll runs."""
-    _show(ctx, None, output, no_headers, queue, watch)
+    _show(ctx, None, output, no_headers, watch, queue=queue, selector=selector, sort_by=sort_by)
 
 
-@app.command(epilog="Example: atollctl job get train -n research")
+@app.command(epilog="Example: atollctl job get train -n research -o jsonpath='{.status.state.phase}'")
 def get(
     ctx: typer.Context,
-    name: operations.Name,
+    name: Name,
     output: Output = None,
     no_headers: NoHeaders = False,
     watch: Watch = False,
 ) -> None:
     """Show one job."""
-    _show(ctx, name, output, no_headers, None, watch)
+    _show(ctx, name, output, no_headers, watch)
 
 
-app.command(epilog="Example: atollctl job hold train -n research")(operations.hold)
+app.command(epilog="Example: atollctl job pods train -n research")(job_pods.pods)
+app.command(epilog="Example: atollctl job hold train -n research; atollctl job hold -l sweep=7")(operations.hold)
 app.command(epilog="Example: atollctl job retry train -n research")(operations.retry)
 app.command(epilog="Example: atollctl job release train; atollctl job release job.batch/nightly")(operations.release)
 app.command(epilog="Example: atollctl job abort train")(operations.abort)
 app.command(epilog="Example: atollctl job resume train")(operations.resume)
 app.command(epilog="Example: atollctl job restart train")(operations.restart)
-app.command(epilog="Example: atollctl job delete train -n research")(operations.delete)
+app.command(epilog="Example: atollctl job move train --queue nightly")(moving.move)
+app.command(epilog="Example: atollctl job delete train -n research; atollctl job delete -l sweep=7")(operations.delete)
 
 
 def by_workload(bindings: Iterable[Json]) -> dict[str, Json]:
     """UID of the workload -> its binding."""
     return {uid: item for item in bindings if (uid := ((item.get("spec") or {}).get("resource") or {}).get("uid"))}
-
-
-async def listed(host: ApiServer, namespace: str | None) -> list[Json]:
-    """The Volcano Jobs and, where their user may list them, the batch Jobs of a namespace, or of all.
-
-    Raises:
-        Forbidden: not even Volcano Jobs may be listed.
-    """
-    from atoll.kube import errors
-    from atoll.model.apiresource import BATCH_JOBS, JOBS
-
-    found: list[Json] = []
-    for resource in (JOBS, BATCH_JOBS):
-        try:
-            items = await host.list(resource, namespace)
-        except errors.Forbidden as error:
-            if resource == JOBS:
-                raise
-            print(f"batch Jobs are left out: {error.message}", file=sys.stderr)
-            continue
-        found += [{"apiVersion": resource.api_version, "kind": resource.kind, **each} for each in items]
-    return found
 
 
 def rows(
@@ -211,28 +197,33 @@ def reason_of(binding: Json) -> str:
 
 
 def _show(
-    ctx: typer.Context, name: str | None, output: Format | None, no_headers: bool, queue: str | None, watch: bool
+    ctx: typer.Context,
+    name: str | None,
+    output: str | None,
+    no_headers: bool,
+    watch: bool,
+    *,
+    queue: str | None = None,
+    selector: str | None = None,
+    sort_by: str | None = None,
 ) -> None:
     from atoll.cli.connection import call
-    from atoll.kinds import BY_RESOURCE
     from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS
 
-    options = settings(ctx)
-    data = output not in (None, Format.WIDE)
+    options, wanted = settings(ctx), shape(output)
     where = options.where if name is None else options.one_namespace
-    wide, namespaced = output is Format.WIDE, options.all_namespaces and name is None
-    headers = (("NAMESPACE",) if namespaced else ()) + HEADERS + (("REASON",) if wide else ())
+    namespaced = options.all_namespaces and name is None
+    headers = (("NAMESPACE",) if namespaced else ()) + HEADERS + (("REASON",) if wanted.wide else ())
 
     def chosen(jobs: list[Json]) -> list[Json]:
-        ours = (job for job in jobs if name is not None or not _is_batch(job) or BY_RESOURCE[BATCH_JOBS].takes(job))
         return sorted(
-            (job for job in ours if queue in (None, queue_of(job))),
+            (job for job in (jobs if name is not None else ours(jobs)) if queue in (None, queue_of(job))),
             key=lambda job: (job["metadata"]["namespace"], job["metadata"]["name"]),
         )
 
     async def found_one(host: ApiServer) -> tuple[ApiResource, Json]:
         assert name is not None, "one job is asked for"
-        resource, found = await operations.find(host, name, options.one_namespace)
+        resource, found = await find(host, name, options.one_namespace)
         if resource not in (JOBS, BATCH_JOBS):
             raise CommandError(
                 f"{name} is neither a Volcano Job nor a batch Job: `atollctl explain {name}` tells of it"
@@ -244,34 +235,48 @@ def _show(
 
         def table(jobs: list[Json], bindings: list[Json]) -> dict[str, list[object]]:
             found = chosen(jobs)
-            lines = rows(found, by_workload(bindings), time.time(), namespaced=namespaced, wide=wide)
+            lines = rows(found, by_workload(bindings), time.time(), namespaced=namespaced, wide=wanted.wide)
             return {job["metadata"]["uid"]: line for job, line in zip(found, lines, strict=True)}
 
-        watching.check_output(output)
+        watching.check(output, sort_by)
         resources: tuple[ApiResource, ...] = (JOBS, BATCH_JOBS)
         one = None
         if name is not None:
             resource, found = call(options, found_one)
             resources, one = (resource,), found["metadata"]["name"]
-        watching.watch(options, resources, where, one, table, headers, bindings_in=where, no_headers=no_headers)
+        watching.watch(
+            options,
+            resources,
+            where,
+            one,
+            table,
+            headers,
+            bindings_in=where,
+            no_headers=no_headers,
+            labels=selector,
+        )
         return
 
     async def read(host: ApiServer) -> tuple[list[Json], list[Json], dict[str, str]]:
         if name is not None:
             jobs = [(await found_one(host))[1]]
         else:
-            jobs = await listed(host, where)
-        if data:
+            jobs = await listed(host, where, selector)
+        if not wanted.table:
             return jobs, [], {}
-        return jobs, await host.list(BINDINGS, where), await not_ready(host) if wide else {}
+        return jobs, await host.list(BINDINGS, where), await not_ready(host) if wanted.wide else {}
 
     jobs, bindings, silent = call(options, read)
     jobs = chosen(jobs)
-    if output is not None and data:
-        show_objects(jobs, output, one=name is not None)
+    if sort_by is not None:
+        from atoll.cli import columns
+
+        jobs = columns.ordered(jobs, sort_by)
+    if not wanted.table:
+        show_objects(jobs, wanted, one=name is not None, no_headers=no_headers)
         return
     if not jobs:
         print(f"No jobs found{'' if options.where is None else f' in {options.where} namespace'}.", file=sys.stderr)
         return
-    lines = rows(jobs, by_workload(bindings), time.time(), namespaced=namespaced, wide=wide, silent=silent)
+    lines = rows(jobs, by_workload(bindings), time.time(), namespaced=namespaced, wide=wanted.wide, silent=silent)
     show_table(headers, lines, no_headers=no_headers)

@@ -1,4 +1,4 @@
-"""JSONPath templates as kubectl reads them: `{range .items[*]}{.metadata.name}{"\\n"}{end}`.
+"""JSONPath templates as kubectl reads them: `{range .items[*]}{.metadata.name}{", "}{end}`.
 
 A template is text with actions in braces; an action is a path, a quoted text, a number, or `range PATH` up to `end`.
 A field that is missing gives nothing, as with kubectl; an index beyond a list is an error. tests/cli/test_jsonpath.py
@@ -372,7 +372,7 @@ class _Reader:
         inside = self._inside_bracket()
         if inside.startswith("?("):
             if not inside.endswith(")"):
-                raise self._wrong("unclosed filter: write [?(@.name==\"x\")]")
+                raise self._wrong('unclosed filter: write [?(@.name=="x")]')
             return self._filter(inside[2:-1])
         parts = inside.split(",")
         if len(parts) > 1:

@@ -1,15 +1,14 @@
-"""`atollctl job hold|release|retry|abort|resume|restart|delete`: what people do to a workload."""
+"""`atollctl job hold|release|retry|abort|resume|restart|move|delete`: what people do to workloads."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.errors import FAILED, CommandError, describe
-from atoll.cli.options import settings
+from atoll.cli.errors import CommandError
+from atoll.cli.workloads import Names, Selected, Work, each, title
 
 if TYPE_CHECKING:
     from atoll.kube.transport import ApiServer
@@ -19,59 +18,49 @@ Json = dict[str, Any]
 
 _WAIT_S = 60.0
 
-Name = Annotated[
-    str,
-    typer.Argument(
-        metavar="[KIND/]NAME", help="The job; without a kind the Volcano Job of that name, else the batch Job."
-    ),
-]
-Names = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="[KIND/]NAME...", help="Jobs; without a kind the Volcano Job of that name, else the batch Job."
-    ),
-]
 Wait = Annotated[bool, typer.Option(help=f"Return only once the job has followed (at most {_WAIT_S:.0f} s).")]
 
 
-def hold(ctx: typer.Context, names: Names) -> None:
-    """Keep a job from running until it is released; one that runs is taken back and keeps its age."""
+def hold(ctx: typer.Context, names: Names = None, selector: Selected = None) -> None:
+    """Keep jobs from running until they are released; what runs is taken back and keeps its age."""
     from atoll.model import keys
 
-    _annotate(ctx, names, {keys.HOLD: "true"}, "held")
+    each(ctx, names, selector, _annotation({keys.HOLD: "true"}, "held"))
 
 
-def release(ctx: typer.Context, names: Names) -> None:
-    """Let a held job run."""
+def release(ctx: typer.Context, names: Names = None, selector: Selected = None) -> None:
+    """Let held jobs run."""
     from atoll.model import keys
 
-    _annotate(ctx, names, {keys.HOLD: None}, "released")
+    each(ctx, names, selector, _annotation({keys.HOLD: None}, "released"))
 
 
-def retry(ctx: typer.Context, names: Names) -> None:
-    """Have a deactivated job tried again: one that members refused until it was given up."""
+def retry(ctx: typer.Context, names: Names = None, selector: Selected = None) -> None:
+    """Have deactivated jobs tried again: those that members refused until they were given up."""
     import time
 
     from atoll.model import keys
     from atoll.model.timestamps import rfc3339_micro
 
-    _annotate(ctx, names, {keys.RETRY: rfc3339_micro(time.time())}, "is tried again")
+    each(ctx, names, selector, _annotation({keys.RETRY: rfc3339_micro(time.time())}, "is tried again"))
 
 
-def abort(ctx: typer.Context, names: Names, wait: Wait = True) -> None:
-    """Stop a Volcano Job in all members; what has ended stays counted, and `resume` starts it again."""
-    _command(ctx, names, "AbortJob", wait, "aborted", lambda job: _phase(job) == "Aborted")
+def abort(ctx: typer.Context, names: Names = None, selector: Selected = None, wait: Wait = True) -> None:
+    """Stop Volcano Jobs in all members; what has ended stays counted, and `resume` starts them again."""
+    each(ctx, names, selector, _command("AbortJob", wait, "aborted", lambda job: _phase(job) == "Aborted"))
 
 
-def resume(ctx: typer.Context, names: Names, wait: Wait = True) -> None:
-    """Start an aborted Volcano Job again; it goes back to its queue with its age."""
+def resume(ctx: typer.Context, names: Names = None, selector: Selected = None, wait: Wait = True) -> None:
+    """Start aborted Volcano Jobs again; they go back to their queues with their age."""
     from atoll.model import keys
 
-    _command(ctx, names, "ResumeJob", wait, "resumed", lambda job: keys.ABORTED not in _annotations(job))
+    each(
+        ctx, names, selector, _command("ResumeJob", wait, "resumed", lambda job: keys.ABORTED not in _annotations(job))
+    )
 
 
-def restart(ctx: typer.Context, names: Names, wait: Wait = True) -> None:
-    """Start a Volcano Job anew: its pods are removed, and it goes back to its queue with its age."""
+def restart(ctx: typer.Context, names: Names = None, selector: Selected = None, wait: Wait = True) -> None:
+    """Start Volcano Jobs anew: their pods are removed, and they go back to their queues with their age."""
     from atoll.model import keys
 
     before: dict[str, str] = {}
@@ -80,126 +69,59 @@ def restart(ctx: typer.Context, names: Names, wait: Wait = True) -> None:
         retries = _annotations(job).get(keys.RETRIES, "")
         return retries != before.setdefault(job["metadata"]["uid"], retries)
 
-    _command(ctx, names, "RestartJob", wait, "restarted", restarted)
+    each(ctx, names, selector, _command("RestartJob", wait, "restarted", restarted))
 
 
-def delete(ctx: typer.Context, names: Names) -> None:
+def delete(ctx: typer.Context, names: Names = None, selector: Selected = None) -> None:
     """Delete jobs; what runs of them in members goes with them."""
 
-    async def work(host: ApiServer, name: str) -> str:
-        resource, found = await find(host, name, settings(ctx).one_namespace)
+    async def work(host: ApiServer, resource: ApiResource, found: Json) -> str:
         meta = found["metadata"]
         await host.delete(resource, meta["name"], meta["namespace"], uid=meta["uid"])
-        return f"{_title(resource, meta['name'])} deleted"
+        return f"{title(resource, meta['name'])} deleted"
 
-    _each(ctx, names, work)
-
-
-def _each(ctx: typer.Context, names: Sequence[str], work: Callable[[ApiServer, str], Awaitable[str]]) -> None:
-    """Do it to each of them, and say of each what became of it; one that fails does not keep the others from it.
-
-    Raises:
-        SystemExit: one of several failed.
-        Exception: the only one failed.
-    """
-    from atoll.cli.connection import call
-    from atoll.kube.errors import ApiError, Unreachable
-
-    async def all_of_them(host: ApiServer) -> bool:
-        failed = False
-        for name in names:
-            try:
-                print(await work(host, name), flush=True)
-            except Unreachable:
-                raise
-            except (CommandError, ApiError) as error:
-                if len(names) == 1:
-                    raise
-                print(describe(error)[0], file=sys.stderr)
-                failed = True
-        return failed
-
-    if call(settings(ctx), all_of_them):
-        raise SystemExit(FAILED)
+    each(ctx, names, selector, work)
 
 
-async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResource, Json]:
-    """The resource and the object that the user means.
-
-    Raises:
-        NotFound: there is none of that kind.
-        CommandError: no such kind; without a kind, nothing of that name, or a Volcano Job and a batch Job.
-    """
-    from atoll.cli.explain import find_resource, parse
-    from atoll.kube.errors import NotFound
-    from atoll.model.apiresource import BATCH_JOBS, JOBS
-
-    kind, name = parse(workload)
-    if "/" in workload:
-        resource = await find_resource(host, kind)
-        return resource, await host.get(resource, name, namespace)
-    found = []
-    for resource in (JOBS, BATCH_JOBS):
-        try:
-            found.append((resource, await host.get(resource, name, namespace)))
-        except NotFound:
-            continue
-    if not found:
-        raise CommandError(
-            f"there is no Volcano Job and no batch Job {name} in namespace {namespace}: choose another with -n, or"
-            f" write KIND/NAME, such as job/{name} or vcjob/{name}"
-        )
-    if len(found) > 1:
-        raise CommandError(
-            f"{name} is a Volcano Job and a batch Job in namespace {namespace}: write vcjob/{name} or job.batch/{name}"
-        )
-    return found[0]
-
-
-def _annotate(ctx: typer.Context, names: Sequence[str], annotations: Json, done: str) -> None:
+def _annotation(annotations: Json, done: str) -> Work:
     from atoll.model import keys
 
-    async def work(host: ApiServer, name: str) -> str:
-        resource, found = await find(host, name, settings(ctx).one_namespace)
+    async def work(host: ApiServer, resource: ApiResource, found: Json) -> str:
         meta, present = found["metadata"], _annotations(found)
-        title = _title(resource, meta["name"])
+        name = title(resource, meta["name"])
         if annotations.get(keys.HOLD) and (ended := _ended(resource, found)):
-            raise CommandError(f"{title} has ended ({ended}): there is nothing to hold")
+            raise CommandError(f"{name} has ended ({ended}): there is nothing to hold")
         if keys.ABORTED in present and present.get(keys.HOLD) == "true":
-            raise CommandError(f"{title} is aborted: `atollctl job resume {meta['name']}` starts it again")
+            raise CommandError(f"{name} is aborted: `atollctl job resume {meta['name']}` starts it again")
         if all(present.get(key) == value for key, value in annotations.items()):
-            return f"{title} {done} already"
+            return f"{name} {done} already"
         patch = {"metadata": {"uid": meta["uid"], "annotations": annotations}}
         await host.merge_patch(resource, meta["name"], patch, meta["namespace"], field_manager="atollctl")
-        return f"{title} {done}"
+        return f"{name} {done}"
 
-    _each(ctx, names, work)
+    return work
 
 
-def _command(
-    ctx: typer.Context, names: Sequence[str], action: str, wait: bool, done: str, reached: Callable[[Json], bool]
-) -> None:
+def _command(action: str, wait: bool, done: str, reached: Callable[[Json], bool]) -> Work:
     from atoll.cli import commands
     from atoll.model.apiresource import JOBS
 
-    async def work(host: ApiServer, name: str) -> str:
-        resource, found = await find(host, name, settings(ctx).one_namespace)
-        meta = found["metadata"]
-        title = _title(resource, meta["name"])
+    async def work(host: ApiServer, resource: ApiResource, found: Json) -> str:
+        name = title(resource, found["metadata"]["name"])
         if resource != JOBS:
-            raise CommandError(f"{title}: {action} is for Volcano Jobs; use `atollctl job hold` and `job release`")
+            raise CommandError(f"{name}: {action} is for Volcano Jobs; use `atollctl job hold` and `job release`")
         if (why := _pointless(action, found)) is not None:
-            raise CommandError(f"{title} {why}")
+            raise CommandError(f"{name} {why}")
         # Also tells it what the job was before the Command.
         if reached(found):
-            return f"{title} {done} already"
+            return f"{name} {done} already"
         await commands.send(host, resource, found, action)
         if wait:
             await commands.followed(host, resource, found, reached, seconds=_WAIT_S, wanted=done)
-            return f"{title} {done}"
-        return f"{title} told: {action}"
+            return f"{name} {done}"
+        return f"{name} told: {action}"
 
-    _each(ctx, names, work)
+    return work
 
 
 def _pointless(action: str, job: Json) -> str | None:
@@ -235,7 +157,3 @@ def _phase(job: Json) -> str:
 
 def _annotations(job: Json) -> dict[str, str]:
     return job["metadata"].get("annotations") or {}
-
-
-def _title(resource: ApiResource, name: str) -> str:
-    return f"{resource.kind.lower()}.{resource.group}/{name}"

@@ -155,7 +155,7 @@ Output = Annotated[
         "--output",
         "-o",
         metavar="FORMAT",
-        help="Output format: wide, json, yaml, name, jsonpath=TEMPLATE or custom-columns=HEADER:PATH,... as with kubectl.",
+        help="As with kubectl: wide, json, yaml, name, jsonpath=TEMPLATE or custom-columns=HEADER:PATH,...",
         show_default=False,
         callback=_checked,
         autocompletion=_formats,
@@ -171,3 +171,19 @@ SortBy = Annotated[
 DataOutput = Annotated[DataFormat | None, typer.Option("--output", "-o", help="Output as data.", show_default=False)]
 NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Leave the header line out.")]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on and print what changes, until ^C.")]
+
+
+class DryRun(StrEnum):
+    """Values of `--dry-run`, as kubectl has them."""
+
+    NONE = "none"
+    CLIENT = "client"
+    SERVER = "server"
+
+
+Dry = Annotated[
+    DryRun,
+    typer.Option(
+        help="client: print what would be sent, and send nothing; server: have the server check it and keep nothing."
+    ),
+]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from atoll.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
-    from atoll.cli.options import Format, Settings
+    from atoll.cli.options import Settings
     from atoll.kube.reflector import Reflector
     from atoll.kube.transport import ApiServer
     from atoll.model.apiresource import ApiResource
@@ -23,16 +23,18 @@ _COALESCE = 0.1
 """Seconds for which changes are collected before the table is computed again."""
 
 
-def check_output(output: Format | None) -> None:
+def check(output: str | None, sort_by: str | None) -> None:
     """Refuse an output that can't go on.
 
     Raises:
-        CommandError: it is no table.
+        CommandError: it is no table, or one in an order that changes.
     """
-    from atoll.cli.options import Format
+    from atoll.cli.options import shape
 
-    if output not in (None, Format.WIDE):
-        raise CommandError(f"--watch prints a table; leave out -o {output.value if output else ''}", USAGE)
+    if not shape(output).table:
+        raise CommandError(f"--watch prints a table; leave out -o {output}", USAGE)
+    if sort_by is not None:
+        raise CommandError("--watch prints what changes as it changes; leave out --sort-by", USAGE)
 
 
 def watch(
@@ -45,6 +47,7 @@ def watch(
     *,
     bindings_in: str | None,
     no_headers: bool,
+    labels: str | None = None,
 ) -> None:
     """Print a table of objects and keep it up to date until ^C.
 
@@ -57,6 +60,7 @@ def watch(
         headers: of the columns.
         bindings_in: namespace of the bindings that the rows depend on; None for all, empty where they depend on none.
         no_headers: leave the header line out.
+        labels: only objects with these.
     """
     from atoll.cli.connection import call
     from atoll.kube import logs
@@ -69,7 +73,9 @@ def watch(
     async def work(host: ApiServer) -> None:
         selector = f"metadata.name={name}" if name else ""
         objects = {
-            resource: Reflector(host, resource, decode_full, namespace=namespace, field_selector=selector)
+            resource: Reflector(
+                host, resource, decode_full, namespace=namespace, field_selector=selector, label_selector=labels or ""
+            )
             for resource in resources
         }
         bindings = []

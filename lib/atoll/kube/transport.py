@@ -164,15 +164,18 @@ class ApiServer:
         """
         return _loads(await self.request("GET", resource.path(namespace, name)))
 
-    async def create(self, resource: ApiResource, obj: Mapping[str, Any], *, field_manager: str = "") -> Json:
-        """Create; the namespace is the object's own.
+    async def create(
+        self, resource: ApiResource, obj: Mapping[str, Any], *, field_manager: str = "", dry_run: bool = False
+    ) -> Json:
+        """Create; the namespace is the object's own. `dry_run`: the server checks it, and keeps nothing.
 
         Raises:
             AlreadyExists: an object of that name is there.
             Invalid: refused.
         """
         path = resource.path(obj["metadata"].get("namespace"))
-        return _loads(await self.request("POST", path, body=orjson.dumps(obj), params=_manager(field_manager)))
+        params = {**_manager(field_manager), **({"dryRun": "All"} if dry_run else {})}
+        return _loads(await self.request("POST", path, body=orjson.dumps(obj), params=params))
 
     async def apply(
         self,

@@ -1,0 +1,191 @@
+"""`atollctl queue create|update|edit`: what a queue is to be."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from atoll.cli.options import Dry, DryRun, Output, settings, shape
+from atoll.cli.printing import show_objects
+from atoll.cli.queue_options import (
+    Capability,
+    Clusters,
+    DefaultPolicy,
+    Deserved,
+    Estimate,
+    EvictTimeout,
+    Guarantee,
+    Members,
+    Namespaces,
+    Parent,
+    Priority,
+    ProtectedFor,
+    ReadyTimeout,
+    Reclaimable,
+    Sla,
+    Strategies,
+    Type,
+)
+from atoll.cli.suggestions import queue_names
+
+if TYPE_CHECKING:
+    from atoll.kube.transport import ApiServer
+
+Json = dict[str, Any]
+
+_GROUP = "scheduling.volcano.sh"
+_DRY = {DryRun.NONE: "", DryRun.CLIENT: " (dry run)", DryRun.SERVER: " (server dry run)"}
+
+NewName = Annotated[str, typer.Argument(metavar="name", help="Name of the queue.")]
+Name = Annotated[str, typer.Argument(metavar="name", help="Name of the queue.", autocompletion=queue_names)]
+
+
+def create(
+    ctx: typer.Context,
+    name: NewName,
+    capability: Capability = None,
+    deserved: Deserved = None,
+    guarantee: Guarantee = None,
+    weight: Annotated[int, typer.Option(min=1, max=65535, help="Share among its siblings.")] = 1,
+    priority: Priority = None,
+    parent: Parent = None,
+    reclaimable: Reclaimable = None,
+    strategy: Strategies = None,
+    namespaces: Namespaces = None,
+    clusters: Clusters = None,
+    member: Members = None,
+    estimate: Estimate = None,
+    sla: Sla = None,
+    protected_for: ProtectedFor = None,
+    ready_timeout: ReadyTimeout = None,
+    evict_timeout: EvictTimeout = None,
+    default_policy: DefaultPolicy = None,
+    type_: Type = None,
+    dry_run: Dry = DryRun.NONE,
+    output: Output = None,
+) -> None:
+    """Create a queue."""
+    from atoll.cli.connection import call
+    from atoll.cli.queue_spec import queue_object
+    from atoll.model.apiresource import QUEUES
+
+    wanted, form = queue_object(name, **asked(ctx)), shape(output)
+
+    async def work(host: ApiServer) -> Json:
+        made = await host.create(QUEUES, wanted, field_manager="atollctl", dry_run=dry_run is DryRun.SERVER)
+        await _warn(host, made)
+        return made
+
+    made = wanted if dry_run is DryRun.CLIENT else call(settings(ctx), work)
+    if form.table:
+        print(f"queue.{_GROUP}/{name} created{_DRY[dry_run]}")
+    else:
+        show_objects([made], form, one=True)
+
+
+def update(
+    ctx: typer.Context,
+    name: Name,
+    capability: Capability = None,
+    deserved: Deserved = None,
+    guarantee: Guarantee = None,
+    weight: Annotated[int | None, typer.Option(min=1, max=65535, help="Share among its siblings.")] = None,
+    priority: Priority = None,
+    parent: Parent = None,
+    reclaimable: Reclaimable = None,
+    strategy: Strategies = None,
+    namespaces: Namespaces = None,
+    clusters: Clusters = None,
+    member: Members = None,
+    estimate: Estimate = None,
+    sla: Sla = None,
+    protected_for: ProtectedFor = None,
+    ready_timeout: ReadyTimeout = None,
+    evict_timeout: EvictTimeout = None,
+    default_policy: DefaultPolicy = None,
+    type_: Type = None,
+) -> None:
+    """Change a queue; a list of resources replaces the whole list, an empty one ('') removes it."""
+    from atoll.cli import queue_spec
+    from atoll.cli.connection import call
+    from atoll.model.apiresource import QUEUES
+
+    wishes = asked(ctx)
+
+    async def work(host: ApiServer) -> bool:
+        before = await host.get(QUEUES, name)
+        patch = queue_spec.update(before, **wishes)
+        after = await host.merge_patch(QUEUES, name, patch, field_manager="atollctl")
+        if wishes.get("member") or wishes.get("clusters") or wishes.get("default_policy"):
+            await _warn(host, after)
+        return bool(after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"])
+
+    changed = call(settings(ctx), work)
+    print(f"queue.{_GROUP}/{name} {'updated' if changed else 'unchanged'}")
+
+
+def edit(ctx: typer.Context, name: Name) -> None:
+    """Change a queue in an editor ($KUBE_EDITOR, $EDITOR, else vi); what is refused is opened again with the reason."""
+    from atoll.cli import editing
+    from atoll.cli.connection import call
+    from atoll.cli.errors import describe, no_right
+    from atoll.kube.errors import Forbidden, Invalid
+    from atoll.model.apiresource import QUEUES
+
+    options = settings(ctx)
+    before = call(options, lambda host: host.get(QUEUES, name))
+    meta = before["metadata"]
+    shown = {field: meta[field] for field in ("name", "labels", "annotations") if meta.get(field)}
+    content = {
+        "apiVersion": QUEUES.api_version,
+        "kind": QUEUES.kind,
+        "metadata": shown,
+        "spec": before.get("spec") or {},
+    }
+
+    def submit(patch: Json) -> None:
+        patch = {**patch, "metadata": {**(patch.get("metadata") or {}), "uid": meta["uid"]}}
+
+        async def work(host: ApiServer) -> None:
+            await _warn(host, await host.merge_patch(QUEUES, name, patch, field_manager="atollctl"))
+
+        try:
+            call(options, work)
+        except (Invalid, Forbidden) as error:
+            if no_right(error):
+                raise
+            raise editing.Refused(describe(error)[0]) from error
+
+    if editing.edit(content, submit):
+        print(f"queue.{_GROUP}/{name} edited")
+
+
+def asked(ctx: typer.Context) -> Json:
+    """What the options of `create` and `update` ask for, as `atoll.cli.queue_spec` takes it."""
+    given = {key: value for key, value in ctx.params.items() if key not in ("name", "output", "dry_run")}
+    return {key.rstrip("_"): list(value) if isinstance(value, tuple) else value for key, value in given.items()}
+
+
+async def _warn(host: ApiServer, queue: Json) -> None:
+    """Say on stderr which members and which policy of a queue do not exist, to who may list them."""
+    from atoll.cli import queue_spec
+    from atoll.kube.errors import ApiError
+    from atoll.model import keys
+    from atoll.model.apiresource import CLUSTER_POLICIES, CLUSTERS, POLICIES
+
+    annotations = queue["metadata"].get("annotations") or {}
+    policy, policies, clusters = annotations.get(keys.DEFAULT_POLICY, ""), None, []
+    try:
+        if policy:
+            namespace, slash, _ = policy.rpartition("/")
+            found = await host.list(POLICIES if slash else CLUSTER_POLICIES, namespace or None)
+            policies = [f"{namespace}{slash}{each['metadata']['name']}" for each in found]
+        if keys.CLUSTER_AFFINITY in annotations or queue["spec"].get("extendClusters"):
+            clusters = await host.list(CLUSTERS)
+    except ApiError:
+        # The queue is as it was asked for; this is only advice.
+        return
+    for line in queue_spec.warnings(queue, clusters, policies):
+        print(f"Warning: {line}", file=sys.stderr)

@@ -1,0 +1,182 @@
+"""Which workloads a command is about: by name, by label, or all of a namespace."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from atoll.cli.errors import FAILED, USAGE, CommandError, describe
+from atoll.cli.options import settings
+from atoll.cli.suggestions import job_names
+
+if TYPE_CHECKING:
+    from atoll.kube.transport import ApiServer
+    from atoll.model.apiresource import ApiResource
+
+Json = dict[str, Any]
+Work = Callable[["ApiServer", "ApiResource", Json], Awaitable[str]]
+"""What is done to a workload, and what then is to be said."""
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="[KIND/]NAME",
+        help="The job; without a kind the Volcano Job of that name, else the batch Job.",
+        autocompletion=job_names,
+    ),
+]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[[KIND/]NAME...]",
+        help="Jobs; without a kind the Volcano Job of that name, else the batch Job.",
+        autocompletion=job_names,
+    ),
+]
+Selected = Annotated[
+    str | None,
+    typer.Option("--selector", "-l", help="Instead of names: all jobs of the namespace with such labels."),
+]
+
+
+async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResource, Json]:
+    """The resource and the object that the user means.
+
+    Raises:
+        NotFound: there is none of that kind.
+        CommandError: no such kind; without a kind, nothing of that name, or a Volcano Job and a batch Job.
+    """
+    from atoll.cli.explain import find_resource, parse
+    from atoll.kube.errors import NotFound
+    from atoll.model.apiresource import BATCH_JOBS, JOBS
+
+    kind, name = parse(workload)
+    if "/" in workload:
+        resource = await find_resource(host, kind)
+        return resource, await host.get(resource, name, namespace)
+    found = []
+    for resource in (JOBS, BATCH_JOBS):
+        try:
+            found.append((resource, await host.get(resource, name, namespace)))
+        except NotFound:
+            continue
+    if not found:
+        raise CommandError(
+            f"there is no Volcano Job and no batch Job {name} in namespace {namespace}: choose another with -n, or"
+            f" write KIND/NAME, such as job/{name} or vcjob/{name}"
+        )
+    if len(found) > 1:
+        raise CommandError(
+            f"{name} is a Volcano Job and a batch Job in namespace {namespace}: write vcjob/{name} or job.batch/{name}"
+        )
+    return found[0]
+
+
+async def listed(host: ApiServer, namespace: str | None, selector: str | None = None) -> list[Json]:
+    """The Volcano Jobs and, where their user may list them, the batch Jobs of a namespace, or of all.
+
+    Raises:
+        Forbidden: not even Volcano Jobs may be listed.
+    """
+    from atoll.kube import errors
+    from atoll.model.apiresource import BATCH_JOBS, JOBS
+
+    found: list[Json] = []
+    for resource in (JOBS, BATCH_JOBS):
+        try:
+            items = await host.list(resource, namespace, label_selector=selector or "")
+        except errors.Forbidden as error:
+            if resource == JOBS:
+                raise
+            print(f"batch Jobs are left out: {error.message}", file=sys.stderr)
+            continue
+        found += [{"apiVersion": resource.api_version, "kind": resource.kind, **each} for each in items]
+    return found
+
+
+def ours(jobs: Sequence[Json]) -> list[Json]:
+    """The jobs without the batch Jobs that Atoll leaves alone."""
+    from atoll.kinds import BY_RESOURCE
+    from atoll.model.apiresource import BATCH_JOBS
+
+    takes = BY_RESOURCE[BATCH_JOBS].takes
+    return [job for job in jobs if job["apiVersion"] != BATCH_JOBS.api_version or takes(job)]
+
+
+def title(resource: ApiResource, name: str) -> str:
+    """As kubectl names it: `job.batch.volcano.sh/train`."""
+    return f"{resource.kind.lower()}{'.' if resource.group else ''}{resource.group}/{name}"
+
+
+def each(ctx: typer.Context, names: Sequence[str] | None, selector: str | None, work: Work) -> None:
+    """Do it to each of them, and say of each what became of it; one that fails does not keep the others from it.
+
+    Raises:
+        SystemExit: one of several failed.
+        CommandError: neither names nor a selector, or both.
+        Exception: the only one failed.
+    """
+    from atoll.cli.connection import call
+    from atoll.model.apiresource import BATCH_JOBS, JOBS
+
+    options = settings(ctx)
+    one_way("jobs", names, selector)
+    if options.all_namespaces:
+        raise CommandError("-A is for lists; choose one namespace with -n", USAGE)
+    namespace = options.one_namespace
+
+    async def work_on(host: ApiServer, target: str | Json) -> str:
+        if isinstance(target, str):
+            return await work(host, *await find(host, target, namespace))
+        resource = BATCH_JOBS if target["apiVersion"] == BATCH_JOBS.api_version else JOBS
+        return await work(host, resource, target)
+
+    async def all_of_them(host: ApiServer) -> bool:
+        targets: Sequence[str | Json] = names or ours(await listed(host, namespace, selector))
+        if not targets:
+            print(f"No jobs found in {namespace} namespace with labels {selector}.", file=sys.stderr)
+        return await do_all(targets, lambda target: work_on(host, target))
+
+    if call(options, all_of_them):
+        raise SystemExit(FAILED)
+
+
+def one_way(what: str, names: Sequence[str] | None, selector: str | None, everything: bool = False) -> None:
+    """Refuse a command line that says in no way, or in several, what it is about.
+
+    Args:
+        what: the objects, in words.
+        names: of them.
+        selector: labels that they have.
+        everything: all of them.
+    """
+    ways = bool(names) + (selector is not None) + everything
+    if ways != 1:
+        wrong = "name" if not ways else "do not mix several ways: name"
+        every = f", or take all with --all-{what}" if what == "queues" else ""
+        raise CommandError(f"{wrong} {what}, or select them by label with -l{every}", USAGE)
+
+
+async def do_all(targets: Sequence[Any], work: Callable[[Any], Awaitable[str]]) -> bool:
+    """Do it to one after the other and print what there is to say; whether one of several failed.
+
+    Raises:
+        Exception: the only one failed, or the server does not answer.
+    """
+    from atoll.kube.errors import ApiError, Unreachable
+
+    failed = False
+    for target in targets:
+        try:
+            print(await work(target), flush=True)
+        except Unreachable:
+            raise
+        except (CommandError, ApiError) as error:
+            if len(targets) == 1:
+                raise
+            print(describe(error)[0], file=sys.stderr)
+            failed = True
+    return failed
