@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from atoll.cli.app import app
+from atoll.cli.app import tree
 
 
 def parse(words: list[str]) -> typer.Context:
@@ -16,7 +16,7 @@ def parse(words: list[str]) -> typer.Context:
     Raises:
         UsageError: the program would refuse it.
     """
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(tree())
     context: typer.Context = command.make_context("atollctl", list(words))
     while isinstance(command, TyperGroup):
         rest = [*context._protected_args, *context.args]

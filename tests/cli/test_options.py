@@ -14,7 +14,7 @@ import yaml
 from typer.testing import CliRunner
 
 from atoll.cli import connection, errors, explain, installing, options, queue_spec
-from atoll.cli.app import app
+from atoll.cli.app import tree
 from atoll.cli.connection import default_namespace
 from atoll.cli.errors import CommandError
 from atoll.cli.options import Settings
@@ -42,7 +42,8 @@ runner = CliRunner()
     ],
 )
 def test_global_options_may_stand_anywhere(args: list[str], expected: list[str]) -> None:
-    assert options.hoisted(args) == expected
+    front, rest = options.hoisted(args)
+    assert [*front, *rest] == expected
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_global_options_may_stand_anywhere(args: list[str], expected: list[str])
     ids=lambda args: " ".join(args) or "atollctl",
 )  # fmt: skip
 def test_every_command_has_help_and_every_leaf_an_example(args: list[str]) -> None:
-    result = runner.invoke(app, [*args, "--help"])
+    result = runner.invoke(tree(), [*args, "--help"])
     assert result.exit_code == 0, result.output
     if args not in (["local"], ["queue"], ["job"]):
         assert "Example" in result.output
@@ -73,11 +74,11 @@ def test_every_command_has_help_and_every_leaf_an_example(args: list[str]) -> No
     ],
 )
 def test_wrong_usage_exits_with_2(args: list[str]) -> None:
-    assert runner.invoke(app, args).exit_code == errors.USAGE
+    assert runner.invoke(tree(), args).exit_code == errors.USAGE
 
 
 def test_a_config_file_and_counts_exclude_each_other() -> None:
-    result = runner.invoke(app, ["local", "up", "--config", "f.yaml", "--members", "2"])
+    result = runner.invoke(tree(), ["local", "up", "--config", "f.yaml", "--members", "2"])
     assert isinstance(result.exception, errors.CommandError)
     assert errors.describe(result.exception) == ("error: give either --config or --members and --nodes", errors.USAGE)
 
@@ -206,8 +207,8 @@ def test_help_imports_nothing_slow() -> None:
     """Time depends on the machine; what is imported does not."""
     slow = ("kubernetes", "aiohttp", "pydantic", "kopf", "numpy", "msgspec", "yaml")
     code = (
-        "import sys\nfrom atoll.cli.app import app\n"
-        "try: app(['--help'])\nexcept SystemExit: pass\n"
+        "import sys\nfrom atoll.cli.app import tree\n"
+        "try: tree()(['--help'])\nexcept SystemExit: pass\n"
         f"print('SLOW', [name for name in {slow!r} if name in sys.modules])"
     )
     began = time.monotonic()
@@ -239,7 +240,7 @@ def _environment() -> dict[str, str]:
 
 
 def test_objects_of_users_are_not_deleted_without_a_confirmation() -> None:
-    error = runner.invoke(app, ["uninstall", "--crds"]).exception
+    error = runner.invoke(tree(), ["uninstall", "--crds"]).exception
     assert isinstance(error, errors.CommandError)
     assert (error.code, "confirm with --yes" in str(error)) == (errors.USAGE, True)
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from atoll.cli import errors
-from atoll.cli.app import app
+from atoll.cli.app import tree
 from atoll.cli.errors import CommandError
 from atoll.sim import replay
 
@@ -28,7 +28,7 @@ def written(tmp_path: Path) -> list[str]:
 
 
 def call(*arguments: str) -> str:
-    done = CliRunner().invoke(app, ["simulate", *arguments], catch_exceptions=False)
+    done = CliRunner().invoke(tree(), ["simulate", *arguments], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.stdout
 
@@ -74,7 +74,7 @@ def test_tables_a_log_and_a_plot_come_out(files: list[str], tmp_path: Path) -> N
     ],
 )
 def test_what_can_not_be_done_is_said_in_one_line(options: list[str], says: str) -> None:
-    done = CliRunner().invoke(app, ["simulate", *options])
+    done = CliRunner().invoke(tree(), ["simulate", *options])
     assert isinstance(done.exception, CommandError)
     text, code = errors.describe(done.exception)
     assert says in text
@@ -82,7 +82,7 @@ def test_what_can_not_be_done_is_said_in_one_line(options: list[str], says: str)
 
 
 def refused(*arguments: str) -> str:
-    done = CliRunner().invoke(app, ["simulate", *arguments])
+    done = CliRunner().invoke(tree(), ["simulate", *arguments])
     assert isinstance(done.exception, CommandError), done.output
     text, code = errors.describe(done.exception)
     assert code == errors.USAGE

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from atoll import install
 from atoll.cli import errors
-from atoll.cli.app import app
+from atoll.cli.app import tree
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.keeper import KeptProcess, start_all
 from atoll.local.processes import ProcessFailed, ProcessSpec
@@ -112,8 +112,8 @@ async def test_a_process_that_never_starts_is_given_up_with_its_last_words(tmp_p
 
 async def test_status_of_a_federation_that_never_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    result = CliRunner().invoke(app, ["local", "status", "--name", "nothing"])
+    result = CliRunner().invoke(tree(), ["local", "status", "--name", "nothing"])
     assert result.exit_code == 1
     assert "there is no federation nothing" in str(result.exception)
-    result = CliRunner().invoke(app, ["local", "down", "--name", "nothing"])
+    result = CliRunner().invoke(tree(), ["local", "down", "--name", "nothing"])
     assert result.output == "federation nothing was not running\n"

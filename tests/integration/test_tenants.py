@@ -226,6 +226,46 @@ async def test_a_tenant_uses_its_jobs_from_the_command_line(tenant: Tenant, tmp_
     assert await tenant.ctl("job", "delete", "work") == "job.batch.volcano.sh/work deleted\n"
 
 
+async def test_a_tenant_has_what_kubectl_users_expect(tenant: Tenant) -> None:
+    site = tenant.site
+    queue, other = await site.queue(capability={"cpu": "2"}), await site.queue("other", capability={"cpu": "1"})
+    for name in ("runs", "waits", "also"):
+        wish = job(name, cpu="2" if name == "runs" else "1", seconds=None, queue=queue)
+        wish["metadata"]["labels"] = {"sweep": "no" if name == "runs" else "yes"}
+        await site.submit(wish)
+        await (site.phase(name, "Running") if name == "runs" else site.reason(name, "QuotaExceeded"))
+
+    async def placed() -> str | None:
+        said = await tenant.ctl("job", "pods", "runs")
+        return said if "1 running" in said else None
+
+    pods = await until(placed, what="the member's report reaches the host")
+    member = await site.where("runs")
+    assert pods.splitlines()[0].split() == ["CLUSTER", "NODE", "PODS", "DOMAIN"]
+    assert f"{member}: 1 running of 1" in pods
+    assert f"kubectl get pods -n {site.namespace} -l volcano.sh/job-name=runs" in pods
+    assert await tenant.ctl("job", "pods", "waits") == "no member has pods of it\n"
+
+    said = await tenant.ctl("job", "move", "runs", "--queue", other, ok=False)
+    assert f"is dispatched, and queue {queue} pays for it" in said
+    assert "atollctl job hold runs" in said
+    assert await tenant.ctl("job", "move", "-l", "sweep=yes", "-q", other) == (
+        f"job.batch.volcano.sh/also moved to queue {other}\njob.batch.volcano.sh/waits moved to queue {other}\n"
+    )
+    listed = await tenant.ctl("job", "list", "-l", "sweep", "--sort-by", ".spec.queue", "-o", "name")
+    assert listed.splitlines()[-1] == "job.batch.volcano.sh/runs" if other < queue else "job.batch.volcano.sh/waits"
+    columns = "custom-columns=N:.metadata.name,Q:.spec.queue,P:.status.state.phase"
+    theirs = site.kubectl("get", "vcjob", "-n", site.namespace, "-o", columns, "--sort-by=.metadata.name")
+    assert await tenant.ctl("job", "list", "-o", columns) == theirs
+    assert await tenant.ctl("job", "hold", "-l", "sweep=nobody") == ""
+    assert "name jobs, or select them by label" in await tenant.ctl("job", "hold", ok=False)
+
+    # What is an administrator's says so in a sentence.
+    for args in (("queue", "create", "x", "--dry-run=server"), ("cluster", "list"), ("cluster", "cordon", "alpha")):
+        assert "ask an administrator of the host for that right" in await tenant.ctl(*args, ok=False), args
+    assert "(dry run)" in await tenant.ctl("queue", "create", "x", "--dry-run=client")
+
+
 async def test_a_reader_sees_and_changes_nothing(reader: Tenant) -> None:
     await reader.site.submit(job("work", seconds=None))
     await reader.site.phase("work", "Running")

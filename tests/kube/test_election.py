@@ -13,6 +13,8 @@ from atoll.kube import election
 from atoll.kube.config import Connection
 from atoll.kube.election import Elector
 from atoll.kube.transport import ApiServer
+from atoll.model import keys
+from atoll.model.release import VERSION
 from tests.kube.servers import eventually, nobody, serving
 
 TIMES: Any = {"lease_seconds": 1.0, "renew_deadline": 0.4, "retry_period": 0.05}
@@ -90,6 +92,7 @@ async def test_only_one_leads_and_the_other_takes_over_on_release() -> None:
         assert server.holder == "second"
         assert server.lease is not None
         assert server.lease["spec"]["leaseTransitions"] >= 2
+        assert server.lease["metadata"]["annotations"] == {keys.RELEASE: VERSION}
         await second.stop()
         assert server.holder == ""
 

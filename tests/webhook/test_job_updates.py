@@ -34,7 +34,6 @@ def test_can_change(path: tuple[str | int, ...], value: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "field"),
     [
-        pytest.param(("spec", "queue"), "other", "spec.queue", id="the queue"),
         pytest.param(("spec", "maxRetry"), 5, "spec.maxRetry", id="the retries"),
         pytest.param(("spec", "plugins"), {"env": []}, "spec.plugins", id="the plugins"),
         pytest.param(("spec", "tasks", 0, "name"), "x", "spec.tasks[0].name", id="the name of a task"),
@@ -50,6 +49,20 @@ def test_can_change(path: tuple[str | int, ...], value: Any) -> None:
 def test_cannot_change(path: tuple[str | int, ...], value: Any, field: str) -> None:
     problems = jobs.validate_job_update(BEFORE, changed(BEFORE, *path, value=value))
     assert field in [problem.field for problem in problems]
+
+
+@pytest.mark.parametrize("phase", [None, "", "Pending", "Aborted"])
+def test_a_job_that_has_not_started_can_go_to_another_queue(phase: str | None) -> None:
+    before = changed(BEFORE, "status", value={"state": {"phase": phase}}) if phase is not None else BEFORE
+    assert jobs.validate_job_update(before, changed(before, "spec", "queue", value="other")) == []
+
+
+@pytest.mark.parametrize("phase", ["Running", "Restarting", "Aborting", "Completed"])
+def test_a_job_that_has_started_stays_in_its_queue(phase: str) -> None:
+    before = changed(BEFORE, "status", value={"state": {"phase": phase}})
+    [problem] = jobs.validate_job_update(before, changed(before, "spec", "queue", value="other"))
+    assert problem.field == "spec.queue"
+    assert "hold it first (`atollctl job hold`), then move it" in problem.message
 
 
 def test_sums_are_checked_again_when_replicas_shrink() -> None:

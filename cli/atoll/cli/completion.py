@@ -22,7 +22,7 @@ def candidates(words: list[str]) -> list[str]:
     Args:
         words: after `kubectl atoll`; the last one is what was typed of the word to complete, maybe nothing.
     """
-    from atoll.cli.app import app
+    from atoll.cli.app import tree
 
     answer = io.StringIO()
     # The protocol between typer and the script that it makes for fish, the one that carries help.
@@ -35,7 +35,7 @@ def candidates(words: list[str]) -> list[str]:
     os.environ.update(asked)
     try:
         with contextlib.redirect_stdout(answer), contextlib.suppress(SystemExit):
-            app(prog_name="atollctl", args=[])
+            tree()(prog_name="atollctl", args=[])
     finally:
         for name, value in before.items():
             if value is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from atoll.cli.errors import USAGE, CommandError
 from atoll.cli.quick import hasten
 
 _TAKES_VALUE = ("--kubeconfig", "--context", "--namespace", "-n")
-_FLAGS = ("--all-namespaces", "-A")
+_FLAGS = ("--all-namespaces", "-A", "--version")
 
 
 class AnywhereGroup(TyperGroup):
@@ -22,11 +23,12 @@ class AnywhereGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse after moving."""
         hasten(self)
-        return super().parse_args(ctx, hoisted(args))
+        front, rest = hoisted(args)
+        return super().parse_args(ctx, front + rest)
 
 
-def hoisted(args: list[str]) -> list[str]:
-    """The arguments with global options first; what follows `--` stays where it is."""
+def hoisted(args: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The global options, and all other arguments; what follows `--` is left alone."""
     front: list[str] = []
     rest: list[str] = []
     todo = list(args)
@@ -42,7 +44,7 @@ def hoisted(args: list[str]) -> list[str]:
             front.append(arg)
         else:
             rest.append(arg)
-    return front + rest
+    return front, rest
 
 
 def _is_short_namespace(arg: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import typer.main
 
-from atoll.cli.app import app
+from atoll.cli.app import tree
 
 PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
 
@@ -32,7 +32,7 @@ Global options may stand anywhere on the command line, as with kubectl. Exit cod
 
 def page() -> str:
     """The whole page."""
-    root: Any = typer.main.get_command(app)
+    root: Any = typer.main.get_command(tree())
     context = root.context_class(root, info_name="atollctl")
     parts = [_HEAD, "## Global options\n", _table(root, context)]
     for trail, command, inner in _commands(root, context):

@@ -28,6 +28,7 @@ from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import LEASES
+from atoll.model.release import VERSION
 from atoll.model.timestamps import rfc3339_micro
 
 log = structlog.get_logger(__name__)
@@ -247,12 +248,14 @@ class Elector:
             self._renewed = max(self._renewed, self._sent[1])
         claim = self._claim(spec or {})
         self._sent = (claim["renewTime"], began)
+        release = {keys.RELEASE: VERSION}
         if lease is None:
-            metadata = {"name": self._name, "namespace": self._namespace}
+            metadata = {"name": self._name, "namespace": self._namespace, "annotations": release}
             lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
             written = await self._api.create(LEASES, {**lease, "spec": claim})
         else:
             # The resourceVersion in it makes this a compare-and-swap.
+            lease["metadata"]["annotations"] = {**(lease["metadata"].get("annotations") or {}), **release}
             written = await self._api.replace(LEASES, {**lease, "spec": claim})
         self._see(written["spec"])
         self._renewed = began

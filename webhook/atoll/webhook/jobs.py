@@ -6,7 +6,7 @@ what they know of queues and namespaces is given to them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, get_args
 
@@ -45,6 +45,11 @@ _FROZEN = (
     "can't change after creation (only minAvailable, priorityClassName, and the tasks' replicas and minAvailable can); "
 )
 _RECREATE = "delete the Job and create it anew"
+_RESIZABLE = ("minAvailable", "priorityClassName")
+_RUNS = (
+    "can't change while the Job runs, as its queue is charged for it: hold it first (`atollctl job hold`), then move it"
+    " (`atollctl job move`)"
+)
 
 
 # -- defaults --------------------------------------------------------------------------------------
@@ -439,16 +444,24 @@ def validate_job_update(old: Json, new: Json) -> list[Problem]:
     if count != now:
         problems = [Problem("spec.tasks", f"the number of tasks (was {count}, is {now}) {_FROZEN}{_RECREATE}")]
     else:
-        changed = islice(_differences(_fixed(before), _fixed(after), "spec"), _DIFFERENCES)
-        problems = [Problem(path, f"{_FROZEN}{_RECREATE}") for path in changed]
+        free = _RESIZABLE if _started(old) else (*_RESIZABLE, "queue")
+        changed = islice(_differences(_fixed(before, free), _fixed(after, free), "spec"), _DIFFERENCES)
+        problems = [Problem(path, _RUNS if path == "spec.queue" else f"{_FROZEN}{_RECREATE}") for path in changed]
     if found := validate_job(new):
         problems += added(validate_job(old), found)
     return problems
 
 
-def _fixed(spec: Json) -> Json:
-    """The part of a Job's spec that can't change."""
-    kept = {name: value for name, value in spec.items() if name not in ("minAvailable", "priorityClassName")}
+def _started(job: Json) -> bool:
+    """Whether some of it ran, or runs. What is dispatched and has not started stays in its queue as well, whatever its
+    Job names: the binding says so, which is not for here.
+    """
+    return mapping(mapping(job.get("status")).get("state")).get("phase") not in (None, "", "Pending", "Aborted")
+
+
+def _fixed(spec: Json, free: Collection[str]) -> Json:
+    """The part of a Job's spec that can't change: all but these fields, and the sizes of tasks."""
+    kept = {name: value for name, value in spec.items() if name not in free}
     kept["tasks"] = [
         {name: value for name, value in mapping(task).items() if name not in ("replicas", "minAvailable")}
         for task in sequence(spec.get("tasks"))

@@ -253,10 +253,14 @@ class Reviews:
     async def _validate_job(self, request: Request) -> list[Problem]:
         job = request.object or {}
         if request.operation == "UPDATE" and (old := request.old_object) is not None:
-            name = jobs.queue_of(job, self._annotations(request.namespace))
-            allowed = self._classes_allowed(name)
-            before, after = (list(trust.not_allowed(trust.classes_of_job(each), name, allowed)) for each in (old, job))
-            return [*jobs.validate_job_update(old, job), *added(before, after)]
+            annotations = self._annotations(request.namespace)
+            name, left = jobs.queue_of(job, annotations), jobs.queue_of(old, annotations)
+            before, after = (
+                list(trust.not_allowed(trust.classes_of_job(each), queue, self._classes_allowed(queue)))
+                for each, queue in ((old, left), (job, name))
+            )
+            moved = self._queue_problems(name, request.namespace) if name != left else []
+            return [*jobs.validate_job_update(old, job), *moved, *added(before, after)]
         name = jobs.queue_of(job, self._annotations(request.namespace))
         classes = trust.not_allowed(trust.classes_of_job(job), name, self._classes_allowed(name))
         return [*jobs.validate_job(job), *self._queue_problems(name, request.namespace), *classes]
