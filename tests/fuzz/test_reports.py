@@ -87,6 +87,7 @@ GOOD: dict[str, Json] = {
         "startTime": "2026-01-01T00:00:00Z",
         "conditions": [{"type": "Suspended", "status": "False"}],
         "uncountedTerminatedPods": {},
+        "suspended": "the Job is suspended there",
         **PLACED,
     },
 }

@@ -244,6 +244,11 @@ def test_while_suspended_it_has_not_started_and_says_why() -> None:
     assert resumed["startTime"] == NOW
 
 
+def test_a_job_that_its_member_suspends_says_so_and_no_other_does() -> None:
+    said = [{"conditions": [{"type": "Suspended", "status": value}]} for value in ("True", "False")]
+    assert [bool(KIND.suspended(each)) for each in (*said, {})] == [True, False, False]
+
+
 def test_the_switch_is_moved_only_where_it_is_not_there_yet() -> None:
     assert KIND.suspension(make_job(), suspended=False) == ()
     (operation,) = KIND.suspension(make_job(), suspended=True)

@@ -21,6 +21,7 @@ from atoll.model.apiresource import (
 from tests.integration.federation import Json, Site, batch_job, job, until
 from tests.members import kueue_member
 from tests.members.modules import TIMEOUT_S
+from tests.members.test_forms import completed, completes, runs_both
 
 pytestmark = [
     pytest.mark.integration,
@@ -71,15 +72,10 @@ async def story(site: Site, name: str) -> str:
     return str((binding or {}).get("metadata", {}).get("annotations", {}).get(keys.DECISION))
 
 
-async def ended(site: Site, name: str) -> Json:
-    """Wait until a batch Job is complete on the host."""
-
-    async def look() -> Json | None:
-        found = await site.find(BATCH_JOBS, name)
-        conditions = ((found or {}).get("status") or {}).get("conditions") or ()
-        return found if any(c["type"] == "Complete" and c["status"] == "True" for c in conditions) else None
-
-    return await until(look, deadline=90, what=f"the Job {name} is complete on the host")
+async def placer(site: Site, member: str) -> str:
+    """What the host says of who places there."""
+    conditions = (await site.host.get(CLUSTERS, member))["status"]["conditions"]
+    return str(next(each["reason"] for each in conditions if each["type"] == "Placer"))
 
 
 async def running(site: Site, member: str, name: str, count: int) -> list[Json]:
@@ -127,6 +123,26 @@ async def changes(site: Site, name: str) -> int:
     return int(found["metadata"]["generation"])
 
 
+async def test_work_goes_through_a_member_with_volcano(member_site: Site) -> None:
+    """Volcano's own controllers make the pods and its scheduler places them."""
+    await runs_both(member_site, "volcano")
+    assert await placer(member_site, "volcano") == "Volcano"
+
+
+async def test_a_batch_job_goes_through_a_member_with_kueue(member_site: Site) -> None:
+    """Kueue admits it in the namespace's LocalQueue, once."""
+    site = member_site
+    await local_queue(site)
+    await site.only("kueue")
+    done = await completes(site, batch_job("batch", parallelism=2, cpu="3"))
+    assert done["status"]["succeeded"] == 2
+    (workload,) = await site.members["kueue"].list(kueue_member.WORKLOADS, site.namespace)
+    assert {each["type"] for each in workload["status"]["conditions"] if each["status"] == "True"} >= {
+        "Admitted",
+        "Finished",
+    }
+
+
 @pytest.mark.long
 async def test_what_runs_in_volcano_and_in_kueue_is_left_alone(member_site: Site) -> None:
     """1. A gang runs under each. 2. The host's time to be bound passes. 3. They run as they did: nothing was taken
@@ -163,6 +179,7 @@ async def test_what_runs_in_volcano_and_in_kueue_is_left_alone(member_site: Site
     assert (written(site, "batch"), await changes(site, "batch")) == (["create"], 2)
 
 
+@pytest.mark.long
 async def test_a_gang_in_volcano_gives_way_to_a_higher_one_comes_back_and_ends(member_site: Site) -> None:
     """1. A gang runs under Volcano. 2. One of a higher priority comes to the host: the first is taken back whole, the
     other runs. 3. The first is dispatched again and runs to its end.
@@ -187,7 +204,8 @@ async def test_a_gang_in_volcano_gives_way_to_a_higher_one_comes_back_and_ends(m
     await site.host.delete(PRIORITY_CLASSES, priority)
 
 
-@pytest.mark.parametrize("member", ["volcano", "kueue", "own"])
+@pytest.mark.long
+@pytest.mark.parametrize("member", ["volcano", "kueue"])
 async def test_a_job_that_is_held_leaves_its_member_and_ends_when_it_is_released(
     member_site: Site, member: str
 ) -> None:
@@ -208,12 +226,13 @@ async def test_a_job_that_is_held_leaves_its_member_and_ends_when_it_is_released
 
         await until(forgotten, what="Kueue has forgotten the Job")
     hold(site, "job", "held", held=False)
-    done = await ended(site, "held")
+    done = await completed(site, "held")
     assert (done["status"]["succeeded"], done["status"].get("failed", 0)) == (2, 0)
     if member == "kueue":
         assert written(site, "held") == ["create", "delete", "create"]
 
 
+@pytest.mark.long
 async def test_a_volcano_job_that_is_held_leaves_volcano_and_ends_when_it_is_released(member_site: Site) -> None:
     site = member_site
     await goes(site, "held", "volcano")
@@ -241,6 +260,8 @@ async def test_what_kueue_evicts_is_taken_back_and_runs_elsewhere(member_site: S
     await api.merge_patch(QUEUE_CLUSTERS, kueue_member.QUEUE, {"spec": {"stopPolicy": "HoldAndDrain"}})
     try:
         await running(site, "own", "drained", 4)
+        assert "lost their nodes in kueue" in await story(site, "drained")
+        assert "the Job is suspended there" in await story(site, "drained")
         assert written(site, "drained") == ["create", "delete"]
         await nothing(site, "kueue", "drained")
     finally:
@@ -271,10 +292,11 @@ async def test_what_volcano_does_not_place_is_taken_back_in_its_words_and_runs_e
         await running(site, "own", "big", 2)
         assert await epoch(site, "big") > 1
         assert await site.find(JOBS, "big", "volcano") is None
-        print(await story(site, "big"))
+        assert "queue resource quota insufficient" in await story(site, "big")
     finally:
         await site.host.merge_patch(CLUSTERS, "own", {"spec": {"taints": None}})
         await site.host.merge_patch(CLUSTERS, "volcano", {"metadata": {"annotations": {note: None}}})
+        await site.members["volcano"].delete(QUEUES, small)
 
 
 async def test_a_job_with_a_queue_of_the_host_is_not_taken_by_kueue_where_kube_scheduler_places(
@@ -287,8 +309,7 @@ async def test_a_job_with_a_queue_of_the_host_is_not_taken_by_kueue_where_kube_s
 
     async def becomes(reason: str) -> None:
         async def look() -> bool:
-            conditions = (await site.host.get(CLUSTERS, "kueue"))["status"]["conditions"]
-            return any((each["type"], each["reason"]) == ("Placer", reason) for each in conditions)
+            return await placer(site, "kueue") == reason
 
         await until(look, what=f"the placer is {reason}")
 
@@ -298,8 +319,7 @@ async def test_a_job_with_a_queue_of_the_host_is_not_taken_by_kueue_where_kube_s
         queue = await site.queue()
         await goes(site, "labelled", "kueue")
         metadata = {"labels": {keys.KUEUE_QUEUE_LABEL: queue}}
-        await site.submit(batch_job("labelled", parallelism=2, cpu="3", seconds=2, metadata=metadata))
-        done = await ended(site, "labelled")
+        done = await completes(site, batch_job("labelled", parallelism=2, cpu="3", seconds=2, metadata=metadata))
         assert done["status"]["succeeded"] == 2
         assert (written(site, "labelled"), await changes(site, "labelled")) == (["create"], 1)
         assert await site.members["kueue"].list(kueue_member.WORKLOADS, site.namespace) == []

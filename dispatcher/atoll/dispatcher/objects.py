@@ -100,6 +100,12 @@ class MemberStatus(Part, frozen=True, rename="camel"):
     placement: Placed | None = None
     reservation: Hold | None = None
     refused: Refusal | None = None
+    suspended: str = ""
+
+    @property
+    def waiting(self) -> str:
+        """Why pods have no node; empty where all have."""
+        return (self.placement.waiting if self.placement is not None else "") or self.suspended
 
 
 class Aggregated(Part, frozen=True, rename="camel"):
@@ -351,11 +357,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         bound=whole or lost,
         bound_at=bound.last_transition_time if whole else "",
         lost_at=bound.last_transition_time if lost else "",
-        waiting={
-            cluster: status.placement.waiting
-            for cluster, status in said.items()
-            if status.placement is not None and status.placement.waiting
-        },
+        waiting={cluster: status.waiting for cluster, status in said.items() if status.waiting},
         started="Running" in conditions and conditions["Running"].status == "True",
         held_up={
             cluster: status.placement.starting

@@ -334,7 +334,8 @@ def _regained(works: list[WorkObject], kind: Kind, bound: Condition) -> tuple[bo
 
 
 def _waits(work: WorkObject) -> str:
-    return str((work.reported.get("placement") or {}).get("waiting") or "")
+    placement = work.reported.get("placement") or {}
+    return str(placement.get("waiting") or work.reported.get("suspended") or "")
 
 
 def _started(work: WorkObject, kind: Kind) -> bool:

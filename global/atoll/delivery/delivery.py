@@ -503,6 +503,8 @@ class Delivery:
             reported["reservation"] = hold
         if words := self._refused(work, kind, found):
             reported["refused"] = {"epoch": work.epoch, "message": words}
+        if words := kind.suspended(reported):
+            reported["suspended"] = words
         wanted = _status(work, kind, reported, problem, self._differences(work))
         key = work.metadata.key
         if wanted == work.status:

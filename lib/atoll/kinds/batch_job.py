@@ -173,6 +173,11 @@ class BatchJob:
         """Those that have succeeded; failed ones are made again."""
         return int(status.get("succeeded") or 0)
 
+    def suspended(self, status: Mapping[str, Any]) -> str:
+        """Condition Suspended: Kueue has not admitted it or has evicted it, or somebody in the member stopped it."""
+        conditions = {each.get("type"): each.get("status") for each in status.get("conditions") or ()}
+        return "the Job is suspended there" if conditions.get("Suspended") == "True" else ""
+
     def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
         """spec.suspend."""
         if bool(obj["spec"].get("suspend")) == suspended:

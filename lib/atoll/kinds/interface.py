@@ -114,6 +114,11 @@ class Kind(Protocol):
     def ended(self, status: Mapping[str, Any]) -> int:
         """Pods that have ended and are not made again."""
 
+    def suspended(self, status: Mapping[str, Any]) -> str:
+        """Why the object of this status has no pods though nothing keeps them from being made; empty where that is not
+        so.
+        """
+
     def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
         """The JSON patch by which the object on the host says this; empty when it does, or has no such field."""
 

@@ -167,6 +167,10 @@ class VolcanoJob:
         """Failed ones as well: a policy that makes them again removes them first."""
         return int(status.get("succeeded") or 0) + int(status.get("failed") or 0)
 
+    def suspended(self, status: Mapping[str, Any]) -> str:
+        """Never: it has no such field, and one that is aborted is to stay so."""
+        return ""
+
     def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
         """Nothing: its binding is what is suspended."""
         return ()
