@@ -292,7 +292,7 @@ async def test_what_volcano_does_not_place_is_taken_back_in_its_words_and_runs_e
         await running(site, "own", "big", 2)
         assert await epoch(site, "big") > 1
         assert await site.find(JOBS, "big", "volcano") is None
-        assert "queue resource quota insufficient" in await story(site, "big")
+        assert f"Volcano has not let its PodGroup into queue {small}" in await story(site, "big")
     finally:
         await site.host.merge_patch(CLUSTERS, "own", {"spec": {"taints": None}})
         await site.host.merge_patch(CLUSTERS, "volcano", {"metadata": {"annotations": {note: None}}})

@@ -200,6 +200,9 @@ class Placements:
             settled = group.status.get("phase") in ("Running", "Completed")
             if condition is not None and condition.get("status") == "True" and not settled:
                 found.append(str(condition.get("message") or condition.get("reason") or ""))
+            elif group.status.get("phase") == "Pending" and not self._scheduler.ours.group(group, ()):
+                # Its pods are not made before that, and why is said in an Event only.
+                found.append(f"Volcano has not let its PodGroup into queue {group.spec.queue or keys.DEFAULT_QUEUE}")
         pods = [pod for pod in self._cache.pods.by_index("binding", uid) if not pod.node and not pod.finished]
         said = sorted({pod.unscheduled[1] for pod in pods if pod.unscheduled is not None and pod.unscheduled[1]})
         return sorted(filter(None, found)) or said[:1]
