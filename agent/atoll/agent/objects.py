@@ -359,8 +359,8 @@ class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel"):
 
     min_member: int = 0
     min_task_member: dict[str, int] = {}
-    queue: str = ""
     network_topology: dict[str, Any] | None = None
+    queue: str = ""
 
 
 class PodGroup(Slim, frozen=True):

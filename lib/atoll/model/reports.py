@@ -214,6 +214,5 @@ def refusal() -> Check[Json]:
 
 def part_of(given: Mapping[str, Any], pods: int, own: Mapping[str, Check[Any]], field: str) -> Json:
     """The status of a workload of `pods` pods: the kind's own fields, and what Atoll's agent adds to any kind."""
-    return record(**own, placement=placement(pods), reservation=reservation(pods), refused=refusal(), suspended=text(MAX_MESSAGE))(
-        given, field
-    )
+    added = {"placement": placement(pods), "reservation": reservation(pods), "refused": refusal()}
+    return record(**own, **added, suspended=text(MAX_MESSAGE))(given, field)
