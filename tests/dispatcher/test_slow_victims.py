@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from atoll.dispatcher.core import Command, Evict
-from tests.dispatcher.builders import make_binding, make_queue, share
+from tests.dispatcher.builders import BACKFILL, make_binding, make_queue, share
 from tests.dispatcher.virtual import Town, gpus
 
 
@@ -75,6 +75,15 @@ def test_two_claimants_do_not_count_on_the_same_victim() -> None:
     assert None not in (t.started("high"), t.started("other"))
 
 
+def test_nor_does_one_wait_for_the_victims_of_an_equal_one_that_was_submitted_before() -> None:
+    t = town(600)
+    t.submit(make_binding("high").priority(1))
+    t.run(30)
+    t.submit(make_binding("next").priority(1))
+    t.run(30)
+    assert len(t.evicted()) == 2
+
+
 def test_a_new_leader_counts_on_those_who_leave_as_well() -> None:
     t = town(600)
     t.submit(make_binding("high").priority(1))
@@ -112,6 +121,49 @@ def test_reclaim_waits_for_slow_victims_too() -> None:
     t.run(40)
     assert t.started("c") is not None
     assert len(t.evicted()) == 2
+
+
+def test_a_queue_gives_up_nothing_for_what_is_only_to_start_in_room_that_others_leave() -> None:
+    """What its user holds leaves slowly, and the other queue is to borrow that room: it has not got it yet."""
+    t = Town(share("mine", 2), share("theirs", 2), m=gpus(1, 1, 1, 1))
+    for name, queue in (("a1", "mine"), ("a2", "mine"), ("t1", "theirs"), ("t2", "theirs")):
+        t.submit(make_binding(name).queue(queue), grace=90 if name == "t1" else 2)
+    t.run(100)
+    t.edit("uid-t1", make_binding("t1").queue("theirs").held())
+    t.run(5)
+    t.submit(make_binding("a3").queue("mine"))
+    t.run(5)
+    t.submit(make_binding("t3").queue("theirs"))
+    t.run(70)
+    assert t.evicted() == []
+    t.run(150)
+    assert t.started("t3") is not None
+    assert t.used("mine") == 2
+
+
+def test_a_claimant_starts_although_room_was_promised_after_others_left_for_somebody_else() -> None:
+    """
+    1. v waits for the room that t1 leaves, slowly.
+    2. The head h of another queue is promised two GPUs when e ends.
+    3. w1 goes for x, of the same priority as v: x starts in that room, and nobody else goes.
+    """
+    backfill = make_queue("heads", view=dict(BACKFILL))
+    t = Town(make_queue("q"), backfill, m=gpus(1, 2, 1, 1))
+    t.submit(make_binding("t1").queue("heads"), grace=90)
+    t.submit(make_binding("e").queue("heads").tasks(2), runs=1000)
+    for name in ("w1", "w2"):
+        t.submit(make_binding(name))
+    t.run(100)
+    t.edit("uid-t1", make_binding("t1").queue("heads").held())
+    t.run(5)
+    t.submit(make_binding("v").priority(5))
+    t.run(5)
+    t.submit(make_binding("h").queue("heads").tasks(2), runs=100)
+    t.run(5)
+    t.submit(make_binding("x").priority(5), runs=100)
+    t.run(60)
+    assert t.started("x") is not None
+    assert len(t.evicted()) == 1
 
 
 # -- refused evictions -------------------------------------------------------------------------------------------------

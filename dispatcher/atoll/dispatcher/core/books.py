@@ -114,7 +114,7 @@ class Books(Waking):
         #: the pass
         self._reordered: dict[Node, None] = {}
         #: classes whose first workload is of a higher priority than the one before was, or follows one for which others
-        #: were to go; until the end of the pass
+        #: were to go, or in which somebody follows one for whom they go; until the end of the pass
         self._headed: dict[ShapeClass, None] = {}
         #: leaf -> bool[members] that it may use, None for all; of `_serving_version`
         self._serving: dict[Node, NDArray[np.bool_] | None] = {}
@@ -455,6 +455,9 @@ class Books(Waking):
                 self._reordered[binding.leaf] = None
                 if any(key[0] > binding.key[0] for key in group.members[1:2]):
                     self._headed[group] = None
+            elif self._awaiting and group.before(binding.key)[2] in self._awaiting:
+                # The first for whom nobody goes yet.
+                self._headed[group] = None
             if (until := patient_until(binding)) < math.inf:
                 heapq.heappush(self._patience, (until, uid))
             if group in self._idle:

@@ -82,6 +82,8 @@ class Node:
     circle: tuple[str, ...] = ()
     #: sum of the children's guarantees
     pledged: Vector = field(default_factory=dict)
+    #: part of `used` that is still to come; empty but inside `Promises.settled`
+    coming: Vector = field(default_factory=dict)
     #: what is guaranteed to the children, or below them, and not used
     kept: Vector = field(default_factory=dict)
     #: resources for which some child declares deserved, sorted
@@ -132,6 +134,10 @@ class Node:
     def stuck(self) -> bool:
         """Whether it admits nothing, whatever there is room for."""
         return self.closed or self.view is None or bool(self.problem)
+
+    def has(self, resource: str) -> int:
+        """What it uses by now, and so could give up."""
+        return self.used.get(resource, 0) - self.coming.get(resource, 0)
 
     def below_guarantee(self) -> bool:
         """Whether it wants more of a resource of which it uses less than is guaranteed."""

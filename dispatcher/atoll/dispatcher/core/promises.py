@@ -126,7 +126,8 @@ class Promises(Planning):
             # What ends gives to the head first what it lacks.
             short = self._short(uid, leaf, shape.request)
             promise.limited, promise.spare = True, {key: min(left, 0) for key, left in short.items()}
-        for other in self.all():
+        # Those for whom others go start as soon as these have gone, before it.
+        for other in self.made.values():
             if promise.runs_at(other.at) and not promise.uncertain() and other.uid != uid and uid not in other.beside:
                 other.beside[uid] = None
                 give_back(other.spare, other.leaf, leaf, shape.request, -1)
@@ -368,12 +369,17 @@ class Promises(Planning):
     @contextmanager
     def settled(self, *, but: str = "") -> Iterator[None]:
         """Inside, queues are charged as if those had started for whom others make room, and the others had gone; all
-        but the workload of that UID.
+        but the workload of that UID. What is still to come is nothing that a queue could give up.
         """
         before: dict[Node, tuple[Vector, Vector]] = {}
         for promise in self.claims.values():
             if promise.uid != but:
                 gone = [self._stays[uid] for uid, stays in promise.leaving.items() if stays]
+                for node in path(promise.leaf):
+                    left = vector.total(stay.amount for stay in gone if node in path(stay.leaf))
+                    for name, amount in promise.shape.request.items():
+                        if amount > left.get(name, 0):
+                            node.coming[name] = node.coming.get(name, 0) + amount - left.get(name, 0)
                 for leaf, amount, times in (
                     (promise.leaf, promise.shape.request, 1),
                     *((stay.leaf, stay.amount, -1) for stay in gone),
@@ -392,6 +398,7 @@ class Promises(Planning):
             self._settled = False
             for node, (used, kept) in before.items():
                 node.used, node.kept = used, kept
+                node.coming = {}
 
     # -- the future --------------------------------------------------------------------------------------------------
 

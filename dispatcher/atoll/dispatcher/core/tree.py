@@ -379,7 +379,7 @@ class Tree:
             answer = known.get(node)
             if answer is None:
                 deserved = node.deserved
-                over = any(name not in deserved or node.used.get(name, 0) > deserved[name] for name in names)
+                over = any(name not in deserved or node.has(name) > deserved[name] for name in names)
                 lends = over and (node.view is None or node.view.reclaimable)
                 answer = known[node] = lends and (node.parent is None or test(node.parent))
             return answer
@@ -534,11 +534,11 @@ def _spares(node: Node, amount: Vector, relevant: list[str]) -> bool:
     """Whether a queue that lends is above its entitlement, and stays within its guarantee."""
     if node.view is not None and not node.view.reclaimable:
         return False
-    used, guarantee, deserved = node.used, node.guarantee, node.deserved
-    if any(used.get(name, 0) - amount[name] < guarantee.get(name, 0) for name in amount if amount[name] > 0):
+    guarantee, deserved = node.guarantee, node.deserved
+    if any(node.has(name) - amount[name] < guarantee.get(name, 0) for name in amount if amount[name] > 0):
         return False
     measured = [name for name in relevant if name in deserved]
-    return not measured or any(used.get(name, 0) > deserved[name] for name in measured)
+    return not measured or any(node.has(name) > deserved[name] for name in measured)
 
 
 def _add_in(into: dict[str, Vector], where: Mapping[str, Vector], times: int) -> None:

@@ -109,6 +109,10 @@ class ShapeClass:
     #: seconds; none but perhaps its first member is known to be shorter
     shortest: float = 0.0
 
+    def before(self, key: Key) -> Key:
+        """The member before this one, which is not the first."""
+        return self.members[bisect.bisect_left(self.members, key) - 1]
+
     def verdict(self, key: Key) -> Verdict | None:
         """Why this member of it does not go; None as long as nobody has looked at the class."""
         if self.parked is None or self.behind is None or key == self.members[0]:
