@@ -56,6 +56,8 @@ class Binding:
     #: it has if that is never written
     resized_at: int | None = None
     before: dict[str, Gang] = field(default_factory=dict)
+    #: until when the pods by which it grew last are expected, in seconds since the epoch, if that was written late
+    grows_until: float = 0.0
 
     @property
     def gang(self) -> Gang:

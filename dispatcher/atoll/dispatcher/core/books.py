@@ -63,7 +63,7 @@ from atoll.dispatcher.core.promise import Pods, Stay, where_seen
 from atoll.dispatcher.core.promises import Promises
 from atoll.dispatcher.core.refusals import Refusals
 from atoll.dispatcher.core.shapes import Shape, Shapes
-from atoll.dispatcher.core.sizes import Sizes, keep_size, still_grows
+from atoll.dispatcher.core.sizes import GROW_TIMEOUT, Sizes, grows_until, keep_size, still_grows
 from atoll.dispatcher.core.waiting import ShapeClass, differs
 from atoll.dispatcher.core.waking import Waking, capping
 from atoll.model import vector
@@ -330,6 +330,10 @@ class Books(Waking):
         )
         if old is not None and phase is old.phase is Phase.BOUND and view.epoch == old.epoch:
             keep_size(binding, old)
+            binding.grows_until = old.grows_until
+            if old.resized_at is not None and view.decision.reason is Reason.GROWN:
+                # Its member hears of it now.
+                binding.grows_until = self._now + GROW_TIMEOUT
         if old is not None and old.phase.charged and binding.parts and binding.parts == old.parts:
             binding.amount = old.amount
         else:
@@ -645,7 +649,7 @@ class Books(Waking):
             return
         waiting = binding.phase is Phase.RESERVING or (binding.phase is Phase.BOUND and not binding.bound)
         if waiting or still_grows(binding, self._now):
-            binding.deadline = to_seconds(binding.view.decision.deadline)
+            binding.deadline = to_seconds(binding.view.decision.deadline) if waiting else grows_until(binding)
             heapq.heappush(self._deadlines, (binding.deadline, binding.view.uid))
 
     def _settle_binding(self, binding: Binding) -> None:

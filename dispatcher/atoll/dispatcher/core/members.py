@@ -11,10 +11,10 @@ import numpy as np
 
 from atoll.dispatcher.core.events import CapacityView, ClusterView, NodeClass
 from atoll.fit import Miss, Nodes, Placement, Profile, fill, place, weights
-from atoll.fit.nodes import Ints
+from atoll.fit.nodes import UNBOUNDED, Ints
 from atoll.model import affinity as cluster_affinity
 from atoll.model import selectors, vector
-from atoll.model.gang import Gang, TopologyWish
+from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.node_affinity import NODE_NAME
 from atoll.model.topology import NO_DOMAIN, Domain, Tree
 from atoll.model.vector import Vector
@@ -49,7 +49,7 @@ class Member:
     expected: set[str] = field(default_factory=set)
     #: how often anything changed in it: what was computed at another count may be so no more
     changes: int = 0
-    #: of `inflight` something has found less room than it takes
+    #: of `inflight` something has found less room than it takes, and has the rest of it anywhere
     short: bool = False
     #: when it was last seen that a workload is bound here, and when the latest of those had been sent
     heard_at: float = -math.inf
@@ -194,9 +194,14 @@ class Member:
             placement = place(nodes, gang)
             if isinstance(placement, Miss):
                 # Some of its pods are in the new figures already; the room for the others is spoken for.
-                placement, self.short = fill(nodes, gang), True
+                placement = fill(nodes, gang)
             nodes.take(requests, placement)
             self.inflight[uid] = (gang, placement)
+        for gang, placement in self.inflight.values():
+            for task, count in zip(gang.tasks, placement.counts, strict=True):
+                if count < task.replicas:
+                    self.short = True
+                    _take_anywhere(nodes, task, task.replicas - count)
 
     def _largest_first(self, nodes: Nodes) -> list[str]:
         """UIDs of what is in flight by the size of its pods: small ones find room that large ones leave."""
@@ -210,6 +215,20 @@ class Member:
 def _is_whole(gang: Gang, placement: Placement) -> bool:
     """Whether all of its pods are placed."""
     return sum([count for _, _, count in placement.pods]) == gang.replicas
+
+
+def _take_anywhere(nodes: Nodes, task: Task, pods: int) -> None:
+    """Subtract what so many pods request, or all that there is, on nodes that accept them, in pieces that hold no pod
+    perhaps: what has no place as nodes are by now gets one once somebody else's pods have gone.
+    """
+    accepting = np.flatnonzero(nodes.accepting(task))
+    for row, name in enumerate(nodes.resources):
+        if missing := min(task.requests.get(name, 0) * pods, int(UNBOUNDED)):
+            free = np.maximum(nodes.free[row, accepting], 0)
+            # The freest first, so that what is left is in few pieces.
+            order = np.argsort(-free, kind="stable")
+            before = free[order].cumsum() - free[order]
+            nodes.free[row, accepting[order]] -= np.minimum(free[order], np.maximum(missing - before, 0))
 
 
 def _names(node_class: NodeClass) -> Sequence[str]:

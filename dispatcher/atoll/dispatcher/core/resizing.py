@@ -22,6 +22,7 @@ from atoll.dispatcher.core.elastic import Counts, cut, difference, first_pods, f
 from atoll.dispatcher.core.node import Node, Rank, Standing, path
 from atoll.dispatcher.core.promise import Pods, Promise, Stay
 from atoll.dispatcher.core.shapes import shape_key
+from atoll.dispatcher.core.sizes import GROW_TIMEOUT
 from atoll.dispatcher.core.waiting import Key
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.model import vector
@@ -31,10 +32,6 @@ from atoll.model.timestamps import rfc3339
 from atoll.model.topology import NO_DOMAIN
 from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker
-
-GROW_TIMEOUT = 30.0
-"""Seconds within which a member's figures are expected to contain the pods by which something grew."""
-
 
 DEPARTURE = 900.0
 """Seconds in which what was told to go has gone; after that nobody counts on its room any more."""

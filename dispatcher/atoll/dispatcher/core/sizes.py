@@ -9,6 +9,9 @@ from atoll.model.decision import Phase
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason
 
+GROW_TIMEOUT = 30.0
+"""Seconds within which a member's figures are expected to contain the pods by which something grew."""
+
 
 class Sizes:
     """What runs with more pods than it should, could run with fewer, or wants more."""
@@ -61,7 +64,12 @@ def still_grows(binding: Binding, now: float) -> bool:
     # A report of more than it has grown to is of a time before it shrank.
     if not (grown or part.replicas > part.min_available):
         return False
-    return to_seconds(view.decision.deadline) > now
+    return grows_until(binding) > now
+
+
+def grows_until(binding: Binding) -> float:
+    """When the pods by which it grew are expected no more: counted from when that was written, if that took long."""
+    return max(to_seconds(binding.view.decision.deadline), binding.grows_until)
 
 
 def keep_size(binding: Binding, old: Binding) -> None:

@@ -15,7 +15,7 @@ from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.requests import Requests
 from atoll.dispatcher.core.rooms import Rooms
 from atoll.dispatcher.core.shapes import Shape
-from atoll.fit import Nodes, Placement, place
+from atoll.fit import Miss, Nodes, Placement, fill, place
 from atoll.fit.nodes import Ints
 from atoll.model.gang import Gang
 
@@ -303,8 +303,11 @@ class World(Rooms):
         """Count a part that an earlier leader decided and the member's figures lack, where it would go now."""
         self.refresh()
         placement = place(member.nodes, gang)
-        if isinstance(placement, Placement):
-            self.assume(member, uid, gang, placement)
+        if isinstance(placement, Miss):
+            # What has no place now is counted somewhere, when the member's figures are next renewed.
+            placement = fill(member.nodes, gang)
+            self._stale[member.name] = None
+        self.assume(member, uid, gang, placement)
 
     def _take(self, member: Member, gang: Gang, placement: Placement, times: int = 1) -> None:
         """Subtract a placement's pods from what is free; -1 times gives them back."""
