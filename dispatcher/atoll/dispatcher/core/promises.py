@@ -377,9 +377,9 @@ class Promises(Planning):
                 gone = [self._stays[uid] for uid, stays in promise.leaving.items() if stays]
                 for node in path(promise.leaf):
                     left = vector.total(stay.amount for stay in gone if node in path(stay.leaf))
-                    for name, amount in promise.shape.request.items():
-                        if amount > left.get(name, 0):
-                            node.coming[name] = node.coming.get(name, 0) + amount - left.get(name, 0)
+                    for name, value in promise.shape.request.items():
+                        if value > left.get(name, 0):
+                            node.coming[name] = node.coming.get(name, 0) + value - left.get(name, 0)
                 for leaf, amount, times in (
                     (promise.leaf, promise.shape.request, 1),
                     *((stay.leaf, stay.amount, -1) for stay in gone),
