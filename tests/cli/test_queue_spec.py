@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -226,3 +227,26 @@ def test_a_default_policy_that_does_not_exist_is_warned_of() -> None:
     assert warnings(made, MEMBERS, policies=()) == [text.format("ClusterPropagationPolicy nope")]
     made = queue_object("q", default_policy="lab/nope")
     assert warnings(made, MEMBERS, policies=()) == [text.format("PropagationPolicy nope in namespace lab")]
+
+
+def test_flavors_are_an_annotation_of_the_root_queue() -> None:
+    words = ["--flavor", "nvidia.com/gpu@h100=gpu=h100", "--flavor", "nvidia.com/gpu@a100=gpu=a100"]
+    asked = queue_changes.asked(parse(["queue", "create", "root", *words]))
+    text = queue_object("root", **asked)["metadata"]["annotations"][keys.FLAVORS]
+    assert json.loads(text) == {"nvidia.com/gpu": {"h100": "gpu=h100", "a100": "gpu=a100"}}
+    removed = queue_changes.asked(parse(["queue", "update", "root", "--flavor", ""]))
+    assert update(QUEUE_WITHOUT, **removed)["metadata"]["annotations"] == {keys.FLAVORS: None}
+
+
+@pytest.mark.parametrize(
+    ("items", "said"),
+    [
+        (["h100=gpu=h100"], "write RESOURCE@FLAVOR=KEY=VALUE"),
+        (["nvidia.com/gpu@h100=gpu"], "'gpu' is no label of nodes"),
+        (["cpu@fast=cpu=fast"], "'cpu' is no extended resource"),
+        (["nvidia.com/gpu@h100=a=b", "nvidia.com/gpu@h100=a=c"], "is given twice"),
+    ],
+)
+def test_flavors_that_can_not_be(items: list[str], said: str) -> None:
+    with pytest.raises(CommandError, match=said):
+        queue_object("root", flavor=items)

@@ -14,11 +14,13 @@ def plain(account: Account):
 
 
 def test_a_workload_that_would_start() -> None:
-    status = plain(Account(starts=True, places=[Place("east", 8, "rack-3"), Place("west", 1)]))
+    places = [Place("east", 8, "rack-3"), Place("west", 1)]
+    status = plain(Account(starts=True, places=places, flavors=["nvidia.com/gpu@h100"]))
     assert verdicts.answer("Job research/train", status, NOW).splitlines() == [
         "Job research/train would start now",
         "  in east: 8 pods, domain rack-3",
         "  in west: 1 pod",
+        "  on nodes of flavor nvidia.com/gpu@h100",
     ]
 
 

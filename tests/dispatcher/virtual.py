@@ -34,6 +34,7 @@ from atoll.dispatcher.core import (
     Reservation,
     Resize,
 )
+from atoll.dispatcher.core.binding import gang_of
 from atoll.dispatcher.core.elastic import first_pods
 from atoll.dispatcher.core.events import NodeClass
 from atoll.fit import Nodes, Placement, Profile, place
@@ -328,9 +329,10 @@ class Town:
                 self.after(self.bind, lambda: self._answer(view.uid, view.epoch))
 
     def _parts(self, view: BindingView) -> dict[str, Gang]:
-        assert view.gang is not None
+        whole = gang_of(view)
+        assert whole is not None
         shares = [counts for _, counts in view.parts]
-        gangs = divide(view.gang, shares) if len(shares) > 1 else [view.gang.sized(shares[0])]
+        gangs = divide(whole, shares) if len(shares) > 1 else [whole.sized(shares[0])]
         return {name: gang for (name, _), gang in zip(view.parts, gangs, strict=True)}
 
     def _answer(self, uid: str, epoch: int) -> None:
@@ -340,7 +342,9 @@ class Town:
         question, said = view.decision.question, {}
         for name, counts in question.parts.items():
             site = self.sites[name]
-            gang = view.gang.sized([counts[task.name] for task in view.gang.tasks])
+            whole = gang_of(view)
+            assert whole is not None
+            gang = whole.sized([counts[task.name] for task in whole.tasks])
             sizes = {
                 each: [stays[task.name] for task in site.pods[each][0].tasks]
                 for each, stays in question.sizes.items()

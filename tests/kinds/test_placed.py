@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from atoll.kinds import batch_job, volcano_job
+from atoll.kinds import Kind, Part, batch_job, volcano_job
 from atoll.model import keys
+from atoll.model.flavors import Assigned
 from atoll.model.placer import TOLERATION, MadeFor, Placer, Unplaceable
 
+Json = dict[str, Any]
 GATE = {"name": keys.GANG_GATE}
 
 
@@ -85,3 +87,40 @@ def test_pods_tolerate_the_taint_of_nodes_that_are_atolls() -> None:
     pod = volcano_job.KIND.placed(volcano(tolerations=[own]), how)["spec"]["tasks"][0]["template"]["spec"]
     assert pod["tolerations"] == [own, dict(TOLERATION)]
     assert "tolerations" not in batch_job.KIND.placed(batch(), MadeFor())["spec"]["template"]["spec"]
+
+
+FLAVORS = [
+    Assigned(
+        "nvidia.com/gpu", "h100", ["main", "worker"], [{"key": "gpu", "operator": "In", "values": ["h100"]}]
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("own", "terms"),
+    [
+        pytest.param({}, [{"matchExpressions": FLAVORS[0].nodes}], id="no affinity"),
+        pytest.param(
+            {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+            ]}}},
+            [{"matchExpressions": [{"key": "zone", "operator": "Exists"}, *FLAVORS[0].nodes]}],
+            id="one of its own",
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", [volcano_job.KIND, batch_job.KIND], ids=["Volcano Job", "batch Job"])
+def test_pods_are_kept_to_the_nodes_of_their_flavor(kind: Kind, own: Json, terms: list[Json]) -> None:
+    template = {"spec": {"containers": [{"name": "c"}], "affinity": {**own, "podAffinity": {}}}}
+    launcher = {"name": "launcher", "replicas": 1, "template": {"spec": {"containers": [{"name": "c"}]}}}
+    spec = {"tasks": [{"name": "worker", "replicas": 1, "template": template}, launcher], "template": template}
+    obj = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind, "spec": spec}
+    obj["metadata"] = {"name": "j", "namespace": "n"}
+    counts = {"worker": 1, "launcher": 1, "main": 1}
+    made = kind.rewrite(obj, Part("m", counts, 1, flavors=FLAVORS))["spec"]
+    pod = (made["tasks"][0]["template"] if "tasks" in made and kind is volcano_job.KIND else made["template"])["spec"]
+    required = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert required["nodeSelectorTerms"] == terms
+    assert pod["affinity"]["podAffinity"] == {}
+    if kind is volcano_job.KIND:
+        assert "affinity" not in made["tasks"][1]["template"]["spec"], "it asks for no GPU"

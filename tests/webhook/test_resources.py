@@ -5,7 +5,8 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from atoll.webhook import queues, resources
+from atoll.model import keys
+from atoll.webhook import jobs, queues, resources
 from tests.webhook.builders import Json, cached, make_job, make_queue, with_container
 
 GPU = "nvidia.com/gpu"
@@ -84,3 +85,70 @@ def test_the_resources_that_objects_name() -> None:
     path = f"spec.template.spec.containers[0].resources.limits.{GPU}"
     assert next(iter(resources.of_batch_job(batch))) == (path, GPU)
     assert not list(resources.of_job(make_job()))
+
+
+# -- flavors -----------------------------------------------------------------------------------------------------------
+
+FLAVORED = {keys.FLAVORS: '{"nvidia.com/gpu": {"h100": "gpu=h100", "a100": "gpu=a100"}}'}
+
+
+def root(**annotations: str) -> Json:
+    return {**make_queue("root"), "metadata": {"name": "root", "annotations": annotations}}
+
+
+def problems(queue: Json, *others: Json) -> list[str]:
+    known = {each["metadata"]["name"]: cached(each) for each in others}
+    below = {"root": [each for name, each in known.items() if name != "root"]}
+    return [str(each) for each in queues.validate_queue(queue, known.get, lambda name: below.get(name, []))]
+
+
+def test_quotas_of_flavors_are_taken() -> None:
+    queue = make_queue(capability={f"{GPU}@h100": 2, f"{GPU}@other": 1}, deserved={f"{GPU}@h100": 1})
+    assert problems(queue, root(**FLAVORED)) == []
+    assert problems(root(**FLAVORED), queue) == []
+    names = [("f", name) for _, name in resources.of_queue(queue)]
+    assert not list(resources.unknown(names, MEMBERS)), "members know the resource, not its flavors"
+
+
+@pytest.mark.parametrize(
+    ("queue", "others", "words"),
+    [
+        pytest.param(
+            make_queue(capability={f"{GPU}@h200": 2}), [root(**FLAVORED)],
+            f"spec.capability.{GPU}@h200: there is no flavor 'h200' of {GPU}: there are h100, a100, other (annotation"
+            " atoll.sh/flavors of queue root names them)",
+            id="a flavor that there is not",
+        ),
+        pytest.param(
+            make_queue(guarantee={"resource": {f"{GPU}@h100": 2}}), [],
+            f"spec.guarantee.resource.{GPU}@h100: there is no flavor 'h100' of {GPU}: {GPU} has none (annotation"
+            " atoll.sh/flavors of queue root names them)",
+            id="a resource without flavors",
+        ),
+        pytest.param(
+            root(), [make_queue(deserved={f"{GPU}@h100": 2}), root(**FLAVORED)],
+            f"metadata.annotations[atoll.sh/flavors]: queue 'research' has a quota of flavor 'h100' of {GPU}; remove"
+            " that first",
+            id="a flavor is removed that a queue names",
+        ),
+        pytest.param(
+            {**make_queue(), "metadata": {"name": "q", "annotations": FLAVORED}}, [],
+            "metadata.annotations[atoll.sh/flavors]: flavors are for all queues: annotate queue root instead",
+            id="in another queue",
+        ),
+        pytest.param(
+            root(**{keys.FLAVORS: "h100"}), [],
+            "metadata.annotations[atoll.sh/flavors]: is not of the form",
+            id="nonsense",
+        ),
+    ],
+)  # fmt: skip
+def test_what_flavors_can_not_be(queue: Json, others: list[Json], words: str) -> None:
+    [problem] = problems(queue, *others)
+    assert problem.startswith(words)
+
+
+def test_pods_name_no_flavor() -> None:
+    job = with_container(resources={"limits": {f"{GPU}@h100": 1}})
+    found = jobs.validate_job(job)
+    assert ["names a flavor, which pods can't" in each.message for each in found] == [True]

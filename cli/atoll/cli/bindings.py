@@ -7,10 +7,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from atoll.dispatcher.core.binding import order_key, parts_of
+from atoll.dispatcher import flavoring
+from atoll.dispatcher.core.binding import gang_of, order_key, parts_of
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.objects import BindingObject, binding_view
 from atoll.model import vector
+from atoll.model.flavors import NONE, Flavors
 from atoll.model.vector import Vector
 
 Json = dict[str, Any]
@@ -33,10 +35,10 @@ class QueueUse(msgspec.Struct):
         return self.inqueue + self.running
 
 
-def views(bindings: Iterable[Json]) -> list[BindingView]:
-    """The bindings that are Atoll's, as the dispatcher reads them."""
+def views(bindings: Iterable[Json], flavors: Flavors = NONE) -> list[BindingView]:
+    """The bindings that are Atoll's, as the dispatcher's core is told them."""
     found = (binding_view(item) for item in readable(bindings, BindingObject))
-    return [item for item in found if item is not None]
+    return [flavoring.binding(item, flavors) for item in found if item is not None]
 
 
 def readable(items: Iterable[Json], kind: type[T]) -> Iterator[T]:
@@ -50,10 +52,10 @@ def readable(items: Iterable[Json], kind: type[T]) -> Iterator[T]:
 
 def charges(binding: BindingView) -> dict[str, Vector]:
     """Member -> what a charged workload is charged for there: the pods that it was given, no others."""
-    if binding.gang is None:
+    if (gang := gang_of(binding)) is None:
         return {}
     # While it is taken back it has no parts any more, and its pods are still there.
-    return {name: part.total() for name, part in parts_of(binding).items()} or {"": binding.gang.total()}
+    return {name: part.total() for name, part in parts_of(binding).items()} or {"": gang.total()}
 
 
 def use_by_queue(bindings: Iterable[BindingView]) -> dict[str, QueueUse]:

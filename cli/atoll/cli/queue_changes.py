@@ -16,6 +16,7 @@ from atoll.cli.queue_options import (
     Deserved,
     Estimate,
     EvictTimeout,
+    Flavors,
     Guarantee,
     Members,
     Namespaces,
@@ -62,6 +63,7 @@ def create(
     ready_timeout: ReadyTimeout = None,
     evict_timeout: EvictTimeout = None,
     default_policy: DefaultPolicy = None,
+    flavor: Flavors = None,
     type_: Type = None,
     dry_run: Dry = DryRun.NONE,
     output: Output = None,
@@ -105,6 +107,7 @@ def update(
     ready_timeout: ReadyTimeout = None,
     evict_timeout: EvictTimeout = None,
     default_policy: DefaultPolicy = None,
+    flavor: Flavors = None,
     type_: Type = None,
 ) -> None:
     """Change a queue; a list of resources replaces the whole list, an empty one ('') removes it."""

@@ -60,7 +60,7 @@ def describe(
     meta, spec = queue["metadata"], queue_objects.mapping(queue.get("spec"))
     name = meta["name"]
     queues = [queue, *(each for each in queues if each["metadata"]["name"] != name)]
-    everyone = views(bindings)
+    everyone = views(bindings, queue_tree.flavors_of(queues))
     mine = [view for view in everyone if view.gang is not None and view.gang.queue == name and not view.finished]
     data: Json = {
         "name": name,

@@ -56,6 +56,15 @@ DefaultPolicy = Annotated[
         metavar="[NAMESPACE/]NAME", help="Policy of its workloads that none selects: cluster-wide, or of a namespace."
     ),
 ]
+Flavors = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--flavor",
+        metavar="RESOURCE@FLAVOR=KEY=VALUE",
+        help="Of queue root only: a kind of nodes by its label, such as nvidia.com/gpu@h100=gpu=h100, of which queues"
+        " may then have quotas (--capability nvidia.com/gpu@h100=8); may be repeated.",
+    ),
+]
 Type = Annotated[str | None, typer.Option("--type", help="Free label for the kind of queue.")]
 
 

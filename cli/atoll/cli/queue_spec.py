@@ -21,7 +21,7 @@ _DURATIONS = {
     "ready_timeout": keys.READY_TIMEOUT,
     "evict_timeout": keys.EVICT_TIMEOUT,
 }
-_IN_ANNOTATIONS = (*_SELECTORS, *_DURATIONS, "default_policy")
+_IN_ANNOTATIONS = (*_SELECTORS, *_DURATIONS, "default_policy", "flavor")
 _POLICY = re.compile(r"([-a-z0-9.]+/)?[-a-z0-9.]+")
 _KEY = r"(?:[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _TERMS = (
@@ -110,7 +110,7 @@ def members(items: Sequence[str]) -> list[Json]:
     return result
 
 
-def _annotations(options: Mapping[str, str | None]) -> dict[str, str | None]:
+def _annotations(options: Mapping[str, Any]) -> dict[str, str | None]:
     """Annotations that options ask for; None for one to remove, nothing for an option that is not given.
 
     Raises:
@@ -139,7 +139,34 @@ def _annotations(options: Mapping[str, str | None]) -> dict[str, str | None]:
                 USAGE,
             )
         found[keys.DEFAULT_POLICY] = text or None
+    if items := options.get("flavor"):
+        found[keys.FLAVORS] = None if items == [""] else flavors(items)
     return found
+
+
+def flavors(items: Sequence[str]) -> str:
+    """`nvidia.com/gpu@h100=KEY=VALUE`, one per item, as the annotation that names flavors.
+
+    Raises:
+        CommandError: an item can't be read.
+    """
+    from atoll.model import flavors as model
+
+    named: dict[str, dict[str, str]] = {}
+    for item in items:
+        name, equals, label = item.partition("=")
+        resource, flavor = model.split(name)
+        if not (resource and flavor and equals and label):
+            raise CommandError(f"--flavor {item!r}: write RESOURCE@FLAVOR=KEY=VALUE of the nodes' label", USAGE)
+        if flavor in named.setdefault(resource, {}):
+            raise CommandError(f"--flavor: {name} is given twice", USAGE)
+        named[resource][flavor] = label
+    text = json.dumps(named)
+    try:
+        model.parse(text)
+    except model.FlavorError as error:
+        raise CommandError(f"--flavor: {error}", USAGE) from error
+    return text
 
 
 def queue_object(name: str, **options: Any) -> Json:
@@ -149,7 +176,7 @@ def queue_object(name: str, **options: Any) -> Json:
         name: of the queue.
         options: `capability`, `deserved` and `guarantee` as text; `namespaces` and `clusters` as label selectors;
             `estimate`, `sla`, `protected_for`, `ready_timeout` and `evict_timeout` as durations; `default_policy` as a
-            name; `member` as items of `members`; the rest as the fields of the spec.
+            name; `member` as items of `members`, `flavor` as those of `flavors`; the rest as the fields of the spec.
     """
     metadata: Json = {"name": name}
     if annotations := {key: text for key, text in _annotations(options).items() if text}:

@@ -12,13 +12,14 @@ import msgspec
 
 from atoll.cli import queue_objects
 from atoll.cli.bindings import QueueUse, charges, readable
-from atoll.dispatcher import objects
+from atoll.dispatcher import flavoring, objects
 from atoll.dispatcher.capacity import believed
 from atoll.dispatcher.core.events import BindingView, QueueView
 from atoll.dispatcher.core.figures import figures
 from atoll.dispatcher.core.node import Node, path, subtree
 from atoll.dispatcher.core.tree import Tree
 from atoll.model import keys, quantity, selectors, vector
+from atoll.model.flavors import NONE, Flavors
 from atoll.model.vector import Vector
 
 Json = dict[str, Any]
@@ -95,11 +96,12 @@ def build(
         capacities: all ClusterCapacity objects.
         use: what queues are charged beside these bindings.
     """
-    tree = Tree()
+    tree, queues = Tree(), list(queues)
     tree.set_queues(_view(item) for item in queues)
+    flavors = flavors_of(queues)
     totals: defaultdict[str, Vector] = defaultdict(dict)
     for cluster, views in believed(readable(capacities, objects.CapacityObject)).items():
-        totals[cluster] = vector.total(view.total for view in views)
+        totals[cluster] = vector.total(flavoring.capacity(view, flavors).total for view in views)
     tree.set_members(
         {
             item["metadata"]["name"]: (totals[item["metadata"]["name"]], item["metadata"].get("labels") or {})
@@ -119,6 +121,12 @@ def build(
         elif not gang.hold:
             tree.wait(node, gang.total())
     return tree
+
+
+def flavors_of(queues: Iterable[Json]) -> Flavors:
+    """Of resources in the whole federation, as the root queue names them."""
+    root = next((each for each in queues if each["metadata"]["name"] == keys.ROOT_QUEUE), None)
+    return _view(root).flavors if root is not None else NONE
 
 
 def _view(queue: Json) -> QueueView:

@@ -23,6 +23,8 @@ def answer(workload: str, status: Json, now: float) -> str:
         for place in status.get("places") or ():
             domain = f", domain {place['domain']}" if place.get("domain") else ""
             lines.append(f"  in {place['cluster']}: {counted(place['pods'], 'pod')}{domain}")
+        if flavors := status.get("flavors"):
+            lines.append(f"  on nodes of flavor {', '.join(flavors)}")
         return "\n".join(lines)
     lines = [f"{workload} would wait", f"  reason    {status['reason']}: {status['message']}"]
     if place := status.get("queue"):

@@ -19,11 +19,11 @@ import structlog
 
 from atoll.dispatcher.core import CapacityGone, CapacitySet, CapacityView, Event
 from atoll.dispatcher.core.events import NodeClass
-from atoll.dispatcher.objects import CapacityClass, CapacityObject
+from atoll.dispatcher.objects import CapacityClass, CapacityObject, CapacityProfile
 from atoll.kube import metrics
-from atoll.model import keys
+from atoll.model import keys, quantity
 from atoll.model.reports import BadReport, readable
-from atoll.model.vector import MOST_ON_NODE
+from atoll.model.vector import MOST_ON_NODE, Vector
 
 MAX_NODES = 2**16
 """Nodes of one member, over all of its objects."""
@@ -96,6 +96,11 @@ class Capacities:
             self._told[cluster] = chosen
         if not published:
             del self._published[cluster]
+
+    def all(self) -> Iterator[CapacityView]:
+        """What the core was told, of all members."""
+        for told in self._told.values():
+            yield from told.values()
 
     def views(self, cluster: str) -> list[CapacityView]:
         """What the core was told of a member, each root once."""
@@ -234,7 +239,9 @@ def capacity_view(obj: CapacityObject) -> CapacityView:
         raise BadReport(f"spec.generation: {spec.generation} is below 0")
     _check_tree(obj)
     domains = {domain.name for domain in spec.domains} | {""}
-    profiles = [(profile.labels, tuple(profile.taints)) for profile in spec.profiles]
+    profiles = [
+        (profile.labels, tuple(profile.taints), _devices(index, profile)) for index, profile in enumerate(spec.profiles)
+    ]
     classes = []
     for index, each in enumerate(spec.classes):
         try:
@@ -257,7 +264,9 @@ def capacity_view(obj: CapacityObject) -> CapacityView:
 
 
 def _node_class(
-    published: CapacityClass, domains: Set[str], profiles: Sequence[tuple[dict[str, str], tuple[dict[str, Any], ...]]]
+    published: CapacityClass,
+    domains: Set[str],
+    profiles: Sequence[tuple[dict[str, str], tuple[dict[str, Any], ...], Vector]],
 ) -> NodeClass:
     if published.domain not in domains:
         raise BadReport(f"domain: {readable(published.domain)} is none of spec.domains")
@@ -266,10 +275,20 @@ def _node_class(
     if not 0 <= published.nodes <= MAX_NODES:
         raise BadReport(f"nodes: {published.nodes} is not between 0 and {MAX_NODES}")
     _check_resources("free", published.free)
-    labels, taints = profiles[published.profile]
+    labels, taints, devices = profiles[published.profile]
     # Names that are not one for each node say nothing about any of them.
     names = tuple(published.names) if len(published.names) == published.nodes else ()
-    return NodeClass(published.domain, labels, taints, published.nodes, _bounded(published.free, MOST_ON_NODE), names)
+    free = _bounded(published.free, MOST_ON_NODE)
+    return NodeClass(published.domain, labels, taints, published.nodes, free, names, devices)
+
+
+def _devices(index: int, profile: CapacityProfile) -> Vector:
+    try:
+        amounts = {name: text for name, text in profile.allocatable.items() if quantity.is_device(name)}
+        _check_resources("allocatable", amounts)
+        return _bounded(quantity.capacity(amounts), MOST_ON_NODE)
+    except ValueError as error:
+        raise BadReport(f"spec.profiles[{index}].allocatable: {error}") from None
 
 
 def _bounded(amounts: dict[str, int], most: int) -> dict[str, int]:
@@ -279,7 +298,7 @@ def _bounded(amounts: dict[str, int], most: int) -> dict[str, int]:
     return {resource: min(max(amount, 0), most) for resource, amount in amounts.items()}
 
 
-def _check_resources(field: str, amounts: Mapping[str, int]) -> None:
+def _check_resources(field: str, amounts: Mapping[str, object]) -> None:
     if len(amounts) > MAX_RESOURCES:
         raise BadReport(f"{field}: {len(amounts)} resources; the most is {MAX_RESOURCES}")
     if not all(map(is_resource, amounts)):

@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from atoll.dispatcher.core import BindingView, Ceiling, ClusterView, QueueView, Reservation, Strategy
-from atoll.model import decision, duration, gang, keys, numbers, placer, quantity, selectors
+from atoll.model import decision, duration, flavors, gang, keys, numbers, placer, quantity, selectors
 from atoll.model.objects import Slim
 from atoll.model.placer import Placer
 from atoll.model.vector import Vector
@@ -212,6 +212,7 @@ class CapacityDomain(Part, frozen=True, rename="camel"):
 class CapacityProfile(Part, frozen=True, rename="camel"):
     labels: dict[str, str] = {}
     taints: list[dict[str, str]] = []
+    allocatable: dict[str, str | int | float] = {}
 
 
 class CapacityClass(Part, frozen=True, rename="camel"):
@@ -442,6 +443,9 @@ def queue_view(obj: QueueObject) -> QueueView:
         strategy = read("spec.dequeueStrategy", _strategy, spec.dequeue_strategy, Strategy.TRAVERSE)
     if not all(each.name for each in spec.extend_clusters):
         problems.append("spec.extendClusters has an item without the name of a member")
+    found_flavors = flavors.NONE
+    if obj.metadata.name == keys.ROOT_QUEUE:
+        found_flavors = by_annotation(keys.FLAVORS, flavors.parse, flavors.NONE)
     parent = "" if spec.parent == keys.ROOT_QUEUE or obj.metadata.name == keys.ROOT_QUEUE else spec.parent or ""
     return QueueView(
         name=obj.metadata.name,
@@ -468,6 +472,7 @@ def queue_view(obj: QueueObject) -> QueueView:
         evict_timeout=by_annotation(keys.EVICT_TIMEOUT, duration.parse, None),
         protection=by_annotation(keys.PROTECTED_FOR, duration.parse, None),
         problem="; ".join(problems),
+        flavors=found_flavors,
     )
 
 

@@ -18,12 +18,14 @@ import structlog
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client import Counter as Count
 
-from atoll.dispatcher import objects
+from atoll.dispatcher import flavoring, objects
 from atoll.dispatcher.capacity import Capacities
 from atoll.dispatcher.core import (
     Ask,
     BindingGone,
     BindingSet,
+    BindingView,
+    CapacitySet,
     ClusterGone,
     ClusterSet,
     Command,
@@ -55,6 +57,7 @@ from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
 from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, QUEUES, RESOURCE_QUOTAS
+from atoll.model.flavors import NONE
 from atoll.model.gang import component_name
 from atoll.model.objects import HasMeta
 
@@ -136,9 +139,9 @@ class Shell:
         )  # fmt: skip
         self._bindings.on_change(self._binding_changed)
         self._bindings.add_index("namespace", lambda binding: [binding.metadata.namespace])
-        self._queues.on_change(
-            self._telling(lambda q: QueueSet(objects.queue_view(q)), lambda q: QueueGone(q.metadata.name))
-        )
+        #: of the root queue
+        self._flavors = NONE
+        self._queues.on_change(self._queue_changed)
         self._clusters.on_change(
             self._telling(lambda c: ClusterSet(objects.cluster_view(c)), lambda c: ClusterGone(c.metadata.name))
         )
@@ -216,7 +219,7 @@ class Shell:
     # -- in ----------------------------------------------------------------------------------------------------------
 
     def _tell(self, event: Event) -> None:
-        self._events.append(event)
+        self._events.append(flavoring.event(event, self._flavors))
         self._wake.set()
 
     def _telling(
@@ -229,6 +232,28 @@ class Shell:
                 self._tell(gone(old))
 
         return handler
+
+    def _queue_changed(self, old: objects.QueueObject | None, new: objects.QueueObject | None) -> None:
+        view = objects.queue_view(new) if new is not None else None
+        if view is not None:
+            self._tell(QueueSet(view))
+        elif old is not None:
+            self._tell(QueueGone(old.metadata.name))
+        found = new or old
+        if found is None or found.metadata.name != keys.ROOT_QUEUE:
+            return
+        flavors = view.flavors if view is not None else NONE
+        if [*flavors.items()] == [*self._flavors.items()] and flavors == self._flavors:
+            return
+        self._flavors = flavors
+        for capacity in self._believed.all():
+            self._tell(CapacitySet(capacity))
+        for binding in self._bindings:
+            self._binding_changed(binding, binding)
+
+    def flavored(self, view: BindingView) -> BindingView:
+        """A binding with the flavors that there are, as the core is told it."""
+        return flavoring.binding(view, self._flavors)
 
     def _capacity_changed(self, old: objects.CapacityObject | None, new: objects.CapacityObject | None) -> None:
         for event in self._believed.changed(old, new):

@@ -217,7 +217,7 @@ class Works:
             counts = {
                 name: tuple(tasks.get(task.name, 0) for task in gang.tasks) for name, tasks in question.parts.items()
             }
-            parts = [] if binding.condition("Finished") else _parts_of(gang, counts)
+            parts = [] if binding.condition("Finished") else _parts_of(binding, gang, counts)
             return {
                 keys.execution_namespace(part.cluster): _asking(
                     self._work(binding, kind, obj, replace(part, identity=identity, carried=carried)), question
@@ -336,10 +336,10 @@ def _parts(binding: BindingObject, gang: Gang) -> list[Part]:
     for target in binding.spec.clusters:
         told = {each["name"]: int(each.get("replicas") or 0) for each in target.components}
         shares[target.name] = tuple(counts_in(gang, target.replicas, told))
-    return _parts_of(gang, shares)
+    return _parts_of(binding, gang, shares)
 
 
-def _parts_of(gang: Gang, shares: Mapping[str, tuple[int, ...]]) -> list[Part]:
+def _parts_of(binding: BindingObject, gang: Gang, shares: Mapping[str, tuple[int, ...]]) -> list[Part]:
     """The parts of a gang by their pods per task."""
     counts = list(shares.values())
     gangs = divide(gang, counts) if len(counts) > 1 else [gang.sized(share) for share in counts]
@@ -351,6 +351,7 @@ def _parts_of(gang: Gang, shares: Mapping[str, tuple[int, ...]]) -> list[Part]:
             {task.name: task.min_available for task in part.tasks},
             len(shares),
             {task.name: sum(share[index] for share in counts[:number]) for index, task in enumerate(gang.tasks)},
+            flavors=binding.decision.flavors,
         )
         for number, (name, part) in enumerate(zip(shares, gangs, strict=True))
     ]

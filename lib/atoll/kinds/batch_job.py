@@ -107,7 +107,7 @@ class BatchJob:
         their indices.
         """
         spec = {key: value for key, value in obj["spec"].items() if key not in _HOST_ONLY}
-        template = metadata.template_for_member(spec.get("template") or {})
+        template = metadata.template_for_member(spec.get("template") or {}, TASK, part.flavors)
         head = template.get("metadata") or {}
         labels = head.get("labels") or {}
         if not spec.get("manualSelector"):

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from atoll.model import keys
 from atoll.model.apiresource import ApiResource
+from atoll.model.flavors import Assigned
 from atoll.model.gang import Gang
 from atoll.model.placer import MadeFor
 
@@ -42,6 +43,8 @@ class Part:
     """Annotations that say which dispatch this is; for objects and pods."""
     carried: Mapping[str, int] = field(default_factory=dict)
     """Counts of the workload's earlier dispatches."""
+    flavors: Sequence[Assigned] = ()
+    """That it got: its pods are kept to their nodes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from atoll.model import duration, keys, numbers
+from atoll.model import duration, keys, numbers, selectors
+from atoll.model.flavors import Assigned, pinned, required
 from atoll.model.gang import TopologyWish
 from atoll.model.placer import TOLERATION, MadeFor, Placer
 
@@ -40,11 +41,21 @@ def for_member(obj: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def template_for_member(template: Mapping[str, Any]) -> dict[str, Any]:
-    """A pod template without the names of the host's queues."""
+def template_for_member(
+    template: Mapping[str, Any], task: str = "", flavors: Sequence[Assigned] = ()
+) -> dict[str, Any]:
+    """A pod template without the names of the host's queues, kept to the nodes of the flavors that its task got."""
     head = template.get("metadata") or {}
     named = {field: without_queues(head[field]) for field in ("labels", "annotations") if head.get(field)}
-    return {**template, "metadata": {**head, **named}} if named else dict(template)
+    made = {**template, "metadata": {**head, **named}} if named else dict(template)
+    if nodes := required(flavors, task):
+        pod = made.get("spec") or {}
+        affinity = pod.get("affinity") or {}
+        by_node = affinity.get("nodeAffinity") or {}
+        terms = pinned(selectors.required_node_terms(pod), nodes)
+        by_node = {**by_node, "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        made["spec"] = {**pod, "affinity": {**affinity, "nodeAffinity": by_node}}
+    return made
 
 
 def without_queues(named: Mapping[str, str] | None) -> dict[str, str]:

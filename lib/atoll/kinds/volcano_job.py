@@ -119,7 +119,7 @@ class VolcanoJob:
             count = part.counts.get(name, 0)
             minimum = part.minimums.get(name, count)
             if "template" in task:
-                task = {**task, "template": metadata.template_for_member(task["template"])}
+                task = {**task, "template": metadata.template_for_member(task["template"], name, part.flavors)}
             if part.parts == 1 and count < int(task.get("replicas", 1)):
                 at_once[name] = count
                 tasks.append({**task, "minAvailable": minimum, "template": _identified(task, part.identity)})

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
+from atoll.model.flavors import Assigned
 from atoll.model.timestamps import is_time
 from atoll.model.verdict import Blocker, Reason
 
@@ -148,6 +149,8 @@ class Decision(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     refused: Refused | None = None
     """How often members refused it; kept until it runs."""
+    flavors: list[Assigned] = []
+    """That it got where it left them open: while it is dispatched, and while members are asked about it."""
 
     def told(self, line: Line) -> list[Line]:
         """The story with one more line, bounded."""

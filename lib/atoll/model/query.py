@@ -148,6 +148,8 @@ class Account(Value, frozen=True):
     """Only of a what-if: it would start now."""
     places: list[Place] = []
     """Where, if it would."""
+    flavors: list[str] = []
+    """That it would get there, as resources with the flavor; empty where it leaves none open."""
     phase: str = ""
     reason: str = ""
     message: str = ""

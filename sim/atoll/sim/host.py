@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from atoll.dispatcher import flavoring
 from atoll.dispatcher.core import (
     Ask,
     BindingGone,
@@ -27,6 +28,7 @@ from atoll.dispatcher.core import (
     Resize,
 )
 from atoll.dispatcher.recording import Recorder
+from atoll.model.flavors import NONE, Flavors
 from atoll.sim.member import Delays
 from atoll.sim.timeline import Timeline
 
@@ -42,6 +44,7 @@ class Host:
         *,
         written: Callable[[Command, BindingView], None],
         decided: Callable[[], None],
+        flavors: Flavors = NONE,
         recorder: Recorder | None = None,
         verify: bool = False,
     ) -> None:
@@ -53,6 +56,7 @@ class Host:
             delays: how long decisions take to be made and written.
             written: called with every command that took effect and the binding before it.
             decided: called after every pass.
+            flavors: of resources.
             recorder: of what the core is told and answers.
             verify: check the core's invariants after every event; slow.
         """
@@ -65,6 +69,7 @@ class Host:
         self.passes = 0
         self._timeline, self._delays = timeline, delays
         self._written, self._decided = written, decided
+        self._flavors = flavors
         self._recorder, self._verify = recorder, verify
         self._told: list[Event] = []
         self._pass_due = False
@@ -73,7 +78,7 @@ class Host:
 
     def tell(self, event: Event) -> None:
         """A watch says something; the core hears it with the next pass."""
-        self._told.append(event)
+        self._told.append(flavoring.event(event, self._flavors))
         if not self._pass_due:
             self._pass_due = True
             self._timeline.after(self._delays.coalesce, self._pass)

@@ -32,9 +32,10 @@ from atoll.dispatcher.core import (
 from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
 from atoll.dispatcher.core.promise import Promise
 from atoll.dispatcher.recording import Recorder
-from atoll.model import timestamps
+from atoll.model import keys, timestamps
 from atoll.model.decision import Decision, Phase
 from atoll.model.decision import Line as StoryLine
+from atoll.model.flavors import NONE, kept_to_nodes
 from atoll.model.gang import Gang, divide
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason, Verdict
@@ -153,6 +154,7 @@ class Simulation:
             options.delays,
             written=self._written,
             decided=self._note_promises,
+            flavors=next((queue.flavors for queue in queues if queue.name == keys.ROOT_QUEUE), NONE),
             recorder=recorder,
             verify=options.verify,
         )
@@ -350,8 +352,8 @@ class Simulation:
         self, view: BindingView, asked: Mapping[str, Mapping[str, int]] | None = None
     ) -> Iterator[tuple[str, Gang]]:
         """(member, gang of its part): those that it has, or those that are asked about."""
-        gang = view.gang
-        assert gang is not None, "every job has a gang"
+        assert view.gang is not None, "every job has a gang"
+        gang = kept_to_nodes(view.gang, view.decision.flavors)
         parts = dict(view.parts)
         if asked is not None:
             parts = {name: tuple(tasks[task.name] for task in gang.tasks) for name, tasks in asked.items()}

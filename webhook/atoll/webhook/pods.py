@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import msgspec
 
-from atoll.model import needs, quantity
+from atoll.model import flavors, needs, quantity
 from atoll.model.selectors import NodeSelectorTerm
 from atoll.webhook import pod_fields
 from atoll.webhook.problems import (
@@ -212,6 +212,10 @@ def _resource_problems(
     path: str,
     shown_limits: Json,
 ) -> list[Problem]:
+    if flavors.SIGN in resource:
+        return [
+            Problem(path, "names a flavor, which pods can't: ask for the resource, and select nodes by their label")
+        ]
     if quantity.is_device(resource):
         if value.denominator != 1:
             return [Problem(path, "devices are counted in whole numbers; use 1, 2, ...")]

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from atoll.model import duration, keys, quantity, selectors, vector
+from atoll.model import duration, flavors, keys, quantity, selectors, vector
 from atoll.model import queues as tree
 from atoll.model.objects import Slim
 from atoll.model.vector import Vector
@@ -226,6 +226,7 @@ def validate_queue(
     above = _parent_problems(name, spec.get("parent"), lookup)
     quota = _quota_problems(spec)
     problems += [*above, *quota, *_member_problems(spec), *_annotation_problems(queue)]
+    problems += _flavor_problems(queue, lookup, children)
     # Sums over queues that are wrong in themselves would only confuse.
     return problems if above or quota else [*problems, *_tree_problems(str(name), spec, lookup, children, moved)]
 
@@ -356,6 +357,48 @@ def _annotation_problems(queue: Json) -> list[Problem]:
     return problems
 
 
+def _flavor_problems(
+    queue: Json, lookup: Callable[[str], Queue | None], children: Callable[[str], Sequence[Queue]]
+) -> list[Problem]:
+    """Quotas of flavors that there are not, in this queue or, where it is the one that names them, in others."""
+    name, own = mapping(queue.get("metadata")).get("name"), _annotations(queue).get(keys.FLAVORS)
+    if name != keys.ROOT_QUEUE:
+        problems = list(resources.unknown_flavors(queue, _flavors_of(lookup(keys.ROOT_QUEUE))))
+        if own is not None:
+            text = f"flavors are for all queues: annotate queue {keys.ROOT_QUEUE} instead"
+            problems.append(Problem(f"metadata.annotations[{keys.FLAVORS}]", text))
+        return problems
+    try:
+        known = flavors.parse(own) if own is not None else flavors.NONE
+    except ValueError:
+        return []
+    problems = list(resources.unknown_flavors(queue, known))
+    for each in _below(keys.ROOT_QUEUE, children):
+        for resource, flavor in sorted(map(flavors.split, each.resources)):
+            if flavor and flavor not in flavors.of(known, resource):
+                text = f"queue {each.metadata.name!r} has a quota of flavor {flavor!r} of {resource}; remove that first"
+                problems.append(Problem(f"metadata.annotations[{keys.FLAVORS}]", text))
+    return problems
+
+
+def _flavors_of(root: Queue | None) -> flavors.Flavors:
+    try:
+        return flavors.parse(root.metadata.annotations[keys.FLAVORS]) if root is not None else flavors.NONE
+    except (KeyError, ValueError):
+        return flavors.NONE
+
+
+def _below(name: str, children: Callable[[str], Sequence[Queue]]) -> Iterator[Queue]:
+    """All queues below one; of a circle each once."""
+    seen, rest = {name}, [*children(name)]
+    while rest:
+        each = rest.pop()
+        if each.metadata.name not in seen:
+            seen.add(each.metadata.name)
+            yield each
+            rest += children(each.metadata.name)
+
+
 def _strategy(text: str) -> None:
     if text not in _STRATEGIES:
         raise ValueError(f"{text!r} is not a strategy; use {', '.join(_STRATEGIES[:-1])} or {_STRATEGIES[-1]}")
@@ -366,6 +409,7 @@ _READERS: dict[str, Callable[[str], object]] = {
     keys.NAMESPACE_SELECTOR: selectors.parse,
     keys.CLUSTER_AFFINITY: selectors.parse,
     keys.DEQUEUE_STRATEGY: _strategy,
+    keys.FLAVORS: flavors.parse,
     keys.RUNNING_ESTIMATE: duration.parse,
     keys.SLA_WAITING_TIME: duration.parse,
     keys.PROTECTED_FOR: duration.parse,

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import msgspec
 
-from atoll.model import quantity
+from atoll.model import flavors, keys, quantity
 from atoll.model.objects import Slim
 from atoll.webhook.problems import Json, Problem, mapping, sequence
 
@@ -70,13 +70,35 @@ def unknown(names: Iterable[Named], members: Iterable[Cluster], others: Iterable
 
 
 def of_queue(queue: Json) -> Iterator[Named]:
-    """(field, resource) of a queue's quotas."""
+    """(field, resource) of a queue's quotas, whatever their flavor."""
+    return ((f"{path}.{name}", flavors.split(name)[0]) for path, amounts in _quotas(queue) for name in amounts)
+
+
+def _quotas(queue: Json) -> Iterator[tuple[str, Json]]:
     spec = mapping(queue.get("spec"))
-    lists = {f"spec.{key}": spec.get(key) for key in _QUOTAS}
-    lists["spec.guarantee.resource"] = mapping(spec.get("guarantee")).get("resource")
+    yield from ((f"spec.{key}", mapping(spec.get(key))) for key in _QUOTAS)
+    yield "spec.guarantee.resource", mapping(mapping(spec.get("guarantee")).get("resource"))
     for index, each in enumerate(sequence(spec.get("extendClusters"))):
-        lists[f"spec.extendClusters[{index}].capacity"] = mapping(each).get("capacity")
-    return ((f"{path}.{name}", name) for path, amounts in lists.items() for name in mapping(amounts))
+        yield f"spec.extendClusters[{index}].capacity", mapping(mapping(each).get("capacity"))
+
+
+def flavored(queue: Json) -> Iterator[tuple[str, str, str]]:
+    """(field, resource, flavor) of a queue's quotas that are of one flavor."""
+    for path, amounts in _quotas(queue):
+        for name in amounts:
+            resource, flavor = flavors.split(name)
+            if flavors.SIGN in name:
+                yield f"{path}.{name}", resource, flavor
+
+
+def unknown_flavors(queue: Json, known: flavors.Flavors) -> Iterator[Problem]:
+    """Quotas of flavors that there are not."""
+    for field, resource, flavor in flavored(queue):
+        there = flavors.of(known, resource)
+        if flavor not in there:
+            what = f"there are {', '.join(there)}" if there else f"{resource} has none"
+            how = f"annotation {keys.FLAVORS} of queue {keys.ROOT_QUEUE} names them"
+            yield Problem(field, f"there is no flavor {flavor!r} of {resource}: {what} ({how})")
 
 
 def of_job(job: Json) -> Iterator[Named]:

@@ -17,6 +17,7 @@ import orjson
 
 from atoll.kube.reflector import Reflector
 from atoll.model import keys
+from atoll.model.flavors import SIGN
 from atoll.model.objects import Slim
 from atoll.webhook import batch_jobs, bindings, hyper_nodes, jobs, jsonpatch, queues, resources, trust
 from atoll.webhook.problems import Json, Problem, added, idle, report
@@ -371,7 +372,7 @@ class Reviews:
         problems = check()
         try:
             async with asyncio.timeout(patience):
-                while any(problem.field in _READS_CACHE for problem in problems):
+                while any(problem.field in _READS_CACHE or SIGN in problem.field for problem in problems):
                     await self._changed.wait()
                     problems = check()
         except TimeoutError:

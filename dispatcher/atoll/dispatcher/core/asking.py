@@ -250,6 +250,7 @@ class Asking(Making):
             question=self._question(outcome.choice, departures, outcome.awaited),
             evicted=view.decision.evictions,
             refused=view.decision.refused,
+            flavors=binding.flavors,
         )
         command = Ask(uid, view.namespace, view.name, view.generation, binding.epoch, decision)
         binding.epoch, binding.told = decision.epoch, verdict
@@ -487,7 +488,7 @@ class Asking(Making):
         """Don't choose this member for the shape again until its capacity changes, or a while has passed."""
         if name not in self.world.members:
             return
-        key = (shape_key(binding.view, self.restricted(binding)), name)
+        key = (shape_key(self.filed_as(binding), self.restricted(binding)), name)
         before = self._avoid.get(key)
         # What was under way when others failed fails with them: that is one failure.
         failures = 1 if before is None else before.failures + before.over

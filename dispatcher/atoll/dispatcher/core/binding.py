@@ -11,6 +11,7 @@ from atoll.dispatcher.core.node import Node, path
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.waiting import Key
 from atoll.model.decision import Phase
+from atoll.model.flavors import Assigned, Variant
 from atoll.model.gang import Gang, divide
 from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
@@ -58,6 +59,14 @@ class Binding:
     before: dict[str, Gang] = field(default_factory=dict)
     #: until when the pods by which it grew last are expected, in seconds since the epoch, if that was written late
     grows_until: float = 0.0
+    #: where its flavor is open: while it waits all that it may get, that for which it waits first; while it is
+    #: dispatched the one that it got
+    variants: tuple[Variant, ...] = ()
+
+    @property
+    def flavors(self) -> list[Assigned]:
+        """Those that it got, or waits for."""
+        return [*self.variants[0].assigned] if self.variants else []
 
     @property
     def gang(self) -> Gang:
@@ -190,6 +199,7 @@ def alike(view: BindingView, other: BindingView) -> bool:
     """Whether two views of a binding that waits ask for the same, whatever else changed."""
     return (
         view.gang == other.gang
+        and view.variants == other.variants
         and view.affinities == other.affinities
         and view.tolerations == other.tolerations
         and (view.divided, view.least_clusters, view.most_clusters)
@@ -209,7 +219,7 @@ def echoes(view: BindingView, binding: Binding) -> bool:
         and [(name, list(counts)) for name, counts in view.parts]
         == [(name, part.full()) for name, part in binding.parts.items()]
         and alike(view, binding.view)
-        and view.gang == binding.wish
+        and gang_of(view) == binding.wish
     )
 
 
@@ -235,12 +245,23 @@ def charged_alike(binding: Binding, old: Binding) -> bool:
     )
 
 
+def variant_of(view: BindingView) -> tuple[Variant, ...]:
+    """The flavors that it got, as its decision says; empty where it left none open, or got none that there is."""
+    return tuple(each for each in view.variants if [*each.assigned] == view.decision.flavors)
+
+
+def gang_of(view: BindingView) -> Gang | None:
+    """What it asks for with the flavors that it got."""
+    return next((each.gang for each in variant_of(view)), view.gang)
+
+
 def parts_of(view: BindingView) -> dict[str, Gang]:
     """Member -> the gang of its part, as the binding says."""
-    if view.gang is None or not view.parts:
+    gang = gang_of(view)
+    if gang is None or not view.parts:
         return {}
     shares = [counts for _, counts in view.parts]
-    gangs = divide(view.gang, shares) if len(shares) > 1 else [view.gang.sized(shares[0])]
+    gangs = divide(gang, shares) if len(shares) > 1 else [gang.sized(shares[0])]
     return {name: part for (name, _), part in zip(view.parts, gangs, strict=True)}
 
 

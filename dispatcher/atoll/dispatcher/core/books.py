@@ -9,8 +9,8 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from atoll.dispatcher.core.binding import (
     estimate,
     evict_timeout,
     evicted_at,
+    gang_of,
     newly_bound,
     order_key,
     overtakes,
@@ -35,6 +36,7 @@ from atoll.dispatcher.core.binding import (
     paused_until,
     phase_of,
     ready_by,
+    variant_of,
     withheld,
 )
 from atoll.dispatcher.core.deadlines import Deadlines
@@ -68,6 +70,7 @@ from atoll.dispatcher.core.waiting import ShapeClass, differs
 from atoll.dispatcher.core.waking import Waking, capping
 from atoll.model import vector
 from atoll.model.decision import Phase
+from atoll.model.flavors import Variant
 from atoll.model.gang import Gang
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason, Verdict
@@ -152,6 +155,8 @@ class Books(Waking):
         self._gone_by = Deadlines()
         #: UIDs of claimants of whose victims something else is known to keep them
         self._stuck_victims: dict[str, None] = {}
+        #: UIDs of waiting bindings that leave their flavor open
+        self._open: dict[str, None] = {}
         #: UIDs of held, paused and unreadable bindings that may not yet say so, oldest first
         self._untold: dict[str, None] = {}
         self._sizes = Sizes(self._hungry)
@@ -224,6 +229,7 @@ class Books(Waking):
                 # It has another reason to wait now, whatever it waited for.
                 for group in list(self.waiting.classes(each).values()):
                     self.waiting.refresh(group)
+        self._order_flavors()
         self._refresh_idle()
         self._hungry.wake_all()
 
@@ -275,7 +281,9 @@ class Books(Waking):
             self.waiting.limit_changed(node)
             if node.parent is not None:
                 self.waiting.limit_changed(node.parent)
+            self._ceilings_eased(node)
             self._hungry.wake(node)
+        self._order_flavors()
 
     def serves(self, leaf: Node) -> NDArray[np.bool_] | None:
         """bool[members]: which members the queue may use; None for all."""
@@ -321,12 +329,13 @@ class Books(Waking):
             view.epoch,
             phase,
             parts_of(view) if phase.charged else {},
-            view.gang,
+            view.gang if phase is Phase.SUSPENDED else gang_of(view),
             None,
             order_key(view),
             self.tree.node(view.gang.queue) if view.gang else self.tree.root,
             {},
             told=told,
+            variants=() if phase is Phase.SUSPENDED else variant_of(view),
         )
         if old is not None and phase is old.phase is Phase.BOUND and view.epoch == old.epoch:
             keep_size(binding, old)
@@ -342,9 +351,9 @@ class Books(Waking):
         if phase.going and old is not None:
             # What the member has still to let go of.
             binding.parts, binding.amount = old.parts, old.amount
-        elif phase.charged and not binding.parts and view.gang is not None:
+        elif phase.charged and not binding.parts and binding.wish is not None:
             # Perhaps it had less, but nobody knows any more.
-            binding.amount = view.gang.total()
+            binding.amount = binding.wish.total()
         stay = self.promises.stay(view.uid)
         if stay is not None and old is not None and newly_bound(binding, old):
             self._hear(old, stay)
@@ -399,8 +408,9 @@ class Books(Waking):
     def _confirm(self, view: BindingView, old: Binding) -> None:
         """What was decided is written: all that follows from it is filed already."""
         binding = Binding(
-            view, old.epoch, old.phase, old.parts, view.gang, None, old.key, old.leaf, old.amount, bound=old.bound
-        )
+            view, old.epoch, old.phase, old.parts, gang_of(view), None, old.key, old.leaf, old.amount, bound=old.bound,
+            variants=old.variants,
+        )  # fmt: skip
         self._put(view.uid, binding)
         self._watch_deadline(binding)
         self._settle_soon(binding)
@@ -450,7 +460,7 @@ class Books(Waking):
                 self._untold[uid] = None
         elif binding.phase is Phase.SUSPENDED:
             self.refusals.enter(binding.view, self._now)
-            binding.shape = self._shapes.take(binding.view, self.restricted(binding))
+            binding.shape = self._take_shape(binding)
             binding.amount = binding.shape.request
             self.world.enroll(binding.shape)
             self.tree.wait(binding.leaf, binding.shape.request)
@@ -479,6 +489,39 @@ class Books(Waking):
             self._charge(binding)
             self._enter_charged(binding, before)
         self._settle_binding(binding)
+
+    def _take_shape(self, binding: Binding) -> Shape:
+        """What it waits for: of several flavors the first of which its queues may have as much as it asks for."""
+        view = self.filed_as(binding)
+        if view.variants:
+            binding.wish, binding.variants = view.gang, view.variants
+            self._open[view.uid] = None
+        return self._shapes.take(view, self.restricted(binding))
+
+    def filed_as(self, binding: Binding) -> BindingView:
+        """Its view, with the flavor first that it would wait for now."""
+        view = binding.view
+        if not view.variants:
+            return view
+        variants = self.in_order(binding.leaf, view.variants)
+        return replace(view, gang=variants[0].gang, variants=variants)
+
+    def in_order(self, leaf: Node, variants: Sequence[Variant]) -> tuple[Variant, ...]:
+        """The flavors that a workload may get, those first of which its queues may have as much as it asks for."""
+
+        def never(variant: Variant) -> bool:
+            request = variant.gang.sized(variant.gang.floor()).total()
+            return any(amount > node.limit.get(name, amount) for node in path(leaf) for name, amount in request.items())
+
+        return tuple(sorted(variants, key=never))
+
+    def _order_flavors(self) -> None:
+        """What the queues may have of flavors is more or less than before: some waits for another one now."""
+        for uid in list(self._open):
+            binding = self.bindings[uid]
+            if self.in_order(binding.leaf, binding.view.variants) != binding.variants:
+                self._leave(binding)
+                self._enter(binding)
 
     def _enter_charged(self, binding: Binding, before: Stay | None) -> None:
         """File a binding whose charge is right."""
@@ -540,6 +583,7 @@ class Books(Waking):
         if binding.wish is None:
             return
         self.pauses.drop(binding.view.uid)
+        self._open.pop(binding.view.uid, None)
         if binding.phase.charged:
             self._ready_by.drop(binding.view.uid)
             self._gone_by.drop(binding.view.uid)
@@ -618,6 +662,8 @@ class Books(Waking):
             # No other is kept out of a member, nor waits, because of what one refused of this.
             alone = binding.view.uid
         own = self.serves(binding.leaf) is not None or capping(binding.leaf) is not None
+        # Which flavor it gets, or waits for, is for its queue's quotas to say.
+        own = own or bool(binding.view.variants)
         queue = binding.leaf.name if own else ""
         return f"{queue}/{namespace}/{alone}" if queue or namespace or alone else ""
 

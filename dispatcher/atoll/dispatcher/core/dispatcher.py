@@ -182,8 +182,15 @@ class Dispatcher(Asking):
         )
         if isinstance(found, Choice):
             return self._dispatch(binding, found)
+        if (command := self._with_other_flavor(group, binding)) is not None:
+            return command
         verdict, short, sought = found
-        if short is not None:
+        if short is not None and shape.others:
+            self._block(shape)
+            self.waiting.park_on_shape(group, verdict)
+            self.searches.consider(group)
+            self._keep_room(group)
+        elif short is not None:
             self.waiting.park_on_limit(group, verdict, short)
             self.searches.consider(group)
             self._keep_room(group)
@@ -208,6 +215,21 @@ class Dispatcher(Asking):
             if verdict.reason in ROOM:
                 self.searches.consider(group)
             self._keep_room(group)
+        return None
+
+    def _with_other_flavor(self, group: ShapeClass, binding: Binding) -> Dispatch | None:
+        """Dispatch the first workload of a class with another flavor than the one that it waits for."""
+        first = binding.wish, binding.amount
+        for variant, shape in zip(binding.variants[1:], group.shape.others, strict=True):
+            binding.wish, binding.amount = variant.gang, shape.request
+            find = partial(self._choose, group, binding, shape)
+            found = self.admit(group.leaf, shape, binding.view.namespace, find)
+            if isinstance(found, Choice):
+                self.tree.wait(group.leaf, group.shape.request, -1)
+                self.tree.wait(group.leaf, shape.request)
+                binding.variants = (variant,)
+                return self._dispatch(binding, found)
+        binding.wish, binding.amount = first
         return None
 
     def admit(
@@ -261,10 +283,11 @@ class Dispatcher(Asking):
         group.shortest = shortest
         return None
 
-    def _choose(self, group: ShapeClass, binding: Binding) -> Choice | Verdict:
+    def _choose(self, group: ShapeClass, binding: Binding, shape: Shape | None = None) -> Choice | Verdict:
+        """Where it goes, its quota aside. `shape`: with another flavor than the one that it waits for."""
         self.promises.latest_end = -math.inf
         found = choose(
-            group.shape,
+            shape or group.shape,
             binding.gang,
             self.world,
             serving=self.serves(group.leaf),
@@ -278,6 +301,7 @@ class Dispatcher(Asking):
 
     def _dispatch(self, binding: Binding, choice: Choice) -> Dispatch:
         view = binding.view
+        binding.variants = binding.variants[:1]
         phase, reason, patience = Phase.BOUND, Reason.DISPATCHED, self._commit_timeout
         assert binding.shape is not None, f"{view.uid} does not wait"
         if choice.divided or any(binding.shape.asks(member) for member in choice.members):
@@ -296,6 +320,7 @@ class Dispatcher(Asking):
             expected=expected,
             evicted=view.decision.evictions,
             refused=view.decision.refused,
+            flavors=binding.flavors,
         )
         placed = list(zip(choice.members, choice.gangs, choice.placements, strict=True))
         parts = tuple(
@@ -404,6 +429,7 @@ class Dispatcher(Asking):
             rounds=view.decision.rounds,
             evicted=view.decision.evictions,
             refused=view.decision.refused,
+            flavors=binding.flavors,
         )
         binding.phase, binding.deadline = Phase.BOUND, deadline
         heapq.heappush(self._deadlines, (deadline, view.uid))

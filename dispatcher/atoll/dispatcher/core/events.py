@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from atoll.model.decision import Decision
+from atoll.model.flavors import NONE, Flavors, Variant
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
@@ -69,6 +70,8 @@ class QueueView:
     """Seconds after its start in which a workload is not taken back for others; None for the usual time."""
     problem: str = ""
     """What of the object can't be read; such a queue admits nothing."""
+    flavors: Flavors = field(default_factory=lambda: NONE)
+    """Of resources in the whole federation, where this is the root queue; known to who tells the core, not to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,8 @@ class NodeClass:
     free: Vector
     names: tuple[str, ...] = ()
     """Of the nodes, sorted; empty where the member does not say."""
+    devices: Vector = field(default_factory=dict)
+    """Allocatable extended resources of each, free or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,8 @@ class BindingView:
     """RFC 3339 with seconds; the order of arrival."""
     suspended: bool = True
     """spec.suspension.scheduling."""
+    variants: tuple[Variant, ...] = ()
+    """The gang with each flavor that it may get, where it leaves that open; the first to be tried first."""
     parts: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """(member, pods per task) for each of spec.clusters; perhaps more than its user asks for by now."""
     affinities: tuple[Mapping[str, Any], ...] = ({},)

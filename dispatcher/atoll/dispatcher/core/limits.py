@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from atoll.dispatcher.core.node import Node
 from atoll.dispatcher.core.shares import entitlement, real_capability
 from atoll.model import queues, vector
+from atoll.model.flavors import SIGN
 from atoll.model.selectors import label_selector_matches
 from atoll.model.vector import Vector
 
@@ -50,7 +51,9 @@ def compute(node: Node, members: Members) -> tuple[bool, bool]:
         node.declared = _declared(node, up)
         node.problem = _problem(node, up)
         shared = (*up.claimed, *up.divided)
-    node.divided = tuple(sorted({*node.limit, *shared}.difference(node.claimed)))
+    # Of a flavor that nobody deserves nothing is due: its resource is divided already.
+    divided = {*node.limit, *shared}.difference(node.claimed)
+    node.divided = tuple(sorted(name for name in divided if SIGN not in name))
     for each in (node, up):
         if each is not None:
             each.stale, each.divided_from = True, None

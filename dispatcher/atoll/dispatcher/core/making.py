@@ -229,6 +229,7 @@ class Making(Keeping):
             not_before=not_before,
             evicted=view.decision.evicted_by(line),
             refused=refused,
+            flavors=binding.flavors,
         )
         command = Evict(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
         binding.epoch, binding.phase, binding.deadline = decision.epoch, Phase.EVICTING, None
@@ -256,6 +257,7 @@ class Making(Keeping):
             not_before=view.decision.not_before if view.uid in self.pauses or binding.phase is Phase.LEAVING else "",
             evicted=view.decision.evictions,
             refused=view.decision.refused,
+            flavors=[] if binding.phase is Phase.SUSPENDED else binding.flavors,
         )
         return Explain(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
 

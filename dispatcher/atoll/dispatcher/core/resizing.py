@@ -322,6 +322,7 @@ class Resizing(Books):
             expected=dict(expected or {}),
             evicted=view.decision.evictions,
             refused=view.decision.refused,
+            flavors=binding.flavors,
         )
         binding.resized_at, binding.told = view.generation, None
         self._stopped.pop(view.uid, None)

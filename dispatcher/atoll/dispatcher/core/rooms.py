@@ -183,6 +183,8 @@ class Rooms:
 
     def release(self, shape: Shape) -> None:
         """The inverse of `enroll`."""
+        for other in shape.others:
+            self.release(other)
         shape.enrolled -= 1
         if shape.enrolled:
             return

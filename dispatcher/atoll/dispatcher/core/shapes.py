@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -54,6 +54,8 @@ class Shape:
     allowed: list[NDArray[np.bool_]] = field(default_factory=list)
     """Per affinity, bool[members]: who may take it, whether ready or not; of world version `seen`."""
     seen: int = -1
+    others: tuple[Shape, ...] = ()
+    """With the other flavors that it may get, the first to be tried first; this one is what it waits for."""
 
     def asks(self, member: Member) -> bool:
         """Whether it selects by what the member's figures leave out, so that only the member can say if it fits."""
@@ -87,7 +89,9 @@ def shape_key(binding: BindingView, restricted: str) -> bytes:
     tasks = [msgspec.structs.replace(task, name="") for task in gang.tasks] if gang else None
     wish = (gang.min_available, gang.network_topology, gang.needs) if gang else None
     spread = (binding.divided, binding.least_clusters, binding.most_clusters)
-    return _encoder.encode((tasks, wish, binding.affinities, binding.tolerations, spread, restricted))
+    # Of a gang that leaves its flavor open, with which it would start where the first is short.
+    others = [[each.assigned for each in binding.variants]] if binding.variants else []
+    return _encoder.encode((tasks, wish, binding.affinities, binding.tolerations, spread, restricted, *others))
 
 
 def shape_of(binding: BindingView, key: bytes) -> Shape:
@@ -109,6 +113,8 @@ def shape_of(binding: BindingView, key: bytes) -> Shape:
         frozenset[str]().union(*[selectors.selected_keys(task.node_selector, task.node_terms) for task in gang.tasks]),
     )
     shape.request = shape.least.total()
+    alike = (replace(binding, gang=each.gang, variants=()) for each in binding.variants[1:])
+    shape.others = tuple(shape_of(each, shape_key(each, "")) for each in alike)
     return shape
 
 

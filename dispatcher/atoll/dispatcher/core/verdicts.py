@@ -35,6 +35,7 @@ from atoll.dispatcher.core.world import World
 from atoll.fit import Miss, Placement, place
 from atoll.model import quantity, selectors
 from atoll.model.decision import Phase
+from atoll.model.flavors import SIGN
 from atoll.model.gang import Gang
 from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, Position, Promised, Room
 from atoll.model.timestamps import rfc3339
@@ -132,6 +133,8 @@ def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
         kept = withheld(gang)
         return Account(reason=kept.reason.value, message=kept.sentence(), changes=_by_itself(kept))
     binding = Binding(view, 0, Phase.SUSPENDED, {}, gang, None, order_key(view), leaf, {})
+    view = core.filed_as(binding)
+    binding = replace(binding, view=view, wish=view.gang, variants=view.variants)
     world = core.world.aside()
     shape = shape_of(view, shape_key(view, core.restricted(binding)))
     binding.amount = shape.request
@@ -140,8 +143,18 @@ def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
     with core.promises.untouched(), core.tree.supposing(leaf, shape.request):
         outcome = look.outcome()
         position = _position(core, binding, waits=False)
+        for variant, other in zip(binding.variants[1:], shape.others, strict=True):
+            if isinstance(outcome, Choice):
+                break
+            # With another flavor than the first; where none will do, it waits for that one.
+            second = replace(binding, wish=variant.gang, amount=other.request, variants=(variant,))
+            beside = _Look(core, second, other, world)
+            found = beside.outcome()
+            if isinstance(found, Choice):
+                outcome, look, binding = found, beside, second
         if isinstance(outcome, Choice):
-            return Account(starts=True, places=_places(look.whole(outcome)), queue=position)
+            flavors = [f"{each.resource}{SIGN}{each.flavor}" for each in binding.flavors]
+            return Account(starts=True, places=_places(look.whole(outcome)), queue=position, flavors=flavors)
         changes = look.changes(outcome)
         if outcome.reason in _SEARCHED:
             changes = sorted([*changes, *look.search(now)], key=lambda change: not change.enough)

@@ -47,7 +47,7 @@ class Waking:
 
             def enough(shape: Shape, held: list[int] = held, free: Vector = free) -> bool:
                 """Each task by itself, and of everything as much as all of them ask for."""
-                if shape.divided:
+                if shape.divided or any(enough(other) for other in shape.others):
                     return True
                 if any(held[row] < least for row, least in zip(shape.rows, shape.floor, strict=True)):
                     return False
@@ -59,7 +59,8 @@ class Waking:
                 # A shape of several rows leaves all of them when the first is looked at.
                 for shape in [shape for shape in self._blocked.get(row, ()) if enough(shape)]:
                     self._unblock(shape)
-                    self._woken[shape] = None
+                    if not shape.others:
+                        self._woken[shape] = None
                     self._wake(shape.key)
             # What would delay others elsewhere may not delay them there.
             for group in [group for group in self._idle if not rows.isdisjoint(group.shape.rows)]:
@@ -92,14 +93,16 @@ class Waking:
 
     def _ceilings_eased(self, leaf: Node) -> None:
         """The queue uses less: look again at what ceilings of the queues above it stopped, itself included."""
-        above = capping(leaf)
-        if above is not None:
-            for shape in list(self._blocked.get(above, ())):
+        for above in {capping(leaf), self.tree.root}:
+            for shape in list(self._blocked.get(above, ())) if above is not None else ():
                 self._unblock(shape)
                 self._wake(shape.key)
 
     def _block(self, shape: Shape, capped: Node | None = None) -> None:
-        """It waits for more room in members, and with a queue for less use below that one."""
+        """It waits for more room in members, and with a queue for less use below that one; where it leaves its flavor
+        open for either, anywhere.
+        """
+        capped = self.tree.root if shape.others else capped
         if shape.capped is not capped:
             self._unblock(shape)
             shape.capped = capped
@@ -137,4 +140,5 @@ def capping(leaf: Node) -> Node | None:
 
 
 def _lacking(shape: Shape) -> tuple[int | Node, ...]:
-    return shape.rows if shape.capped is None else (*shape.rows, shape.capped)
+    rows = shape.rows + tuple(row for other in shape.others for row in other.rows)
+    return rows if shape.capped is None else (*rows, shape.capped)

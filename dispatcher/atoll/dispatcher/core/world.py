@@ -228,6 +228,8 @@ class World(Rooms):
             shape.rows = tuple(self._enroll(task) for task in shape.gang.tasks)
             for row in shape.rows if len(shape.rows) > 1 else ():
                 self._beside[row] = self._beside.get(row, 0) + 1
+        for other in shape.others:
+            self.enroll(other)
 
     def aside(self) -> World:
         """The same members and nodes, as they are in the arrays now, with rows of its own: what is enrolled there

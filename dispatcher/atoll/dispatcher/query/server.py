@@ -159,7 +159,7 @@ class Server:
             raise Refusal(400, "BadRequest", f"the body is no JSON: {error}") from error
         if not isinstance(asked, dict):
             raise Refusal(400, "BadRequest", "the body is no object")
-        view = await self._wishes.view(asked, namespace)
+        view = self._shell.flavored(await self._wishes.view(asked, namespace))
         with self._what_ifs.spend(user):
             account = verdicts.what_if(self._shell.core, view, time.time())
         return _json(
