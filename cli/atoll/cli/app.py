@@ -59,6 +59,7 @@ COMMANDS = {
     "queue": _Entry("queues"),
     "job": _Entry("jobs"),
     "cluster": _Entry("clusters"),
+    "topology": _Entry("topology"),
 }
 """What follows the program's name -> where it is."""
 
