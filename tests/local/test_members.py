@@ -16,9 +16,9 @@ from atoll.local import binaries, cluster
 from atoll.local.federation import Federation
 from atoll.local.install import wait_until
 from atoll.local.layout import FederationConfig, Kubernetes, Member, NodeGroup
-from atoll.local.storage import CLAIMS, FIRST_CONSUMER, VOLUMES
+from atoll.local.storage import FIRST_CONSUMER
 from atoll.model import keys
-from atoll.model.apiresource import NAMESPACES, NODES, PODS, ApiResource
+from atoll.model.apiresource import CLAIMS, NAMESPACES, NODES, PODS, VOLUMES, ApiResource
 
 LIMIT_RANGES = ApiResource("", "v1", "limitranges", "LimitRange")
 RESOURCE_QUOTAS = ApiResource("", "v1", "resourcequotas", "ResourceQuota")

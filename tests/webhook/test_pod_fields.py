@@ -119,3 +119,14 @@ def test_the_elastic_job_has_both_of_its_mistakes_named() -> None:
             "stands beside requests and limits, where nothing reads it; write limits: {nvidia.com/gpu: 1}"
         ),
     }
+
+
+def test_a_runtime_class_is_told_to_be_charged_late_unless_its_overhead_is_written_down() -> None:
+    job = make_job(make_task())
+    pod = job["spec"]["tasks"][0]["template"]["spec"]
+    pod["runtimeClassName"] = "kata"
+    [(field, words)] = told(job).items()
+    assert field == "spec.tasks[0].template.spec.runtimeClassName"
+    assert "known in members only" in words
+    pod["overhead"] = {"cpu": "250m"}
+    assert told(job) == {}

@@ -16,10 +16,22 @@ from atoll.agent.objects import (
     decode_node,
     decode_pod,
 )
+from atoll.agent.volumes import Claim, StorageClass, Volume, decode_claim, decode_class, decode_volume
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import BATCH_JOBS, HYPER_NODES, JOBS, NODES, POD_GROUPS, PODS, ApiResource
+from atoll.model.apiresource import (
+    BATCH_JOBS,
+    CLAIMS,
+    HYPER_NODES,
+    JOBS,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    STORAGE_CLASSES,
+    VOLUMES,
+    ApiResource,
+)
 from atoll.model.objects import Full, decode_full
 
 
@@ -32,8 +44,12 @@ class MemberCache:
         self.nodes: Reflector[Node] = Reflector(api, NODES, decode_node)
         self.pod_groups: Reflector[PodGroup] = Reflector(api, POD_GROUPS, decode_group)
         self.hyper_nodes: Reflector[HyperNode] = Reflector(api, HYPER_NODES, decode_hyper_node)
+        self.claims: Reflector[Claim] = Reflector(api, CLAIMS, decode_claim)
+        self.volumes: Reflector[Volume] = Reflector(api, VOLUMES, decode_volume)
+        self.storage_classes: Reflector[StorageClass] = Reflector(api, STORAGE_CLASSES, decode_class)
         self.jobs: Reflector[Full] = Reflector(api, JOBS, decode_full)
         self.batch_jobs: Reflector[Full] = Reflector(api, BATCH_JOBS, decode_full)
+        self.pods.add_index("claim", lambda pod: [f"{pod.metadata.namespace}/{claim.name}" for claim in pod.claims])
         self.pods.add_index("owner", lambda pod: _present(pod.metadata.controller_uid))
         self.pods.add_index("group", lambda pod: _present(pod.group))
         self.pods.add_index("binding", lambda pod: _present(pod.binding_uid))
@@ -48,7 +64,8 @@ class MemberCache:
 
     @property
     def _reflectors(self) -> tuple[Reflector[Any], ...]:
-        return (self.pods, self.nodes, self.pod_groups, self.hyper_nodes, self.jobs, self.batch_jobs)
+        storage = (self.claims, self.volumes, self.storage_classes)
+        return (self.pods, self.nodes, self.pod_groups, self.hyper_nodes, *storage, self.jobs, self.batch_jobs)
 
     @property
     def synced(self) -> bool:

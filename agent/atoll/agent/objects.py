@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,20 @@ class _Container(msgspec.Struct, frozen=True, rename="camel"):
     ports: list[dict[str, Any]] = []
 
 
+class _NamedClaim(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    claim_name: str = ""
+
+
+class _Present(msgspec.Struct, frozen=True, gc=False):
+    """An object of which nothing is read."""
+
+
+class _Volume(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    persistent_volume_claim: _NamedClaim | None = None
+    ephemeral: _Present | None = None
+
+
 class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str = ""
     scheduler_name: str = ""
@@ -41,6 +55,7 @@ class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     topology_spread_constraints: list[dict[str, Any]] = []
     resource_claims: list[dict[str, Any]] = []
     host_network: bool = False
+    volumes: list[_Volume] = []
 
 
 class _Terminated(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -108,6 +123,15 @@ class Starting(msgspec.Struct, frozen=True):
         return self.reason in ("", "ContainerCreating", "PodInitializing")
 
 
+class PodClaim(NamedTuple):
+    """A PersistentVolumeClaim that a pod mounts."""
+
+    name: str
+    """In the pod's namespace."""
+    ephemeral: bool = False
+    """Whether it is made for this pod alone."""
+
+
 class Pod(msgspec.Struct, frozen=True, eq=False):
     """A pod, reduced to what placing and counting need."""
 
@@ -144,6 +168,10 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """Whether its condition says that it ended for a reason that is none of its own."""
     needs: tuple[str, ...] = ()
     """What it insists on that our scheduler does not look at (`atoll.model.needs`), sorted."""
+    claims: tuple[PodClaim, ...] = ()
+    """What it mounts."""
+    own_terms: list[dict[str, Any]] | None = None
+    """Its `node_terms` as its user wrote them, where those of its volumes were added."""
 
     @property
     def finished(self) -> bool:
@@ -226,8 +254,14 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         starting=_starting(pod.status) if spec.node_name and pod.status.phase == "Pending" else None,
         nominated="" if spec.node_name else pod.status.nominated_node_name or "",
         needs=tuple(needs.of([plain])),
+        claims=_claims(pod.metadata.name, spec.volumes) if spec.volumes else (),
         disrupted=any(each.type == "DisruptionTarget" and each.status == "True" for each in pod.status.conditions),
     )
+
+
+def _claims(pod: str, volumes: list[_Volume]) -> tuple[PodClaim, ...]:
+    named = [PodClaim(each.persistent_volume_claim.claim_name) for each in volumes if each.persistent_volume_claim]
+    return (*named, *(PodClaim(f"{pod}-{each.name}", ephemeral=True) for each in volumes if each.ephemeral is not None))
 
 
 _SAME = {"ErrImagePull": "ImagePullBackOff"}

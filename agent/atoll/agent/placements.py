@@ -14,8 +14,9 @@ from atoll.agent.scheduler import gangs
 from atoll.agent.scheduler.loop import Scheduler
 from atoll.agent.scheduler.planner import smallest_domain
 from atoll.kube.conditions import find
-from atoll.model import keys
+from atoll.model import keys, vector
 from atoll.model.timestamps import is_time, to_seconds
+from atoll.model.vector import Vector
 
 OVERDUE = 5.0
 """Seconds after the end of its grace period from which a pod that is still there is named."""
@@ -70,7 +71,7 @@ class Placements:
             `domain` and `tier`: the smallest domain around them, "" and 0 where there is none; `waiting`: why pods have
             no node, empty when all have; `running`: pods that run or have ended; `starting`: why others that have a
             node don't, absent where nothing holds them up; `leaving`: which were deleted and do not go, absent where
-            all do.
+            all do; `requests`: task -> what one pod of it that has a node requests, the most of each resource.
         """
         if not self._known(binding_uid):
             return None
@@ -87,6 +88,7 @@ class Placements:
             "domain": domain,
             "tier": tier,
             "waiting": self._waiting(binding_uid),
+            "requests": _requests(pods),
             "running": sum(pod.phase not in ("Pending", "Unknown") and not pod.terminating for pod in pods),
             **({"starting": starting} if starting else {}),
             **({"leaving": leaving} if (leaving := self._why_not_gone(pods)) else {}),
@@ -214,6 +216,16 @@ class Placements:
         uid = new.metadata.annotations.get(keys.BINDING_UID, "")
         if uid and _said(old) != _said(new):
             self._touch(uid)
+
+
+def _requests(pods: Iterable[Pod]) -> dict[str, Vector]:
+    """Task -> what a pod of it takes from its node, or took until it ended."""
+    found: dict[str, Vector] = {}
+    for pod in pods:
+        if pod.node:
+            known = found.get(pod.task)
+            found[pod.task] = pod.requests if known is None else vector.larger(known, pod.requests)
+    return found
 
 
 def _overdue(pod: Pod) -> bool:

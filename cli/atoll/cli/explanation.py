@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from atoll.cli import queue_objects, verdicts
+from atoll.cli import charges, queue_objects, verdicts
 from atoll.cli.conditions import condition, is_true
 from atoll.cli.printing import duration
 from atoll.cli.seen import Seen, seen, waits_since
@@ -519,6 +519,8 @@ def _clusters(facts: Facts, view: Seen) -> list[Json]:
         for key in ("nodes", "domain", "tier", "waiting", "starting"):
             if placement.get(key) not in (None, "", {}) and (key != "tier" or placement.get("domain")):
                 entry[key] = placement[key]
+        if charged := charges.of_part(view.gang, placement):
+            entry["charged"] = charged
         result.append(entry)
     return result
 
@@ -626,6 +628,7 @@ def _cluster_text(cluster: Json) -> list[str]:
         lines.append(f"  nodes     {', '.join(f'{name} x{count}' for name, count in sorted(cluster['nodes'].items()))}")
     if "domain" in cluster:
         lines.append(f"  domain    {cluster['domain']}" + (f" (tier {cluster['tier']})" if "tier" in cluster else ""))
+    lines += [f"  charged   {line}" for line in charges.sentences(cluster.get("charged") or {})]
     if "waiting" in cluster:
         lines.append(f"  waits     {cluster['waiting']}")
     if "starting" in cluster:

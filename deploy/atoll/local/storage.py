@@ -15,15 +15,12 @@ from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.local.install import create_all
-from atoll.model.apiresource import NODES, ApiResource
+from atoll.model.apiresource import CLAIMS, NODES, STORAGE_CLASSES, VOLUMES, ApiResource
 from atoll.model.objects import Full, decode_full
 
 DRIVER = "storage.local.atoll.sh"
 FIRST_CONSUMER, IMMEDIATE = "standard", "immediate"
 """Storage classes: the default one makes a volume once a pod that uses the claim has a node, the other one at once."""
-CLAIMS = ApiResource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
-VOLUMES = ApiResource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
-STORAGE_CLASSES = ApiResource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 _DRIVERS = ApiResource("storage.k8s.io", "v1", "csidrivers", "CSIDriver", namespaced=False)
 _ZONE = "topology.kubernetes.io/zone"
 _PROVISIONER = "volume.kubernetes.io/storage-provisioner"

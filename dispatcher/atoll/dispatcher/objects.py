@@ -81,6 +81,7 @@ class Placed(Part, frozen=True, rename="camel"):
     nodes: dict[str, int] = {}
     starting: str = ""
     waiting: str = ""
+    requests: dict[str, dict[str, int]] = {}
 
 
 class Hold(Part, frozen=True, rename="camel"):
@@ -382,6 +383,11 @@ def binding_view(obj: BindingObject) -> BindingView | None:
             cluster: status.placement.nodes
             for cluster, status in said.items()
             if status.placement is not None and status.placement.nodes
+        },
+        requests={
+            cluster: status.placement.requests
+            for cluster, status in said.items()
+            if status.placement is not None and status.placement.requests
         },
         refused={
             cluster: refusal.message or "it does not say why"

@@ -30,6 +30,7 @@ from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import CLAIMS, NAMESPACES, PODS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, WORKS, ApiResource
+from atoll.model.gang import beyond
 from atoll.model.objects import Full
 from atoll.model.placer import MadeFor, Unplaceable, made_for
 
@@ -435,7 +436,8 @@ class Delivery:
         placement = self._placement(work.binding_uid)
         said = work.reported.get("placement") or {}
         if placement is not None and placement.get("leaving") != said.get("leaving"):
-            status = _status(work, kind, {**work.reported, "placement": placement}, "")
+            placed = _placed(work, kind, placement)
+            status = _status(work, kind, {**work.reported, "placement": placed}, "")
             if status != work.status:
                 await self._put_status(work, status)
 
@@ -497,7 +499,7 @@ class Delivery:
         reported: Json = dict(found.body.get("status") or {})
         placement = self._placement(work.binding_uid)
         if placement is not None:
-            reported["placement"] = placement
+            reported["placement"] = _placed(work, kind, placement)
         hold = self._reservations.state(work.binding_uid) if self._reservations is not None else None
         if hold is not None:
             reported["reservation"] = hold
@@ -616,3 +618,12 @@ def _status(work: WorkObject, kind: Kind | None, reported: Json, problem: str, d
     health = {True: "Healthy", False: "Unhealthy", None: "Unknown"}[kind.healthy(reported)]
     item: Json = {"identifier": identifier(work, kind), "status": reported, "health": health}
     return {"conditions": conditions, "manifestStatuses": [item]}
+
+
+def _placed(work: WorkObject, kind: Kind, placement: Json) -> Json:
+    """The placement as the host is told: what pods request only where that is more than it asked for."""
+    told = {name: value for name, value in placement.items() if name != "requests"}
+    requests = placement.get("requests")
+    if requests and (more := beyond(kind.gang(work.manifest, priority=0), requests)):
+        told["requests"] = more
+    return told

@@ -43,7 +43,9 @@ from atoll.model.apiresource import (
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
+    STORAGE_CLASSES,
     VALIDATING_WEBHOOKS,
+    VOLUMES,
     WORKS,
     ApiResource,
 )
@@ -293,6 +295,9 @@ AGENT_IN_MEMBER: Final = (
             _on(PODS, "patch", sub="status", rare="only pods that wait for a node"),
             _on(PODS, "create", sub="binding", rare=_DELIVERED),
             _on(NODES, "list", "watch"),
+            # Which nodes the volumes of pods can be reached from.
+            *(_on(resource, "list", "watch") for resource in (CLAIMS, VOLUMES, STORAGE_CLASSES)),
+            _on(CLAIMS, "patch", rare="only claims whose class waits for their first pod's node"),
             _on(HYPER_NODES, "list", "watch"),
             _on(HYPER_NODES, "patch", sub="status", rare="only HyperNodes that are wrong, or were"),
             _on(POD_GROUPS, "list", "watch"),
@@ -314,7 +319,7 @@ AGENT_IN_MEMBER: Final = (
             _on(NAMESPACES, "create", rare=_DELIVERED),
             _on(PRIORITY_CLASSES, "create", "list", "delete", rare="only for workloads that name a PriorityClass"),
             _on(SERVICE_ACCOUNTS, "create", "list", "delete", rare="only for workloads that name a ServiceAccount"),
-            _on(CLAIMS, "create", "list", "delete", rare="only for Volcano Jobs with a volumeClaim"),
+            _on(CLAIMS, "create", "delete", rare="only for Volcano Jobs with a volumeClaim"),
             *(_on(resource, "create", "get", rare=_PLUGGED) for resource in (SERVICES, CONFIGMAPS, NETWORK_POLICIES)),
             _on(CONFIGMAPS, "patch", rare="only for Volcano Jobs with plugin svc that are resized"),
             # It may make keys, and read none.

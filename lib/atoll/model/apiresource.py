@@ -47,6 +47,8 @@ NETWORK_POLICIES: Final = ApiResource("networking.k8s.io", "v1", "networkpolicie
 CONFIGMAPS: Final = ApiResource("", "v1", "configmaps", "ConfigMap")
 SERVICE_ACCOUNTS: Final = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
 CLAIMS: Final = ApiResource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+VOLUMES: Final = ApiResource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+STORAGE_CLASSES: Final = ApiResource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 LEASES: Final = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")
 RESOURCE_QUOTAS: Final = ApiResource("", "v1", "resourcequotas", "ResourceQuota")
 EVENTS: Final = ApiResource("events.k8s.io", "v1", "events", "Event")

@@ -164,6 +164,23 @@ def check(gang: Gang) -> None:
         raise BadGang(f"minAvailable: {gang.min_available} is below 0")
 
 
+def beyond(gang: Gang, requests: Mapping[str, Vector]) -> dict[str, Vector]:
+    """Of what one pod of each task requests, that which is more than was asked for, by the gang's own task names; pods
+    of a gang of one task may have no task's name.
+    """
+    alone = gang.tasks[0].name if len(gang.tasks) == 1 else None
+    asked = {task.name: task.requests for task in gang.tasks}
+    found: dict[str, Vector] = {}
+    for name, amounts in requests.items():
+        task = name if alone is None else alone
+        if task not in asked:
+            continue
+        more = {resource: amount for resource, amount in amounts.items() if amount > asked[task].get(resource, 0)}
+        if more:
+            found[task] = vector.larger(found.get(task, {}), more)
+    return found
+
+
 COMPONENT_NAME = 32
 
 

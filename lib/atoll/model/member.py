@@ -15,7 +15,7 @@ import orjson
 
 from atoll.model import keys, quantity
 from atoll.model.apiresource import BATCH_JOBS, JOBS, ApiResource
-from atoll.model.reports import BadReport, items, matching, number, record, table, text
+from atoll.model.reports import RESOURCE, BadReport, items, matching, number, record, table, text
 from atoll.model.vector import Vector
 
 Json = dict[str, Any]
@@ -25,7 +25,6 @@ OLDEST_KUBERNETES: Final = (1, 33)
 _MOST_FEATURES: Final = 256
 _MOST_RESOURCES: Final = 128
 _FEATURE: Final = re.compile(r"[a-z0-9][-a-zA-Z0-9./]{0,127}")
-_RESOURCE: Final = re.compile(r"[a-z0-9]([-a-zA-Z0-9._/]{0,251}[a-zA-Z0-9])?")
 _NUMBER: Final = re.compile(r"\d{1,2}\.\d{1,3}")
 _AMOUNT: Final = 2**62
 
@@ -97,7 +96,7 @@ def figures_annotation(figures: Figures) -> dict[str, str]:
     return {keys.FIGURES: msgspec.json.encode(figures).decode()}
 
 
-_amounts = table(number(_AMOUNT), matching(_RESOURCE), _MOST_RESOURCES)
+_amounts = table(number(_AMOUNT), matching(RESOURCE), _MOST_RESOURCES)
 _facts = record(
     version=text(40),
     kubernetes=text(60),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from atoll.model import timestamps
+from atoll.model.vector import MOST_ON_NODE
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -22,6 +23,10 @@ Check = Callable[[Any, str], T]
 MAX_MESSAGE = 1024
 MAX_WORD = 128
 _LARGEST = 2**53
+_MOST_RESOURCES = 128
+_MOST_TASKS = 1024
+RESOURCE = re.compile(r"[a-z0-9]([-a-zA-Z0-9._/]{0,251}[a-zA-Z0-9])?")
+"""The name of a resource."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _INDICES = re.compile(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*", re.ASCII)
@@ -153,6 +158,12 @@ def _nodes(pods: int) -> Check[dict[str, int]]:
     return check
 
 
+_requests = table(
+    table(number(MOST_ON_NODE), matching(RESOURCE), _MOST_RESOURCES), matching(re.compile(r".{0,253}")), _MOST_TASKS
+)
+"""Task -> what one pod of it requests in the member."""
+
+
 def placement(pods: int) -> Check[Json]:
     """Where the pods of a part are; `pods` were sent."""
     return record(
@@ -164,6 +175,7 @@ def placement(pods: int) -> Check[Json]:
         running=number(pods),
         starting=text(MAX_MESSAGE),
         leaving=text(MAX_MESSAGE),
+        requests=_requests,
     )
 
 

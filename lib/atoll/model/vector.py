@@ -35,6 +35,13 @@ def add(into: Vector, vector: Mapping[str, int], times: int = 1) -> None:
             into.pop(name, None)
 
 
+def larger(one: Mapping[str, int], other: Mapping[str, int]) -> Vector:
+    """Of each resource the larger amount."""
+    result = dict(one)
+    _raise_to(result, other)
+    return result
+
+
 def scaled(vector: Mapping[str, int], times: int) -> Vector:
     """A multiple of a vector."""
     return {name: amount * times for name, amount in vector.items()}

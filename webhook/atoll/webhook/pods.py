@@ -117,12 +117,21 @@ def template_warnings(template: object, path: str) -> list[Problem]:
         Problem(f"{path}.spec.{each.field}", _CLAIM if each.need in needs.OF_A_MEMBER else _NEED)
         for each in needs.asked(spec)
     )
+    name = spec.get("runtimeClassName")
+    if isinstance(name, str) and name and not mapping(spec.get("overhead")):
+        found.append(Problem(f"{path}.spec.runtimeClassName", _RUNTIME_CLASS))
     found += (Problem(f"{path}.spec.{field}", _PREFERENCE) for field in needs.preferred(spec))
     return found
 
 
 _NEED = "Atoll's own placer does not look at it: it runs only where another one places (reason NoPlacerHonours)"
-_CLAIM = "Atoll's own placer does not look at claims: whether one is there, is bound, and which nodes reach it"
+_CLAIM = (
+    "whether the claim is there, and which nodes reach its volume, is looked at in the member only: pods wait there"
+)
+_RUNTIME_CLASS = (
+    "the overhead of a RuntimeClass is known in members only: it is charged once pods are there, and not looked for"
+    " before; write it into spec.overhead to have it counted from the start"
+)
 _PREFERENCE = "is a preference that Atoll does not look at"
 
 

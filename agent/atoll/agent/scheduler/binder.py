@@ -69,7 +69,7 @@ class Binder:
     async def _lift(self, pod: Pod, node: str) -> None:
         meta = pod.metadata
         # Gates can't be added to a pod that exists: what is not ours has gone before.
-        required = {"nodeSelectorTerms": pinned(pod.node_terms, node)}
+        required = {"nodeSelectorTerms": pinned(pod.node_terms if pod.own_terms is None else pod.own_terms, node)}
         affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
         spec: dict[str, object] = {"schedulingGates": None, "affinity": affinity}
         if pod.needs:

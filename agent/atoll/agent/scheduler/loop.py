@@ -15,6 +15,7 @@ from atoll.agent.ours import Ours
 from atoll.agent.podgroups import serves
 from atoll.agent.scheduler import gangs, planner
 from atoll.agent.scheduler.binder import Binder
+from atoll.agent.scheduler.claims import PAUSE, Claims
 from atoll.agent.scheduler.gangs import Standing
 from atoll.agent.scheduler.lifted import Lifted, refusal
 from atoll.agent.scheduler.notices import Notices
@@ -80,6 +81,7 @@ class Scheduler:
         self.ours = ours if ours is not None else Ours(cache)
         self._remake = remake
         self._binder = Binder(api, self.room)
+        self._claims = Claims(api, cache, self.room, lambda pod: self._mark(gangs.key_of(pod)))
         self._parked = Parked()
         #: gangs that must be looked at
         self._dirty: set[str] = set()
@@ -282,7 +284,7 @@ class Scheduler:
             if view is None:
                 self._told.pop(key, None)
         elif view.waiting:
-            self._pending[key] = view
+            self._await_claims(*self._claims.narrow(view))
         else:
             self._pending.pop(key, None)
             self.waits[key] = Wait(
@@ -301,6 +303,19 @@ class Scheduler:
         if view.waiting:
             wait = self.waits[key] = Wait(view, planner.NO_POD_GROUP, f"PodGroup {key} does not exist")
             self._notices.waiting(wait)
+
+    def _await_claims(self, view: Standing, problem: str) -> None:
+        """It may be placed, or waits for claims of its pods."""
+        if not problem:
+            self._pending[view.key] = view
+            return
+        self._pending.pop(view.key, None)
+        before, wait = self.waits.get(view.key), Wait(view, planner.VOLUMES, problem)
+        self.waits[view.key] = wait
+        if before is None or before.message != wait.message:
+            self._reworded |= {view.binding_uid} - {""}
+            self._tell(wait)
+        self._notices.waiting(wait)
 
     def _wait_for_others(self, view: Standing, unbound: list[Pod]) -> None:
         """Another scheduler was to bind these pods, and says that it can't."""
@@ -339,7 +354,11 @@ class Scheduler:
     async def _bind(self, plan: Plan) -> None:
         try:
             with working_on(**_log_fields(plan.gang.key, plan.gang.group)):
-                bound = await self._binder.bind(plan)
+                bound = await self._claims.provide(plan)
+                if not bound:
+                    # What makes volumes gets a moment before it is asked for others.
+                    await asyncio.sleep(PAUSE)
+                bound = bound and await self._binder.bind(plan)
         except Exception:
             log.exception("binding failed", **_log_fields(plan.gang.key, plan.gang.group))
             for pod, _ in plan.nodes:

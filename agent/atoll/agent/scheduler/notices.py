@@ -18,7 +18,7 @@ import numpy as np
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Pod
 from atoll.agent.scheduler import gangs
-from atoll.agent.scheduler.planner import SCHEDULER_ERROR, Wait
+from atoll.agent.scheduler.planner import SCHEDULER_ERROR, VOLUMES, Wait
 from atoll.agent.scheduler.room import Room
 from atoll.fit import Nodes
 from atoll.fit.nodes import Ints
@@ -139,8 +139,11 @@ class Notices:
             self._recorder.record(about, "FailedScheduling", message, warning=True, action="Scheduling")
 
     def _message(self, pod: Pod, wait: Wait) -> str:
-        if wait.reason == SCHEDULER_ERROR:
+        if wait.reason in (SCHEDULER_ERROR, VOLUMES):
             return wait.message
+        if pod.claims:
+            # With the nodes of its volumes.
+            pod = next((each for each in wait.gang.waiting if each.metadata.uid == pod.metadata.uid), pod)
         if self._version != self._room.version:
             self._version, self._sentences = self._room.version, {}
         shape = (

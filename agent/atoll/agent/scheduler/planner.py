@@ -19,6 +19,7 @@ from atoll.agent.scheduler.holds import Holds
 from atoll.agent.scheduler.room import Room
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.model import gang as gangs
+from atoll.model import selectors
 from atoll.model.gang import Gang
 from atoll.model.reports import readable
 from atoll.model.topology import Tree
@@ -29,6 +30,7 @@ NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 SCHEDULER_ERROR = "SchedulerError"
 NO_POD_GROUP = "PodGroupNotFound"
 NOT_BOUND = "Unschedulable"
+VOLUMES = "VolumesNotReady"
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ class Wait:
     gang: Standing
     reason: str
     """NotEnoughTasks or NotEnoughResources, as Volcano calls them; SchedulerError, or Unschedulable where another
-    scheduler was to bind them, as Kubernetes does; or PodGroupNotFound.
+    scheduler was to bind them, as Kubernetes does; VolumesNotReady where their claims can't be used; or
+    PodGroupNotFound.
     """
     message: str
     error: Exception | None = None
@@ -117,7 +120,8 @@ def _decide(
     if insisted := sorted({need for pod in view.waiting if not pod.held for need in pod.needs}):
         text = f"Atoll's placer does not look at what its pods insist on: {', '.join(insisted)}"
         return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, text))
-    if kept := holds.claim(view):
+    # What was kept before the pods were there may be out of their volumes' reach.
+    if (kept := holds.claim(view)) and all(_reaches(room, pod, node) for pod, node in kept):
         return Plan(view, kept)
     nodes = room.nodes()
     try:
@@ -141,6 +145,14 @@ def _decide(
         parked.misses[shape] = outcome.sentence()
         return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, outcome.sentence()))
     return _planned(view, pods, nodes, outcome)
+
+
+def _reaches(room: Room, pod: Pod, name: str) -> bool:
+    """Whether the nodes of the pod's volumes are this one, too."""
+    if pod.own_terms is None:
+        return True
+    node = room.node(name)
+    return node is not None and selectors.node_affinity_matches(pod.node_terms, node.metadata.labels, name)
 
 
 def _is_whole(outcome: Placement | Miss, gang: Gang) -> TypeGuard[Placement]:
@@ -197,6 +209,7 @@ __all__ = [
     "NOT_ENOUGH_RESOURCES",
     "NOT_ENOUGH_TASKS",
     "SCHEDULER_ERROR",
+    "VOLUMES",
     "Parked",
     "Plan",
     "Wait",

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import msgspec
+
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, path
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.waiting import Key
+from atoll.model import vector
 from atoll.model.decision import Phase
 from atoll.model.flavors import Assigned, Variant
 from atoll.model.gang import Gang, divide
@@ -262,7 +265,21 @@ def parts_of(view: BindingView) -> dict[str, Gang]:
         return {}
     shares = [counts for _, counts in view.parts]
     gangs = divide(gang, shares) if len(shares) > 1 else [gang.sized(shares[0])]
-    return {name: part for (name, _), part in zip(view.parts, gangs, strict=True)}
+    return {name: as_it_runs(view, name, part) for (name, _), part in zip(view.parts, gangs, strict=True)}
+
+
+def as_it_runs(view: BindingView, member: str, gang: Gang) -> Gang:
+    """The gang with what its pods request in the member where that is more than was asked for: overhead of a
+    RuntimeClass, defaults of a LimitRange, injected containers, a resize in place.
+    """
+    more = view.requests.get(member)
+    if not more:
+        return gang
+    tasks = [
+        msgspec.structs.replace(task, requests=vector.larger(task.requests, more.get(task.name, {})))
+        for task in gang.tasks
+    ]
+    return msgspec.structs.replace(gang, tasks=tasks)
 
 
 def bound_in(binding: Binding, name: str) -> bool:

@@ -193,6 +193,8 @@ class BindingView:
     """Member -> its answer to the hold of this epoch."""
     nodes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Member -> node -> pods placed there."""
+    requests: Mapping[str, Mapping[str, Vector]] = field(default_factory=dict)
+    """Member -> task -> what a pod of it requests there, of the resources of which that is more than was asked for."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Member -> why its API server or admission refused something of this epoch, in its words."""
 

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from atoll.dispatcher.core.binding import Binding, pause_after
+from atoll.dispatcher.core.binding import Binding, as_it_runs, pause_after
 from atoll.dispatcher.core.books import Loss
 from atoll.dispatcher.core.commands import Command, Evict, Explain
 from atoll.dispatcher.core.elastic import full, spares
@@ -281,7 +281,7 @@ def victim_of(binding: Binding, stay: Stay, cleared: tuple[str, ...] = ()) -> Vi
     view, surplus = binding.leaf.view, []
     if binding.bound and len(binding.parts) == 1 and not binding.view.divided:
         [(name, part)] = binding.parts.items()
-        surplus = spares(binding.gang, full(part), name, stay.parts[name][1])
+        surplus = spares(as_it_runs(binding.view, name, binding.gang), full(part), name, stay.parts[name][1])
     return Victim(
         binding.view.uid,
         binding.leaf,

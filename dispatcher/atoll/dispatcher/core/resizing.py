@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from atoll.dispatcher.core.binding import Binding, estimate, evicted_at
+from atoll.dispatcher.core.binding import Binding, as_it_runs, estimate, evicted_at
 from atoll.dispatcher.core.books import Books, Loss
 from atoll.dispatcher.core.choice import Choice, spots
 from atoll.dispatcher.core.commands import Command, Dispatch, Part, Resize
@@ -45,7 +45,7 @@ class Stop(NamedTuple):
     """What must change: a queue, a member, or anything."""
 
 
-Missed = dict[tuple[str, bytes, Counts, int | None], Stop]
+Missed = dict[tuple[str, bytes, str, Counts, int | None], Stop]
 """(member, shape, size, domain to stay in) -> why nothing of that kind grows."""
 
 
@@ -127,19 +127,19 @@ class Resizing(Books):
             begins: where what it has is to go, while nothing of it is charged yet.
         """
         [(name, part)] = binding.parts.items()
-        now = full(part)
+        whole, now = as_it_runs(binding.view, name, binding.gang), full(part)
         charged = now if begins is None else (0,) * len(now)
-        ladder = larger(binding.gang, now)
-        amounts = [_requests(binding.gang, difference(size, charged)) for size in ladder]
+        ladder = larger(whole, now)
+        amounts = [_requests(whole, difference(size, charged)) for size in ladder]
         stop = self._stop(binding, name, amounts[0])
         if stop is not None:
             return stop
         # What is admitted with more pods is admitted with fewer.
         able = bisect_left(amounts, True, key=lambda amount: self._stop(binding, name, amount) is not None)
         member = self.world.members[name]
-        more = _addition(binding.gang, difference(ladder[0], now), difference(ladder[able - 1], now))
-        around = _domain_around(nodes, binding.gang.network_topology, pods)
-        alike = (name, shape_key(binding.view, ""), now, around)
+        more = _addition(whole, difference(ladder[0], now), difference(ladder[able - 1], now))
+        around = _domain_around(nodes, whole.network_topology, pods)
+        alike = (name, shape_key(binding.view, ""), repr(binding.view.requests.get(name)), now, around)
         if alike in missed:
             return missed[alike]
         placement = place(nodes, more, within=around)
@@ -153,9 +153,9 @@ class Resizing(Books):
             gang, taken = more.sized(landing.counts), landing
             if begins is not None:
                 taken = joined(begins, landing)
-                gang = binding.gang.sized(taken.counts)
+                gang = whole.sized(taken.counts)
             choice = Choice((member,), (gang,), (taken,))
-            amount, end = _requests(binding.gang, taken.counts), self._now + estimate(binding)
+            amount, end = _requests(whole, taken.counts), self._now + estimate(binding)
             if self.promises.refuses(binding.view.uid, binding.leaf, amount, choice, end):
                 continue
             if not self._ceilings_kept(binding.view.uid, binding.leaf, name, amount):
@@ -214,7 +214,8 @@ class Resizing(Books):
             # It is not there yet: the member places all of them at once, by the names of nodes.
             pods.sort()
         self._charge_size(binding, size, pods)
-        self.world.assume_more(self.world.members[name], uid, binding.gang, placement)
+        gang = as_it_runs(binding.view, name, binding.gang)
+        self.world.assume_more(self.world.members[name], uid, gang, placement)
 
     # -- shrinking ---------------------------------------------------------------------------------------------------
 
@@ -280,7 +281,8 @@ class Resizing(Books):
 
     def _charge_size(self, binding: Binding, size: Counts, pods: Pods) -> None:
         [name] = binding.parts
-        part = binding.gang.sized(size)
+        gang = as_it_runs(binding.view, name, binding.gang)
+        part = gang.sized(size)
         amount = part.total()
         more = dict(amount)
         vector.add(more, binding.amount, -1)
@@ -290,9 +292,7 @@ class Resizing(Books):
         self.waiting.limits_changed(binding.leaf)
         stay = self.promises.stay(binding.view.uid)
         assert stay is not None, f"{binding.view.uid} is charged and not known to run"
-        self.promises.enter(
-            binding.view.uid, Stay(binding.leaf, amount, stay.start, stay.end, {name: (binding.gang, pods)})
-        )
+        self.promises.enter(binding.view.uid, Stay(binding.leaf, amount, stay.start, stay.end, {name: (gang, pods)}))
         self._sizes.file(binding)
 
     def _resize(
