@@ -463,6 +463,19 @@ async def test_a_foreign_crd_is_compared_and_left_alone(bare: Federation) -> Non
         assert await versions(west) == before
 
 
+async def test_crds_of_a_newer_version_are_not_replaced(bare: Federation) -> None:
+    ours = next(crd for crd in install.host_crds() if crd["metadata"]["name"] == "clusters.cluster.karmada.io")
+    annotations = {**ours["metadata"]["annotations"], keys.RELEASE: "99.1.0"}
+    async with await bare.members["west"].connect() as west:
+        made = await west.create(CRDS, {**ours, "metadata": {**ours["metadata"], "annotations": annotations}})
+        with pytest.raises(install.Refused, match=r"clusters.cluster.karmada.io are of Atoll 99.1.0, newer than this"):
+            await install_crds(west, [ours], lambda _: None)
+        kept = await west.get(CRDS, ours["metadata"]["name"])
+        assert kept["metadata"]["resourceVersion"] >= made["metadata"]["resourceVersion"]
+        assert kept["metadata"]["annotations"][keys.RELEASE] == "99.1.0"
+        await west.delete(CRDS, ours["metadata"]["name"])
+
+
 async def test_beside_the_host_the_member_is_found_by_a_secret_which_leaves_with_it(
     bare: Federation, prepared: Path, host: ApiServer
 ) -> None:

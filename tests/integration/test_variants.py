@@ -8,6 +8,7 @@ import asyncio
 import os
 import signal
 import socket
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Literal
@@ -22,7 +23,9 @@ from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
 from atoll.local.keeper import KeptProcess
 from atoll.local.layout import FederationConfig, Kubernetes
 from atoll.model import keys
-from atoll.model.apiresource import BATCH_JOBS, CLUSTERS, LEASES, VERDICTS
+from atoll.model.apiresource import BATCH_JOBS, CLUSTERS, LEASES, NAMESPACES, VERDICTS
+from atoll.model.member import AgentFacts, facts_annotation
+from atoll.model.timestamps import rfc3339_micro
 from tests.integration.federation import Json, Site, batch_job, job, member, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
@@ -103,6 +106,57 @@ async def test_the_host_knows_versions_nodes_and_resources_of_its_members(old_si
         assert {each["groupVersion"] for each in status["apiEnablements"]} == {"batch/v1", "batch.volcano.sh/v1alpha1"}
         assert behaves <= set(status["agent"]["features"])
         assert ("kubernetes/1.36" in status["agent"]["features"]) == (name == "new")
+
+
+async def test_a_field_that_an_old_member_would_drop_goes_to_the_new_one_or_waits(old_site: Site) -> None:
+    def whole_pod(name: str) -> Json:
+        made = job(name, seconds=None)
+        made["spec"]["tasks"][0]["template"]["spec"]["resources"] = {"requests": {"cpu": "100m", "memory": "32Mi"}}
+        return made
+
+    # Each of them would go to the old member, which is as empty and comes last by name.
+    await old_site.submit(whole_pod("anywhere"))
+    await old_site.phase("anywhere", "Running")
+    assert await old_site.where("anywhere") == "new"
+    [pod] = await old_site.pods("new")
+    assert pod["spec"]["resources"]["requests"]["memory"] == "32Mi"
+    await old_site.only("old")
+    await old_site.submit(whole_pod("there"))
+    decision = await old_site.reason("there", "FeatureMissing")
+    assert decision["blocker"] == {"kind": "Feature", "name": "kubernetes/1.34"}
+
+
+async def test_a_member_whose_agent_is_too_new_gets_nothing(old_site: Site) -> None:
+    """A member of which there is nothing but what its agent would write."""
+    host, name = old_site.host, "ghost"
+    home = keys.execution_namespace(name)
+    await host.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home}})
+    about = {"apiVersion": CLUSTERS.api_version, "kind": CLUSTERS.kind, "metadata": {"name": name}}
+    await host.create(CLUSTERS, {**about, "spec": {"syncMode": "Pull"}})
+    says = {**facts_annotation(AgentFacts("99.0.0", "v1.36.0", "1.36", ("batch/v1/Job",))), keys.READYZ: "ok"}
+    now = rfc3339_micro(time.time())
+    lease = {
+        "apiVersion": LEASES.api_version,
+        "kind": LEASES.kind,
+        "metadata": {"name": "atoll-agent", "namespace": home, "annotations": says},
+        "spec": {"holderIdentity": "ghost", "leaseDurationSeconds": 3600, "renewTime": now},
+    }
+    await host.create(LEASES, lease)
+
+    async def told() -> Json | None:
+        status = (await host.get(CLUSTERS, name)).get("status") or {}
+        found = [each for each in status.get("conditions") or () if each["type"] == "AgentVersionSupported"]
+        return found[0] if found else None
+
+    found = await until(told, what="its Cluster says so")
+    assert (found["status"], found["reason"]) == ("False", "AgentTooNew")
+    await old_site.only(name)
+    await old_site.submit(job("waits", seconds=None))
+    decision = await old_site.reason("waits", "AgentVersionUnsupported")
+    assert decision["blocker"]["name"] == name
+    assert "upgrade the host first" in decision["blocker"]["message"]
+    await host.delete(CLUSTERS, name)
+    await host.delete(NAMESPACES, home)
 
 
 # -- agents --------------------------------------------------------------------------------------------------------------

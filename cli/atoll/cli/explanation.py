@@ -432,6 +432,10 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
                 "a member in which kube-scheduler, Volcano or Kueue places (annotation atoll.sh/placer of its Cluster)",
                 "pods that do not insist on that: `explain` and the warning at admission name the fields",
             ]
+        case Reason.FEATURE_MISSING:
+            return ["a member whose agent and Kubernetes have that (status.agent of its Cluster), or doing without it"]
+        case Reason.AGENT_VERSION:
+            return ["the same version on the host and its agents: the host is upgraded first, then `atollctl join`"]
         case Reason.NO_TOPOLOGY:
             return [
                 "HyperNodes of a tier that it allows, applied in a member (kubectl get hypernodes there)",

@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from atoll.dispatcher.core import BindingView, Ceiling, ClusterView, QueueView, Reservation, Strategy
-from atoll.model import decision, duration, flavors, gang, keys, numbers, placer, quantity, selectors
+from atoll.model import decision, duration, flavors, gang, keys, numbers, placer, quantity, selectors, skew
 from atoll.model.objects import Slim
 from atoll.model.placer import Placer
 from atoll.model.vector import Vector
@@ -192,8 +192,14 @@ class ClusterSpec(Part, frozen=True, rename="camel"):
     zones: list[str] = []
 
 
+class ClusterAgent(Part, frozen=True, rename="camel"):
+    version: str = ""
+    features: list[str] = []
+
+
 class ClusterStatus(Part, frozen=True, rename="camel"):
     conditions: list[Condition] = []
+    agent: ClusterAgent | None = None
 
 
 class ClusterObject(Slim, frozen=True, rename="camel"):
@@ -532,6 +538,7 @@ def _placer(obj: ClusterObject) -> Placer:
 
 def cluster_view(obj: ClusterObject) -> ClusterView:
     """The core's view."""
+    agent = obj.status.agent
     ready = any(condition.type == "Ready" and condition.status == "True" for condition in obj.status.conditions)
     return ClusterView(
         obj.metadata.name,
@@ -544,4 +551,6 @@ def cluster_view(obj: ClusterObject) -> ClusterView:
             "zone": tuple(obj.spec.zones) or (obj.spec.zone,),
         },
         _placer(obj).honours_needs,
+        frozenset(agent.features) if agent is not None and agent.features else None,
+        wrong[1] if agent is not None and (wrong := skew.wrong_with_agent(agent.version)) is not None else "",
     )

@@ -32,7 +32,9 @@ from atoll.model.member import (
     read_figures,
     resource_list,
 )
+from atoll.model.release import VERSION
 from atoll.model.reports import BadReport, readable
+from atoll.model.skew import wrong_with_agent
 from atoll.model.timestamps import rfc3339_seconds
 
 Json = dict[str, Any]
@@ -101,6 +103,10 @@ class Clusters:
         said, due, facts = self._said(name, cluster, lease)
         if facts is not None and (facts.tokens or facts.credentials):
             wanted = with_condition(wanted, "CredentialsValid", *_credentials(facts), now=time.time())
+        if facts is not None:
+            wrong = wrong_with_agent(facts.version)
+            goes, why = wrong or ("Supported", f"Atoll {facts.version} goes with the host's {VERSION}")
+            wanted = with_condition(wanted, "AgentVersionSupported", wrong is None, goes, why, now=time.time())
         if wanted != conditions or due:
             if said:
                 self._summarised[name] = asyncio.get_running_loop().time()

@@ -10,7 +10,10 @@ from atoll.api.crdgen import load_crds
 from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
 from atoll.install.refusal import Refused
 from atoll.kube.transport import ApiServer
+from atoll.model import keys
 from atoll.model.apiresource import CRDS, HYPER_NODES, JOBS, POD_GROUPS, QUEUES, ApiResource
+from atoll.model.release import VERSION
+from atoll.model.skew import is_newer
 
 Json = dict[str, Any]
 
@@ -39,6 +42,13 @@ async def install_crds(api: ApiServer, crds: Sequence[Json], progress: Callable[
     found = {crd["metadata"]["name"]: crd for crd in await api.list(CRDS)}
     foreign = [crd for crd in crds if is_foreign(found.get(crd["metadata"]["name"]))]
     wrong = [difference for crd in foreign if (difference := incompatible(crd, found[crd["metadata"]["name"]]))]
+    newer = [name for crd in crds if is_newer(_release((found.get(name := crd["metadata"]["name"])) or {}))]
+    if newer:
+        made = _release(found[newer[0]])
+        raise Refused(
+            f"CRDs {', '.join(sorted(newer))} are of Atoll {made}, newer than this atollctl ({VERSION}): use one of that"
+            " version"
+        )
     if wrong:
         raise Refused(
             "; ".join(wrong) + ". They were installed by someone else and are not overwritten:"
@@ -100,6 +110,13 @@ def _crd_name(resource: ApiResource) -> str:
     return f"{resource.plural}.{resource.group}"
 
 
+def _release(crd: Json) -> str:
+    """The version of Atoll that brought it; empty where it does not say."""
+    return str(((crd.get("metadata") or {}).get("annotations") or {}).get(keys.RELEASE, ""))
+
+
 def _labelled(crd: Json) -> Json:
     metadata = crd["metadata"]
-    return {**crd, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **MANAGED_BY}}}
+    labels = {**(metadata.get("labels") or {}), **MANAGED_BY}
+    annotations = {**(metadata.get("annotations") or {}), keys.RELEASE: VERSION}
+    return {**crd, "metadata": {**metadata, "labels": labels, "annotations": annotations}}

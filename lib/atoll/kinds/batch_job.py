@@ -12,7 +12,7 @@ from typing import Any
 
 from atoll.kinds import metadata
 from atoll.kinds.interface import NOTHING, Json, Outcome, Part, Report
-from atoll.model import keys, needs, numbers, reports, selectors
+from atoll.model import features, keys, needs, numbers, reports, selectors
 from atoll.model.apiresource import BATCH_JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task
 from atoll.model.placer import MadeFor, Placer, Unplaceable
@@ -88,6 +88,7 @@ class BatchJob:
             attempt=metadata.attempt(obj),
             whole=_indexed(spec),
             needs=needs.of([pod]),
+            features=features.of(self.resource, [pod]),
         )
 
     def namespaced_needs(self, obj: Mapping[str, Any]) -> Sequence[tuple[ApiResource, str]]:

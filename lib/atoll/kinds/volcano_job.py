@@ -14,7 +14,7 @@ import msgspec
 
 from atoll.kinds import metadata
 from atoll.kinds.interface import NOTHING, Json, Outcome, Part, Report
-from atoll.model import duration, keys, needs, numbers, reports, selectors
+from atoll.model import duration, features, keys, needs, numbers, reports, selectors
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.placer import MadeFor, Placer, Unplaceable
@@ -85,6 +85,7 @@ class VolcanoJob:
             preemptable=metadata.preemptable(obj, *(task.get("template") or {} for task in spec.get("tasks") or ())),
             hold=metadata.held(obj) or not any(task.replicas for task in tasks),
             needs=needs.of(map(_pod_spec, spec.get("tasks") or ())),
+            features=features.of(self.resource, map(_pod_spec, spec.get("tasks") or ())),
             attempt=metadata.attempt(obj),
         )
 

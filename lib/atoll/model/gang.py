@@ -87,6 +87,8 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Changes when its user wants it to be tried again though it was deactivated."""
     needs: list[str] = []
     """What its pods insist on that only some placers look at (`atoll.model.needs`), sorted."""
+    features: list[str] = []
+    """What it needs that only some members have (`atoll.model.features`), sorted."""
 
     @property
     def replicas(self) -> int:

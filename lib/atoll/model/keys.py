@@ -121,7 +121,9 @@ PROTECTED_FOR: Final = "atoll.sh/protected-for"
 READYZ: Final = "atoll.sh/readyz"
 """Lease annotation by the agent: `ok`, or why the member's API server is not ready."""
 RELEASE: Final = "atoll.sh/release"
-"""Lease annotation by whoever leads in atoll-system: its version."""
+"""Lease annotation by whoever leads in atoll-system, and annotation of CRDs: the version of Atoll that runs there, or
+brought them.
+"""
 AGENT_FACTS: Final = "atoll.sh/agent"
 """Lease annotation by the agent: versions and kinds as JSON (`atoll.model.member.AgentFacts`)."""
 FIGURES: Final = "atoll.sh/figures"

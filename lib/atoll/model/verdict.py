@@ -37,6 +37,8 @@ class Reason(StrEnum):
     NO_TOPOLOGY = "NoTopology"
     TOPOLOGY_INVALID = "TopologyInvalid"
     NO_PLACER = "NoPlacerHonours"
+    FEATURE_MISSING = "FeatureMissing"
+    AGENT_VERSION = "AgentVersionUnsupported"
     INVALID_GANG = "InvalidGang"
     RESERVING = "Reserving"
     PART_REFUSED = "PartRefused"
@@ -61,7 +63,7 @@ class Blocker(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What stands in the way, with numbers; `requested` and `available` are quantities."""
 
     kind: str
-    """`Queue`, `Cluster`, `Domain`, `HyperNode` or `Need`."""
+    """`Queue`, `Cluster`, `Domain`, `HyperNode`, `Need` or `Feature`."""
     name: str
     resource: str = ""
     requested: str = ""
@@ -142,6 +144,8 @@ _SENTENCES: dict[Reason, str] = {
     Reason.NO_TOPOLOGY: "no member that it may use has a topology domain (HyperNode) of a tier that it allows",
     Reason.TOPOLOGY_INVALID: "HyperNodes are wrong, and there is no topology domain of a tier that it allows",
     Reason.NO_PLACER: "no member that it may use has a placer that looks at what its pods insist on",
+    Reason.FEATURE_MISSING: "no member that it may use has what it needs",
+    Reason.AGENT_VERSION: "the agents of the members that it may use are too old, or too new, for the host",
     Reason.INVALID_GANG: "the gang annotation of its binding can't be read",
     Reason.RESERVING: "its parts are being reserved",
     Reason.PART_REFUSED: "a member could not reserve its part",

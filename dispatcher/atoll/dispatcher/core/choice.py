@@ -116,15 +116,27 @@ def choose(
         capped: of a choice that `permits` refused, the ceiling that it exceeds, if any.
         times: how often the ceilings in a member have room for a request, at most as often as is asked.
     """
-    outcome: Choice | Verdict = Verdict(Reason.NO_CLUSTER)
-    if gang.needs and not any(member.honours(gang) for member in world.order):
-        return Verdict(Reason.NO_PLACER, Blocker("Need", ", ".join(gang.needs)))
+    verdict = Verdict(Reason.NO_CLUSTER)
     for allowed in world.allowed(shape):
         matching = allowed if serving is None else allowed & serving
         outcome = _choose(shape, gang, world, matching, avoided, permits, barred, capped, times)
         if isinstance(outcome, Choice):
             return outcome
-    return outcome
+        verdict = outcome
+    if verdict.reason is Reason.NO_CLUSTER:
+        return _unfit(shape, gang, world) or verdict
+    return verdict
+
+
+def _unfit(shape: Shape, gang: Gang, world: World) -> Verdict | None:
+    """Why each member that its policy allows is unfit for it, as of the first by name; None where one is not."""
+    allowed = [
+        member
+        for member in world.order
+        if any(member.accepts(affinity, shape.tolerations) for affinity in shape.affinities)
+    ]
+    found = [member.unfit(gang) for member in allowed]
+    return found[0][0] if found and found[0] is not None and None not in found else None
 
 
 def _choose(

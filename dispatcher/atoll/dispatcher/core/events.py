@@ -95,6 +95,10 @@ class ClusterView:
     """provider, region and zone: what the Cluster object says of each."""
     honours_needs: bool = False
     """Whether who places there looks at all that pods may insist on."""
+    features: frozenset[str] | None = None
+    """What its agent says that may be sent there (`atoll.model.member`); None where it says nothing of that."""
+    skew: str = ""
+    """Why nothing new goes there: its agent is of a version that does not go with this process."""
 
 
 @dataclass(frozen=True, slots=True)

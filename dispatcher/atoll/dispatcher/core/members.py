@@ -14,10 +14,13 @@ from atoll.fit import Miss, Nodes, Placement, Profile, fill, place, weights
 from atoll.fit.nodes import UNBOUNDED, Ints
 from atoll.model import affinity as cluster_affinity
 from atoll.model import selectors, vector
+from atoll.model.features import said_of
 from atoll.model.gang import Gang, Task, TopologyWish
+from atoll.model.member import UNSAID
 from atoll.model.node_affinity import NODE_NAME
 from atoll.model.topology import NO_DOMAIN, Domain, Tree
 from atoll.model.vector import Vector
+from atoll.model.verdict import Blocker, Reason, Verdict
 
 _NOTHING = np.zeros(0, np.int64)
 PublishedDomain = tuple[str, int, str, str]
@@ -89,9 +92,21 @@ class Member:
         """The names of all that its nodes have."""
         return set().union(*[each.free for root in self.roots.values() for each in root.classes])
 
-    def honours(self, gang: Gang) -> bool:
-        """Whether who places there looks at what the gang's pods insist on."""
-        return not gang.needs or (self.view is not None and self.view.honours_needs)
+    def unfit(self, gang: Gang) -> tuple[Verdict, str] | None:
+        """Why the gang can't be sent there whatever is free, and that of this member in words; None where it can."""
+        view = self.view
+        if view is None:
+            return None
+        if view.skew:
+            return Verdict(Reason.AGENT_VERSION, Blocker("Cluster", self.name, message=view.skew)), view.skew
+        has = UNSAID if view.features is None else view.features
+        if missing := [each for each in gang.features if each not in has]:
+            return Verdict(Reason.FEATURE_MISSING, Blocker("Feature", ", ".join(missing))), said_of(missing)
+        if gang.needs and not view.honours_needs:
+            needs = ", ".join(gang.needs)
+            text = f"who places there does not look at {needs}"
+            return Verdict(Reason.NO_PLACER, Blocker("Need", needs)), text
+        return None
 
     def accepts(self, affinity: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> bool:
         """Whether a cluster affinity and tolerations allow this member."""

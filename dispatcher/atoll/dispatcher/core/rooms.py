@@ -115,7 +115,7 @@ class Rooms:
             shape.allowed = [
                 np.array(
                     [
-                        member.honours(shape.gang) and member.accepts(affinity, shape.tolerations)
+                        member.unfit(shape.gang) is None and member.accepts(affinity, shape.tolerations)
                         for member in self.order
                     ],
                     np.bool_,

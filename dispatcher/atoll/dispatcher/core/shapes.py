@@ -87,7 +87,7 @@ def shape_key(binding: BindingView, restricted: str) -> bytes:
     """
     gang = binding.gang
     tasks = [msgspec.structs.replace(task, name="") for task in gang.tasks] if gang else None
-    wish = (gang.min_available, gang.network_topology, gang.needs) if gang else None
+    wish = (gang.min_available, gang.network_topology, gang.needs, gang.features) if gang else None
     spread = (binding.divided, binding.least_clusters, binding.most_clusters)
     # Of a gang that leaves its flavor open, with which it would start where the first is short.
     others = [[each.assigned for each in binding.variants]] if binding.variants else []

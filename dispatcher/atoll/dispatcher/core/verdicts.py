@@ -300,10 +300,10 @@ class _Look:
                 # It has left the federation, and is remembered for what ran there.
                 continue
             if not allowed[column]:
-                if member.honours(shape.gang):
+                if (unfit := member.unfit(shape.gang)) is None:
                     why, text = Reason.NO_CLUSTER, _not_allowed(member, self.binding.view)
                 else:
-                    why, text = Reason.NO_PLACER, f"who places there does not look at {', '.join(shape.gang.needs)}"
+                    why, text = unfit[0].reason, unfit[1]
                 rooms.append(_room(member, wanted, fits, why, text))
             elif serving is not None and not serving[column]:
                 rooms.append(_room(member, wanted, fits, Reason.NO_CLUSTER, "its queue does not use this member"))
@@ -434,6 +434,11 @@ class _Look:
             case Reason.NO_PLACER:
                 text = "a member where kube-scheduler, Volcano or Kueue places, or pods that do not insist on that"
                 return [Change(ChangeKind.POLICY, text)]
+            case Reason.FEATURE_MISSING:
+                text = "a member whose agent and Kubernetes have that, or a workload without it"
+                return [Change(ChangeKind.POLICY, text)]
+            case Reason.AGENT_VERSION:
+                return [Change(ChangeKind.WAIT, "an operator upgrades the host, or the agents of its members")]
             case Reason.NO_NODE_MATCHES:
                 return [Change(ChangeKind.WISH, "nodes that its selectors and tolerations accept")]
         return _by_itself(verdict)
