@@ -94,6 +94,6 @@ def test_the_fullest_come_first() -> None:
     ]
     found = clusters.summary(member(), [capacity()], [], [])
     assert top.member_rows([found]) == [
-        ["east", 4, GPU, "8", "32", "25%"],
-        ["east", 4, "cpu", "12", "64", "19%"],
+        ["east", "Atoll", 4, GPU, "8", "32", "25%"],
+        ["east", "Atoll", 4, "cpu", "12", "64", "19%"],
     ]

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import msgspec
 import pytest
 
 from atoll.dispatcher.core import BindingView, Evict, Explain
 from atoll.dispatcher.core.binding import PAUSE_FIRST, PAUSE_MAX, REGAIN_TIMEOUT, pause_after
+from atoll.dispatcher.core.refusals import MOST_REFUSALS
 from atoll.model.decision import Phase
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
 from atoll.model.verdict import Reason
-from tests.dispatcher.builders import BindingBuilder, Scene, evicted, let_go, make_binding, make_queue, names, scene
+from tests.dispatcher.builders import (
+    BindingBuilder,
+    Scene,
+    dispatched,
+    evicted,
+    let_go,
+    make_binding,
+    make_queue,
+    names,
+    scene,
+    two_members,
+)
 
 BACK_OFF = "ImagePullBackOff (pod a-0, container main: Back-off pulling image nosuch)"
 
@@ -164,3 +177,64 @@ def test_a_gang_that_is_not_bound_in_time_is_taken_back_with_its_members_words()
     s.change("a", waiting={"m": "default-scheduler has not bound 2 of its pods"}, placed={"m": (9, 2)})
     [command] = [each for each in s.run(after=62) if isinstance(each, Evict)]
     assert command.decision.story[-1].text.endswith("within 30 s: m: default-scheduler has not bound 2 of its pods")
+
+
+def wishes(s: Scene, name: str, **fields: Any) -> None:
+    """Its user asks for something else."""
+    gang = s.view(name).gang
+    assert gang is not None
+    s.change(name, gang=msgspec.structs.replace(gang, **fields))
+
+
+def not_ready(s: Scene, name: str, rounds: int) -> None:
+    """So many times it is bound and does not run."""
+    for _ in range(rounds):
+        assert names(s.run(after=PAUSE_MAX)) == [name]
+        bind(s, name, held_up={s.view(name).parts[0][0]: BACK_OFF})
+        assert evicted(s.run(after=62)) == [name]
+        let_go(s, name)
+
+
+def test_what_never_runs_is_deactivated_until_its_user_acts() -> None:
+    s = scene().submit(patient("a", 60.0))
+    not_ready(s, "a", MOST_REFUSALS)
+    commands = s.run()
+    assert s.verdict("a") is Reason.DEACTIVATED
+    [told] = [command for command in commands if isinstance(command, Explain)]
+    assert told.decision.blocker is not None
+    assert BACK_OFF in told.decision.blocker.message
+    s.restart()
+    assert names(s.run(after=10 * PAUSE_MAX)) == []
+    assert s.verdict("a") is Reason.DEACTIVATED
+    # It holds nobody up.
+    s.submit(make_binding("b").tasks(4))
+    assert names(s.run()) == ["b"]
+    s.change("b", finished=True)
+    wishes(s, "a", attempt="again")
+    assert names(s.run()) == ["a"]
+
+
+def test_where_one_member_never_gets_it_to_run_another_one_is_tried() -> None:
+    s = two_members()
+    s.change("a", finished=True)
+    s.submit(patient("b", 60.0))
+    first = dispatched(s.decide())
+    s.restart()
+    not_ready(s, "b", MOST_REFUSALS)
+    [(_, second)] = dispatched(s.run())
+    assert [(name, second) for name, _ in first] != first
+
+
+def test_what_ran_once_is_not_counted() -> None:
+    s = scene().submit(patient("a", 60.0))
+    not_ready(s, "a", MOST_REFUSALS - 1)
+    s.run(after=PAUSE_MAX)
+    bind(s, "a", started=True)
+    wishes(s, "a", hold=True)
+    assert evicted(s.run()) == ["a"]
+    let_go(s, "a")
+    wishes(s, "a", hold=False)
+    s.change("a", started=False, bound=False, bound_at="")
+    not_ready(s, "a", 1)
+    s.run(after=PAUSE_MAX)
+    assert s.verdict("a") is not Reason.DEACTIVATED

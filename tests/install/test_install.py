@@ -20,6 +20,7 @@ from atoll.dispatcher.query import Address, Query
 from atoll.dispatcher.shell import Shell
 from atoll.install.crds import incompatible, install_crds, is_foreign
 from atoll.install.credentials import Endpoint, write_kubeconfig
+from atoll.install.member import unread_policies
 from atoll.install.query import ensure_query
 from atoll.install.rights import CLUSTER_ROLES
 from atoll.kube.errors import Forbidden, NotFound
@@ -33,6 +34,7 @@ from atoll.model.apiresource import (
     API_SERVICES,
     CLUSTER_ROLE_BINDINGS,
     CLUSTERS,
+    CONFIGMAPS,
     CRDS,
     ENDPOINT_SLICES,
     FLOW_SCHEMAS,
@@ -55,6 +57,7 @@ from tests.integration.federation import until
 Json = dict[str, Any]
 
 DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
+DOCUMENTS = Path(__file__).parents[1] / "documents"
 ADDRESS = {"url": "https://127.0.0.1:1"}
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.integration]
@@ -461,6 +464,18 @@ async def test_a_foreign_crd_is_compared_and_left_alone(bare: Federation) -> Non
         with pytest.raises(install.Refused, match="serves v1alpha1, v9 is needed"):
             await install_crds(west, [newer, *install.member_crds()], said.append)
         assert await versions(west) == before
+
+
+async def test_the_policy_of_a_descheduler_in_the_member_is_named(bare: Federation) -> None:
+    policy = yaml.safe_load((DOCUMENTS / "003-descheduler.yaml").read_text("utf-8"))
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "volcano-system"}}
+    async with await bare.members["west"].connect() as west:
+        assert await unread_policies(west) == []
+        await west.create(NAMESPACES, namespace)
+        await west.create(CONFIGMAPS, policy)
+        [said] = await unread_policies(west)
+        assert "volcano-system/volcano-descheduler is the policy of a descheduler: nothing in Atoll reads it" in said
+        await west.delete(NAMESPACES, "volcano-system")
 
 
 async def test_crds_of_a_newer_version_are_not_replaced(bare: Federation) -> None:

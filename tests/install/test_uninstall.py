@@ -214,6 +214,21 @@ async def test_in_force_an_agent_that_was_stopped_a_moment_ago_is_not_waited_for
     assert keys.execution_namespace("east") not in [each["metadata"]["name"] for each in await host.list(NAMESPACES)]
 
 
+async def test_in_force_a_member_that_does_not_let_go_in_time_is_left_and_what_may_run_is_named(
+    host: ApiServer,
+) -> None:
+    """Its agent gives signs of life all the time, and the pods don't go."""
+    await in_use(host)
+    now = rfc3339(time.time()).replace("Z", "000Z")
+    spec = {"holderIdentity": "a", "leaseDurationSeconds": 3600, "renewTime": now, "acquireTime": now}
+    await put(host, LEASES, "atoll-agent", keys.execution_namespace("east"), spec=spec)
+    said: list[str] = []
+    assert await install.uninstall(host, force=True, timeout=10, progress=said.append) == ["default/train"]
+    assert any("not gone from east after 10 s; 1 workloads were released" in line for line in said)
+    assert {*await labelled(host)} == {"CustomResourceDefinition"}
+    assert (await host.list(CLUSTERS), await host.list(BINDINGS), await host.list(WORKS)) == ([], [], [])
+
+
 async def test_it_waits_for_nobody_who_still_leads(host: ApiServer) -> None:
     now = rfc3339(time.time()).replace("Z", "000Z")
     spec = {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": now, "acquireTime": now}

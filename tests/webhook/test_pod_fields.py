@@ -9,7 +9,7 @@ import orjson
 import pytest
 import yaml
 
-from atoll.webhook import jobs, pod_fields
+from atoll.webhook import batch_jobs, jobs, pod_fields
 from tests.integration.federation import Site
 from tests.webhook import pod_fields as generator
 from tests.webhook.builders import Json, defaulted, make_container, make_job, make_task, with_container
@@ -130,3 +130,14 @@ def test_a_runtime_class_is_told_to_be_charged_late_unless_its_overhead_is_writt
     assert "known in members only" in words
     pod["overhead"] = {"cpu": "250m"}
     assert told(job) == {}
+
+
+def test_a_duration_that_can_not_be_read_is_told_of() -> None:
+    annotations = {"atoll.sh/ready-timeout": "10 minutes", "sla-waiting-time": "1h", "atoll.sh/running-estimate": "90s"}
+    job = make_job(metadata={"annotations": annotations})
+    [(field, words)] = told(job).items()
+    assert field == "metadata.annotations[atoll.sh/ready-timeout]"
+    assert "has no effect: '10 minutes' is not a duration" in words
+    spec = {"managedBy": "atoll.sh/control"}
+    batch = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"annotations": annotations}, "spec": spec}
+    assert [problem.field for problem in batch_jobs.warnings(batch)] == [field]

@@ -232,6 +232,7 @@ def summary(cluster: Json, capacities: Iterable[Json], works: Iterable[Json], le
         "readyMessage": str(ready.get("message") or ""),
         "readySince": str(ready.get("lastTransitionTime") or ""),
         "version": str(status.get("kubernetesVersion") or ""),
+        "agent": str((status.get("agent") or {}).get("version") or ""),
         "placer": str(condition(cluster, "Placer").get("reason") or ""),
         "region": str(spec.get("region") or ""),
         "labels": meta.get("labels") or {},
@@ -330,7 +331,8 @@ def text(member: Json, now: float) -> str:
     reported = f"{age(member['reported'], now)} ago" if member["reported"] else "never, or not shown to you"
     lines = [
         f"Member {member['name']}: ready {_readiness(member)}{since}{why}",
-        f"  version     {member['version'] or 'unknown'}, placer {member['placer'] or 'unknown'}",
+        f"  version     {member['version'] or 'unknown'}, agent {member['agent'] or 'unknown'}",
+        f"  placer      {member['placer'] or 'unknown'}",
         f"  region      {member['region'] or 'none'}",
         f"  labels      {', '.join(f'{key}={value}' for key, value in sorted(member['labels'].items())) or 'none'}",
         f"  taints      {', '.join(map(_taint_text, member['taints'])) or 'none'}",

@@ -44,7 +44,7 @@ def top(
 
         return queue_rows(await host.list(QUEUES))
 
-    head = ("MEMBER", "NODES") if what is What.MEMBERS else ("QUEUE", "RUNNING", "PENDING")
+    head = ("MEMBER", "PLACER", "NODES") if what is What.MEMBERS else ("QUEUE", "RUNNING", "PENDING")
     show_table((*head, "RESOURCE", "USED", "OF", "%"), call(settings(ctx), look), no_headers=no_headers)
 
 
@@ -80,6 +80,7 @@ def member_rows(members: Sequence[Json]) -> list[list[object]]:
         for line in member["resources"]:
             total, free = (quantity.ceil_units(line["resource"], line[field]) for field in ("total", "free"))
             used = quantity.format_units(line["resource"], total - free)
-            row = [member["name"], member["nodes"], line["resource"], used, line["total"], f"{line['used']:.0%}"]
+            row = [member["name"], member["placer"], member["nodes"]]
+            row += [line["resource"], used, line["total"], f"{line['used']:.0%}"]
             found.append((float(line["used"]), row))
     return [row for _, row in sorted(found, key=lambda each: -each[0])]

@@ -177,8 +177,11 @@ async def ask(host: ApiServer, manifest: Json, default: str) -> Json:
     from atoll.kinds import BY_GVK
     from atoll.kube import errors
     from atoll.model.apiresource import WHAT_IFS
+    from atoll.model.deschedulers import unread
 
     kind = BY_GVK.get((str(manifest.get("apiVersion")), str(manifest.get("kind"))))
+    if kind is None and (said := unread(manifest)):
+        raise CommandError(said)
     if kind is None:
         known = ", ".join(f"{name} of {version}" for version, name in BY_GVK)
         raise CommandError(f"{manifest.get('kind')} of {manifest.get('apiVersion')}: what-if takes {known}")

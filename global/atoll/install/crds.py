@@ -46,8 +46,8 @@ async def install_crds(api: ApiServer, crds: Sequence[Json], progress: Callable[
     if newer:
         made = _release(found[newer[0]])
         raise Refused(
-            f"CRDs {', '.join(sorted(newer))} are of Atoll {made}, newer than this atollctl ({VERSION}): use one of that"
-            " version"
+            f"CRDs {', '.join(sorted(newer))} are of Atoll {made}, newer than this atollctl ({VERSION}): use one of"
+            " that version"
         )
     if wrong:
         raise Refused(

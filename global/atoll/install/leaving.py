@@ -63,6 +63,7 @@ async def unjoin(
     *,
     force: bool = False,
     purge: bool = False,
+    give_up: bool = False,
     timeout: float = 60.0,
     credentials: Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
@@ -76,6 +77,7 @@ async def unjoin(
         force: although workloads run there: they go back to their queues. If the agent does not answer, they are
             released without it.
         purge: also remove our CRDs, with all objects of them, the batch Jobs that Atoll brought, and our namespace.
+        give_up: with `force`: what has not ended in time is released without the agent, too.
         timeout: seconds for the workloads to end, and again for the execution namespace to go.
         credentials: folder in which `join` left the agent's kubeconfigs; they are deleted.
         progress: gets a line per step.
@@ -103,7 +105,7 @@ async def unjoin(
         await host.delete(CLUSTERS, name, uid=cluster["metadata"]["uid"])
         progress(f"host: Cluster {name} deleted")
     # Once more: something may have been dispatched between the first look and the end of the Cluster.
-    left = await _drain(host, name, answers, force, timeout, progress)
+    left = await _drain(host, name, answers, force, give_up, timeout, progress)
     await remove_rights(host, *cluster_rights(name))
     await remove_rights(host, *secret_rights(name))
     await remove_flows(host, f"{AGENT}-{name}")
@@ -167,7 +169,13 @@ async def _agent_answers(host: ApiServer, execution: str) -> bool:
 
 
 async def _drain(
-    host: ApiServer, name: str, answers: bool, force: bool, timeout: float, progress: Callable[[str], None]
+    host: ApiServer,
+    name: str,
+    answers: bool,
+    force: bool,
+    give_up: bool,
+    timeout: float,
+    progress: Callable[[str], None],
 ) -> Left:
     """Take back what is dispatched to the member and wait until its Works are gone."""
     execution = keys.execution_namespace(name)
@@ -189,10 +197,12 @@ async def _drain(
             if not work["metadata"].get("deletionTimestamp"):
                 await host.delete(WORKS, work["metadata"]["name"], execution, uid=work["metadata"]["uid"])
         if not answers and force:
-            return await _release(host, works, progress)
+            return await _release(host, works, "the agent does not answer", progress)
         if not told:
             progress(f"host: waiting for {len(works)} workloads to leave {name}")
             told = True
+        if clock() > end and force and give_up:
+            return await _release(host, works, f"not gone from {name} after {timeout:.0f} s", progress)
         if clock() > end:
             waits = "its agent does not answer: start it, or use --force" if not answers else "look at its agent's log"
             raise Refused(
@@ -241,7 +251,7 @@ async def _take_back(host: ApiServer, binding: Json, member: str) -> None:
             return
 
 
-async def _release(host: ApiServer, works: list[Json], progress: Callable[[str], None]) -> Left:
+async def _release(host: ApiServer, works: list[Json], why: str, progress: Callable[[str], None]) -> Left:
     """Let Works go without their agent."""
     for work in works:
         meta = work["metadata"]
@@ -262,7 +272,7 @@ async def _release(host: ApiServer, works: list[Json], progress: Callable[[str],
         except errors.NotFound:
             continue
     left = _workloads(works)
-    progress(f"host: the agent does not answer; {len(left)} workloads were released without it")
+    progress(f"host: {why}; {len(left)} workloads were released without the agent")
     return Left(tuple(left))
 
 

@@ -32,8 +32,8 @@ from atoll.install.roles import (
 )
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
-from atoll.model import keys
-from atoll.model.apiresource import CLUSTERS, NAMESPACES, SECRETS
+from atoll.model import deschedulers, keys
+from atoll.model.apiresource import CLUSTERS, CONFIGMAPS, NAMESPACES, SECRETS
 
 AGENT: Final = "atoll-agent"
 """Name of the agent's ServiceAccount, in the member and in its execution namespace on the host."""
@@ -100,6 +100,8 @@ async def join(
     agreed = await plan(member, name, asked, await _annotations(host, name))
     progress(f"member {name}: {agreed.placer} places ({agreed.sentence})")
 
+    for said in await unread_policies(member):
+        progress(f"member {name}: {said}")
     await install_crds(member, member_crds(), lambda line: progress(f"member {name}: {line}"))
     await ensure_namespace(member, keys.SYSTEM_NAMESPACE)
     await ensure_account(member, AGENT, keys.SYSTEM_NAMESPACE)
@@ -134,6 +136,17 @@ async def join(
     write_kubeconfig(member_file, member_at, AGENT, token, namespace=keys.SYSTEM_NAMESPACE)
     progress(f"{member_file}: {said}")
     return [*command, f"--member-kubeconfig={member_file}"]
+
+
+async def unread_policies(member: ApiServer) -> list[str]:
+    """What is to be said of the policies of deschedulers in the member."""
+    try:
+        found = [each for namespace in deschedulers.NAMESPACES for each in await member.list(CONFIGMAPS, namespace)]
+    except errors.Forbidden:
+        return []
+    # Items of a list don't name their kind.
+    said = [deschedulers.unread({"kind": CONFIGMAPS.kind, **each}) for each in found]
+    return [text for text in said if text]
 
 
 async def _keep_on_host(host: ApiServer, name: str, text: str) -> None:

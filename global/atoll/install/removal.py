@@ -89,8 +89,9 @@ async def uninstall(
 
     Args:
         host: with an administrator's credentials.
-        force: although members are joined and workloads have bindings: members leave as with `unjoin --force`, and
-            bindings and Works are deleted. The workloads themselves stay, and nobody runs them.
+        force: although members are joined and workloads have bindings: members leave as with `unjoin --force`, what
+            does not end there in time is released and returned, and bindings and Works are deleted. The workloads
+            themselves stay, and nobody runs them.
         crds: also the CRDs that `init` made, with all objects of them.
         dry_run: only say what would go.
         timeout: seconds for each member's workloads, for the namespace and for the CRDs to go.
@@ -118,7 +119,10 @@ async def uninstall(
         await _delete(host, resource, await _ours(host, resource), progress)
     may_run: list[str] = []
     for member in remains.members:
-        left = await unjoin(host, None, member, force=True, timeout=timeout, credentials=credentials, progress=progress)
+        # One that does not let go of its pods keeps nobody from taking Atoll off.
+        left = await unjoin(
+            host, None, member, force=True, give_up=True, timeout=timeout, credentials=credentials, progress=progress
+        )
         may_run += left.may_run
     for resource in _POLICIES:
         await _delete(host, resource, await _ours(host, resource), progress)

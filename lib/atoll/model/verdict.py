@@ -153,7 +153,8 @@ _SENTENCES: dict[Reason, str] = {
     Reason.HELD: "it is held by its user",
     Reason.NO_PODS: "it asks for no pods",
     Reason.REFUSED_BY_MEMBER: "a member refused it",
-    Reason.DEACTIVATED: "members refused it again and again; it is not tried until its user acts (atollctl job retry)",
+    Reason.DEACTIVATED: "members refused it, or did not get it to run, again and again; it is not tried until its user"
+    " acts (atollctl job retry)",
     Reason.DEADLINE_EXCEEDED: "its pods were not bound in time",
     Reason.NOT_READY_IN_TIME: "its pods were bound and did not run in time; it is tried again after a pause",
     Reason.EVICTION_OVERDUE: "its pods have not gone in time; its quota is returned, their nodes are not",

@@ -13,7 +13,7 @@ from atoll.kinds import batch_job
 from atoll.model import keys
 from atoll.model.gang import MOST_PODS
 from atoll.webhook import jsonpatch, pods, trust
-from atoll.webhook.problems import Json, Problem, added, integer, mapping
+from atoll.webhook.problems import Json, Problem, added, integer, mapping, unread_durations
 
 CONTROL: Final = f"system:serviceaccount:{keys.SYSTEM_NAMESPACE}:atoll-control"
 """The account that lifts and sets the suspend switch."""
@@ -145,7 +145,8 @@ def warnings(job: Json) -> list[Problem]:
     """What of a Job that is ours has no effect."""
     if not is_ours(job):
         return []
-    return pods.template_warnings(mapping(job.get("spec")).get("template"), "spec.template")
+    template = mapping(job.get("spec")).get("template")
+    return [*unread_durations(job), *pods.template_warnings(template, "spec.template")]
 
 
 def _pods(job: Json) -> int:

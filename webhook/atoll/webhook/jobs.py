@@ -28,6 +28,7 @@ from atoll.webhook.problems import (
     is_subdomain,
     mapping,
     sequence,
+    unread_durations,
 )
 
 EVENTS: Final = get_args(batch.Event)
@@ -192,7 +193,7 @@ def _trust_problems(spec: Json) -> Iterator[Problem]:
 
 def warnings(job: Json) -> list[Problem]:
     """What of a Job that is taken has no effect."""
-    found = idle("Job", job)
+    found = [*idle("Job", job), *unread_durations(job)]
     for index, task in enumerate(sequence(mapping(job.get("spec")).get("tasks"))):
         found += pods.template_warnings(mapping(task).get("template"), f"spec.tasks[{index}].template")
     return found

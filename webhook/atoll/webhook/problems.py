@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from atoll.api import effects
-from atoll.model import quantity
+from atoll.model import duration, keys, quantity
 
 Json = dict[str, Any]
 
@@ -148,3 +148,21 @@ def amount(text: object) -> Fraction | None:
 def exceeding(smaller: dict[str, Fraction], larger: dict[str, Fraction]) -> list[str]:
     """The resources listed in both of which the first has more than the second."""
     return sorted(name for name, value in smaller.items() if name in larger and value > larger[name])
+
+
+_DURATIONS = (keys.READY_TIMEOUT, keys.RUNNING_ESTIMATE, keys.SLA_WAITING_TIME, *keys.SLA_ANNOTATIONS)
+
+
+def unread_durations(obj: Json) -> list[Problem]:
+    """Annotations of a workload that should be durations and are none: nothing follows from them."""
+    annotations = mapping(mapping(obj.get("metadata")).get("annotations"))
+    problems = []
+    for key in dict.fromkeys(_DURATIONS):
+        text = annotations.get(key)
+        if not text:
+            continue
+        try:
+            duration.parse(str(text))
+        except duration.DurationError as error:
+            problems.append(Problem(f"metadata.annotations[{key}]", f"has no effect: {error}"))
+    return problems

@@ -485,9 +485,15 @@ class Asking(Making):
         return Verdict(Reason.REFUSED_BY_MEMBER, Blocker("Cluster", words[0], message=words[1]))
 
     def _avoid_member(self, binding: Binding, name: str) -> None:
-        """Don't choose this member for the shape again until its capacity changes, or a while has passed."""
+        """Don't choose this member for the shape again, in its namespace, until its capacity changes or a while has
+        passed: what keeps pods from being bound may be that namespace's own.
+        """
         if name not in self.world.members:
             return
+        namespace = binding.view.namespace
+        if namespace not in self._failing:
+            self._failing[namespace] = None
+            self._file_again(namespace)
         key = (shape_key(self.filed_as(binding), self.restricted(binding)), name)
         before = self._avoid.get(key)
         # What was under way when others failed fails with them: that is one failure.
@@ -499,4 +505,4 @@ class Asking(Making):
         until = self._now + pause
         if before is not None and not before.over:
             until = max(before.until, until)
-        self._avoid[key] = Avoided(until, failures)
+        self._avoid[key] = Avoided(namespace, until, failures)

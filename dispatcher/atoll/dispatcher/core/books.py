@@ -78,8 +78,9 @@ from atoll.model.verdict import Reason, Verdict
 
 @dataclass(slots=True)
 class Avoided:
-    """A member that failed a shape."""
+    """A member that failed a shape of one namespace."""
 
+    namespace: str
     until: float
     """When it may be tried again although its capacity is the same."""
     failures: int = 1
@@ -113,6 +114,8 @@ class Books(Waking):
         self._left: dict[Node, None] = {}
         #: (shape, member) -> where a gang of that shape was not bound in time
         self._avoid: dict[tuple[bytes, str], Avoided] = {}
+        #: namespaces of these: what waits in them is in classes of its own, lest others' failures cost anybody a member
+        self._failing: dict[str, None] = {}
         #: queues in which somebody came first or waits no longer, so that another one may be the head; until the end of
         #: the pass
         self._reordered: dict[Node, None] = {}
@@ -656,7 +659,8 @@ class Books(Waking):
     def restricted(self, binding: Binding) -> str:
         """What limits the binding apart from its own wishes: part of its shape."""
         namespace, alone = binding.view.namespace, ""
-        if namespace not in self.namespaces.limits and not self.refusals.is_marked(namespace):
+        marked = self.refusals.is_marked(namespace) or namespace in self._failing
+        if namespace not in self.namespaces.limits and not marked:
             namespace = ""
         if self.refusals.counted(binding.view):
             # No other is kept out of a member, nor waits, because of what one refused of this.

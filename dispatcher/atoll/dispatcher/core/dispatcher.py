@@ -486,7 +486,12 @@ class Dispatcher(Asking):
             names = ", ".join(binding.parts)
             text = f"its minimum was bound in {names} and did not run in time"
             block = Blocker("Clusters" if len(binding.parts) > 1 else "Cluster", names, message=why)
-            yield self._evict(binding, Reason.NOT_READY_IN_TIME, f"{text}: {why}" if why else text, block)
+            late = [name for name in binding.parts if name in view.held_up] or list(binding.parts)
+            words = {name: f"{_NOT_RUN}: {view.held_up[name]}" if name in view.held_up else _NOT_RUN for name in late}
+            refused = self.refusals.after(view, words)
+            yield self._evict(
+                binding, Reason.NOT_READY_IN_TIME, f"{text}: {why}" if why else text, block, refused=refused
+            )
 
     def _not_gone(self) -> Iterator[Command]:
         """Return the quota of what was taken back long ago: its queue does not pay for what a member can't do. Its
@@ -554,6 +559,9 @@ class Dispatcher(Asking):
         for key, avoided in list(self._avoid.items()):
             if avoided.until + 2 * AVOID_MAX <= self._now:
                 del self._avoid[key]
+                if all(each.namespace != avoided.namespace for each in self._avoid.values()):
+                    del self._failing[avoided.namespace]
+                    self._file_again(avoided.namespace)
             elif not avoided.over and avoided.until <= self._now:
                 avoided.over = True
                 self._wake(key[0])
@@ -635,6 +643,9 @@ class Dispatcher(Asking):
             AssertionError: naming the invariant and the object.
         """
         invariants.verify(self)
+
+
+_NOT_RUN = "its pods were bound there and did not run in time"
 
 
 def _helpable(group: ShapeClass) -> bool:

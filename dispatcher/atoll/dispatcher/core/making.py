@@ -217,7 +217,9 @@ class Making(Keeping):
         not_before = ""
         if reason is Reason.NOT_READY_IN_TIME:
             rounds += 1
-            not_before = self._text(self._now + pause_after(rounds))
+            given_up = self.refusals.too_often(refused.counts if refused is not None else {})
+            if given_up.isdisjoint(binding.parts):
+                not_before = self._text(self._now + pause_after(rounds))
         decision = Decision(
             binding.epoch + 1,
             Phase.EVICTING,

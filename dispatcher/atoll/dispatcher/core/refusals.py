@@ -1,5 +1,7 @@
 """Members that refused workloads: what their API servers or admission say of one workload, or of a namespace.
 
+What a member bound and did not get to run in time counts as refused by it.
+
 Most refusals follow from the workload: a PriorityClass that is not there, a container that a policy forbids. They count
 against the workload: that member is avoided for it alone, for longer each time, and for good after a number of
 refusals. Once that is so of every member that it may use it is deactivated until its user acts. The counts are on its
@@ -64,7 +66,11 @@ class Refusals:
 
     def given_up(self, view: BindingView) -> set[str]:
         """Members in which the workload is not tried any more."""
-        return {name for name, count in self.counted(view).items() if self.most and count >= self.most}
+        return self.too_often(self.counted(view))
+
+    def too_often(self, counts: Mapping[str, int]) -> set[str]:
+        """The members of these that have refused a workload as often as it is tried."""
+        return {name for name, count in counts.items() if self.most and count >= self.most}
 
     def deactivated(self, view: BindingView) -> Verdict | None:
         """The verdict on a workload that was deactivated, and whose user has not acted since; None on any other."""
