@@ -14,7 +14,7 @@ from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.waiting import Key
 from atoll.model import vector
 from atoll.model.decision import Phase
-from atoll.model.flavors import Assigned, Variant
+from atoll.model.flavors import Assigned, Variant, split
 from atoll.model.gang import Gang, divide
 from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
@@ -275,10 +275,13 @@ def as_it_runs(view: BindingView, member: str, gang: Gang) -> Gang:
     more = view.requests.get(member)
     if not more:
         return gang
-    tasks = [
-        msgspec.structs.replace(task, requests=vector.larger(task.requests, more.get(task.name, {})))
-        for task in gang.tasks
-    ]
+    tasks = []
+    for task in gang.tasks:
+        told = more.get(task.name, {})
+        # A flavor of a resource is counted beside it.
+        flavored = {name: told[split(name)[0]] for name in task.requests if split(name)[1] and split(name)[0] in told}
+        requests = vector.larger(task.requests, {**told, **flavored})
+        tasks.append(msgspec.structs.replace(task, requests=requests))
     return msgspec.structs.replace(gang, tasks=tasks)
 
 
