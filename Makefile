@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench format generate clean chaos chaos-nodes soak fuzz mutants
+.PHONY: help setup demo test lint bench format generate clean chaos chaos-nodes beside soak fuzz mutants
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -32,6 +32,9 @@ chaos: setup ## real work while processes, leases, connections and API servers f
 
 chaos-nodes: setup ## gangs beside bare pods and DaemonSets while kubelets reject and nodes die; CHAOS_SECONDS, CHAOS_SEED
 	@$(BIN)/python -m tests.chaos.nodes --seconds $(or $(CHAOS_SECONDS),90) --seed $(or $(CHAOS_SEED),7) $(CHAOS)
+
+beside: setup ## gangs beside bare pods and DaemonSets in a member with kube-scheduler, nothing fails; BESIDE_MINUTES
+	@$(BIN)/python -m tests.chaos.beside --minutes $(or $(BESIDE_MINUTES),10) --seed $(or $(CHAOS_SEED),7) $(CHAOS)
 
 soak: setup ## jobs for SOAK_SECONDS; fails if the memory of a process grows or a loop is late
 	@$(BIN)/python -m tests.soak --seconds $(or $(SOAK_SECONDS),1800) $(SOAK)

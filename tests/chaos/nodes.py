@@ -13,7 +13,7 @@ import contextlib
 import random
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -46,11 +46,11 @@ _DAEMON_CPUS = 1
 _BUSY = (errors.Busy, errors.Unreachable, errors.Conflict)
 
 
-def layout() -> FederationConfig:
-    """Both members; pods leave a dead node after two seconds rather than five minutes."""
+def layout(names: Sequence[str] = (SHARED, OWN)) -> FederationConfig:
+    """Members of these names; pods leave a dead node after two seconds rather than five minutes."""
     leave = ["--default-not-ready-toleration-seconds=2", "--default-unreachable-toleration-seconds=2"]
     members = []
-    for name in (SHARED, OWN):
+    for name in names:
         room = {"cpu": str(CPUS), "memory": "64Gi", "pods": "110"}
         members.append(
             Member(
@@ -112,17 +112,34 @@ class Outcome:
     """What a run came to."""
 
     record: Record
+    planned: Sequence[Wish]
+    #: name of a bare pod -> its CPUs
+    bare: Mapping[str, int]
     violations: list[str] = field(default_factory=list)
     #: what was played, and how often
     counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def by_name(self) -> dict[str, Wish]:
+        """Workloads by their names."""
+        return {wish.name: wish for wish in self.planned}
+
+    def takes(self, pod: Pod) -> Vector:
+        """What the pod asks for of its node, in milli-CPU."""
+        if pod.name in self.bare:
+            return {"cpu": self.bare[pod.name] * 1000}
+        if pod.workload.startswith("daemon-"):
+            return {"cpu": _DAEMON_CPUS * 1000}
+        wish = self.by_name.get(pod.workload)
+        return {"cpu": wish.cpus * 1000 if wish else 0}
 
 
 class Others:
     """Everything in the members that is not Atoll's doing: bare pods, DaemonSets, kubelets that reject, nodes that die."""
 
-    def __init__(self, members: Mapping[str, ApiServer], seed: int) -> None:
-        """No I/O happens here."""
-        self._members = members
+    def __init__(self, members: Mapping[str, ApiServer], seed: int, *, faults: bool = True) -> None:
+        """No I/O happens here; without `faults` kubelets and nodes do as they should."""
+        self._members, self._faults = members, faults
         self._random = random.Random(f"others {seed}")
         #: kind of misfortune -> how often
         self.counts = dict.fromkeys(("bare pod", "DaemonSet", "kubelet rejects", "node dies"), 0)
@@ -136,8 +153,9 @@ class Others:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._again(1.2, self._bare_pod))
             group.create_task(self._again(14.0, self._daemon_set))
-            group.create_task(self._again(3.0, self._reject))
-            group.create_task(self._again(12.0, self._die))
+            if self._faults:
+                group.create_task(self._again(3.0, self._reject))
+                group.create_task(self._again(12.0, self._die))
 
     async def _again(self, every: float, act: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -215,15 +233,35 @@ async def _surely(act: Callable[[], Awaitable[Any]]) -> None:
             await asyncio.sleep(0.3)
 
 
-async def run(seed: int, seconds: float, directory: Path, say: Callable[[str], None] = lambda _: None) -> Outcome:
-    """One run and its verdict; nothing is left running."""
+async def run(
+    seed: int,
+    seconds: float,
+    directory: Path,
+    say: Callable[[str], None] = lambda _: None,
+    *,
+    names: Sequence[str] = (SHARED, OWN),
+    faults: bool = True,
+) -> Outcome:
+    """One run and its verdict; nothing is left running.
+
+    Args:
+        seed: of everything that is drawn.
+        seconds: how long workloads, pods and faults come.
+        directory: data, logs and audit logs.
+        say: gets a line per step.
+        names: of the members; `SHARED` is one of them.
+        faults: whether kubelets reject and nodes die.
+    """
     planned = wishes(seed, seconds)
     late, left = "", ""
-    async with AtollFederation(layout(), directory, on_progress=say) as federation, _clients(federation) as clients:
+    async with (
+        AtollFederation(layout(names), directory, on_progress=say) as federation,
+        _clients(federation, names) as clients,
+    ):
         host, *apis = clients
-        members = dict(zip((SHARED, OWN), apis, strict=True))
+        members = dict(zip(names, apis, strict=True))
         await _prepare(host, members[SHARED])
-        others = Others(members, seed)
+        others = Others(members, seed, faults=faults)
         say(f"{len(planned)} workloads in {seconds:g} s")
         submitting = asyncio.create_task(_submit(host, planned))
         with contextlib.suppress(TimeoutError):
@@ -239,20 +277,19 @@ async def run(seed: int, seconds: float, directory: Path, say: Callable[[str], N
             await _surely(lambda name=name: members[SHARED].delete(PODS, name, NAMESPACE))  # type: ignore[misc]
         left = await _wait(lambda: _left(members))
     record = Record({}, {}, {})
-    build(record, {name: audit.read(directory / "logs" / f"{name}-audit.log") for name in (SHARED, OWN)})
-    outcome = Outcome(record, counts=others.counts)
+    build(record, {name: audit.read(directory / "logs" / f"{name}-audit.log") for name in names})
+    outcome = Outcome(record, planned, others.cpus, counts=others.counts)
     outcome.violations += [f"not done: {late}"] if late else []
     outcome.violations += [f"left over: {left}"] if left else []
-    by_name = {wish.name: wish for wish in planned}
-    outcome.violations += above_allocatable(record.pods.values(), lambda pod: _takes(pod, by_name, others.cpus))
-    outcome.violations += below_minimum(record, by_name)
+    outcome.violations += above_allocatable(record.pods.values(), outcome.takes)
+    outcome.violations += below_minimum(record, outcome.by_name)
     return outcome
 
 
 @contextlib.asynccontextmanager
-async def _clients(federation: AtollFederation) -> AsyncIterator[list[ApiServer]]:
+async def _clients(federation: AtollFederation, names: Sequence[str]) -> AsyncIterator[list[ApiServer]]:
     async with contextlib.AsyncExitStack() as stack:
-        clusters = [federation.host, federation.members[SHARED], federation.members[OWN]]
+        clusters = [federation.host, *(federation.members[name] for name in names)]
         yield [await stack.enter_async_context(await each.connect()) for each in clusters]
 
 
@@ -313,31 +350,46 @@ async def _left(members: Mapping[str, ApiServer]) -> str:
 # -- the verdict ---------------------------------------------------------------------------------------------------------
 
 
-def _takes(pod: Pod, planned: Mapping[str, Wish], bare: Mapping[str, int]) -> Vector:
-    """What the pod asks for of its node, in milli-CPU."""
-    if pod.name in bare:
-        return {"cpu": bare[pod.name] * 1000}
-    if pod.workload.startswith("daemon-"):
-        return {"cpu": _DAEMON_CPUS * 1000}
-    wish = planned.get(pod.workload)
-    return {"cpu": wish.cpus * 1000 if wish else 0}
-
-
-def above_allocatable(pods: Sequence[Pod] | Any, takes: Callable[[Pod], Vector]) -> Iterator[str]:
-    """Nodes that had more bound to them than they have, each once, whoever's pods they were."""
+def fillings(pods: Iterable[Pod], takes: Callable[[Pod], Vector]) -> Iterator[tuple[float, int, Pod]]:
+    """(when, milli-CPU that are bound to the pod's node then, pod) for every pod that got a node."""
     used: dict[tuple[str, str], Vector] = {}
-    told = set()
     for at, sign, pod in changes(pods):
-        node = pod.cluster, pod.node
-        vector.add(used.setdefault(node, {}), takes(pod), sign)
-        amount = used[node].get("cpu", 0)
-        if sign > 0 and amount > CPUS * 1000 and node not in told:
-            told.add(node)
+        node = used.setdefault((pod.cluster, pod.node), {})
+        vector.add(node, takes(pod), sign)
+        if sign > 0:
+            yield at, node.get("cpu", 0), pod
+
+
+def above_allocatable(pods: Iterable[Pod], takes: Callable[[Pod], Vector]) -> Iterator[str]:
+    """Nodes that had more bound to them than they have, each once, whoever's pods they were."""
+    told = set()
+    for at, amount, pod in fillings(pods, takes):
+        if amount > CPUS * 1000 and (pod.cluster, pod.node) not in told:
+            told.add((pod.cluster, pod.node))
             yield f"above allocatable: {at:.3f} pod {pod.name} raises node {pod.node} to {amount}m of {CPUS} CPUs"
+
+
+@dataclass(frozen=True, slots=True)
+class Incomplete:
+    """A time in which a gang had some pods on nodes, but fewer than its minimum."""
+
+    name: str
+    epoch: int
+    pods: int
+    since: float
+    seconds: float
 
 
 def below_minimum(record: Record, planned: Mapping[str, Wish]) -> Iterator[str]:
     """Gangs of which some pods, but fewer than the minimum, were there for too long."""
+    for each in incomplete(record, planned):
+        if each.seconds > DEADLINE_S:
+            what = f"{each.name} epoch {each.epoch}: {each.pods} pods"
+            yield f"below its minimum: {what} for {each.seconds:.0f} s from {each.since:.3f}"
+
+
+def incomplete(record: Record, planned: Mapping[str, Wish]) -> Iterator[Incomplete]:
+    """All such times."""
     gangs: dict[tuple[str, int], list[Pod]] = {}
     for pod in record.pods.values():
         if pod.workload in planned:
@@ -349,8 +401,8 @@ def below_minimum(record: Record, planned: Mapping[str, Wish]) -> Iterator[str]:
         bound = done = 0
         for (at, on, succeeded), (until, *_) in pairwise([*sorted(steps), (record.end, 0, 0)]):
             bound, done = bound + on, done + succeeded
-            if bound > 0 and bound + done < planned[name].pods and until - at > DEADLINE_S:
-                yield f"below its minimum: {name} epoch {epoch}: {bound} pods for {until - at:.0f} s from {at:.3f}"
+            if bound > 0 and bound + done < planned[name].pods:
+                yield Incomplete(name, epoch, bound, at, until - at)
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos import nodes
+from tests.chaos import beside, nodes
 from tests.chaos.record import Pod, Record
 
 
@@ -49,3 +49,23 @@ async def test_a_short_run_violates_nothing(tmp_path: Path) -> None:
     outcome = await nodes.run(11, 30, tmp_path)
     assert outcome.violations == []
     assert min(outcome.counts["bare pod"], outcome.counts["kubelet rejects"]) > 0
+
+
+def test_what_was_seen_beside_others_is_said_in_figures() -> None:
+    pods = [pod("a", "gang-0", 1), pod("b", "gang-0", 3), pod("bare-0", "", 4)]
+    record = Record({}, {}, {}, pods={each.uid: each for each in pods}, end=5)
+    outcome = nodes.Outcome(record, list(WISHES.values()), {"bare-0": 1}, counts={"bare pod": 1, "node dies": 0})
+    assert list(beside.figures(outcome)) == [
+        "1 workloads, 3 pods in all; 1 x bare pod",
+        "fullest node: 7000m of 8000m CPU",
+        "below its minimum: 1 times, the longest for 2.0 s; allowed are 45 s",
+        "dispatched more than once: 0 workloads",
+    ]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+async def test_beside_others_nothing_is_violated(tmp_path: Path) -> None:
+    outcome = await beside.run(3, 20, tmp_path)
+    assert outcome.violations == []
+    assert (outcome.counts["bare pod"] > 0, outcome.counts["node dies"]) == (True, 0)

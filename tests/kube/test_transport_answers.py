@@ -85,6 +85,17 @@ async def test_the_user_agent_names_process_version_and_member() -> None:
     assert seen == [f"atoll-control/{version}", f"atoll-agent/{version} (alpha)"]
 
 
+async def test_a_list_of_nothing_may_be_null() -> None:
+    """As API servers answer where there is no metadata to tell."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"metadata": {"resourceVersion": "7"}, "items": None})
+
+    async with serving(answer) as api:
+        pages = [page async for page in api.pages(PODS, metadata_only=True)]
+    assert [(page.metadata.resource_version, page.items) for page in pages] == [("7", [])]
+
+
 async def test_metadata_and_initial_events_are_asked_for_as_the_api_wants_it() -> None:
     seen: list[tuple[str, dict[str, str]]] = []
 

@@ -108,8 +108,14 @@ async def test_a_key_is_never_with_two_workers_and_is_looked_at_again_when_asked
     assert looks == {"a": 5, "b": 5, "c": 5}
 
 
-@pytest.mark.parametrize("error", [Busy("no"), RuntimeError("bug")], ids=["refused by the server", "a bug"])
-async def test_a_failure_is_tried_again_and_the_worker_lives(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [Busy("no"), RuntimeError("bug"), asyncio.CancelledError()],
+    ids=["refused by the server", "a bug", "what it waited for was cancelled"],
+)
+async def test_a_failure_is_tried_again_and_the_worker_lives(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(workqueue, "_BACKOFF_FIRST", 0.001)
     queue: WorkQueue[str] = WorkQueue("t")
     looks, over = Counter[str](), asyncio.Event()

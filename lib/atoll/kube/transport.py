@@ -65,7 +65,14 @@ class Page(msgspec.Struct, frozen=True):
     items: list[msgspec.Raw] = []
 
 
-_page_decoder = msgspec.json.Decoder(Page)
+class _Received(msgspec.Struct, frozen=True):
+    """A page as it comes: of metadata where there is none, the items are null."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+_page_decoder = msgspec.json.Decoder(_Received)
 
 log = get_logger(__name__)
 
@@ -73,11 +80,13 @@ log = get_logger(__name__)
 def _page(resource: ApiResource, body: bytes) -> Page:
     """The page without the objects that are nested too deeply to be read."""
     try:
-        return _page_decoder.decode(body)
+        page = _page_decoder.decode(body)
+        return Page(page.metadata, page.items or [])
     except RecursionError:
         page = _page_decoder.decode(depth.flattened(body))
-    items = [item for item in page.items if depth.CUT not in bytes(item)]
-    log.warning("objects nested too deeply are left out", resource=resource.plural, count=len(page.items) - len(items))
+    all_items = page.items or []
+    items = [item for item in all_items if depth.CUT not in bytes(item)]
+    log.warning("objects nested too deeply are left out", resource=resource.plural, count=len(all_items) - len(items))
     return Page(page.metadata, items)
 
 

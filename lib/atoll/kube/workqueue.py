@@ -189,6 +189,13 @@ class WorkQueue(Generic[K]):
         except ApiError as error:
             log.warning("will try again", key=str(key), error=str(error))
             self.retry(key, at_least=min(error.retry_after or 0.0, _BACKOFF_MAX))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Something that it waited for was cancelled, not this worker: it would end, and forget the key, unheard.
+            log.warning("what it waited for was cancelled, will try again", key=str(key))
+            self.retry(key)
         except Exception:
             log.exception("reconcile failed, will try again", key=str(key))
             self.retry(key)
