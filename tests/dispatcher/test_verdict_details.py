@@ -369,7 +369,7 @@ def test_a_domain_where_it_would_go_is_named() -> None:
 )
 def test_what_must_be_changed_of_it(builder: BindingBuilder, reason: str, kind: ChangeKind) -> None:
     found = ask(scene(), builder)
-    assert (found.reason, [change.kind for change in found.changes]) == (reason, [kind])
+    assert (found.reason, {change.kind for change in found.changes}) == (reason, {kind})
 
 
 # -- others ------------------------------------------------------------------------------------------------------------

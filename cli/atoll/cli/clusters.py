@@ -16,6 +16,7 @@ from atoll.cli.options import DataOutput, NoHeaders, Output, Selector, SortBy, s
 from atoll.cli.printing import age, show_data, show_objects, show_table
 from atoll.cli.suggestions import cluster_names
 from atoll.cli.workloads import do_all, one_way
+from atoll.model import keys
 
 if TYPE_CHECKING:
     from atoll.kube.transport import ApiServer
@@ -27,7 +28,7 @@ app = typer.Typer(no_args_is_help=True, help="Members: what they have and do; la
 
 HEADERS = ("NAME", "READY", "VERSION", "PLACER", "NODES", "GPUS", "CPU", "WORKS", "REPORT", "AGE")
 WIDE = ("MEMORY", "REGION", "TAINTS", "LABELS")
-CORDONED = "atoll.sh/cordoned"
+CORDONED = keys.CORDONED
 """Taint of a member that gets no new work; what runs there goes on."""
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _TAINT = re.compile(r"(?P<key>[^=:]+)(?:=(?P<value>[^:]*))?(?::(?P<effect>\w+))?")

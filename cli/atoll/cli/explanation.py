@@ -331,7 +331,7 @@ def _waiting(facts: Facts, view: Seen, now: float) -> Json:
 def _by_verdict(waiting: Json, verdict: Json, now: float) -> Json:
     """What the dispatcher knows now in place of what the binding says."""
     result = {**waiting, "reason": verdict["reason"], "message": verdict["message"]}
-    for key in ("since", "blocker", "limits", "clusters", "promised", "changes"):
+    for key in ("since", "blocker", "limits", "clusters", "promised", "changes", "never"):
         if key in verdict:
             result[key] = verdict[key]
     if late := verdicts.overdue(verdict.get("promised", {}).get("at", ""), now):

@@ -35,8 +35,8 @@ def answer(workload: str, status: Json, now: float) -> str:
 
 
 def details(status: Json) -> list[str]:
-    """Limits, members and the promise."""
-    lines = []
+    """Whether it can start at all, limits, members and the promise."""
+    lines = [f"  never     {status['never']}"] if status.get("never") else []
     limits: dict[tuple[str, ...], list[Json]] = {}
     for limit in status.get("limits") or ():
         if status.get("reason") == Reason.NO_CLUSTER and not limit.get("declared", True):

@@ -161,6 +161,8 @@ class Account(Value, frozen=True):
     clusters: list[Room] = []
     promised: Promised | None = None
     changes: list[Change] = []
-    """The smallest first that is enough."""
+    """What is enough by itself first."""
+    never: str = ""
+    """Why it can't start as things are, whatever ends; empty where it may."""
     figures: list[Figure] = []
     """Of its queue."""

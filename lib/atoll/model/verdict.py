@@ -99,6 +99,8 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         block = self.blocker
         if block is None:
             return _SENTENCES[self.reason]
+        if self.reason is Reason.NO_CLUSTER and block.message:
+            return f"{_SENTENCES[self.reason]}: {block.message}"
         several = block.kind == "Clusters" and "," in block.name
         what = "cluster" if block.kind == "Clusters" and not several else block.kind.lower()
         text = f"{self._why(block)}: {what} {block.name}"

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from atoll.dispatcher.core import excluding
 from atoll.dispatcher.core.binding import Binding
 from atoll.dispatcher.core.books import Avoided, Loss
 from atoll.dispatcher.core.choice import Choice
@@ -470,6 +471,8 @@ class Asking(Making):
 
     def in_words(self, binding: Binding, shape: Shape, verdict: Verdict) -> Verdict:
         """The verdict on a workload; where members that refused it are all that it could go to, in their words."""
+        if verdict.reason is Reason.NO_CLUSTER:
+            return excluding.verdict(binding.view, shape, binding.leaf, self.world, self.serves(binding.leaf))
         if verdict.reason is not Reason.AVOIDED:
             return verdict
         refused, given_up = binding.view.decision.refused, self.refusals.given_up(binding.view)

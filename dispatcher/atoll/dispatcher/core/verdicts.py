@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from atoll.dispatcher.core import excluding, relaxing
 from atoll.dispatcher.core.binding import Binding, order_key, withheld
 from atoll.dispatcher.core.choice import Choice, alone, choose
 from atoll.dispatcher.core.dispatcher import standing_verdict
@@ -96,6 +97,7 @@ def _account(core: Dispatcher, binding: Binding) -> Account:
             clusters=look.rooms,
             promised=_promised(core, uid),
             changes=look.changes(verdict),
+            never=look.never(verdict),
         )
 
 
@@ -166,6 +168,7 @@ def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
             limits=look.limits,
             clusters=look.rooms,
             changes=changes,
+            never=look.never(outcome),
         )
 
 
@@ -184,8 +187,12 @@ class _Look:
     world: World
     #: member -> what of it would go there, where a ceiling stops that
     _capped_in: dict[str, Vector] = field(default_factory=dict)
-    #: member -> why no node of it is large enough
-    _small_in: dict[str, str] = field(default_factory=dict)
+    #: member -> what of it would have to be larger, and why, though all that runs there had ended
+    _small_in: dict[str, tuple[str, str]] = field(default_factory=dict)
+    #: members in which it was placed as they are, the nearest first
+    _tried: list[Member] = field(default_factory=list)
+    #: members that it may not use, and what would have to be otherwise for that
+    _excluded: list[tuple[Member, str]] = field(default_factory=list)
 
     @property
     def _gang(self) -> Gang:
@@ -301,12 +308,14 @@ class _Look:
                 continue
             if not allowed[column]:
                 if (unfit := member.unfit(shape.gang)) is None:
-                    why, text = Reason.NO_CLUSTER, _not_allowed(member, self.binding.view)
+                    why, text = Reason.NO_CLUSTER, excluding.by_policy(member, self.binding.view)
+                    self._excluded.append((member, _OTHERWISE.get(text, _TAINTED)))
                 else:
                     why, text = unfit[0].reason, unfit[1]
                 rooms.append(_room(member, wanted, fits, why, text))
             elif serving is not None and not serving[column]:
-                rooms.append(_room(member, wanted, fits, Reason.NO_CLUSTER, "its queue does not use this member"))
+                rooms.append(_room(member, wanted, fits, Reason.NO_CLUSTER, excluding.QUEUE))
+                self._excluded.append((member, "a queue that uses this member"))
             elif not world.ready[column]:
                 rooms.append(_room(member, wanted, fits, Reason.CLUSTERS_NOT_READY, "it is not ready"))
             elif member.name in refusing:
@@ -318,6 +327,7 @@ class _Look:
                 rooms.append(_room(member, wanted, fits, Reason.AVOIDED, text))
             elif exact:
                 exact -= 1
+                self._tried.append(member)
                 rooms.append(self._exact(member, wanted))
             else:
                 reason = Reason.NO_DOMAIN_FITS if shape.limited else Reason.INSUFFICIENT_RESOURCES
@@ -339,9 +349,13 @@ class _Look:
                 return _room(member, wanted, wanted, Reason.WOULD_DELAY, text)
             return Room(member.name, wanted, wanted, message="it has room", domain=domain)
         shortage = quantity.format_units(placement.resource, placement.needed) if placement.resource else ""
-        too_small = self._too_small(member) or self._domains_too_small(member, placement)
-        if too_small:
-            self._small_in[member.name] = too_small
+        too_small = ""
+        if pod := self._too_small(member):
+            too_small = pod
+            self._small_in[member.name] = "larger nodes, or smaller pods: ", f"{pod} in cluster {member.name}"
+        elif not self.shape.divided and (gang := self._all_too_small(member, placement)):
+            too_small, what = gang, "larger domains" if placement.reason is Reason.NO_DOMAIN_FITS else "more nodes"
+            self._small_in[member.name] = f"{what} in cluster {member.name}, or a gang of fewer pods: ", gang
         wrong = _wrong(member) if self.shape.limited else ""
         return Room(
             member.name,
@@ -375,9 +389,9 @@ class _Look:
                 return f"a pod of task {task.name} asks for {asked} {name}, and {limit} for it"
         return ""
 
-    def _domains_too_small(self, member: Member, miss: Miss) -> str:
-        """Whether no domain there would hold the gang even if all that runs there had ended; empty where one would."""
-        if miss.reason is not Reason.NO_DOMAIN_FITS:
+    def _all_too_small(self, member: Member, miss: Miss) -> str:
+        """Whether nothing there would hold the gang even if all that runs there had ended; empty where it would."""
+        if miss.reason not in (Reason.NO_DOMAIN_FITS, Reason.INSUFFICIENT_RESOURCES):
             return ""
         total = member.total()
         if not total:
@@ -389,12 +403,52 @@ class _Look:
             return ""
         if isinstance(place(nodes, self._gang), Placement):
             return ""
+        if miss.reason is Reason.INSUFFICIENT_RESOURCES:
+            return "its nodes together are not enough, even if all of them were empty"
         return "no domain of a tier that it allows is large enough, even if all of them were empty"
+
+    def never(self, verdict: Verdict) -> str:
+        """Why it can't start as things are, whatever ends; empty where it may."""
+        asked = [(name, amount) for name, amount in sorted(self.shape.request.items()) if amount > 0]
+        namespace = self.binding.view.namespace
+        bounds = [("queue", node.name, node.view.capability) for node in path(self._leaf) if node.view is not None]
+        bounds.append(("namespace", namespace, self.core.namespaces.limits.get(namespace, {})))
+        for kind, name, most in bounds:
+            for resource, amount in asked:
+                if amount > most.get(resource, amount):
+                    wants, has = (quantity.format_units(resource, each) for each in (amount, most[resource]))
+                    return f"it asks for {wants} {resource}, and {kind} {name} may use {has} at most"
+        if verdict.reason is Reason.NO_NODE_MATCHES:
+            return "no node of the members that it may use accepts its pods, whatever ends there"
+        if verdict.reason in (Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS, Reason.QUOTA_EXCEEDED):
+            full = [room.cluster for room in self.rooms if room.reason != Reason.NO_CLUSTER.value]
+            if full and all(name in self._small_in for name in full):
+                return "no member that it may use is large enough, even if all that runs there had ended"
+        return ""
 
     # -- what would help ---------------------------------------------------------------------------------------------
 
+    def _relaxations(self) -> list[Change]:
+        """What it could give up to start now; nothing where its quota has no room either."""
+        if self.limits or self.shape.divided or self.shape.others:
+            return []
+        self.rooms  # noqa: B018  finds the members
+        return [*relaxing.relaxations(self._gang, self._tried, self._excluded[:EXACT], self._would_fit)]
+
+    def _would_fit(self, member: Member, gang: Gang) -> bool:
+        if member.view is None or not member.ready:
+            return False
+        placement = place(member.nodes, gang)
+        return isinstance(placement, Placement) and self._permits(alone(self.shape, gang, member, placement))
+
     def changes(self, verdict: Verdict) -> list[Change]:
-        """What is known to help without a search."""
+        """What is known to help without a search: what is enough by itself first."""
+        found = self._changes(verdict)
+        if verdict.reason in _RELAXED:
+            found = [*self._relaxations(), *found]
+        return sorted(found, key=lambda change: not change.enough)
+
+    def _changes(self, verdict: Verdict) -> list[Change]:
         queue = self._leaf.name
         match verdict.reason:
             case Reason.QUEUE_NOT_FOUND | Reason.QUEUE_CLOSED | Reason.QUEUE_INVALID | Reason.QUEUE_NOT_LEAF:
@@ -468,12 +522,7 @@ class _Look:
             return []
         nearest = next((room for room in full if room.cluster not in self._small_in), None)
         if nearest is None:
-            one = full[0].cluster
-            if full[0].domain:
-                text = f"larger domains in cluster {one}, or a gang of fewer pods: {self._small_in[one]}"
-            else:
-                text = f"larger nodes, or smaller pods: {self._small_in[one]} in cluster {one}"
-            return [Change(ChangeKind.ROOM, text)]
+            return [Change(ChangeKind.ROOM, "".join(self._small_in[full[0].cluster]))]
         parts = sorted((room.fits for room in full), reverse=True)[: self.shape.most_clusters]
         together = sum(parts)
         if self.shape.divided and len(parts) > 1 and together < nearest.pods:
@@ -542,6 +591,15 @@ class _Look:
         )  # fmt: skip
 
 
+_RELAXED = (
+    Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS, Reason.NO_TOPOLOGY, Reason.NO_NODE_MATCHES, Reason.NO_CLUSTER,
+)  # fmt: skip
+"""Verdicts that follow from its own wishes as well as from what members have."""
+_TAINTED = "a toleration of its taint (clusterTolerations of its policy)"
+_OTHERWISE = {
+    "its policy does not allow this member": "a policy that allows another member",
+    "this member is cordoned": "an end of its cordon (atollctl cluster uncordon)",
+}
 _FULL = (Reason.INSUFFICIENT_RESOURCES.value, Reason.NO_DOMAIN_FITS.value)
 
 
@@ -627,15 +685,6 @@ def _places(choice: Choice) -> list[Place]:
 
 def _domain(member: Member, placement: Placement) -> str:
     return member.nodes.tree.domains[placement.domain].name if placement.domain is not None else ""
-
-
-def _not_allowed(member: Member, view: BindingView) -> str:
-    """Whether it is its policy or a taint that keeps a workload from a member."""
-    taint = selectors.untolerated(member.view.taints, view.tolerations) if member.view is not None else None
-    if taint is None:
-        return "its policy does not allow this member"
-    said = f"{taint.get('key')}={taint['value']}" if taint.get("value") else f"{taint.get('key')}"
-    return f"this member has taint {said}:{taint.get('effect')}, which its policy's clusterTolerations do not tolerate"
 
 
 def _room(member: Member, wanted: int, fits: int, reason: Reason, message: str) -> Room:
