@@ -487,14 +487,19 @@ class Asking(Making):
             return verdict
         return Verdict(Reason.REFUSED_BY_MEMBER, Blocker("Cluster", words[0], message=words[1]))
 
-    def _avoid_member(self, binding: Binding, name: str) -> None:
-        """Don't choose this member for the shape again, in its namespace, until its capacity changes or a while has
-        passed: what keeps pods from being bound may be that namespace's own.
+    def _avoid_member(self, binding: Binding, name: str, *, pods: bool = False) -> None:
+        """Don't choose this member for the shape again until its capacity changes, or a while has passed.
+
+        Args:
+            binding: that failed there.
+            name: of the member.
+            pods: its pods were there and got no nodes. What keeps them from it may be its namespace's own (a claim, a
+                webhook): the member is avoided for that namespace alone.
         """
         if name not in self.world.members:
             return
         namespace = binding.view.namespace
-        if namespace not in self._failing:
+        if pods and namespace not in self._failing:
             self._failing[namespace] = None
             self._file_again(namespace)
         key = (shape_key(self.filed_as(binding), self.restricted(binding)), name)
@@ -508,4 +513,4 @@ class Asking(Making):
         until = self._now + pause
         if before is not None and not before.over:
             until = max(before.until, until)
-        self._avoid[key] = Avoided(namespace, until, failures)
+        self._avoid[key] = Avoided(namespace if namespace in self._failing else "", until, failures)

@@ -78,9 +78,10 @@ from atoll.model.verdict import Reason, Verdict
 
 @dataclass(slots=True)
 class Avoided:
-    """A member that failed a shape of one namespace."""
+    """A member that failed a shape."""
 
     namespace: str
+    """For whose workloads alone; empty for all."""
     until: float
     """When it may be tried again although its capacity is the same."""
     failures: int = 1

@@ -457,7 +457,7 @@ class Dispatcher(Asking):
                     heapq.heappush(self._deadlines, (binding.deadline, uid))
                     continue
                 for name in late:
-                    self._avoid_member(binding, name)
+                    self._avoid_member(binding, name, pods=True)
                 text = f"not all of its pods were bound in {', '.join(late)} within {self._commit_timeout:g} s"
                 yield self._evict(binding, Reason.DEADLINE_EXCEEDED, text + _why(binding))
             elif binding.phase is Phase.BOUND:
@@ -531,7 +531,7 @@ class Dispatcher(Asking):
         names = sorted(binding.view.waiting) or list(binding.parts)
         for name in names:
             if name in binding.parts:
-                self._avoid_member(binding, name)
+                self._avoid_member(binding, name, pods=True)
         text = (
             f"pods of its minimum lost their nodes in {', '.join(names)} and got no others within {REGAIN_TIMEOUT:g} s"
         )
@@ -559,9 +559,10 @@ class Dispatcher(Asking):
         for key, avoided in list(self._avoid.items()):
             if avoided.until + 2 * AVOID_MAX <= self._now:
                 del self._avoid[key]
-                if all(each.namespace != avoided.namespace for each in self._avoid.values()):
-                    del self._failing[avoided.namespace]
-                    self._file_again(avoided.namespace)
+                namespace = avoided.namespace
+                if namespace in self._failing and all(each.namespace != namespace for each in self._avoid.values()):
+                    del self._failing[namespace]
+                    self._file_again(namespace)
             elif not avoided.over and avoided.until <= self._now:
                 avoided.over = True
                 self._wake(key[0])
