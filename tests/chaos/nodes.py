@@ -295,7 +295,7 @@ async def _clients(federation: AtollFederation, names: Sequence[str]) -> AsyncIt
 
 async def _prepare(host: ApiServer, shared: ApiServer) -> None:
     for api in (host, shared):
-        labels = {keys.ENABLED: "true"} if api is host else {}
+        labels = {keys.ENABLED if api is host else keys.ACCEPT: "true"}
         await api.create(
             NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
         )

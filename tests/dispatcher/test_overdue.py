@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import Explain
-from atoll.dispatcher.core.binding import EVICT_TIMEOUT
 from atoll.model.decision import Phase
+from atoll.model.queues import EVICT_TIMEOUT
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     Scene,

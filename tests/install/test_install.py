@@ -407,6 +407,17 @@ async def test_placing_that_can_not_be_is_refused(
         await east.delete(DEPLOYMENTS, "batch", "default")
 
 
+async def test_a_namespace_of_the_member_is_accepted_at_join(bare: Federation, prepared: Path, east: ApiServer) -> None:
+    """Only where its administrator says so; one that is not there, and the system's own, are refused."""
+    await run_join(bare, "east", "east", prepared)
+    assert keys.ACCEPT not in (await east.get(NAMESPACES, "default"))["metadata"]["labels"]
+    await run_join(bare, "east", "east", prepared, accept=("default",))
+    assert (await east.get(NAMESPACES, "default"))["metadata"]["labels"][keys.ACCEPT] == "true"
+    for name, why in (("kube-system", "the cluster's own machinery"), ("none", "has no namespace none")):
+        with pytest.raises(install.Refused, match=why):
+            await run_join(bare, "east", "east", prepared, accept=(name,))
+
+
 async def test_rights_of_an_older_installation_are_replaced(bare: Federation, prepared: Path, host: ApiServer) -> None:
     await host.delete(CLUSTER_ROLE_BINDINGS, "atoll-dispatcher")
     binding = {

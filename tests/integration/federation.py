@@ -92,6 +92,12 @@ def batch_job(
     return {"apiVersion": BATCH_JOBS.api_version, "kind": BATCH_JOBS.kind, "metadata": metadata, "spec": spec}
 
 
+def accepting(namespace: str) -> Json:
+    """A namespace that a member has itself and lets work into."""
+    metadata = {"name": namespace, "labels": {keys.ACCEPT: "true"}}
+    return {"apiVersion": NAMESPACES.api_version, "kind": NAMESPACES.kind, "metadata": metadata}
+
+
 class Site:
     """One test's view of the federation."""
 

@@ -25,7 +25,7 @@ from atoll.model.apiresource import (
     ApiResource,
 )
 from atoll.model.timestamps import to_seconds
-from tests.integration.federation import Json, Site, job, until
+from tests.integration.federation import Json, Site, accepting, job, until
 
 pytestmark = pytest.mark.integration
 
@@ -67,7 +67,7 @@ def in_phase(phase: str) -> Callable[[Json], bool]:
 async def beside(site: Site, member: str) -> AsyncIterator[ApiServer]:
     """The member's API server, with the test's namespace; what the test leaves there is removed."""
     api = site.members[member]
-    await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
+    await api.create(NAMESPACES, accepting(site.namespace))
     try:
         yield api
     finally:

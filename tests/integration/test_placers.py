@@ -31,7 +31,7 @@ from atoll.model.apiresource import (
     WORKS,
     ApiResource,
 )
-from tests.integration.federation import Json, Site, batch_job, job, until
+from tests.integration.federation import Json, Site, accepting, batch_job, job, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
@@ -108,7 +108,7 @@ async def beside(site: Site, member: str) -> AsyncIterator[ApiServer]:
     """The member's API server, with the test's namespace; pods that the test makes there are removed."""
     api = site.members[member]
     with contextlib.suppress(errors.AlreadyExists):
-        await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
+        await api.create(NAMESPACES, accepting(site.namespace))
 
     async def has_account() -> bool:
         return any(each["metadata"]["name"] == "default" for each in await api.list(SERVICE_ACCOUNTS, site.namespace))

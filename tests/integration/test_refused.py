@@ -20,7 +20,7 @@ from atoll.model.apiresource import (
     RESOURCE_QUOTAS,
     ApiResource,
 )
-from tests.integration.federation import Json, Site, batch_job, job, until
+from tests.integration.federation import Json, Site, accepting, batch_job, job, until
 
 pytestmark = pytest.mark.integration
 
@@ -39,7 +39,7 @@ async def quota(site: Site, member: str, **hard: str) -> None:
     """A ResourceQuota of the test's namespace in that member."""
     api = site.members[member]
     with contextlib.suppress(errors.AlreadyExists):
-        await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
+        await api.create(NAMESPACES, accepting(site.namespace))
     metadata = {"name": "small", "namespace": site.namespace}
     await api.create(
         RESOURCE_QUOTAS,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from atoll.kinds import Kind, Part, batch_job, volcano_job
+from atoll.kinds import Kind, Part, batch_job, metadata, volcano_job
 from atoll.model import keys
 from atoll.model.flavors import Assigned
 from atoll.model.placer import TOLERATION, MadeFor, Placer, Unplaceable
@@ -124,3 +124,21 @@ def test_pods_are_kept_to_the_nodes_of_their_flavor(kind: Kind, own: Json, terms
     assert pod["affinity"]["podAffinity"] == {}
     if kind is volcano_job.KIND:
         assert "affinity" not in made["tasks"][1]["template"]["spec"], "it asks for no GPU"
+
+
+@pytest.mark.parametrize(
+    ("asked", "grace", "made"),
+    [
+        pytest.param(31_536_000, 60, 60, id="cut"),
+        pytest.param(30, 60, 30, id="less is kept"),
+        pytest.param(None, 60, None, id="nothing is added"),
+        pytest.param(31_536_000, None, 31_536_000, id="of an earlier version's dispatch as it is"),
+    ],
+)
+def test_pods_end_in_time_and_wait_for_nobody(asked: int | None, grace: int | None, made: int | None) -> None:
+    spec = {} if asked is None else {"terminationGracePeriodSeconds": asked}
+    template = {"metadata": {"labels": {"a": "b"}, "finalizers": ["example.com/keep"]}, "spec": spec}
+    found = metadata.ending_in_time(template, grace)
+    assert found["spec"].get("terminationGracePeriodSeconds") == made
+    assert found["metadata"].get("finalizers") == (["example.com/keep"] if grace is None else None)
+    assert found["metadata"]["labels"] == {"a": "b"}

@@ -18,7 +18,7 @@ from atoll.model.apiresource import (
     QUEUES,
     ApiResource,
 )
-from tests.integration.federation import Json, Site, batch_job, job, until
+from tests.integration.federation import Json, Site, accepting, batch_job, job, until
 from tests.members import kueue_member
 from tests.members.modules import TIMEOUT_S
 from tests.members.test_forms import completed, completes, runs_both
@@ -44,7 +44,7 @@ async def goes(site: Site, name: str, *members: str) -> None:
 async def local_queue(site: Site) -> None:
     """The test's namespace in Kueue's member, with its LocalQueue."""
     api = site.members["kueue"]
-    await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
+    await api.create(NAMESPACES, accepting(site.namespace))
     await api.create(kueue_member.LOCAL_QUEUES, kueue_member.local_queue(site.namespace))
 
 

@@ -17,6 +17,7 @@ from atoll.kube.config import Connection
 from atoll.kube.reflector import Reflector
 from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
+from atoll.model import keys
 from atoll.model.apiresource import NAMESPACES, PRIORITY_CLASSES, QUEUES
 from atoll.model.objects import decode_meta
 from atoll.webhook import queues, reviews, server
@@ -281,6 +282,33 @@ def test_what_has_no_effect_is_allowed_with_a_warning(path: str, spec: Json, tol
     assert response["allowed"]
     [warning] = response["warnings"]
     assert warning.startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [pytest.param("/validate/jobs", True, id="Volcano"), pytest.param("/validate/batch-jobs", False, id="batch")],
+)
+def test_what_pod_security_is_to_audit_is_in_the_audit_log(path: str, told: bool) -> None:
+    """Of batch Jobs the API server's own PodSecurity says it."""
+    job = defaulted(make_job(make_task()))
+    template = job["spec"]["tasks"][0]["template"]
+    template["spec"]["hostPID"] = True
+    job = job if told else {"metadata": {"name": "j"}, "spec": {"template": template, "managedBy": keys.CONTROLLER}}
+
+    async def once() -> Json:
+        answers = make_answers()
+        labels = {"pod-security.kubernetes.io/audit": "baseline"}
+        there = {"type": "ADDED", "object": {"metadata": {"name": "team-a", "labels": labels}}}
+        answers._namespaces._handle(json.dumps(there).encode())
+        _, response = await server.answer(answers, path, json.dumps(review(job)).encode())
+        assert isinstance(response.body, bytes)
+        found: Json = json.loads(response.body)["response"]
+        return found
+
+    response = asyncio.run(once())
+    assert response["allowed"]
+    said = response.get("auditAnnotations", {}).get("audit-violations", "")
+    assert ('would violate PodSecurity "baseline:latest": host namespaces (hostPID=true)' in said) == told
 
 
 def test_many_warnings_are_counted_and_long_ones_cut() -> None:

@@ -75,6 +75,7 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
             reservations=agent.reservations,
             placing=agent.made_for,
             pods=agent.pods,
+            end_pods=agent.end_pods,
         )
         agent.on_placement(delivery.touch)
         agent.surroundings.on_change(lambda _: delivery.look_again())

@@ -16,6 +16,7 @@ from atoll.agent.objects import (
     decode_node,
     decode_pod,
 )
+from atoll.agent.owners import Owners
 from atoll.agent.volumes import Claim, StorageClass, Volume, decode_claim, decode_class, decode_volume
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
@@ -40,7 +41,8 @@ class MemberCache:
 
     def __init__(self, api: ApiServer) -> None:
         """No I/O happens here; `run` does it."""
-        self.pods: Reflector[Pod] = Reflector(api, PODS, decode_pod)
+        self.owners = Owners()
+        self.pods: Reflector[Pod] = Reflector(api, PODS, lambda raw: self.owners.judged(decode_pod(raw)))
         self.nodes: Reflector[Node] = Reflector(api, NODES, decode_node)
         self.pod_groups: Reflector[PodGroup] = Reflector(api, POD_GROUPS, decode_group)
         self.hyper_nodes: Reflector[HyperNode] = Reflector(api, HYPER_NODES, decode_hyper_node)
@@ -53,6 +55,7 @@ class MemberCache:
         self.pods.add_index("owner", lambda pod: _present(pod.metadata.controller_uid))
         self.pods.add_index("group", lambda pod: _present(pod.group))
         self.pods.add_index("binding", lambda pod: _present(pod.binding_uid))
+        self.owners.watch(self.pods, (self.jobs, self.batch_jobs))
         self.pod_groups.add_index(
             "binding", lambda group: _present(group.metadata.annotations.get(keys.BINDING_UID, ""))
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,12 +20,15 @@ from atoll.agent.publisher import Publisher
 from atoll.agent.scheduler.loop import Scheduler
 from atoll.agent.scheduler.reservations import Reservations
 from atoll.agent.summary import RoomSummary
+from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.schedulers import Placing
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
+from atoll.model.apiresource import PODS
 from atoll.model.placer import MadeFor, parse_selector
 from atoll.model.selectors import label_selector_matches
+from atoll.model.timestamps import to_seconds
 
 
 class MemberAgent:
@@ -39,9 +44,11 @@ class MemberAgent:
             jobs: whether Volcano Jobs are ours to reconcile; None: unless Volcano's own controllers run in the member.
         """
         self.cluster = cluster
+        self._api = member
         self.cache = MemberCache(member)
         self.tally = Tally(self.cache)
         self.recorder = Recorder(member, "agent")
+        self.cache.owners.tell(self.recorder)
         self.publisher = Publisher(host, cluster, lambda: self._summary.specs())
         self.surroundings = Surroundings(host, member, cluster)
         self.ours = Ours(self.cache)
@@ -83,6 +90,17 @@ class MemberAgent:
     def pods(self, binding_uid: str) -> int:
         """How many pods of the binding the member has, those that have ended among them."""
         return len(self.cache.pods.by_index("binding", binding_uid))
+
+    async def end_pods(self, binding_uid: str, grace: int) -> None:
+        """Have the pods of a binding that goes end within so many seconds, whatever they ask for themselves."""
+        now = time.time()
+        for pod in self.cache.pods.by_index("binding", binding_uid):
+            when = pod.metadata.deletion_timestamp
+            if pod.grace <= grace or (when is not None and to_seconds(when) <= now + grace):
+                continue
+            with contextlib.suppress(errors.Conflict):
+                metadata = pod.metadata
+                await self._api.delete(PODS, metadata.name, metadata.namespace, uid=metadata.uid, grace_seconds=grace)
 
     def on_placement(self, touch: Callable[[str], None]) -> None:
         """Call `touch(binding UID)` whenever `placement` has something new to say."""

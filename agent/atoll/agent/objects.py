@@ -56,6 +56,7 @@ class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     resource_claims: list[dict[str, Any]] = []
     host_network: bool = False
     volumes: list[_Volume] = []
+    termination_grace_period_seconds: int | None = None
 
 
 class _Terminated(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -172,6 +173,10 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """What it mounts."""
     own_terms: list[dict[str, Any]] | None = None
     """Its `node_terms` as its user wrote them, where those of its volumes were added."""
+    grace: int = 30
+    """Seconds that it may take to end once it is deleted."""
+    stranger: bool = False
+    """Whether it names a binding that it does not belong to (`atoll.agent.owners`)."""
 
     @property
     def finished(self) -> bool:
@@ -191,6 +196,7 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
             == (theirs.uid, theirs.deletion_timestamp, theirs.labels, theirs.annotations)
             and (self.node, self.phase, self.scheduler, self.priority, self.gated, self.held, self.nominated)
             == (other.node, other.phase, other.scheduler, other.priority, other.gated, other.held, other.nominated)
+            and self.stranger == other.stranger
             and self.requests == other.requests
             and self.node_selector == other.node_selector
             and self.node_terms == other.node_terms
@@ -203,9 +209,14 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
         return self.metadata.annotations.get(keys.TASK_SPEC) or self.metadata.labels.get(keys.TASK_SPEC, "")
 
     @property
+    def named_binding(self) -> str:
+        """UID of the binding that it says it was dispatched by."""
+        return self.metadata.annotations.get(keys.BINDING_UID, "")
+
+    @property
     def binding_uid(self) -> str:
         """UID of the binding that it was dispatched by; empty where there is none."""
-        return self.metadata.annotations.get(keys.BINDING_UID, "")
+        return "" if self.stranger else self.named_binding
 
     @property
     def planned_node(self) -> str:
@@ -255,6 +266,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         nominated="" if spec.node_name else pod.status.nominated_node_name or "",
         needs=tuple(needs.of([plain])),
         claims=_claims(pod.metadata.name, spec.volumes) if spec.volumes else (),
+        grace=30 if (grace := spec.termination_grace_period_seconds) is None else grace,
         disrupted=any(each.type == "DisruptionTarget" and each.status == "True" for each in pod.status.conditions),
     )
 

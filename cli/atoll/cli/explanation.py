@@ -462,6 +462,8 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
             ]
         case Reason.REFUSED_BY_MEMBER:
             return ["what the member says, mended there or in the workload; it is tried again by itself"]
+        case Reason.NAMESPACE_NOT_ACCEPTED:
+            return ["the member's administrator lets the namespace in, as the member says; or another namespace"]
         case Reason.DEACTIVATED:
             meta = facts.workload["metadata"]
             again = f"atollctl job retry {meta['name']} -n {meta.get('namespace') or 'default'}"

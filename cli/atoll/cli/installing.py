@@ -101,6 +101,13 @@ def join(
         bool,
         typer.Option(help="The agent is to run beside the host: the member's credentials go into a Secret there."),
     ] = False,
+    accept_namespace: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Namespace of the member's own that work from the host's namespace of that name may enter, with its"
+            " Secrets and accounts; may be repeated."
+        ),
+    ] = None,
 ) -> None:
     """Join a member cluster to the federation. Starts no process; safe to repeat."""
     labels = key_values(label or [])
@@ -122,6 +129,7 @@ def join(
                 facts=install.MemberFacts(labels, region, provider, tuple(zone or ())),
                 placing=install.PlacingWish(placer, member_queue, nodes),
                 beside_host=beside_host,
+                accept=tuple(accept_namespace or ()),
                 progress=print,
             )
 

@@ -29,6 +29,9 @@ _START_S_PER_PROCESS = 5.0
 """Twenty Python processes on two cores take a while each."""
 QUICK_ELECTION = ("--lease-seconds=5", "--renew-deadline=3", "--retry-period=0.5")
 """Flags of control, dispatcher and agents: a standby takes over in seconds. Too brief for a machine under load."""
+_ENABLED = ("default",)
+"""Namespaces that are opted in on the host, and accepted by the members, which all have them."""
+
 _USUAL = {"webhook": ("--linger-seconds=1",)}
 """Nothing is in front of the webhook here that has to hear of its end."""
 OWN_NODES = "!atoll.sh/shared"
@@ -129,7 +132,7 @@ class Atoll:
                 out=self.credentials,
                 webhook_client_config={"url": webhook_url},
                 query_outside=self._query_host,
-                enable=("default",),
+                enable=_ENABLED,
             )
             for layout in self._federation.config.members:
                 self._progress(f"joining {layout.name}")
@@ -144,6 +147,7 @@ class Atoll:
                 host_at=at,
                 member_at=await install.endpoint(member.kubeconfig),
                 out=self.credentials,
+                accept=_ENABLED,
                 facts=install.MemberFacts(labels=layout.labels),
                 placing=install.PlacingWish(
                     layout.placer, layout.member_queue, OWN_NODES if layout.placer == "atoll" else None

@@ -27,9 +27,10 @@ from atoll.model.apiresource import (
     WORKS,
     ApiResource,
 )
-from atoll.model.namespaces import is_system
+from atoll.model.namespaces import PROPAGATED, is_system
 from atoll.model.objects import Full, decode_full, decode_meta
 from atoll.model.policies import decode_policy
+from atoll.model.queues import most_grace
 
 
 class Caches:
@@ -40,6 +41,9 @@ class Caches:
             kind.resource: Reflector(host, kind.resource, decode_full) for kind in KINDS
         }
         self.namespaces = Reflector(host, NAMESPACES, decode_meta)
+        self.rules: dict[ApiResource, Reflector[Full]] = {
+            resource: Reflector(host, resource, decode_full) for resource in PROPAGATED.values()
+        }
         self.policies = Reflector(host, POLICIES, decode_policy)
         self.cluster_policies = Reflector(host, CLUSTER_POLICIES, decode_policy)
         self.priority_classes = Reflector(host, PRIORITY_CLASSES, objects.decode_priority_class)
@@ -52,10 +56,14 @@ class Caches:
         self._all: tuple[Reflector[Any], ...] = (
             self.namespaces, self.priority_classes, self.policies, self.cluster_policies, self.queues,
             self.clusters, self.leases, self.works, self.bindings, self.commands, *self.workloads.values(),
+            *self.rules.values(),
         )  # fmt: skip
         self.bindings.add_index("workload", lambda binding: [binding.spec.resource.uid] if binding.ours else [])
         self.bindings.add_index("queue", lambda binding: [g.queue] if (g := binding.gang) else [])
         self.bindings.add_index("cluster", lambda binding: [target.name for target in binding.spec.clusters])
+        self.bindings.add_index("namespace", lambda binding: [binding.metadata.namespace])
+        for rules in self.rules.values():
+            rules.add_index("namespace", lambda rule: [rule.metadata.namespace])
         self.works.add_index("namespace", lambda work: [work.metadata.namespace])
         self.queues.add_index("parent", lambda queue: [queue.spec.parent] if queue.spec.parent else [])
         self.works.add_index("binding", lambda work: [work.binding_uid])
@@ -134,6 +142,15 @@ class Caches:
         """
         works = self.current_works(binding)
         return works[0].carried if works else kind.carried(obj.body.get("status") or {})
+
+    def grace(self, binding: objects.BindingObject, queue: str) -> int | None:
+        """Seconds that the pods of a dispatch may take to end: fixed by its first Work; None where that is silent."""
+        works = self.current_works(binding)
+        return works[0].grace if works else most_grace(queue, self._said_of_queue)
+
+    def _said_of_queue(self, name: str) -> tuple[Mapping[str, str], str] | None:
+        found = self.queues.get(name)
+        return (found.metadata.annotations, found.spec.parent or "") if found is not None else None
 
     def away(self, cluster: str) -> str:
         """Since when a member is not ready, and what that means for all that it said; empty where it is ready."""

@@ -29,7 +29,7 @@ from atoll.model.decision import Phase
 from atoll.model.keys import cluster_of, execution_namespace
 from atoll.model.objects import Full
 from atoll.model.timestamps import rfc3339_seconds
-from atoll.model.verdict import PODS_LOST, Blocker, Reason, Verdict
+from atoll.model.verdict import PODS_LOST, Blocker, Reason, Verdict, reason_of_refusal
 
 Json = dict[str, Any]
 WORKERS = 16
@@ -129,7 +129,7 @@ class Status:
     async def _workload_status(self, kind: Kind, obj: Full, binding: BindingObject, works: list[WorkObject]) -> None:
         reports = _reports(kind, binding, works)
         refusing = refusals(works)
-        waiting = (str(Reason.REFUSED_BY_MEMBER), refusing) if refusing else ("", "")
+        waiting = (str(reason_of_refusal(refusing)), refusing) if refusing else ("", "")
         if not reports:
             # What is over stays over, also when it was about to be taken back.
             if kind.finished(obj.body.get("status") or {}) is not None or _finished(binding):
@@ -244,7 +244,7 @@ class Status:
             elif any(condition["type"] == "NeedsAgree" for condition in conditions):
                 say("NeedsAgree", True, "NeedsAgree")
             if refusing := refusals(works):
-                say("AcceptedByMembers", False, str(Reason.REFUSED_BY_MEMBER), refusing)
+                say("AcceptedByMembers", False, str(reason_of_refusal(refusing)), refusing)
             elif any(condition["type"] == "AcceptedByMembers" for condition in conditions):
                 say("AcceptedByMembers", True, "NothingRefused")
             if refused:
@@ -277,7 +277,7 @@ def refusals(works: list[WorkObject]) -> str:
         (cluster_of(work.metadata.namespace), (work.reported.get("refused") or {}).get("message")) for work in works
     ]
     return "; ".join(
-        Verdict(Reason.REFUSED_BY_MEMBER, Blocker("Cluster", name, message=words)).sentence()
+        Verdict(reason_of_refusal(words), Blocker("Cluster", name, message=words)).sentence()
         for name, words in said
         if words
     )

@@ -18,6 +18,7 @@ import orjson
 import structlog
 
 from atoll.control.caches import Caches
+from atoll.control.needs import needs_of, said_of_pods
 from atoll.control.objects import BindingObject
 from atoll.delivery import work_name
 from atoll.delivery.work import WorkObject
@@ -26,10 +27,10 @@ from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
-from atoll.model.apiresource import BINDINGS, NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, WORKS
+from atoll.model.apiresource import BINDINGS, WORKS
 from atoll.model.decision import Question, encode_gone, encode_spots
 from atoll.model.gang import Gang, counts_in, divide
-from atoll.model.objects import Full
+from atoll.model.objects import Full, Slim
 
 Json = dict[str, Any]
 WORKERS = 16
@@ -49,6 +50,9 @@ class Works:
         caches.bindings.on_change(self._binding_changed)
         caches.works.on_change(self._work_changed)
         caches.on_edited_workload(self._queue.add)
+        caches.namespaces.on_change(self._namespace_changed)
+        for rules in caches.rules.values():
+            rules.on_change(self._rule_changed)
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
@@ -76,6 +80,21 @@ class Works:
             binding = self._caches.bindings.get(binding_key(new))
             if binding is None or not _asks_for(binding, new):
                 self._queue.add(binding_key(new))
+
+    def _namespace_changed(self, old: Slim | None, new: Slim | None) -> None:
+        if old is not None and new is not None and said_of_pods(old.metadata) != said_of_pods(new.metadata):
+            self._look_at_all(new.metadata.name)
+
+    def _rule_changed(self, old: Full | None, new: Full | None) -> None:
+        """A LimitRange, a ResourceQuota or a NetworkPolicy; the status of a quota changes all the time."""
+        if old is None or new is None or old.body.get("spec") != new.body.get("spec"):
+            either = new or old
+            self._look_at_all(either.metadata.namespace if either is not None else "")
+
+    def _look_at_all(self, namespace: str) -> None:
+        for binding in self._caches.bindings.by_index("namespace", namespace):
+            if not binding.suspended:
+                self._queue.add(binding.metadata.key)
 
     # -- one binding -------------------------------------------------------------------------------------------------
 
@@ -212,7 +231,7 @@ class Works:
             return {}
         kind, obj = found
         identity = {keys.BINDING_UID: binding.metadata.uid, keys.EPOCH: binding.epoch}
-        carried = self._caches.carried(binding, kind, obj)
+        carried, grace = self._caches.carried(binding, kind, obj), self._caches.grace(binding, gang.queue)
         if question is not None:
             counts = {
                 name: tuple(tasks.get(task.name, 0) for task in gang.tasks) for name, tasks in question.parts.items()
@@ -220,7 +239,8 @@ class Works:
             parts = [] if binding.condition("Finished") else _parts_of(binding, gang, counts)
             return {
                 keys.execution_namespace(part.cluster): _asking(
-                    self._work(binding, kind, obj, replace(part, identity=identity, carried=carried)), question
+                    self._work(binding, kind, obj, replace(part, identity=identity, carried=carried, grace=grace)),
+                    question,
                 )
                 for part in parts
             }
@@ -235,7 +255,7 @@ class Works:
             parts = [part for part in parts if keys.execution_namespace(part.cluster) in ended]
         return {
             keys.execution_namespace(part.cluster): self._work(
-                binding, kind, obj, replace(part, identity=identity, carried=carried)
+                binding, kind, obj, replace(part, identity=identity, carried=carried, grace=grace)
             )
             for part in parts
         }
@@ -258,6 +278,7 @@ class Works:
                 "annotations": {
                     **part.identity,
                     **_carrying(part.carried),
+                    **({keys.GRACE: str(part.grace)} if part.grace is not None else {}),
                     **_expecting(binding, part.cluster),
                     keys.BINDING_NAME: binding.metadata.name,
                     keys.BINDING_NAMESPACE: binding.metadata.namespace,
@@ -265,36 +286,10 @@ class Works:
                 "finalizers": [keys.WORK_FINALIZER],
             },
             "spec": {
-                "workload": {"manifests": [*self._needs(kind, obj), manifest]},
+                "workload": {"manifests": [*needs_of(self._caches, kind, obj), manifest]},
                 "suspendDispatching": binding.reserving,
             },
         }
-
-    def _needs(self, kind: Kind, obj: Full) -> list[Json]:
-        """What must be in the member first."""
-        labels = {keys.MANAGED: "true", keys.MADE: "true"}
-        namespace = obj.metadata.namespace
-        needs: list[Json] = [
-            {
-                "apiVersion": NAMESPACES.api_version,
-                "kind": NAMESPACES.kind,
-                "metadata": {"name": namespace, "labels": labels},
-            }
-        ]
-        for resource, name in kind.namespaced_needs(obj.body):
-            manifest: Json = {"apiVersion": resource.api_version, "kind": resource.kind}
-            if resource == PRIORITY_CLASSES:
-                found = self._caches.priority_classes.get(name)
-                if found is None or name.startswith("system-"):
-                    continue
-                manifest["metadata"] = {"name": name, "labels": labels}
-                manifest["value"] = found.value
-                if found.preemption_policy:
-                    manifest["preemptionPolicy"] = found.preemption_policy
-            elif resource == SERVICE_ACCOUNTS:
-                manifest["metadata"] = {"name": name, "namespace": namespace, "labels": labels}
-            needs.append(manifest)
-        return needs
 
     async def _release(self, binding: BindingObject) -> None:
         rest = [name for name in binding.metadata.finalizers if name != keys.BINDING_FINALIZER]

@@ -8,8 +8,9 @@ and an older one is never made after a newer one was seen.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ import msgspec
 import structlog
 
 from atoll.delivery.delivered import change, encode, recorded, with_record
+from atoll.delivery.namespaces import Namespaces, NotAccepted
 from atoll.delivery.refusals import PodRefusals
 from atoll.delivery.reservations import Reservations
 from atoll.delivery.work import WorkObject, decode_work, identifier, stranger, work_name
@@ -33,13 +35,17 @@ from atoll.model.apiresource import CLAIMS, NAMESPACES, PODS, PRIORITY_CLASSES, 
 from atoll.model.gang import beyond
 from atoll.model.objects import Full
 from atoll.model.placer import MadeFor, Unplaceable, made_for
+from atoll.model.queues import EVICT_TIMEOUT
 
 Json = dict[str, Any]
 PlacementOf = Callable[[str], Json | None]
 """Binding UID -> where its pods are: {generation, nodes, domain, tier, waiting}."""
+EndPods = Callable[[str, int], Awaitable[None]]
+"""Binding UID, seconds: has its pods end within that time."""
 
 WORKERS = 16
-_SHARED = {(r.api_version, r.kind): r for r in (NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS)}
+#: what workloads need and others may need as well, and goes with the last of them
+_SHARED = {(r.api_version, r.kind): r for r in (PRIORITY_CLASSES, SERVICE_ACCOUNTS)}
 
 SETTLE = 0.1
 """Seconds that a change of status may wait for the next one; a final status never waits."""
@@ -75,6 +81,7 @@ class Delivery:
         reservations: Reservations | None = None,
         placing: Callable[[], MadeFor] = MadeFor,
         pods: Callable[[str], int] = lambda _: 0,
+        end_pods: EndPods | None = None,
     ) -> None:
         """No I/O happens here.
 
@@ -87,13 +94,17 @@ class Delivery:
             reservations: holds room for parts that must start together with others; None where nothing can.
             placing: how workloads are made for the member at this moment.
             pods: how many pods of a binding (UID) the member has.
+            end_pods: has the pods of a binding that goes end in time; None leaves that to whoever made them.
         """
         self._host, self._member, self._cluster = host, member, cluster
         self._objects = objects
         self._placement = placement
         self._reservations, self._pods, self._placing = reservations, pods, placing
+        self._end_pods = end_pods
         self._refusals = PodRefusals(member)
         self._refusals.on_change(self._pods_refused)
+        self._namespaces = Namespaces(member, cluster)
+        self._namespaces.on_change(self._namespace_changed)
         if reservations is not None:
             reservations.on_change(self.touch)
         self._works = Reflector(host, WORKS, decode_work, namespace=keys.execution_namespace(cluster))
@@ -132,7 +143,9 @@ class Delivery:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._works.run())
             group.create_task(self._refusals.run())
+            group.create_task(self._namespaces.run())
             await self._works.synced.wait()
+            await self._namespaces.wait()
             for reflector in self._objects.values():
                 await reflector.synced.wait()
             group.create_task(self._queue.run(self._reconcile, workers=WORKERS))
@@ -183,6 +196,11 @@ class Delivery:
             for obj in reflector.by_index("uid", uid):
                 for key in self._work_of(resource, obj):
                     self._queue.add(key)
+
+    def _namespace_changed(self, name: str) -> None:
+        for work in self._works.by_index("need", "/".join((NAMESPACES.kind, "", name))):
+            self._pauses.forget(work.metadata.key)
+            self._queue.add(work.metadata.key)
 
     def _work_of(self, resource: ApiResource, obj: Full) -> list[str]:
         """Key of the Work that asks for this object, if it came by one."""
@@ -244,7 +262,12 @@ class Delivery:
         if (theirs[keys.BINDING_UID], theirs.get(keys.EPOCH)) != (work.binding_uid, str(work.epoch)):
             await self._remove(kind, found)
             return
-        problem = await self._follow(work, kind, found) if found.metadata.deletion_timestamp is None else ""
+        problem = ""
+        if found.metadata.deletion_timestamp is None:
+            # What is there stays, though its namespace may be accepted no more.
+            with contextlib.suppress(NotAccepted):
+                await self._namespaces.ensure(_needs(work))
+            problem = await self._follow(work, kind, found)
         await self._report(work, kind, found, problem)
 
     async def _turn_away(self, work: WorkObject, problem: str) -> None:
@@ -310,8 +333,10 @@ class Delivery:
             await self._write_status(work, kind, str(error))
             return
         try:
-            for manifest in work.spec.workload.manifests[:-1]:
-                await self._ensure_shared(manifest)
+            await self._namespaces.ensure(_needs(work))
+            for manifest in _needs(work):
+                if (manifest["apiVersion"], manifest["kind"]) in _SHARED:
+                    await self._ensure_shared(manifest)
             manifest = with_record(made, self._record(work, made))
             await self._member.create(kind.resource, manifest, field_manager="atoll-delivery")
             self._pauses.forget(work.metadata.key)
@@ -325,6 +350,9 @@ class Delivery:
             raise
         except errors.Unauthorized:
             raise
+        except NotAccepted as error:
+            # Its event brings us back once the member's admin lets it in.
+            await self._write_status(work, kind, f"refused by {self._cluster}: {error}", refused=str(error))
         except (errors.Invalid, errors.Forbidden) as error:
             self._present.clear()
             if _TERMINATING in error.said:
@@ -378,9 +406,9 @@ class Delivery:
         Namespaces stay, since nobody can tell whether one is empty: there may be objects of any kind in it.
         """
         for manifest in _needs(work):
-            resource, identity = _SHARED[manifest["apiVersion"], manifest["kind"]], _identity(manifest)
+            resource, identity = _SHARED.get((manifest["apiVersion"], manifest["kind"])), _identity(manifest)
             users = self._works.by_index("need", "/".join(identity))
-            if resource == NAMESPACES or any(each.metadata.uid != work.metadata.uid for each in users):
+            if resource is None or any(each.metadata.uid != work.metadata.uid for each in users):
                 continue
             _, namespace, name = identity
             self._present.discard(identity)
@@ -401,6 +429,8 @@ class Delivery:
         """Remove the object, wait until it and its pods are gone, then let the Work go."""
         if found is not None and found.metadata.annotations.get(keys.BINDING_UID) == work.binding_uid:
             await self._remove(kind, found)
+            if self._end_pods is not None:
+                await self._end_pods(work.binding_uid, int(EVICT_TIMEOUT) if work.grace is None else work.grace)
             await self._tell_leaving(work, kind)
             return
         if not await self._gone(work, kind):
@@ -468,10 +498,17 @@ class Delivery:
             return
         metadata = work.manifest["metadata"]
         gang = kind.gang(work.manifest, priority=0)
-        self._reservations.hold(
-            work.binding_uid, work.epoch, gang, metadata["name"], metadata["namespace"], gone=work.question
-        )
-        state = self._reservations.state(work.binding_uid)
+        if problem := self._namespaces.problem(metadata["namespace"]):
+            if work.question is None:
+                await self._write_status(work, kind, f"refused by {self._cluster}: {problem}", refused=problem)
+                return
+            pods = {"requested": gang.replicas, "available": 0}
+            state: Json | None = {"epoch": work.epoch, "state": "Refused", "message": problem, **pods}
+        else:
+            self._reservations.hold(
+                work.binding_uid, work.epoch, gang, metadata["name"], metadata["namespace"], gone=work.question
+            )
+            state = self._reservations.state(work.binding_uid)
         if state is not None:
             item = {"identifier": identifier(work, kind), "status": {"reservation": state}, "health": "Unknown"}
             status = {"conditions": list(work.status.get("conditions") or ()), "manifestStatuses": [item]}

@@ -15,7 +15,7 @@ from atoll.kinds import Kind
 from atoll.model import keys, numbers
 from atoll.model.apiresource import NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS
 from atoll.model.decision import Gone, Spots, decode_gone, decode_spots
-from atoll.model.namespaces import is_system
+from atoll.model.namespaces import PROPAGATED, is_system
 from atoll.model.objects import Slim
 
 Json = dict[str, Any]
@@ -57,6 +57,11 @@ class WorkObject(Slim, frozen=True, rename="camel"):
             return _decode_counts(self.metadata.annotations.get(keys.CARRIED, "{}"))
         except msgspec.MsgspecError:
             return {}
+
+    @property
+    def grace(self) -> int | None:
+        """Seconds that its pods may take to end; None where nobody says."""
+        return numbers.whole(self.metadata.annotations.get(keys.GRACE))
 
     @property
     def question(self) -> Gone | None:
@@ -135,7 +140,9 @@ def identifier(work: WorkObject, kind: Kind) -> Json:
     }
 
 
-_NEEDS = {(each.api_version, each.kind) for each in (NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS)}
+_NEEDS = {
+    (each.api_version, each.kind) for each in (NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, *PROPAGATED.values())
+}
 
 
 def stranger(work: WorkObject) -> str:

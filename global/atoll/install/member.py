@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +34,7 @@ from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import deschedulers, keys
 from atoll.model.apiresource import CLUSTERS, CONFIGMAPS, NAMESPACES, SECRETS
+from atoll.model.namespaces import is_system
 
 AGENT: Final = "atoll-agent"
 """Name of the agent's ServiceAccount, in the member and in its execution namespace on the host."""
@@ -68,6 +69,7 @@ async def join(
     facts: MemberFacts | None = None,
     placing: PlacingWish | None = None,
     beside_host: bool = False,
+    accept: Sequence[str] = (),
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
     """Join a member under a name and write the kubeconfigs of its agent into `out`. Safe to repeat; starts nothing.
@@ -82,6 +84,7 @@ async def join(
         facts: labels, region, provider and zones of the Cluster; what is not given stays as it is.
         placing: who is to place in the member, through which queue, on which nodes; what is not given stays as it is.
         beside_host: the agent runs beside the host and reads the member's kubeconfig from a Secret there.
+        accept: namespaces of the member's own that work from those of the same names on the host may enter.
         progress: gets a line per step.
 
     Returns the command line that starts the agent.
@@ -99,6 +102,9 @@ async def join(
     asked = placing or PlacingWish()
     agreed = await plan(member, name, asked, await _annotations(host, name))
     progress(f"member {name}: {agreed.placer} places ({agreed.sentence})")
+    for namespace in accept:
+        await _accept(member, name, namespace)
+        progress(f"member {name}: namespace {namespace} lets work in")
 
     for said in await unread_policies(member):
         progress(f"member {name}: {said}")
@@ -147,6 +153,23 @@ async def unread_policies(member: ApiServer) -> list[str]:
     # Items of a list don't name their kind.
     said = [deschedulers.unread({"kind": CONFIGMAPS.kind, **each}) for each in found]
     return [text for text in said if text]
+
+
+async def _accept(member: ApiServer, name: str, namespace: str) -> None:
+    """Let work into a namespace of the member's own.
+
+    Raises:
+        Refused: there is none, or it belongs to the cluster's own machinery.
+    """
+    if is_system(namespace):
+        raise Refused(f"namespace {namespace} belongs to the cluster's own machinery: no work may enter it")
+    try:
+        await member.merge_patch(
+            NAMESPACES, namespace, {"metadata": {"labels": {keys.ACCEPT: "true"}}}, field_manager=FIELD_MANAGER
+        )
+    except errors.NotFound as error:
+        text = f"member {name} has no namespace {namespace}: leave it out, Atoll makes it when work goes there"
+        raise Refused(text) from error
 
 
 async def _keep_on_host(host: ApiServer, name: str, text: str) -> None:

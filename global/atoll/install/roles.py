@@ -30,6 +30,7 @@ from atoll.model.apiresource import (
     HYPER_NODES,
     JOBS,
     LEASES,
+    LIMIT_RANGES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NETWORK_POLICIES,
@@ -49,6 +50,7 @@ from atoll.model.apiresource import (
     WORKS,
     ApiResource,
 )
+from atoll.model.namespaces import PROPAGATED
 
 Json = dict[str, Any]
 
@@ -152,6 +154,8 @@ CONTROL: Final = (
             *(_on(resource, "list", "watch", rare="only where that CRD is there") for resource in unserved.BY_CRD),
             _on(CRDS, "list", "watch"),
             _on(NAMESPACES, "list", "watch"),
+            # What namespaces may hand on to members.
+            *(_on(resource, "list", "watch", rare=_QUIET) for resource in PROPAGATED.values()),
             _on(PRIORITY_CLASSES, "list", "watch"),
             _on(POLICIES, "list", "watch"),
             _on(CLUSTER_POLICIES, "list", "watch"),
@@ -274,6 +278,7 @@ def reader_of_secret(namespace: str, name: str) -> tuple[Grant, ...]:
 
 
 _PLUGGED: Final = "only for Volcano Jobs with plugins that need them"
+_CREATED: Final = "the apply that makes one is logged as a patch"
 _DELIVERED: Final = "only once a workload of that kind was sent to this member"
 
 AGENT_IN_MEMBER: Final = (
@@ -316,10 +321,17 @@ AGENT_IN_MEMBER: Final = (
             ),
             # The status of a batch Job is its member's own controller's.
             _on(JOBS, "patch", sub="status", rare=_DELIVERED),
+            _on(NAMESPACES, "list", "watch"),
             _on(NAMESPACES, "create", rare=_DELIVERED),
+            _on(NAMESPACES, "patch", rare="only once a namespace on the host says what its pods may"),
             _on(PRIORITY_CLASSES, "create", "list", "delete", rare="only for workloads that name a PriorityClass"),
             _on(SERVICE_ACCOUNTS, "create", "list", "delete", rare="only for workloads that name a ServiceAccount"),
             _on(CLAIMS, "create", "delete", rare="only for Volcano Jobs with a volumeClaim"),
+            *(
+                _on(resource, "list", "patch", "delete", rare="only where a namespace on the host hands its rules on")
+                for resource in PROPAGATED.values()
+            ),
+            *(_on(resource, "create", rare=_CREATED) for resource in (LIMIT_RANGES, RESOURCE_QUOTAS)),
             *(_on(resource, "create", "get", rare=_PLUGGED) for resource in (SERVICES, CONFIGMAPS, NETWORK_POLICIES)),
             _on(CONFIGMAPS, "patch", rare="only for Volcano Jobs with plugin svc that are resized"),
             # It may make keys, and read none.

@@ -109,6 +109,7 @@ class BatchJob:
         """
         spec = {key: value for key, value in obj["spec"].items() if key not in _HOST_ONLY}
         template = metadata.template_for_member(spec.get("template") or {}, TASK, part.flavors)
+        template = metadata.ending_in_time(template, part.grace)
         head = template.get("metadata") or {}
         labels = head.get("labels") or {}
         if not spec.get("manualSelector"):

@@ -45,6 +45,8 @@ class Part:
     """Counts of the workload's earlier dispatches."""
     flavors: Sequence[Assigned] = ()
     """That it got: its pods are kept to their nodes."""
+    grace: int | None = None
+    """Seconds that its pods may take to end at most, and without finalizers; None leaves both as they are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,21 @@ def template_for_member(
     return made
 
 
+def ending_in_time(template: Mapping[str, Any], grace: int | None) -> dict[str, Any]:
+    """A pod template whose pods end in time.
+
+    Args:
+        template: of pods.
+        grace: seconds that a pod may take to end, without finalizers; None leaves both as they are.
+    """
+    made, head, pod = dict(template), template.get("metadata") or {}, template.get("spec") or {}
+    if grace is not None and head.get("finalizers"):
+        made["metadata"] = {key: value for key, value in head.items() if key != "finalizers"}
+    if grace is not None and (pod.get("terminationGracePeriodSeconds") or 0) > grace:
+        made["spec"] = {**pod, "terminationGracePeriodSeconds": grace}
+    return made
+
+
 def without_queues(named: Mapping[str, str] | None) -> dict[str, str]:
     """Labels or annotations without those that name a queue of the host."""
     return {name: value for name, value in (named or {}).items() if name not in _QUEUE_NAMES}

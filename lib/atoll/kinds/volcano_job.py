@@ -120,7 +120,8 @@ class VolcanoJob:
             count = part.counts.get(name, 0)
             minimum = part.minimums.get(name, count)
             if "template" in task:
-                task = {**task, "template": metadata.template_for_member(task["template"], name, part.flavors)}
+                template = metadata.template_for_member(task["template"], name, part.flavors)
+                task = {**task, "template": metadata.ending_in_time(template, part.grace)}
             if part.parts == 1 and count < int(task.get("replicas", 1)):
                 at_once[name] = count
                 tasks.append({**task, "minAvailable": minimum, "template": _identified(task, part.identity)})

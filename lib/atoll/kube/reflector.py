@@ -208,6 +208,12 @@ class Reflector(Generic[T]):
         """The objects that the indexer filed under this value, in order of their keys."""
         return [self._store[key] for key in sorted(self._indexes[index].get(value, ()))]
 
+    def replace(self, obj: T) -> None:
+        """Keep this instead of an object that is there, of the same version: what is read of it depends on more than
+        itself. It is told as a change.
+        """
+        self._put(obj.metadata.key, obj, anyhow=True)
+
     # -- wiring, before `run` ----------------------------------------------------------------------------------------
 
     def on_change(self, handler: Handler[T]) -> None:

@@ -50,6 +50,7 @@ CLAIMS: Final = ApiResource("", "v1", "persistentvolumeclaims", "PersistentVolum
 VOLUMES: Final = ApiResource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 STORAGE_CLASSES: Final = ApiResource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 LEASES: Final = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")
+LIMIT_RANGES: Final = ApiResource("", "v1", "limitranges", "LimitRange")
 RESOURCE_QUOTAS: Final = ApiResource("", "v1", "resourcequotas", "ResourceQuota")
 EVENTS: Final = ApiResource("events.k8s.io", "v1", "events", "Event")
 PRIORITY_CLASSES: Final = ApiResource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)

@@ -49,10 +49,20 @@ PLACER_WHY: Final = "atoll.sh/placer-why"
 """Lease annotation by the agent: why that one places."""
 NODES: Final = "atoll.sh/nodes"
 """Cluster annotation: label selector of the member's nodes that are Atoll's; without it, all are. Their taint's key."""
+GRACE: Final = "atoll.sh/grace"
+"""Work annotation: seconds that the pods of the workload may take to end, whatever its templates ask for."""
 CLAIMS_IN: Final = "atoll.sh/claims-in"
 """Binding annotation: members, by commas, that may have PersistentVolumeClaims that were made for the workload."""
 MADE: Final = "atoll.sh/made"
 """Label of what Atoll made in a member for workloads that need it: `true`; where it may, it removes that again."""
+ACCEPT: Final = "atoll.sh/accept"
+"""Label of a namespace in a member, set by its administrator: `true` lets in work from the namespace of that name on
+the host, though the namespace was not made by Atoll.
+"""
+PROPAGATE: Final = "atoll.sh/propagate"
+"""Namespace annotation: which of its rules hold in members, too: `limitranges`, `resourcequotas`, `networkpolicies`,
+with commas between. Of the namespace in a member: which of them were brought there.
+"""
 FINAL: Final = "atoll.sh/final"
 """Work annotation: `true` says that its workload is deleted, so what it left in the member goes with the Work."""
 MEMBER_QUEUE: Final = "atoll.sh/member-queue"

@@ -1,16 +1,32 @@
-"""Which namespaces are never opted in: one rule for the detector, the webhook and the admission policies."""
+"""Which namespaces are never opted in: one rule for the detector, the webhook and the admission policies; and how a
+member says that one is its own.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Final
 
 from atoll.model import keys
+from atoll.model.apiresource import LIMIT_RANGES, NETWORK_POLICIES, RESOURCE_QUOTAS
 
 NAMES: Final = (keys.SYSTEM_NAMESPACE, "karmada-cluster", "karmada-system")
 """System namespaces by name."""
 PREFIXES: Final = (keys.EXECUTION_PREFIX, "kube-")
 """Beginnings of the names of all others: execution namespaces, and what Kubernetes keeps for itself."""
+
+NOT_ACCEPTED: Final = "exists there and was not made by Atoll"
+"""What an agent says of a namespace of its member that nothing from the host may enter."""
+
+PROPAGATED: Final = {each.plural: each for each in (LIMIT_RANGES, RESOURCE_QUOTAS, NETWORK_POLICIES)}
+"""What annotation `atoll.sh/propagate` of a namespace may name."""
+
+
+def propagated(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """The kinds of rules that a namespace hands on to members, by their plurals; unknown ones are left out."""
+    asked = {each.strip() for each in annotations.get(keys.PROPAGATE, "").split(",")}
+    return tuple(plural for plural in PROPAGATED if plural in asked)
 
 
 def is_system(name: str) -> bool:

@@ -1,15 +1,45 @@
-"""What makes a queue a valid part of its tree: the one arithmetic of admission and of the dispatcher.
+"""What makes a queue a valid part of its tree: the one arithmetic of admission and of the dispatcher; and what a queue
+says for those below it.
 
 Both look at one queue and its neighbours: where every queue fits those below it, the whole tree does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
-from atoll.model import vector
+from atoll.model import duration, keys, vector
 from atoll.model.quantity import format_units
 from atoll.model.vector import Vector
+
+EVICT_TIMEOUT: Final = 1200.0
+"""Seconds after which the quota of what was taken back is returned though its pods have not gone, where no queue says
+otherwise.
+"""
+
+
+def most_grace(name: str, find: Callable[[str], tuple[Mapping[str, str], str] | None]) -> int:
+    """Seconds that the pods of a queue may take to end: as long as what was taken back may take to go.
+
+    Args:
+        name: of the queue.
+        find: (annotations, parent) of a queue, None where there is none.
+    """
+    said = (duration.parse_or_none(notes.get(keys.EVICT_TIMEOUT)) for notes in _upwards(name, find))
+    return max(1, int(next((seconds for seconds in said if seconds is not None), EVICT_TIMEOUT)))
+
+
+def _upwards(name: str, find: Callable[[str], tuple[Mapping[str, str], str] | None]) -> Iterator[Mapping[str, str]]:
+    """The annotations of a queue, of the one above it, and so on to the root."""
+    seen = {keys.ROOT_QUEUE, ""}
+    while name not in seen and (found := find(name)) is not None:
+        seen.add(name)
+        notes, name = found
+        yield notes
+    root = find(keys.ROOT_QUEUE)
+    if root is not None:
+        yield root[0]
 
 
 def reserved(guarantee: Mapping[str, int], capability: Mapping[str, int]) -> Vector:

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from atoll.model import quantity
+from atoll.model.namespaces import NOT_ACCEPTED
 
 PODS_LOST: Final = "PodsLost"
 """Reason of a binding's condition Bound: pods of its minimum had nodes, lost them, and wait for others."""
@@ -46,6 +47,7 @@ class Reason(StrEnum):
     HELD = "Held"
     NO_PODS = "NoPods"
     REFUSED_BY_MEMBER = "RefusedByMember"
+    NAMESPACE_NOT_ACCEPTED = "NamespaceNotAccepted"
     DEACTIVATED = "Deactivated"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     NOT_READY_IN_TIME = "NotReadyInTime"
@@ -86,6 +88,15 @@ def blocker(kind: str, name: str, resource: str, requested: int, available: int,
         quantity.format_units(resource, max(available, 0)),
         cluster,
     )
+
+
+REFUSED: Final = (Reason.REFUSED_BY_MEMBER, Reason.NAMESPACE_NOT_ACCEPTED)
+"""Of work that a member did not take."""
+
+
+def reason_of_refusal(words: str) -> Reason:
+    """The reason of work that a member did not take, by the member's words."""
+    return Reason.NAMESPACE_NOT_ACCEPTED if NOT_ACCEPTED in words else Reason.REFUSED_BY_MEMBER
 
 
 class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -155,6 +166,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.HELD: "it is held by its user",
     Reason.NO_PODS: "it asks for no pods",
     Reason.REFUSED_BY_MEMBER: "a member refused it",
+    Reason.NAMESPACE_NOT_ACCEPTED: "a member has a namespace of that name of its own",
     Reason.DEACTIVATED: "members refused it, or did not get it to run, again and again; it is not tried until its user"
     " acts (atollctl job retry)",
     Reason.DEADLINE_EXCEEDED: "its pods were not bound in time",

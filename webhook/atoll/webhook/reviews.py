@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -19,11 +19,24 @@ from atoll.kube.reflector import Reflector
 from atoll.model import keys
 from atoll.model.flavors import SIGN
 from atoll.model.objects import Slim
-from atoll.webhook import batch_jobs, bindings, hyper_nodes, jobs, jsonpatch, queues, resources, trust
+from atoll.model.queues import most_grace
+from atoll.webhook import (
+    batch_jobs,
+    bindings,
+    hyper_nodes,
+    jobs,
+    jsonpatch,
+    pod_security,
+    queues,
+    resources,
+    trust,
+)
 from atoll.webhook.problems import Json, Problem, added, idle, report
 
 API_VERSION: Final = "admission.k8s.io/v1"
 CHILDREN: Final = "children"
+AUDIT: Final = "audit-violations"
+"""What an audit log says of an object after the webhook's name; as PodSecurity says it after its own."""
 _SETTLE = 0.5
 """Seconds that a refusal waits for the cache: a queue may come right after its parent."""
 _SETTLE_STATUS = 3.0
@@ -140,13 +153,16 @@ def encode(
     patch: list[jsonpatch.Operation] | None = None,
     refusal: str = "",
     warnings: Sequence[str] = (),
+    audit: str = "",
     code: int = 403,
     api_version: str = API_VERSION,
 ) -> bytes:
-    """The review that answers the request of this UID: allowed unless there is a refusal."""
+    """The review that answers the request of this UID: allowed unless there is a refusal. `audit`: for audit logs."""
     response: Json = {"uid": uid, "allowed": not refusal}
     if warnings:
         response["warnings"] = list(warnings)
+    if audit:
+        response["auditAnnotations"] = {AUDIT: audit}
     if refusal:
         reason = "Forbidden" if code == 403 else "BadRequest"
         response["status"] = {"code": code, "reason": reason, "message": refusal}
@@ -175,6 +191,8 @@ def warnings_of(problems: Sequence[Problem]) -> list[str]:
 _WARNING: Final = 256
 _WARNINGS: Final = 15
 """An API server passes 4096 characters on."""
+_AUDITED: Final = 4096
+"""Characters of an audit annotation."""
 
 
 class Reviews:
@@ -223,12 +241,15 @@ class Reviews:
             "/mutate/batch-jobs": self._switch_warnings,
             "/validate/jobs": lambda request: [
                 *jobs.warnings(request.object or {}),
+                *self._insecure(request, "warn"),
+                *self._slow_to_end(request, jobs.queue_of),
                 *self._unknown_classes(request, trust.classes_of_job),
                 *self._unknown_resources(request, resources.of_job),
             ],
             "/validate/batch-jobs": lambda request: [
                 *batch_jobs.warnings(request.object or {}),
                 *self._unknown_classes(request, trust.classes_of_batch_job),
+                *self._slow_to_end(request, batch_jobs.queue_of),
                 *self._unknown_resources(request, resources.of_batch_job),
             ],
             "/validate/queues": lambda request: [
@@ -238,6 +259,11 @@ class Reviews:
             "/validate/policies": lambda request: idle("PropagationPolicy", request.object or {}),
             "/validate/cluster-policies": lambda request: idle("ClusterPropagationPolicy", request.object or {}),
         }
+
+    def audit_of(self, path: str, request: Request) -> str:
+        """What the audit log is to say of an object; PodSecurity itself says it of batch Jobs."""
+        found = self._insecure(request, "audit") if path == "/validate/jobs" else []
+        return "; ".join(map(str, found))[:_AUDITED]
 
     @staticmethod
     def _suspend_binding(request: Request) -> list[jsonpatch.Operation]:
@@ -264,7 +290,8 @@ class Reviews:
             return [*jobs.validate_job_update(old, job), *moved, *added(before, after)]
         name = jobs.queue_of(job, self._annotations(request.namespace))
         classes = trust.not_allowed(trust.classes_of_job(job), name, self._classes_allowed(name))
-        return [*jobs.validate_job(job), *self._queue_problems(name, request.namespace), *classes]
+        problems = [*jobs.validate_job(job), *self._queue_problems(name, request.namespace), *classes]
+        return problems or self._insecure(request)
 
     def _default_batch_job(self, request: Request) -> list[jsonpatch.Operation]:
         job = request.object or {}
@@ -286,12 +313,40 @@ class Reviews:
         name = batch_jobs.queue_of(job, annotations)
         if request.operation == "UPDATE" and old is not None:
             problems = batch_jobs.validate_job_update(old, job, request.user_info.username)
+            problems += self._made_insecure(request, old)
             if name == batch_jobs.queue_of(old, annotations):
                 return problems
         else:
             problems = batch_jobs.validate_new_job(job)
             problems += trust.not_allowed(trust.classes_of_batch_job(job), name, self._classes_allowed(name))
+            problems += self._insecure(request)
         return [*problems, *self._queue_problems(name, request.namespace, f"metadata.labels[{keys.QUEUE_LABEL}]")]
+
+    def _insecure(self, request: Request, mode: str = "enforce") -> list[Problem]:
+        """What the namespace's Pod Security has against the pods of a new workload."""
+        if request.operation != "CREATE":
+            return []
+        return list(pod_security.problems(trust.templates_of(request.object or {}), self._labels(request), mode))
+
+    def _made_insecure(self, request: Request, old: Json) -> list[Problem]:
+        before, after = (
+            pod_security.problems(trust.templates_of(each), self._labels(request))
+            for each in (old, request.object or {})
+        )
+        return added(before, after)
+
+    def _labels(self, request: Request) -> dict[str, str]:
+        found = self._namespaces.get(request.namespace)
+        return found.metadata.labels if found is not None else {}
+
+    def _slow_to_end(self, request: Request, queue_of: Callable[[Json, dict[str, str]], str]) -> list[Problem]:
+        workload = request.object or {}
+        queue = queue_of(workload, self._annotations(request.namespace))
+        return list(trust.slow_to_end(trust.templates_of(workload), most_grace(queue, self._said_of_queue), queue))
+
+    def _said_of_queue(self, name: str) -> tuple[Mapping[str, str], str] | None:
+        found = self._queues.get(name)
+        return (found.metadata.annotations, found.parent) if found is not None else None
 
     def _unknown_classes(self, request: Request, named: Callable[[Json], list[tuple[str, object]]]) -> list[Problem]:
         known = self._priority_classes

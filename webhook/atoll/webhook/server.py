@@ -90,7 +90,7 @@ async def answer(answers: reviews.Reviews, path: str, body: bytes) -> tuple[str,
             return "refused", _json(reviews.encode(request.uid, refusal=refusal))
         warn = answers.warnings.get(path)
         told = reviews.warnings_of(warn(request)) if warn is not None else []
-        return "allowed", _json(reviews.encode(request.uid, warnings=told))
+        return "allowed", _json(reviews.encode(request.uid, warnings=told, audit=answers.audit_of(path, request)))
     except RecursionError:
         said = "the object is nested too deeply to be checked; make it flatter"
         return "malformed", _json(reviews.encode(request.uid, refusal=said, code=400))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from atoll.kinds import metadata
 from atoll.model import keys
-from atoll.webhook.problems import Json, Problem, mapping, sequence
+from atoll.webhook.problems import Json, Problem, integer, mapping, sequence
 
 
 def template_problems(template: object, path: str) -> Iterator[Problem]:
@@ -25,6 +25,26 @@ def template_problems(template: object, path: str) -> Iterator[Problem]:
         yield Problem(f"{path}.spec.nodeName", text)
     yield from scheduler_problems(spec.get("schedulerName"), f"{path}.spec.schedulerName")
     yield from class_problems(spec.get("priorityClassName"), f"{path}.spec.priorityClassName")
+    if mapping(mapping(template).get("metadata")).get("finalizers"):
+        text = "can't be given: a pod that waits for somebody else keeps its node from others for ever; leave them out"
+        yield Problem(f"{path}.metadata.finalizers", text)
+
+
+def slow_to_end(templates: Iterable[tuple[str, object]], most: int, queue: str) -> Iterator[Problem]:
+    """Templates whose pods may take longer to end than their queue allows, to warn of.
+
+    Args:
+        templates: (path, PodTemplateSpec) of a workload.
+        most: seconds.
+        queue: that it goes to.
+    """
+    for path, template in templates:
+        asked = integer(mapping(mapping(template).get("spec")).get("terminationGracePeriodSeconds")) or 0
+        if asked > most:
+            field = f"{path}.spec.terminationGracePeriodSeconds"
+            yield Problem(
+                field, f"is {asked}; in members it is {most}, as pods of queue {queue!r} must go in that time"
+            )
 
 
 def scheduler_problems(name: object, field: str) -> Iterator[Problem]:
@@ -73,14 +93,19 @@ def unknown_classes(names: Iterable[tuple[str, object]], known: Callable[[str], 
             yield Problem(field, f"{text} another")
 
 
+def templates_of(workload: Json) -> list[tuple[str, object]]:
+    """(path, template) of a Volcano Job's tasks, or of a batch Job."""
+    spec = mapping(workload.get("spec"))
+    if "tasks" not in spec:
+        return [("spec.template", spec.get("template"))]
+    tasks = enumerate(sequence(spec["tasks"]))
+    return [(f"spec.tasks[{index}].template", mapping(task).get("template")) for index, task in tasks]
+
+
 def classes_of_job(job: Json) -> list[tuple[str, object]]:
     """(field, class) of a Volcano Job and of its templates."""
-    spec = mapping(job.get("spec"))
-    templates = [
-        (f"spec.tasks[{index}].template.spec.priorityClassName", _class_of(mapping(task).get("template")))
-        for index, task in enumerate(sequence(spec.get("tasks")))
-    ]
-    return [("spec.priorityClassName", spec.get("priorityClassName")), *templates]
+    templates = [(f"{path}.spec.priorityClassName", _class_of(each)) for path, each in templates_of(job)]
+    return [("spec.priorityClassName", mapping(job.get("spec")).get("priorityClassName")), *templates]
 
 
 def classes_of_batch_job(job: Json) -> list[tuple[str, object]]:

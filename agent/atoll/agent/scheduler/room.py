@@ -215,7 +215,8 @@ class Room:
         key = pod.metadata.key
         old = self._charges.get(key)
         if old is not None:
-            if (old.uid, old.node, old.requests, old.counts) == (pod.metadata.uid, node, pod.requests, counts):
+            known = (old.uid, old.node, old.requests, old.binding_uid, old.counts)
+            if known == (pod.metadata.uid, node, pod.requests, pod.binding_uid, counts):
                 return
             self._release(key, keep_assumed=True)
         charge = self._charges[key] = _Charge(

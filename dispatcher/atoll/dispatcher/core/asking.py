@@ -39,7 +39,7 @@ from atoll.dispatcher.core.victims import Victim, candidates, ordered
 from atoll.dispatcher.core.waiting import ShapeClass
 from atoll.fit import Placement, place
 from atoll.model.decision import Decision, Line, Phase, Question
-from atoll.model.verdict import Blocker, Reason, Verdict, blocker
+from atoll.model.verdict import Blocker, Reason, Verdict, blocker, reason_of_refusal
 
 RESERVE_TIMEOUT = 10.0
 """Seconds within which all members must have reserved their parts, or said whether they would fit."""
@@ -485,7 +485,7 @@ class Asking(Making):
         words = next(((name, said) for name, said in self.refusals.avoided(binding.view).items() if said), None)
         if words is None:
             return verdict
-        return Verdict(Reason.REFUSED_BY_MEMBER, Blocker("Cluster", words[0], message=words[1]))
+        return Verdict(reason_of_refusal(words[1]), Blocker("Cluster", words[0], message=words[1]))
 
     def _avoid_member(self, binding: Binding, name: str, *, pods: bool = False) -> None:
         """Don't choose this member for the shape again until its capacity changes, or a while has passed.

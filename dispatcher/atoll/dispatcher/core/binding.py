@@ -16,6 +16,7 @@ from atoll.model import vector
 from atoll.model.decision import Phase
 from atoll.model.flavors import Assigned, Variant, split
 from atoll.model.gang import Gang, divide
+from atoll.model.queues import EVICT_TIMEOUT
 from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason, Verdict
@@ -24,10 +25,6 @@ REGAIN_TIMEOUT = 30.0
 """Seconds within which a gang that lost pods of its minimum must have them on nodes again, else it is taken back."""
 PAUSE_FIRST, PAUSE_MAX = 60.0, 3600.0
 """Seconds that a workload waits whose pods were bound and did not run, doubled with each round."""
-EVICT_TIMEOUT = 1200.0
-"""Seconds after which the quota of what was taken back is returned though its pods have not gone, where no queue says
-otherwise.
-"""
 HELD, NO_PODS = Verdict(Reason.HELD), Verdict(Reason.NO_PODS)
 
 

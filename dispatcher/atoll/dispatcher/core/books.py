@@ -73,7 +73,7 @@ from atoll.model.decision import Phase
 from atoll.model.flavors import Variant
 from atoll.model.gang import Gang
 from atoll.model.timestamps import to_seconds
-from atoll.model.verdict import Reason, Verdict
+from atoll.model.verdict import REFUSED, Reason, Verdict
 
 
 @dataclass(slots=True)
@@ -596,9 +596,9 @@ class Books(Waking):
             self._unsettled.pop(binding.view.uid, None)
             self._sizes.forget(binding)
             self._hungry.released(binding.leaf)
-            if binding.view.decision.reason is not Reason.REFUSED_BY_MEMBER:
+            if binding.view.decision.reason not in REFUSED:
                 for name in binding.parts:
-                    if self.refusals.quota_eased(binding.view.namespace, name):
+                    if self.refusals.eased(binding.view.namespace, name):
                         self._wake_namespace(binding.view.namespace)
         elif binding.shape is not None:
             self.tree.wait(binding.leaf, binding.shape.request, -1)

@@ -26,14 +26,14 @@ from atoll.dispatcher.core.events import (
 from atoll.dispatcher.core.making import EXPLAIN_BURST
 from atoll.dispatcher.core.node import Node, Standing
 from atoll.dispatcher.core.promise import SETTLE, Pods, Stay
-from atoll.dispatcher.core.refusals import MOST_REFUSALS, MOST_WORDS, QUOTA
+from atoll.dispatcher.core.refusals import MOST_REFUSALS, MOST_WORDS, concerns_namespace
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.tree import Shortage
 from atoll.dispatcher.core.waiting import ROOM, ShapeClass, differs, lacks_room
 from atoll.dispatcher.core.waking import capping
 from atoll.model.decision import Decision, Line, Phase, Spots
 from atoll.model.gang import Gang
-from atoll.model.verdict import Blocker, Reason, Verdict, blocker
+from atoll.model.verdict import Blocker, Reason, Verdict, blocker, reason_of_refusal
 from atoll.model.words import counted
 
 COMMIT_TIMEOUT = 30.0
@@ -404,14 +404,14 @@ class Dispatcher(Asking):
                     yield self._commit(binding)
 
     def _refuse(self, binding: Binding, refusing: Mapping[str, str]) -> Command:
-        """Take back what members refused, and avoid them: for it, or where a quota is full for its namespace."""
+        """Take back what members refused, and avoid them: for it, or for its namespace where that is why."""
         view = binding.view
         for name, words in refusing.items():
-            if QUOTA in words and self.refusals.quota_full(view.namespace, name, words, self._now):
+            if concerns_namespace(words) and self.refusals.by_namespace(view.namespace, name, words, self._now):
                 self._file_again(view.namespace)
         name, words = next(iter(refusing.items()))
         why = Blocker("Cluster", name, message=words[:MOST_WORDS])
-        verdict = Verdict(Reason.REFUSED_BY_MEMBER, why)
+        verdict = Verdict(reason_of_refusal(words), why)
         refused = self.refusals.after(view, refusing)
         return self._evict(binding, verdict.reason, verdict.sentence(), why, refused=refused)
 

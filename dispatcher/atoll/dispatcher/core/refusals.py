@@ -5,8 +5,9 @@ What a member bound and did not get to run in time counts as refused by it.
 Most refusals follow from the workload: a PriorityClass that is not there, a container that a policy forbids. They count
 against the workload: that member is avoided for it alone, for longer each time, and for good after a number of
 refusals. Once that is so of every member that it may use it is deactivated until its user acts. The counts are on its
-binding, so a new leader goes on from them. A full ResourceQuota follows from the namespace: the member is avoided for
-all of that namespace, and nothing is counted. Workloads of other namespaces are never kept out of a member by either.
+binding, so a new leader goes on from them. A full ResourceQuota follows from the namespace, and so does one of the
+member's own that has its name: the member is avoided for all of that namespace, and nothing is counted. Workloads of
+other namespaces are never kept out of a member by either.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 
 from atoll.dispatcher.core.events import BindingView
 from atoll.model.decision import Refused
+from atoll.model.namespaces import NOT_ACCEPTED
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Blocker, Reason, Verdict
 
@@ -27,6 +29,8 @@ REFUSED_FIRST, REFUSED_MAX = 5.0, 300.0
 """Seconds that a member is avoided after a refusal, doubled with each one."""
 QUOTA = "exceeded quota"
 """What every API server says where a ResourceQuota is full."""
+OF_NAMESPACE = (QUOTA, NOT_ACCEPTED)
+"""Words of refusals that hold for every workload of the namespace."""
 MOST_WORDS = 1000
 """Characters of a refusal that are kept."""
 
@@ -54,7 +58,7 @@ class Refusals:
         #: UID of a binding -> member -> pause, of those that wait
         self._of: dict[str, dict[str, Pause]] = {}
         #: namespace -> member -> pause
-        self._quotas: dict[str, dict[str, Pause]] = {}
+        self._of_namespaces: dict[str, dict[str, Pause]] = {}
 
     # -- of one workload ---------------------------------------------------------------------------------------------
 
@@ -83,9 +87,9 @@ class Refusals:
         """What is to be written once these members refused the workload: member -> its words."""
         counts = dict(self.counted(view))
         for name, words in refusing.items():
-            if QUOTA not in words:
+            if not concerns_namespace(words):
                 counts[name] = counts.get(name, 0) + 1
-        own = [(name, words) for name, words in refusing.items() if QUOTA not in words]
+        own = [(name, words) for name, words in refusing.items() if not concerns_namespace(words)]
         if not own:
             return view.decision.refused
         name, words = own[0]
@@ -116,22 +120,22 @@ class Refusals:
     # -- of a namespace ----------------------------------------------------------------------------------------------
 
     def is_marked(self, namespace: str) -> bool:
-        """Whether a member's quota stopped something of this namespace: its workloads are then classes of their own."""
-        return namespace in self._quotas
+        """Whether a member refused something for its namespace: its workloads are then classes of their own."""
+        return namespace in self._of_namespaces
 
-    def quota_full(self, namespace: str, member: str, words: str, now: float) -> bool:
-        """A quota of the namespace is full in that member; whether it is the first such word about the namespace."""
-        first = namespace not in self._quotas
-        before = self._quotas.setdefault(namespace, {}).get(member)
+    def by_namespace(self, namespace: str, member: str, words: str, now: float) -> bool:
+        """That member refused something for its namespace; whether it is the first such word about the namespace."""
+        first = namespace not in self._of_namespaces
+        before = self._of_namespaces.setdefault(namespace, {}).get(member)
         # What was under way when others failed fails with them: that is one failure.
         count = 1 if before is None else before.count + before.over
         until = now + _pause(count, f"{namespace}/{member}")
-        self._quotas[namespace][member] = Pause(until, words[:MOST_WORDS], count)
+        self._of_namespaces[namespace][member] = Pause(until, words[:MOST_WORDS], count)
         return first
 
-    def quota_eased(self, namespace: str, member: str) -> bool:
+    def eased(self, namespace: str, member: str) -> bool:
         """Something of the namespace ended there: whether the member may be tried again because of it."""
-        pause = self._quotas.get(namespace, {}).get(member)
+        pause = self._of_namespaces.get(namespace, {}).get(member)
         if pause is None or pause.over:
             return False
         pause.over = True
@@ -139,7 +143,7 @@ class Refusals:
 
     def accepted(self, namespace: str, member: str) -> bool:
         """Something of the namespace runs there, so the next refusal is the first; whether a pause ended by that."""
-        pause = self._quotas.get(namespace, {}).get(member)
+        pause = self._of_namespaces.get(namespace, {}).get(member)
         if pause is None:
             return False
         eased, pause.over, pause.count = not pause.over, True, 0
@@ -149,9 +153,9 @@ class Refusals:
 
     def avoided(self, view: BindingView) -> dict[str, str]:
         """Member -> its words, of those that are not to be tried yet."""
-        if not self._of and not self._quotas:
+        if not self._of and not self._of_namespaces:
             return {}
-        of_namespace, own = self._quotas.get(view.namespace, {}), self._of.get(view.uid, {})
+        of_namespace, own = self._of_namespaces.get(view.namespace, {}), self._of.get(view.uid, {})
         return {name: pause.words for each in (of_namespace, own) for name, pause in each.items() if not pause.over}
 
     @property
@@ -163,21 +167,26 @@ class Refusals:
         """UIDs and namespaces for which a member may be tried again since it was asked last, and namespaces that are
         not marked any more.
         """
-        if not self._of and not self._quotas:
+        if not self._of and not self._of_namespaces:
             return [], [], []
         uids = [uid for uid, pauses in self._of.items() if _end(pauses, now)]
-        namespaces = [name for name, pauses in self._quotas.items() if _end(pauses, now)]
+        namespaces = [name for name, pauses in self._of_namespaces.items() if _end(pauses, now)]
         forgotten = []
-        for name, pauses in list(self._quotas.items()):
+        for name, pauses in list(self._of_namespaces.items()):
             if all(pause.over and pause.until + 2 * REFUSED_MAX <= now for pause in pauses.values()):
-                del self._quotas[name]
+                del self._of_namespaces[name]
                 forgotten.append(name)
         return uids, namespaces, forgotten
 
     def _all(self) -> Iterator[Pause]:
-        for table in (self._of, self._quotas):
+        for table in (self._of, self._of_namespaces):
             for pauses in table.values():
                 yield from pauses.values()
+
+
+def concerns_namespace(words: str) -> bool:
+    """Whether a refusal holds for every workload of the namespace."""
+    return any(each in words for each in OF_NAMESPACE)
 
 
 def _end(pauses: Mapping[str, Pause], now: float) -> bool:

@@ -41,7 +41,7 @@ from atoll.model.gang import Gang
 from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, Position, Promised, Room
 from atoll.model.timestamps import rfc3339
 from atoll.model.vector import Vector
-from atoll.model.verdict import Blocker, Reason, Verdict
+from atoll.model.verdict import Blocker, Reason, Verdict, reason_of_refusal
 from atoll.model.words import counted
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ class _Look:
             elif member.name in refusing:
                 said = f": {refusing[member.name]}" if refusing[member.name] else ""
                 text = f"it refused it and is avoided for a while{said}"
-                rooms.append(_room(member, wanted, fits, Reason.REFUSED_BY_MEMBER, text))
+                rooms.append(_room(member, wanted, fits, reason_of_refusal(said), text))
             elif member.name in avoided:
                 text = "it failed such a workload lately and is avoided for a while"
                 rooms.append(_room(member, wanted, fits, Reason.AVOIDED, text))
@@ -626,6 +626,7 @@ def _by_itself(verdict: Verdict) -> list[Change]:
         Reason.HELD: (ChangeKind.WISH, "its user releases it"),
         Reason.NO_PODS: (ChangeKind.WISH, "its user gives it pods"),
         Reason.CLUSTERS_NOT_READY: (ChangeKind.WAIT, "a member that it may use is ready again"),
+        Reason.NAMESPACE_NOT_ACCEPTED: (ChangeKind.WISH, "the member's administrator lets the namespace in"),
         Reason.REFUSED_BY_MEMBER: (ChangeKind.WISH, "what the member says is mended, there or in the workload"),
         Reason.DEACTIVATED: (ChangeKind.WISH, "what the member says is mended, and then: atollctl job retry"),
         Reason.AVOIDED: (ChangeKind.WAIT, "the room in the members that failed it changes, or their pause is over"),

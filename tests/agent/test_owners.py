@@ -1,0 +1,83 @@
+"""Which binding a pod belongs to: what its owner was delivered for, whatever its own annotations say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from atoll.agent.cache import MemberCache
+from atoll.agent.objects import Pod
+from atoll.model import keys
+from tests.kube.servers import client
+
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j", "controller": True}
+JOB: dict[str, Any] = {
+    "metadata": {"name": "j", "namespace": "default", "uid": "uid-j", "annotations": {keys.BINDING_UID: "b"}}
+}
+
+
+def tell(cache: Any, type_: str, obj: dict[str, Any], version: int) -> None:
+    metadata = {**obj["metadata"], "resourceVersion": str(version)}
+    cache._handle(orjson.dumps({"type": type_, "object": {**obj, "metadata": metadata}}))
+
+
+def pod(name: str, owner: dict[str, Any] | None, binding: str = "b") -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+    metadata["annotations"] = {keys.BINDING_UID: binding}
+    if owner is not None:
+        metadata["ownerReferences"] = [owner]
+    return {"metadata": metadata, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}}
+
+
+def of(cache: MemberCache) -> set[str]:
+    return {each.metadata.name for each in cache.pods.by_index("binding", "b")}
+
+
+async def test_a_pod_belongs_to_the_binding_that_its_owner_was_delivered_for() -> None:
+    cache = MemberCache(client(9))
+    tell(cache.batch_jobs, "ADDED", JOB, 1)
+    tell(cache.pods, "ADDED", pod("mine", OWNER), 2)
+    tell(cache.pods, "ADDED", pod("forged", None), 3)
+    tell(cache.pods, "ADDED", pod("other", OWNER, binding="c"), 4)
+    tell(cache.pods, "ADDED", pod("set", {**OWNER, "kind": "ReplicaSet", "uid": "uid-r"}), 5)
+    tell(cache.pods, "ADDED", pod("follower", {**OWNER, "controller": False}), 6)
+    assert of(cache) == {"mine"}
+    assert cache.pods.by_index("binding", "c") == []
+
+
+async def test_a_pod_that_is_heard_of_before_its_owner_is_looked_at_again() -> None:
+    cache = MemberCache(client(9))
+    seen: list[tuple[bool | None, bool | None]] = []
+
+    def note(old: Pod | None, new: Pod | None) -> None:
+        seen.append((old.stranger if old else None, new.stranger if new else None))
+
+    cache.pods.on_change(note)
+    tell(cache.pods, "ADDED", pod("early", OWNER), 1)
+    assert of(cache) == set()
+    tell(cache.batch_jobs, "ADDED", JOB, 2)
+    assert of(cache) == {"early"}
+    assert seen == [(None, True), (True, False)]
+
+
+async def test_a_pod_stays_what_it_is_when_its_owner_goes_first() -> None:
+    cache = MemberCache(client(9))
+    tell(cache.batch_jobs, "ADDED", JOB, 1)
+    tell(cache.pods, "ADDED", pod("mine", OWNER), 2)
+    tell(cache.batch_jobs, "DELETED", JOB, 3)
+    tell(cache.pods, "MODIFIED", pod("mine", OWNER), 4)
+    assert of(cache) == {"mine"}
+    tell(cache.pods, "DELETED", pod("mine", OWNER), 5)
+    assert (of(cache), cache.owners._bindings, cache.owners._there) == (set(), {}, set())
+
+
+@pytest.mark.parametrize("binding", ["", "c"])
+async def test_a_workload_that_is_another_binding_s_takes_its_pods_along(binding: str) -> None:
+    cache = MemberCache(client(9))
+    tell(cache.batch_jobs, "ADDED", JOB, 1)
+    tell(cache.pods, "ADDED", pod("mine", OWNER), 2)
+    notes = {keys.BINDING_UID: binding} if binding else {}
+    tell(cache.batch_jobs, "MODIFIED", {"metadata": {**JOB["metadata"], "annotations": notes}}, 3)
+    assert of(cache) == set()
