@@ -103,6 +103,10 @@ def test_the_clusters_status_says_what_its_agent_has() -> None:
         return objects.cluster_view(msgspec.convert(cluster, objects.ClusterObject))
 
     assert (view().features, view().skew) == (None, "")
+    # A member of which another's agent tells.
+    assert NEW in view(kubernetesVersion="v1.35.2+k3s1").features
+    assert NEW not in view(kubernetesVersion="v1.33.0").features
+    assert view(kubernetesVersion="who knows").features is None
     found = view(agent={"version": "99.0.0", "features": [NEW]})
     assert found.features == {NEW}
     assert "upgrade the host first" in found.skew

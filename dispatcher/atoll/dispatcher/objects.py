@@ -10,6 +10,7 @@ import structlog
 
 from atoll.dispatcher.core import BindingView, Ceiling, ClusterView, QueueView, Reservation, Strategy
 from atoll.model import decision, duration, flavors, gang, keys, numbers, placer, quantity, selectors, skew
+from atoll.model.member import UNSAID, AgentFacts, features_of
 from atoll.model.objects import Slim
 from atoll.model.placer import Placer
 from atoll.model.vector import Vector
@@ -199,6 +200,7 @@ class ClusterAgent(Part, frozen=True, rename="camel"):
 
 class ClusterStatus(Part, frozen=True, rename="camel"):
     conditions: list[Condition] = []
+    kubernetes_version: str = ""
     agent: ClusterAgent | None = None
 
 
@@ -536,6 +538,16 @@ def _placer(obj: ClusterObject) -> Placer:
     return placer.of_reason(said) or Placer.ATOLL
 
 
+def _features(status: ClusterStatus) -> frozenset[str] | None:
+    """What may be sent to the member; None where nothing says it. Without an agent of ours its version does."""
+    if status.agent is not None and status.agent.features:
+        return frozenset(status.agent.features)
+    version = skew.minor_of(status.kubernetes_version.removeprefix("v"))
+    if version is None:
+        return None
+    return features_of(AgentFacts(behaves=f"{version[0]}.{version[1]}", kinds=tuple(UNSAID)))
+
+
 def cluster_view(obj: ClusterObject) -> ClusterView:
     """The core's view."""
     agent = obj.status.agent
@@ -551,6 +563,6 @@ def cluster_view(obj: ClusterObject) -> ClusterView:
             "zone": tuple(obj.spec.zones) or (obj.spec.zone,),
         },
         _placer(obj).honours_needs,
-        frozenset(agent.features) if agent is not None and agent.features else None,
+        _features(obj.status),
         wrong[1] if agent is not None and (wrong := skew.wrong_with_agent(agent.version)) is not None else "",
     )
