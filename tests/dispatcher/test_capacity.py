@@ -13,7 +13,7 @@ import orjson
 import pytest
 import yaml
 
-from atoll.agent.capacity import NodeRoom, summarise
+from atoll.agent.summary import NodeRoom, summarise
 from atoll.dispatcher import capacity as bounds
 from atoll.dispatcher import objects
 from atoll.dispatcher.capacity import Capacities

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll.agent.cache import MemberCache
+from atoll.agent.capacity import MemberCapacity
 from atoll.agent.facts import Tally
 from atoll.agent.hyper_nodes import HyperNodes
 from atoll.agent.jobs.controller import JobController
@@ -19,7 +20,6 @@ from atoll.agent.podgroups import PodGroups
 from atoll.agent.publisher import Publisher
 from atoll.agent.scheduler.loop import Scheduler
 from atoll.agent.scheduler.reservations import Reservations
-from atoll.agent.summary import RoomSummary
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.schedulers import Placing
@@ -61,7 +61,7 @@ class MemberAgent:
             remake=self.jobs.remake,
             promise=self.publisher.promise,
         )
-        self._summary = RoomSummary(cluster, self.scheduler.room)
+        self._summary = MemberCapacity(cluster, self.scheduler.room)
         self.placements = Placements(self.cache, self.scheduler, self.publisher)
         self.pod_groups = PodGroups(member, self.cache, self.recorder, ours=self.ours)
         self._jobs_wanted = jobs

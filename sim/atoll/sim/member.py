@@ -13,13 +13,13 @@ from typing import Any, Protocol
 
 import msgspec
 
+from atoll.agent.capacity import MemberCapacity
 from atoll.agent.objects import Pod, PodGroup, PodGroupSpec
 from atoll.agent.scheduler.expected import Expected
 from atoll.agent.scheduler.gangs import by_name, standing
 from atoll.agent.scheduler.holds import Holds
 from atoll.agent.scheduler.planner import Parked, Plan, plan
 from atoll.agent.scheduler.room import Room
-from atoll.agent.summary import RoomSummary
 from atoll.dispatcher.capacity import capacity_view
 from atoll.dispatcher.core import CapacityView, Reservation
 from atoll.dispatcher.objects import CapacityObject, CapacitySpec
@@ -104,7 +104,7 @@ class SimMember:
             self.room.hyper_node_changed(None, domain)
         for node in nodes:
             self.room.node_changed(None, node)
-        self._summary = RoomSummary(spec.name, self.room)
+        self._summary = MemberCapacity(spec.name, self.room)
         self._timeline, self._delays, self._observer = timeline, delays, observer
         self._holds = Holds(self.room)
         self._expected = Expected()

@@ -179,7 +179,7 @@ def gang_of(view: Standing) -> tuple[Gang, list[list[Pod]]]:
     return gang, list(groups.values())
 
 
-def labels_selected(pods: Iterable[Pod]) -> set[str]:
+def labels_selected(pods: Iterable[Pod | Task]) -> set[str]:
     """Keys of node labels that these pods select by."""
     return set().union(*[selectors.selected_keys(pod.node_selector, pod.node_terms) for pod in pods])
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler.gangs import Standing
+from atoll.agent.scheduler.gangs import Standing, labels_selected
 from atoll.agent.scheduler.room import Room
 from atoll.fit import Miss, Profile, place
 from atoll.fit.place import covering
@@ -263,7 +263,7 @@ class Holds:
         try:
             for asked in gang.tasks:
                 selectors.check_node_terms(asked.node_terms)
-            room.select_by(_labels_selected(gang))
+            room.select_by(labels_selected(gang.tasks))
             nodes = room.nodes() if hold.gone is None else room.nodes_without(hold.gone)
             outcome = place(nodes, gang)
         except MALFORMED as error:
@@ -379,10 +379,6 @@ def _match(hold: Hold, pods: Iterable[Pod]) -> list[tuple[Pod, Slot]] | None:
             return None
         chosen.append((pod, left[number].pop()))
     return chosen
-
-
-def _labels_selected(gang: Gang) -> set[str]:
-    return set().union(*[selectors.selected_keys(task.node_selector, task.node_terms) for task in gang.tasks])
 
 
 _decoder = msgspec.json.Decoder(Plan)
