@@ -13,6 +13,7 @@ from atoll.control.detector import Detector
 from atoll.control.objects import decode_binding
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
+from atoll.model import keys
 from atoll.model.apiresource import JOBS
 from atoll.model.objects import decode_full, decode_meta
 from tests.kube.servers import serving
@@ -38,14 +39,16 @@ class Told(Recorder):
 
 
 async def reconciled(
-    *workloads: bytes, bindings: tuple[bytes, ...] = ()
+    *workloads: bytes, bindings: tuple[bytes, ...] = (), sent: list[Json] | None = None
 ) -> tuple[list[str], list[tuple[str, str, str]]]:
-    """The bindings that are made of these workloads, in this order, and the Events about them."""
+    """The bindings that are made of these workloads, in this order, and the Events about them; `sent` gets what is written."""
     made: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:
         body = await request.json()
         made.append(body["metadata"].get("name") or request.path)
+        if sent is not None:
+            sent.append(body)
         return web.json_response(body, status=201)
 
     async with serving(answer) as host:
@@ -142,3 +145,25 @@ async def test_a_binding_of_another_system_for_the_same_workload_is_left_alone()
     assert len(made) == 1
     assert made[0].startswith("good-job-"), "a binding of our own, under another name"
     assert told == []
+
+
+@pytest.mark.parametrize(
+    ("suspended", "decision", "queue"),
+    [
+        pytest.param(False, {"phase": "Bound"}, "old", id="while it is dispatched it stays in the queue that pays"),
+        pytest.param(True, {"phase": "Evicting"}, "old", id="so it does until it has gone"),
+        pytest.param(True, {"phase": "Suspended"}, "new", id="while it waits it goes where its workload says"),
+    ],
+)
+async def test_the_queue_of_a_binding(suspended: bool, decision: Json, queue: str) -> None:
+    made: list[Json] = []
+    await reconciled(job("a", GOOD, queue="old"), sent=made)
+    [binding] = made
+    binding["metadata"] |= {"uid": "b", "resourceVersion": "7"}
+    binding["metadata"]["annotations"][keys.DECISION] = orjson.dumps(decision).decode()
+    binding["spec"]["suspension"] = {"scheduling": suspended}
+    patches: list[Json] = []
+    await reconciled(job("a", {**GOOD, "replicas": 2}, queue="new"), bindings=(orjson.dumps(binding),), sent=patches)
+    [patch] = patches
+    assert orjson.loads(patch["metadata"]["annotations"][keys.GANG])["queue"] == queue
+    assert patch["metadata"].get("resourceVersion") == ("7" if queue == "new" else None)

@@ -142,14 +142,15 @@ async def in_use(host: ApiServer) -> None:
     """A workload was dispatched to a member; no process runs any more."""
     await host.create(JOBS, {**job("train"), "metadata": {"name": "train", "namespace": "default"}})
     reference = {"apiVersion": JOBS.api_version, "kind": "Job", "name": "train", "namespace": "default"}
-    finalizers = {"metadata": {"finalizers": [keys.BINDING_FINALIZER]}}
-    await put(host, BINDINGS, "train-job", "default", spec={"resource": reference}, **finalizers)
+    glass = {keys.BREAK_GLASS: "a test"}
+    ours = {"finalizers": [keys.BINDING_FINALIZER], "annotations": glass}
+    await put(host, BINDINGS, "train-job", "default", spec={"resource": reference}, metadata=ours)
     execution = keys.execution_namespace("east")
     await put(host, CLUSTERS, "east", spec={"syncMode": "Pull", "apiEndpoint": "https://127.0.0.1:1"})
     await put(host, NAMESPACES, execution)
     manifest = {**job("train"), "metadata": {"name": "train", "namespace": "default"}}
-    glass = {"finalizers": [keys.WORK_FINALIZER], "annotations": {keys.BREAK_GLASS: "a test"}}
-    await put(host, WORKS, "train", execution, metadata=glass, spec={"workload": {"manifests": [manifest]}})
+    kept = {"finalizers": [keys.WORK_FINALIZER], "annotations": glass}
+    await put(host, WORKS, "train", execution, metadata=kept, spec={"workload": {"manifests": [manifest]}})
 
 
 async def test_all_that_init_made_goes_and_can_be_made_again(bare: Federation, host: ApiServer, tmp_path: Path) -> None:

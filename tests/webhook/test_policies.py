@@ -206,9 +206,10 @@ async def test_the_gang_is_what_control_read_from_the_workload(host: Host) -> No
     ],
 )
 async def test_a_binding_begins_undecided_whoever_makes_it(host: Host, made: Json, about: str) -> None:
-    for api in (host.admin, host.control):
-        with pytest.raises(errors.Forbidden, match=about):
-            await api.create(BINDINGS, binding(unique(), **made))
+    with pytest.raises(errors.Forbidden, match=about):
+        await host.control.create(BINDINGS, binding(unique(), **made))
+    with pytest.raises(errors.Forbidden, match=r"only atoll-control|begins undecided"):
+        await host.admin.create(BINDINGS, binding(unique(), **made))
 
 
 async def test_a_binding_of_another_scheduler_is_not_hindered(host: Host) -> None:
@@ -309,6 +310,29 @@ async def test_what_atoll_suspended_is_not_started_by_hand_without_the_webhook(h
         BATCH_JOBS, name, [{"op": "replace", "path": "/spec/suspend", "value": False}], "default"
     )
     await host.user.merge_patch(BATCH_JOBS, name, {"spec": {"suspend": True}}, "default")
+
+
+async def test_a_job_that_runs_stays_in_its_queue_without_the_webhook(host: Host) -> None:
+    name = unique()
+
+    def into(queue: str, **more: str) -> Json:
+        return {"metadata": {"labels": {keys.QUEUE_LABEL: queue, **more}}}
+
+    obj = taken(name)
+    await host.admin.create(
+        BATCH_JOBS, {**obj, "metadata": {"name": name, "namespace": "default", **into("a")["metadata"]}}
+    )
+    await host.user.merge_patch(BATCH_JOBS, name, into("b"), "default")
+    await host.control.json_patch(
+        BATCH_JOBS, name, [{"op": "replace", "path": "/spec/suspend", "value": False}], "default"
+    )
+    for patch in (into("c"), into("b", **{keys.KUEUE_QUEUE_LABEL: "c"}), {"metadata": {"labels": None}}):
+        with pytest.raises(errors.Forbidden, match=f"Job {name}: stays in queue b"):
+            await host.user.merge_patch(BATCH_JOBS, name, patch, "default")
+    await host.user.merge_patch(BATCH_JOBS, name, annotate(keys.QUEUE_ANNOTATION, "c"), "default")
+    await host.admin.merge_patch(
+        BATCH_JOBS, name, {"metadata": {**into("c")["metadata"], **BROKEN["metadata"]}}, "default"
+    )
 
 
 async def test_jobs_that_are_not_atolls_start_as_their_users_like(host: Host) -> None:

@@ -115,7 +115,7 @@ async def test_what_users_see(bare_host: ClusterHandle) -> None:
                     await api.create(JOBS, job("mpi", plugins={"mpi": []}))
 
                 kept = {"dispatchingOnClusters": {"clusterNames": ["m1"]}}
-                ours = {keys.GANG: "{}"}
+                ours = {keys.GANG: "{}", keys.BREAK_GLASS: "a test"}
                 bound = await api.create(BINDINGS, binding(namespace, "train-job", kept, annotations=ours))
                 assert bound["spec"]["suspension"] == {**kept, "scheduling": True}
                 theirs = await api.create(BINDINGS, binding(namespace, "karmada", kept))

@@ -74,7 +74,8 @@ class Detector:
 
     def _binding_changed(self, old: BindingObject | None, new: BindingObject | None) -> None:
         binding = new or old
-        if binding is None or (old is not None and new is not None and _owned(old) == _owned(new)):
+        same = old is not None and new is not None and _owned(old) == _owned(new) and old.charged == new.charged
+        if binding is None or same:
             return
         self._look_at_workload_of(binding)
 
@@ -144,7 +145,11 @@ class Detector:
         if current is None:
             await self._create(kind, obj, wanted)
         elif _owned(current) != (wanted["annotations"][keys.GANG], wanted["spec"]):
-            patch = {"metadata": {"annotations": wanted["annotations"]}, "spec": _with_nulls(wanted["spec"])}
+            metadata: Json = {"annotations": wanted["annotations"]}
+            if current.gang is None or current.gang.queue != gang.decode(wanted["annotations"][keys.GANG]).queue:
+                # What is dispatched in the meantime stays in the queue that it was admitted to.
+                metadata["resourceVersion"] = current.metadata.resource_version
+            patch = {"metadata": metadata, "spec": _with_nulls(wanted["spec"])}
             await self._host.merge_patch(
                 BINDINGS, current.metadata.name, patch, current.metadata.namespace, field_manager="atoll-detector"
             )
@@ -205,7 +210,7 @@ class Detector:
             default_queue=self._caches.default_queue(obj.metadata.namespace),
             carried=self._caches.carried(current, kind, obj) if current is not None else kind.carried(status),
         )
-        wish = msgspec.structs.replace(wish, arrival=_arrival(obj, current))
+        wish = msgspec.structs.replace(wish, arrival=_arrival(obj, current), queue=_queue(wish.queue, current))
         if wish.replicas > numbers.INT32:
             raise ValueError(f"{wish.replicas} pods are more than an object can say")
         policy = policies.choose(self._caches, kind.resource, obj, wish.queue)
@@ -275,6 +280,13 @@ def _arrival(obj: Full, current: BindingObject | None) -> int:
     if current is not None:
         return current.gang.arrival if current.gang is not None else 0
     return numbers.whole(obj.metadata.resource_version) or 0
+
+
+def _queue(wished: str, current: BindingObject | None) -> str:
+    """The queue of the binding: that which the workload names, but while it is charged the one that admitted it."""
+    if current is None or current.gang is None or not current.charged:
+        return wished
+    return current.gang.queue
 
 
 def _said(kind: Kind, obj: Full) -> tuple[object, ...]:

@@ -99,6 +99,11 @@ class BindingObject(Slim, frozen=True, rename="camel"):
             for c in self.status.get("conditions") or ()
         )
 
+    @property
+    def charged(self) -> bool:
+        """Whether its queue pays for it: it is dispatched, or a member may still have something of it."""
+        return not self.suspended or self.evicting
+
     def condition(self, type_: str) -> bool:
         """Whether the condition is True."""
         return any(c.get("type") == type_ and c.get("status") == "True" for c in self.status.get("conditions") or ())

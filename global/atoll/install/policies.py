@@ -26,6 +26,7 @@ from atoll.model.apiresource import (
     BINDINGS,
     CAPACITIES,
     COMMANDS,
+    JOBS,
     NAMESPACES,
     QUEUES,
     WORKS,
@@ -65,10 +66,13 @@ def _same_annotations(names: Iterable[str]) -> str:
     return " && ".join(f"{_annotation('object', name)} == {_annotation('oldObject', name)}" for name in names)
 
 
-def _broken_glass(resource: ApiResource) -> str:
-    """CEL: an administrator says in this request why the policy is not to hold."""
+def _broken_glass() -> str:
+    """CEL: an administrator says in this request why the policy is not to hold.
+
+    The right is asked for in all namespaces: who gives himself every verb in his own one has not got it.
+    """
     reason, before = _annotation("object", keys.BREAK_GLASS), _annotation("oldObject", keys.BREAK_GLASS)
-    right = f'authorizer.group("{resource.group}").resource("{resource.plural}").namespace(request.namespace)'
+    right = "authorizer.group(request.resource.group).resource(request.resource.resource)"
     return f'{reason} != "" && ({_ON_CREATE} || {reason} != {before}) && {right}.check("break-glass").allowed()'
 
 
@@ -79,6 +83,11 @@ def _any_of(names: Iterable[str]) -> str:
     return f"{' || '.join(found)} || (!({_ON_CREATE}) && ({' || '.join(before)}))"
 
 
+def _kept_by_us(holder: str) -> str:
+    """CEL: a binding has the finalizer by which control knows its own."""
+    return f'("{keys.BINDING_FINALIZER}" in {holder}.metadata.?finalizers.orValue([]))'
+
+
 def _rule(expression: str, message: str, *, shown: str = "") -> Json:
     """A validation; `shown` is a CEL expression for a message that depends on the object."""
     rule = {"expression": f"variables.breakGlass || ({expression})", "message": message, "reason": "Forbidden"}
@@ -87,7 +96,7 @@ def _rule(expression: str, message: str, *, shown: str = "") -> Json:
 
 def _policy(
     name: str,
-    resource: ApiResource,
+    resources: ApiResource | tuple[ApiResource, ...],
     operations: list[str],
     conditions: Mapping[str, str],
     validations: list[Json],
@@ -97,7 +106,7 @@ def _policy(
     scope: str = "Namespaced",
 ) -> tuple[Json, Json]:
     """A policy and its binding, both of this name."""
-    plural = [resource.plural, *(f"{resource.plural}/{each}" for each in subresources)]
+    about = resources if isinstance(resources, tuple) else (resources,)
     selector = {"matchLabels": {keys.ENABLED: "true"}} if opted_in else {}
     constraints = {
         "matchPolicy": "Equivalent",
@@ -105,19 +114,20 @@ def _policy(
         "objectSelector": {},
         "resourceRules": [
             {
-                "apiGroups": [resource.group],
-                "apiVersions": [resource.version],
-                "resources": plural,
+                "apiGroups": [each.group],
+                "apiVersions": [each.version],
+                "resources": [each.plural, *(f"{each.plural}/{sub}" for sub in subresources)],
                 "operations": operations,
                 "scope": scope,
             }
+            for each in about
         ],
     }
     spec = {
         "failurePolicy": "Fail",
         "matchConstraints": constraints,
         "matchConditions": [{"name": name, "expression": expression} for name, expression in conditions.items()],
-        "variables": [{"name": "breakGlass", "expression": _broken_glass(resource)}],
+        "variables": [{"name": "breakGlass", "expression": _broken_glass()}],
         "validations": validations,
     }
     metadata = {"name": name, "labels": MANAGED_BY}
@@ -150,6 +160,7 @@ DECISIONS: Final = _policy(
         "not-the-dispatcher": f"!({_BY_DISPATCHER})",
         # A binding that Atoll schedules; all others belong to somebody else.
         "ours": f"{_any_of((keys.GANG, keys.DECISION, keys.EPOCH))}"
+        f" || {_kept_by_us('object')} || (!({_ON_CREATE}) && {_kept_by_us('oldObject')})"
         f' || object.spec.?schedulerName.orValue("") == "{keys.SCHEDULER_NAME}"',
     },
     [
@@ -158,6 +169,13 @@ DECISIONS: Final = _policy(
             f' && {_annotation("object", keys.EPOCH)} in ["", "0"] && object.spec.?clusters.orValue([]).size() == 0)',
             f"a binding begins undecided: without annotation {keys.DECISION}, at epoch 0, without spec.clusters;"
             f" {_WHO_DECIDES}",
+        ),
+        # One binding for each workload, of the name that is its own: control looks for no others.
+        _rule(
+            f"!({_ON_CREATE}) || {_BY_CONTROL}"
+            f' || ({_annotation("object", keys.GANG)} == "" && !{_kept_by_us("object")})',
+            "only atoll-control makes bindings of Atoll, one for each workload: submit a workload instead;"
+            f" {_EMERGENCY}",
         ),
         _rule(
             f'!({_ON_CREATE}) || {_annotation("object", keys.GANG)} == ""'
@@ -181,7 +199,18 @@ DECISIONS: Final = _policy(
             f"annotations {keys.GANG} and {keys.ACTION} are written by atoll-control from the workload: change the"
             f" workload instead; {_EMERGENCY}",
         ),
+        _rule(
+            f"{_ON_CREATE} || {_BY_CONTROL} || {_kept_by_us('object')} == {_kept_by_us('oldObject')}",
+            f"finalizer {keys.BINDING_FINALIZER} is set and removed by atoll-control: delete the workload instead;"
+            f" {_EMERGENCY}",
+        ),
+        _rule(
+            f'request.?subResource.orValue("") != "status" || {_BY_CONTROL}',
+            "only atoll-control writes the status of a binding, from what members report: a workload that says it has"
+            " ended would give its quota back",
+        ),
     ],
+    subresources=("status",),
 )
 
 WORK_POLICY: Final = _policy(
@@ -261,6 +290,39 @@ SUSPENSION: Final = _policy(
     opted_in=True,
 )
 
+
+def _queue_of(holder: str) -> str:
+    """CEL: the queue that a workload names by itself; empty where it names none."""
+    labels = [f'{holder}.metadata.?labels[?"{key}"]' for key in (keys.KUEUE_QUEUE_LABEL, keys.QUEUE_LABEL)]
+    places = [f"dyn({holder}).spec.?queue", *labels, f'{holder}.metadata.?annotations[?"{keys.QUEUE_ANNOTATION}"]']
+    named = ", ".join(f'string({place}.orValue(""))' for place in places)
+    return f'[{named}].filter(each, each != "")[?0].orValue("")'
+
+
+QUEUE_POLICY: Final = _policy(
+    "atoll-queues",
+    (BATCH_JOBS, JOBS),
+    ["UPDATE"],
+    {
+        # A batch Job may move while it waits; a Volcano Job, which has no such switch, never may.
+        "charged": "!oldObject.spec.?suspend.orValue(false) && !oldObject.?status.?conditions.orValue([])"
+        '.exists(each, each.?type.orValue("") in ["Complete", "Failed"] && each.?status.orValue("") == "True")',
+        "ours": f'request.resource.group == "{JOBS.group}"'
+        f' || dyn(oldObject).spec.?managedBy.orValue("") == "{keys.CONTROLLER}"',
+        "was-in-a-queue": f'{_queue_of("oldObject")} != ""',
+        "not-in-a-system-namespace": f"!{system_rule('request.namespace')}",
+    },
+    [
+        _rule(
+            f"{_queue_of('object')} == {_queue_of('oldObject')}",
+            "the queue of a workload that runs can't be changed",
+            shown=f'"Job " + object.metadata.name + ": stays in queue " + {_queue_of("oldObject")} + ", which is'
+            ' charged for it: hold a batch Job first (`atollctl job hold`), or delete the Job and create it anew"',
+        )
+    ],
+    opted_in=True,
+)
+
 _QUEUE: Final = f'authorizer.group("{QUEUES.group}").resource("{QUEUES.plural}").name(object.target.name)'
 
 # A Command is in a namespace, and a queue in none: who may send the one need not be the one who may change the other.
@@ -307,7 +369,9 @@ NAMESPACE_POLICY: Final = _policy(
     scope="Cluster",
 )
 
-POLICIES: Final = (DECISIONS, WORK_POLICY, CAPACITY, SUSPENSION, COMMAND_POLICY, REGISTRATION, NAMESPACE_POLICY)
+POLICIES: Final = (
+    DECISIONS, WORK_POLICY, CAPACITY, SUSPENSION, QUEUE_POLICY, COMMAND_POLICY, REGISTRATION, NAMESPACE_POLICY
+)  # fmt: skip
 """Each policy with its binding."""
 
 

@@ -116,6 +116,18 @@ def validate_job_update(old: Json, new: Json, user: str) -> list[Problem]:
     return [*problems, Problem("spec.suspend", f"can't be set to false by hand: {_how_it_starts(new)}")]
 
 
+def queue_change_problems(old: Json, queue: str) -> list[Problem]:
+    """Why a Job may not go to another queue now: the one that it is in is charged for it."""
+    if _suspended(old) or batch_job.BatchJob().finished(mapping(old.get("status"))) is not None:
+        return []
+    name = mapping(old.get("metadata")).get("name")
+    text = (
+        f"the Job runs and stays in queue {queue!r}, which is charged for it: hold it first (`atollctl job hold"
+        f" job.batch/{name}`), or delete it and create it anew"
+    )
+    return [Problem(f"metadata.labels[{keys.QUEUE_LABEL}]", text)]
+
+
 def _how_it_starts(job: Json) -> str:
     name = mapping(job.get("metadata")).get("name")
     if mapping(mapping(job.get("metadata")).get("annotations")).get(keys.HOLD) == "true":

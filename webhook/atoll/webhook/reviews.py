@@ -314,8 +314,11 @@ class Reviews:
         if request.operation == "UPDATE" and old is not None:
             problems = batch_jobs.validate_job_update(old, job, request.user_info.username)
             problems += self._made_insecure(request, old)
-            if name == batch_jobs.queue_of(old, annotations):
+            before = batch_jobs.queue_of(old, annotations)
+            if name == before:
                 return problems
+            if charged := batch_jobs.queue_change_problems(old, before):
+                return [*problems, *charged]
         else:
             problems = batch_jobs.validate_new_job(job)
             problems += trust.not_allowed(trust.classes_of_batch_job(job), name, self._classes_allowed(name))

@@ -336,7 +336,7 @@ class Books(Waking):
             view.gang if phase is Phase.SUSPENDED else gang_of(view),
             None,
             order_key(view),
-            self.tree.node(view.gang.queue) if view.gang else self.tree.root,
+            self._leaf_of(view, phase, old),
             {},
             told=told,
             variants=() if phase is Phase.SUSPENDED else variant_of(view),
@@ -374,6 +374,13 @@ class Books(Waking):
                 self._refresh_idle()
         self._put(view.uid, binding)
         self._enter(binding, stay)
+
+    def _leaf_of(self, view: BindingView, phase: Phase, old: Binding | None) -> Node:
+        """The queue in which a binding waits; or that it is charged to, which is the same until it was let go."""
+        stays = phase.going or (old is not None and view.epoch == old.epoch)
+        if old is not None and old.wish is not None and old.phase.charged and phase.charged and stays:
+            return old.leaf
+        return self.tree.node(view.gang.queue) if view.gang else self.tree.root
 
     def _put(self, uid: str, binding: Binding | None) -> None:
         """File a binding in place of what is known of it; None takes it out."""
