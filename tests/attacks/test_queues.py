@@ -6,7 +6,7 @@ import pytest
 
 from atoll.kube import errors
 from atoll.model import keys
-from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS
+from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS, NAMESPACES
 from tests.integration.federation import Json, Site, batch_job, job, until
 from tests.integration.tenants import Tenant
 
@@ -52,3 +52,33 @@ async def test_a_volcano_job_stays_in_its_queue(site: Site, tenant: Tenant) -> N
     with pytest.raises(errors.ApiError) as refused:
         await tenant.api.merge_patch(JOBS, "runs", {"spec": {"queue": other}}, site.namespace)
     assert f"stays in queue {own}" in refused.value.message
+
+
+TEAM = {keys.NAMESPACE_SELECTOR: '{"matchLabels": {"team": "a"}}'}
+
+
+async def test_a_job_that_named_its_queue_before_that_existed_does_not_start_in_it(site: Site, tenant: Tenant) -> None:
+    early = job("early", queue=f"later-{site.namespace}")
+    await tenant.api.create(JOBS, {**early, "metadata": {"name": "early", "namespace": site.namespace}})
+    await site.reason("early", "QueueNotFound")
+    await site.queue("later", annotations=TEAM)
+    await site.reason("early", "QueueNotOpen")
+    await site.host.merge_patch(NAMESPACES, site.namespace, {"metadata": {"labels": {"team": "a"}}})
+    await site.phase("early", "Completed")
+
+
+async def test_a_namespace_that_loses_its_label_keeps_what_runs_and_starts_no_more(site: Site, tenant: Tenant) -> None:
+    await site.host.merge_patch(NAMESPACES, site.namespace, {"metadata": {"labels": {"team": "a"}}})
+    queue = await site.queue(annotations=TEAM, capability={"cpu": "1"})
+    for name in ("runs", "waits"):
+        await site.submit(job(name, queue=queue, cpu="1", seconds=None))
+        await (site.phase("runs", "Running") if name == "runs" else site.reason("waits", "QuotaExceeded"))
+    await site.host.merge_patch(NAMESPACES, site.namespace, {"metadata": {"labels": {"team": None}}})
+    await site.reason("waits", "QueueNotOpen")
+    await tenant.api.delete(JOBS, "runs", site.namespace)
+    await until(lambda: _gone(site, "runs-job"), what="what ran is gone")
+    assert (await site.host.get(BINDINGS, "waits-job", site.namespace))["spec"].get("clusters") in (None, [])
+
+
+async def _gone(site: Site, name: str) -> bool:
+    return await site.find(BINDINGS, name) is None

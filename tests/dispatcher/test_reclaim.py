@@ -92,7 +92,6 @@ def test_nothing_is_taken_from_another_queue_when(lender):
 @pytest.mark.parametrize(
     "fields",
     [
-        pytest.param({"preemptable": False}, id="its user forbids it"),
         pytest.param({"started": NOW - 59}, id="it is younger than the protection time"),
         pytest.param({"started": NOW - 3000, "protection": 3600.0}, id="its queue protects it longer"),
         pytest.param({"evictions": BUDGET}, id="it was evicted as often as it may be"),
@@ -103,6 +102,23 @@ def test_a_workload_is_no_victim_when(fields):
     stage = Stage(A, B, m=[8])
     stage.run("b", "b", {"m": {0: 8}}, **fields)
     assert stage.claim("a") == Reason.INSUFFICIENT_RESOURCES
+
+
+def test_what_is_not_preemptable_may_still_be_reclaimed_unless_its_queue_says_otherwise():
+    """The wish of its user is about its own queue: what is due to others is not its to refuse."""
+    for queues, outcome in (
+        ((A, B), {"b": "all"}),
+        ((A, queue("b", 4, reclaims_firm=False)), Reason.INSUFFICIENT_RESOURCES),
+    ):
+        stage = Stage(*queues, m=[8])
+        stage.run("b", "b", {"m": {0: 8}}, preemptable=False)
+        assert stage.claim("a") == outcome
+
+
+def test_nobody_of_its_own_queue_takes_the_place_of_what_is_not_preemptable():
+    stage = Stage(A, B, m=[8])
+    stage.run("low", "a", {"m": {0: 8}}, preemptable=False)
+    assert stage.claim("a", priority=1) == Reason.INSUFFICIENT_RESOURCES
 
 
 def test_a_workload_for_which_somebody_else_went_may_go():

@@ -92,11 +92,16 @@ def fits(stage: Stage, claimant: Claimant, gone: tuple[Victim, ...]) -> bool:
 def may_go(claimant: Claimant, victim: Victim) -> bool:
     if victim.leaf is claimant.leaf and victim.priority >= claimant.priority:
         return False
-    return victim.preemptable and victim.evictions < BUDGET
+    return _wish_allows(claimant, victim) and victim.evictions < BUDGET
 
 
 def may_shrink(claimant: Claimant, victim: Victim) -> bool:
-    return victim.preemptable and (victim.leaf is not claimant.leaf or victim.priority <= claimant.priority)
+    return _wish_allows(claimant, victim) and (victim.leaf is not claimant.leaf or victim.priority <= claimant.priority)
+
+
+def _wish_allows(claimant: Claimant, victim: Victim) -> bool:
+    """What is not preemptable may still be reclaimed."""
+    return victim.preemptable or victim.leaf is not claimant.leaf
 
 
 def _pods(bundle: Any) -> list[tuple[str, int, dict[str, int], int]]:

@@ -516,13 +516,13 @@ def test_what_says_only_that_a_dispatch_was_written(change: dict[str, Any], expe
     assert not echoes(seen, core.bindings[view.uid]), "it is not news twice"
 
 
-def test_a_queue_that_its_user_changes_while_the_dispatch_is_written_pays_for_it() -> None:
+def test_a_queue_that_its_user_changes_while_the_dispatch_is_written_pays_for_nothing() -> None:
     s = Scene(make_queue("q"), make_queue("r"), make_cluster("m"), named("m", [8]))
     s.submit(make_binding("a").tasks(4))
     commands = s.decide()
     s.see(dataclasses.replace(s.view("a"), gang=make_binding("a").queue("r").tasks(4).build().gang))
     s.write(*commands)
-    assert (s.used("q"), s.used("r")) == (0, 4)
+    assert (s.used("q"), s.used("r")) == (4, 0)
 
 
 def _below(name: str, parent: str, **view: object) -> QueueSet:

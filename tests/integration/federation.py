@@ -149,10 +149,10 @@ class Site:
         about = {"apiVersion": POLICIES.api_version, "kind": POLICIES.kind}
         await self.host.create(POLICIES, {**about, "metadata": metadata, "spec": spec})
 
-    async def queue(self, name: str = "q", **spec: Any) -> str:
+    async def queue(self, name: str = "q", *, annotations: Json | None = None, **spec: Any) -> str:
         """Create a queue with a name of the test's own."""
         unique = f"{name}-{self.namespace}"
-        metadata = {"name": unique}
+        metadata = {"name": unique, "annotations": annotations or {}}
         await self.host.create(
             QUEUES, {"apiVersion": QUEUES.api_version, "kind": QUEUES.kind, "metadata": metadata, "spec": spec}
         )

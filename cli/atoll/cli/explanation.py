@@ -379,6 +379,11 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
             return [f"mend what condition Valid of the queue names: atollctl queue describe {queue}"]
         case Reason.QUEUE_NOT_LEAF:
             return [f"submit it again to one of the queues below it: atollctl queue describe {queue}"]
+        case Reason.QUEUE_NOT_OPEN:
+            return [
+                f"a queue that is open to its namespace, or one of the labels that {queue} asks of namespaces:"
+                f" atollctl queue describe {queue}"
+            ]
         case Reason.BEHIND_HEAD:
             return [
                 f"the first workload of queue {queue} that starts or leaves",

@@ -13,6 +13,7 @@ from atoll.model import decision, duration, flavors, gang, keys, numbers, placer
 from atoll.model.member import UNSAID, AgentFacts, features_of
 from atoll.model.objects import Slim
 from atoll.model.placer import Placer
+from atoll.model.queues import truth
 from atoll.model.vector import Vector
 from atoll.model.verdict import PODS_LOST
 
@@ -485,6 +486,8 @@ def queue_view(obj: QueueObject) -> QueueView:
         ready_timeout=by_annotation(keys.READY_TIMEOUT, duration.parse, None),
         evict_timeout=by_annotation(keys.EVICT_TIMEOUT, duration.parse, None),
         protection=by_annotation(keys.PROTECTED_FOR, duration.parse, None),
+        namespaces=by_annotation(keys.NAMESPACE_SELECTOR, selectors.parse, None),
+        reclaims_firm=by_annotation(keys.RECLAIM_UNPREEMPTABLE, truth, True),
         problem="; ".join(problems),
         flavors=found_flavors,
     )

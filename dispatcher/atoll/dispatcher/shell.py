@@ -56,10 +56,10 @@ from atoll.kube.logs import working_on
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
-from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, QUEUES, RESOURCE_QUOTAS
+from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, NAMESPACES, QUEUES, RESOURCE_QUOTAS
 from atoll.model.flavors import NONE
 from atoll.model.gang import component_name
-from atoll.model.objects import HasMeta
+from atoll.model.objects import HasMeta, Slim, decode_meta
 
 T = TypeVar("T", bound=HasMeta)
 
@@ -134,8 +134,9 @@ class Shell:
         self._clusters = Reflector(host, CLUSTERS, objects.decode_cluster)
         self._capacities = Reflector(host, CAPACITIES, objects.decode_capacity)
         self._quotas = Reflector(host, RESOURCE_QUOTAS, objects.decode_quota)
+        self._namespaces = Reflector(host, NAMESPACES, decode_meta)
         self._all: tuple[Reflector[Any], ...] = (
-            self._queues, self._quotas, self._clusters, self._capacities, self._bindings,
+            self._queues, self._namespaces, self._quotas, self._clusters, self._capacities, self._bindings,
         )  # fmt: skip
         self._bindings.on_change(self._binding_changed)
         self._bindings.add_index("namespace", lambda binding: [binding.metadata.namespace])
@@ -149,6 +150,7 @@ class Shell:
         self._capacities.on_change(self._capacity_changed)
         self._quotas.add_index("namespace", lambda quota: [quota.metadata.namespace])
         self._quotas.on_change(self._quota_changed)
+        self._namespaces.on_change(self._namespace_changed)
         self.metrics = metrics or Metrics(CollectorRegistry())
         self._reporter = Reporter(host, self.core, self._queues, self.metrics.queues)
         #: set once the core was told of everything that there is
@@ -260,12 +262,19 @@ class Shell:
             self._tell(event)
 
     def _quota_changed(self, old: objects.QuotaObject | None, new: objects.QuotaObject | None) -> None:
+        if (found := new or old) is not None:
+            self._tell_of_namespace(found.metadata.namespace)
+
+    def _namespace_changed(self, old: Slim | None, new: Slim | None) -> None:
         found = new or old
-        if found is None:
-            return
-        namespace = found.metadata.namespace
-        limits = objects.namespace_limits(self._quotas.by_index("namespace", namespace))
-        self._tell(NamespaceSet(NamespaceView(namespace, limits)) if limits else NamespaceGone(namespace))
+        if found is not None and (old is None or new is None or old.metadata.labels != new.metadata.labels):
+            self._tell_of_namespace(found.metadata.name)
+
+    def _tell_of_namespace(self, name: str) -> None:
+        found = self._namespaces.get(name)
+        limits = objects.namespace_limits(self._quotas.by_index("namespace", name))
+        labels = found.metadata.labels if found is not None else {}
+        self._tell(NamespaceSet(NamespaceView(name, limits, labels)) if limits or labels else NamespaceGone(name))
 
     def _binding_changed(self, old: objects.BindingObject | None, new: objects.BindingObject | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):

@@ -212,6 +212,7 @@ DISPATCHER: Final = (
             _on(API_SERVICES, "delete", names=(keys.QUERY_API,), rare="only when a leader ends in order"),
             _on(ACCESS_REVIEWS, "create", rare="only once somebody asks the query API"),
             _on(NAMESPACES, "get", rare=_ASKED),
+            _on(NAMESPACES, "list", "watch"),
             _on(POLICIES, "list", rare=_ASKED),
             _on(CLUSTER_POLICIES, "list", rare=_ASKED),
             _on(PRIORITY_CLASSES, "list", rare=_ASKED),

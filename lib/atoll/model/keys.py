@@ -129,6 +129,7 @@ EVICT_TIMEOUT: Final = "atoll.sh/evict-timeout"
 such as `10m`; that of the root queue is for all that say nothing.
 """
 PROTECTED_FOR: Final = "atoll.sh/protected-for"
+RECLAIM_UNPREEMPTABLE: Final = "atoll.sh/reclaim-unpreemptable"
 """Queue annotation: how long after its start a workload is not taken back for others, such as `10m`."""
 READYZ: Final = "atoll.sh/readyz"
 """Lease annotation by the agent: `ok`, or why the member's API server is not ready."""

@@ -73,3 +73,14 @@ def _figures(over: tuple[str, int, int] | None) -> str:
         return ""
     resource, asked, available = over
     return f"{resource} {format_units(resource, asked)}, more than the {format_units(resource, available)}"
+
+
+def truth(text: str) -> bool:
+    """An annotation that is `true` or `false`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if text not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text == "true"

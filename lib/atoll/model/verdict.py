@@ -25,6 +25,7 @@ class Reason(StrEnum):
     QUEUE_CLOSED = "QueueClosed"
     QUEUE_INVALID = "QueueInvalid"
     QUEUE_NOT_LEAF = "QueueNotLeaf"
+    QUEUE_NOT_OPEN = "QueueNotOpen"
     QUOTA_EXCEEDED = "QuotaExceeded"
     BEHIND_HEAD = "BehindHead"
     WOULD_DELAY = "WouldDelayHead"
@@ -144,6 +145,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.QUEUE_CLOSED: "its queue is closed",
     Reason.QUEUE_INVALID: "its queue is not part of a valid tree",
     Reason.QUEUE_NOT_LEAF: "its queue is divided into other queues and takes no workloads itself",
+    Reason.QUEUE_NOT_OPEN: "its queue is not open to its namespace",
     Reason.BEHIND_HEAD: "it waits behind the head of its queue, which nothing may pass",
     Reason.WOULD_DELAY: "it would delay a workload that room is kept for",
     Reason.ASKING_MEMBERS: "members are asked whether it would fit once others have made room for it",

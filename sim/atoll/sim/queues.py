@@ -37,7 +37,8 @@ def read(path: Path) -> list[QueueView]:
             Queue.model_validate(document)
             # What kubectl refuses as unknown is a typo here as well.
             QueueSpec.model_validate(document.get("spec") or {}, extra="forbid")
-            view = queue_view(msgspec.convert(document, QueueObject))
+            # A trace does not say how its namespaces are labelled.
+            view = dataclasses.replace(queue_view(msgspec.convert(document, QueueObject)), namespaces=None)
         except pydantic.ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"])

@@ -413,6 +413,7 @@ _READERS: dict[str, Callable[[str], object]] = {
     keys.RUNNING_ESTIMATE: duration.parse,
     keys.SLA_WAITING_TIME: duration.parse,
     keys.PROTECTED_FOR: duration.parse,
+    keys.RECLAIM_UNPREEMPTABLE: tree.truth,
     keys.READY_TIMEOUT: duration.parse,
     keys.EVICT_TIMEOUT: duration.parse,
 }

@@ -53,6 +53,7 @@ from atoll.dispatcher.core.events import (
     Event,
     NamespaceGone,
     NamespaceSet,
+    NamespaceView,
     QueueGone,
     QueueSet,
     QueueView,
@@ -73,7 +74,7 @@ from atoll.model.decision import Phase
 from atoll.model.flavors import Variant
 from atoll.model.gang import Gang
 from atoll.model.timestamps import to_seconds
-from atoll.model.verdict import REFUSED, Reason, Verdict
+from atoll.model.verdict import REFUSED, Blocker, Reason, Verdict
 
 
 @dataclass(slots=True)
@@ -161,6 +162,8 @@ class Books(Waking):
         self._stuck_victims: dict[str, None] = {}
         #: UIDs of waiting bindings that leave their flavor open
         self._open: dict[str, None] = {}
+        #: UIDs of waiting bindings whose queue is not open to their namespace; these are in no class
+        self._outside: dict[str, None] = {}
         #: UIDs of held, paused and unreadable bindings that may not yet say so, oldest first
         self._untold: dict[str, None] = {}
         self._sizes = Sizes(self._hungry)
@@ -181,9 +184,9 @@ class Books(Waking):
             case QueueGone(name):
                 self._set_queue(name, None)
             case NamespaceSet(namespace):
-                self._set_namespace(namespace.name, namespace.limits)
+                self._set_namespace(namespace)
             case NamespaceGone(name):
-                self._set_namespace(name, None)
+                self._set_namespace(NamespaceView(name))
             case ClusterSet(cluster):
                 if self.world.set_view(cluster.name, cluster):
                     self._members_changed()
@@ -208,6 +211,7 @@ class Books(Waking):
         moved: list[Binding] = []
         if view is None or node.view is None or _place_of(view) != _place_of(node.view):
             moved = [self.bindings[key[2]] for group in self._classes_below(node, name) for key in group.members]
+            moved += [each for uid in self._outside if (each := self.bindings[uid]).leaf is node]
             for binding in moved:
                 self._leave(binding)
         changed = self.tree.drop_queue(name) if view is None else self.tree.set_queue(view)
@@ -246,15 +250,16 @@ class Books(Waking):
         below = {each: None for root in (node, *naming, *circle) for each in subtree(root)}
         return [group for each in below for group in self.waiting.classes(each).values()]
 
-    def _set_namespace(self, name: str, limits: dict[str, int] | None) -> None:
+    def _set_namespace(self, view: NamespaceView) -> None:
         self._hungry.wake_all()
+        name, limits = view.name, view.limits or None
         known = name in self.namespaces.limits
-        if known == (limits is not None):
+        if self.namespaces.label(name, view.labels) or known != (limits is not None):
+            # Whether a namespace has limits is part of the shape of what waits in it; its labels open queues to it.
+            self._file_again(name, lambda: self.namespaces.set(name, limits))
+        else:
             self.namespaces.set(name, limits)
             self._refresh_idle()
-            return
-        # Whether a namespace has limits is part of the shape of what waits in it.
-        self._file_again(name, lambda: self.namespaces.set(name, limits))
 
     def _members_changed(self) -> None:
         """A member came, went, or is another one now: every answer that names members may be another one."""
@@ -463,6 +468,8 @@ class Books(Waking):
         if binding.wish is None:
             self._untold[uid] = None
         elif binding.phase is Phase.SUSPENDED and (kept := self.withheld(binding)) is not None:
+            if kept.reason is Reason.QUEUE_NOT_OPEN:
+                self._outside[uid] = None
             if differs(binding.told, kept):
                 self._untold[uid] = None
         elif binding.phase is Phase.SUSPENDED and (until := paused_until(binding.view)) > self._now:
@@ -553,8 +560,20 @@ class Books(Waking):
             self._gone_by.drop(binding.view.uid)
 
     def withheld(self, binding: Binding) -> Verdict | None:
-        """Why a workload is not to be tried at all: its user holds it, or members refused it too often."""
-        return withheld(binding.gang) if binding.gang.hold else self.refusals.deactivated(binding.view)
+        """Why a workload is not to be tried at all: its user holds it, its queue is not open to its namespace, or
+        members refused it too often.
+        """
+        if binding.gang.hold:
+            return withheld(binding.gang)
+        return self.outside(binding.leaf, binding.view.namespace) or self.refusals.deactivated(binding.view)
+
+    def outside(self, leaf: Node, namespace: str) -> Verdict | None:
+        """Why a queue takes nothing from a namespace; None where it is open to it, or there is no such queue."""
+        if leaf.view is None or leaf.view.namespaces is None:
+            return None
+        if self.namespaces.selected(namespace, leaf.view.namespaces):
+            return None
+        return Verdict(Reason.QUEUE_NOT_OPEN, Blocker("Queue", leaf.name))
 
     def _refusing(self, binding: Binding) -> dict[str, str]:
         """Member -> its words, of those that refused something of what is dispatched there and not bound yet."""
@@ -565,6 +584,7 @@ class Books(Waking):
     def _file_again(self, namespace: str, change: Callable[[], None] = lambda: None) -> None:
         """File what waits in this namespace anew after a change of what its shapes depend on."""
         waiting = [self.bindings[key[2]] for group in self.waiting.all() for key in group.members]
+        waiting += [self.bindings[uid] for uid in self._outside]
         moved = [binding for binding in waiting if binding.view.namespace == namespace]
         for binding in moved:
             self._leave(binding)
@@ -595,6 +615,7 @@ class Books(Waking):
             return
         self.pauses.drop(binding.view.uid)
         self._open.pop(binding.view.uid, None)
+        self._outside.pop(binding.view.uid, None)
         if binding.phase.charged:
             self._ready_by.drop(binding.view.uid)
             self._gone_by.drop(binding.view.uid)
@@ -767,5 +788,5 @@ def _dispatched_at(view: BindingView, now: float) -> float:
 
 
 def _place_of(view: QueueView) -> object:
-    """What decides where a queue is in the tree, whom it may use, and how its workloads wait."""
-    return view.parent, view.members, view.affinity, view.strategy, view.patience
+    """What decides where a queue is in the tree, whom it serves and may use, and how its workloads wait."""
+    return view.parent, view.members, view.affinity, view.namespaces, view.strategy, view.patience

@@ -68,19 +68,24 @@ class QueueView:
     """
     protection: float | None = None
     """Seconds after its start in which a workload is not taken back for others; None for the usual time."""
+    reclaims_firm: bool = True
+    """Whether other queues may take back what its users call not preemptable as well: that speaks of its own queue."""
     problem: str = ""
     """What of the object can't be read; such a queue admits nothing."""
     flavors: Flavors = field(default_factory=lambda: NONE)
     """Of resources in the whole federation, where this is the root queue; known to who tells the core, not to it."""
+    namespaces: Mapping[str, Any] | None = None
+    """Label selector of the namespaces that it is open to; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceView:
-    """What the ResourceQuotas of a namespace allow."""
+    """A namespace, and what its ResourceQuotas allow."""
 
     name: str
-    limits: Vector
+    limits: Vector = field(default_factory=dict)
     """A resource that is not named is unlimited."""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,6 +167,8 @@ class Resizing(Books):
         leaf, namespace = binding.leaf, binding.view.namespace
         if self.tree.standing(leaf) is not Standing.OPEN:
             return Stop(Verdict(Reason.QUEUE_CLOSED, Blocker("Queue", leaf.name)))
+        if (outside := self.outside(leaf, namespace)) is not None:
+            return Stop(outside)
         short = self.tree.shortage(leaf, amount)
         if short is not None:
             return Stop(short.verdict(), short.node)

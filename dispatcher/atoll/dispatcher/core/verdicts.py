@@ -75,6 +75,7 @@ def _account(core: Dispatcher, binding: Binding) -> Account:
             phase=binding.phase.value,
             reason=reason.value,
             message=said.sentence(),
+            blocker=said.blocker if said.reason is Reason.QUEUE_NOT_OPEN else None,
             since=_since(binding, said),
             changes=_by_itself(said),
         )
@@ -134,6 +135,8 @@ def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
     if gang.hold:
         kept = withheld(gang)
         return Account(reason=kept.reason.value, message=kept.sentence(), changes=_by_itself(kept))
+    if (outside := core.outside(leaf, view.namespace)) is not None:
+        return _refused(outside)
     binding = Binding(view, 0, Phase.SUSPENDED, {}, gang, None, order_key(view), leaf, {})
     view = core.filed_as(binding)
     binding = replace(binding, view=view, wish=view.gang, variants=view.variants)
@@ -617,11 +620,14 @@ def _queue_change(reason: Reason, node: Node) -> Change:
         Reason.QUEUE_CLOSED: f"queue {queue}, or the closed one above it, is opened",
         Reason.QUEUE_INVALID: f"what is wrong with queue {queue} is mended",
         Reason.QUEUE_NOT_LEAF: f"it goes to one of the queues below {queue}: {leaves}",
+        Reason.QUEUE_NOT_OPEN: f"its namespace gets labels that queue {queue} is open to, or it goes to another queue",
     }[reason]
     return Change(ChangeKind.QUEUE, text)
 
 
 def _by_itself(verdict: Verdict) -> list[Change]:
+    if verdict.reason is Reason.QUEUE_NOT_OPEN and verdict.blocker is not None:
+        return [_queue_change(verdict.reason, Node(verdict.blocker.name))]
     text = {
         Reason.HELD: (ChangeKind.WISH, "its user releases it"),
         Reason.NO_PODS: (ChangeKind.WISH, "its user gives it pods"),

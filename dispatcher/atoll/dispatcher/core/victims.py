@@ -41,7 +41,7 @@ class Victim:
     firm: bool = False
     """Nothing but the surplus may go."""
     preemptable: bool = True
-    """The user's wish."""
+    """The user's wish: it holds in the queue, and against others where the queue says so."""
     evictions: int = 0
     """How often it was evicted for others."""
     protection: float = PROTECTION
@@ -108,8 +108,15 @@ def candidates(trial: Trial, victims: Iterable[Victim], now: float) -> list[Vict
     return found
 
 
+def _stays(trial: Trial, victim: Victim) -> bool:
+    """Whether its user's wish keeps it from the claimant."""
+    view = victim.leaf.view
+    own = victim.leaf is trial.claimant.leaf
+    return not victim.preemptable and (own or (view is not None and not view.reclaims_firm))
+
+
 def _may_go(trial: Trial, victim: Victim) -> bool:
-    if not victim.preemptable:
+    if _stays(trial, victim):
         return False
     if victim.leaf is trial.claimant.leaf:
         return victim.priority < trial.claimant.priority
@@ -120,7 +127,7 @@ def _may_shrink(trial: Trial, victim: Victim) -> bool:
     """Whether it gives its surplus up: in a queue to whatever is not below it, for what waits comes before more of what
     runs; to other queues as it would go.
     """
-    if not victim.preemptable:
+    if _stays(trial, victim):
         return False
     if victim.leaf is trial.claimant.leaf:
         return victim.priority <= trial.claimant.priority
