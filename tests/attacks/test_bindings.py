@@ -71,8 +71,9 @@ async def test_who_owns_a_namespace_neither_ends_a_binding_nor_decides_it(site: 
     with pytest.raises(errors.Forbidden) as refused:
         await owner.api.merge_patch(BINDINGS, "mine-job", {"status": over}, site.namespace, subresource="status")
     assert "only atoll-control writes the status" in refused.value.message
-    for change in ({"spec": {"clusters": []}}, {"spec": {"suspension": {"scheduling": True}}}):
-        patch = {"metadata": {"annotations": GLASS}, **change}
+    specs: list[Json] = [{"clusters": []}, {"suspension": {"scheduling": True}}]
+    for spec in specs:
+        patch = {"metadata": {"annotations": GLASS}, "spec": spec}
         with pytest.raises(errors.Forbidden):
             await owner.api.merge_patch(BINDINGS, "mine-job", patch, site.namespace)
     with pytest.raises(errors.Forbidden):

@@ -211,7 +211,7 @@ class Books(Waking):
         moved: list[Binding] = []
         if view is None or node.view is None or _place_of(view) != _place_of(node.view):
             moved = [self.bindings[key[2]] for group in self._classes_below(node, name) for key in group.members]
-            moved += [each for uid in self._outside if (each := self.bindings[uid]).leaf is node]
+            moved += [self.bindings[uid] for uid in self._outside if self.bindings[uid].leaf is node]
             for binding in moved:
                 self._leave(binding)
         changed = self.tree.drop_queue(name) if view is None else self.tree.set_queue(view)
