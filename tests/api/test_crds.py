@@ -181,6 +181,21 @@ def test_columns_and_selectable_fields_point_at_known_fields(kind: str) -> None:
     assert ".metadata.creationTimestamp" in columns
 
 
+@pytest.mark.parametrize(
+    ("kind", "columns"),
+    [
+        ("Job", {"STATUS", "QUEUE", "REASON", "MESSAGE", "minAvailable", "RUNNINGS"}),
+        ("ResourceBinding", {"Reason", "Clusters", "Bound", "Message", "Wanted"}),
+        ("Queue", {"Parent", "State", "Pending", "Used", "Deserved", "Capability", "Valid", "Reason"}),
+        ("Work", {"Workload-Name", "Applied", "Reason", "Health", "Queue", "Message"}),
+        ("Cluster", {"Ready", "Reason", "Placer", "Used", "Allocatable", "Taints"}),
+    ],
+)
+def test_columns_say_where_why_and_how_much(kind: str, columns: set[str]) -> None:
+    (version,) = CRDS[kind]["spec"]["versions"]
+    assert columns <= {column["name"] for column in version["additionalPrinterColumns"]}
+
+
 @every_kind
 def test_a_status_subresource_has_a_status(kind: str) -> None:
     (version,) = CRDS[kind]["spec"]["versions"]

@@ -26,8 +26,15 @@ Json = dict[str, Any]
 
 HEAVY = (
     "atoll.api",
+    "atoll.cli.columns",
+    "atoll.cli.installing",
+    "atoll.cli.jsonpath",
+    "atoll.cli.local",
+    "atoll.cli.simulate",
+    "atoll.cli.what_if",
     "atoll.control",
     "atoll.dispatcher",
+    "atoll.install",
     "atoll.local",
     "atoll.sim",
     "cryptography",
@@ -46,7 +53,7 @@ COMMANDS = {
     "queue list": ("queue", "list"),
 }
 _GROUND = "import asyncio, ssl, aiohttp, typer.main, yaml, msgspec, orjson"
-_MOST = 1.3
+_MOST = 1.18
 """Modules of a command, to those of the libraries that every command needs."""
 _COUNT = "import atexit, sys; atexit.register(lambda: print('MODULES', *sys.modules, file=sys.stderr)); "
 

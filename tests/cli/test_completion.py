@@ -107,6 +107,6 @@ def test_a_page_that_differs_is_reported_and_written_anew(
 
 
 def test_every_command_is_on_the_page_with_an_example() -> None:
-    sections = reference.page().split("\n## ")[2:]
+    sections = reference.page().split("\n## ")[3:]
     assert {section.partition("\n")[0] for section in sections} >= {"atollctl unjoin", "atollctl job abort"}
     assert all("\nExample: `atollctl " in section for section in sections)

@@ -8,7 +8,7 @@ import pytest
 
 from atoll.cli import explanation, jobs, printing, queue_description, queues
 from atoll.cli.bindings import use_by_queue, views, waiting_line
-from atoll.model import decision, gang, keys
+from atoll.model import ages, decision, gang, keys
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Blocker, Reason
@@ -87,7 +87,7 @@ def told(item: Json, problem: str = "", **status: Any) -> Json:
      (2 * 86400 + 3600, "2d1h"), (100 * 86400, "100d"), (800 * 86400, "2y")],
 )  # fmt: skip
 def test_lengths_of_time_read_as_in_kubectl(seconds: int, text: str) -> None:
-    assert printing.duration(seconds) == text
+    assert ages.duration(seconds) == text
 
 
 def test_a_table_is_aligned_and_ends_without_spaces() -> None:

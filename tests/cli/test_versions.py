@@ -44,8 +44,9 @@ def test_what_differs_is_said_and_what_is_not_known_is_not_called_different() ->
         "  not there  atoll-dispatcher: no such process leads",
         "  member     east: agent unknown, Kubernetes v1.36.3",
         "  member     west: agent 7.0.0, Kubernetes v1.36.3",
-        f"  skew       atoll-control is 0.0.9, atollctl is {VERSION}: upgrade the older one",
-        f"  skew       the agent of west is 7.0.0, atollctl is {VERSION}: upgrade the older one",
+        f"  skew       atoll-control is 0.0.9, atollctl is {VERSION}",
+        "  skew       west gets no new work: its agent is Atoll 7.0.0, and the host's processes are 0.0.9: upgrade the host"
+        " first",
     ]
 
 

@@ -102,7 +102,23 @@ async def test_the_verdict_of_a_job_that_waits(served: Site) -> None:
     assert {room["cluster"] for room in status["clusters"]} == {"alpha", "beta", "topo"}
     listed = await served.host.list(VERDICTS, served.namespace)
     assert [each["metadata"]["name"] for each in listed] == ["first-job", "second-job"]
-    assert served.kubectl("get", "verdicts", "second-job", "-n", served.namespace).split()[-2] == "second-job"
+    assert "\nsecond-job " in served.kubectl("get", "verdicts", "second-job", "-n", served.namespace)
+
+
+async def test_kubectl_prints_verdicts_in_columns(served: Site) -> None:
+    queue = await served.queue(capability={"cpu": "2"})
+    await served.submit(job("first", cpu="2", seconds=None, queue=queue))
+    await served.phase("first", "Running")
+    await served.submit(job("second", cpu="1", queue=queue))
+    await served.reason("second", "QuotaExceeded")
+    printed = served.kubectl("get", "verdicts.query.atoll.sh", "-n", served.namespace, "-o", "wide").splitlines()
+    head = "NAME WORKLOAD QUEUE PLACE REASON CLUSTER AGE WANTED AVAILABLE MESSAGE"
+    assert printed[0].split() == head.split()
+    [line] = [line for line in printed if line.startswith("second-job")]
+    for cell in (f" {queue} ", " 1 of 1 ", " QuotaExceeded ", " 1 cpu ", "it would exceed"):
+        assert cell in line
+    one = served.kubectl("get", "verdicts.query.atoll.sh", "second-job", "-n", served.namespace, "-o", "json")
+    assert orjson.loads(one)["status"]["reason"] == "QuotaExceeded"
 
 
 async def test_a_list_comes_in_pages(served: Site) -> None:

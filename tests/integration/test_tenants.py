@@ -25,8 +25,10 @@ from atoll.model.apiresource import (
     WORKS,
     ApiResource,
 )
+from atoll.model.release import VERSION
 from tests.integration.federation import Site, batch_job, job, until
 from tests.integration.tenants import Tenant, made, rights_count
+from tests.integration.test_operations import atollctl
 
 pytestmark = pytest.mark.integration
 
@@ -210,6 +212,29 @@ async def test_a_tenant_has_what_kubectl_users_expect(tenant: Tenant) -> None:
     for args in (("queue", "create", "x", "--dry-run=server"), ("cluster", "list"), ("cluster", "cordon", "alpha")):
         assert "ask an administrator of the host for that right" in await tenant.ctl(*args, ok=False), args
     assert "(dry run)" in await tenant.ctl("queue", "create", "x", "--dry-run=client")
+    versions = await tenant.ctl("version")
+    assert "host       Kubernetes v" in versions
+    assert "not shown  atoll-control and atoll-dispatcher (no right to list leases" in versions
+    administrators = await atollctl(site, "--version")
+    for name in ("atoll-control", "atoll-dispatcher", "alpha: agent"):
+        assert f"{name} {VERSION}" in administrators
+    assert "skew" not in administrators
+
+
+def saved(file: str) -> Json:
+    found: Json = yaml.safe_load(Path(file).read_text("utf-8"))
+    return found
+
+
+async def test_who_may_not_change_queues_keeps_what_was_edited(
+    tenant: Tenant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBE_EDITOR", "sed -i 's/^  weight: .*/  weight: 7/'")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    said = await tenant.ctl("queue", "edit", "default", ok=False)
+    assert "ask an administrator of the host for that right" in said
+    assert "no valid changes" not in said, "it is not opened again: no other text would help"
+    assert saved(said.partition("has been stored to ")[2].split()[0])["spec"]["weight"] == 7
 
 
 async def test_a_reader_sees_and_changes_nothing(reader: Tenant) -> None:

@@ -183,6 +183,13 @@ def test_an_aborted_job_has_stopped_once_it_is_kept_from_running(reason: str) ->
     assert KIND.aggregate(stopped, [], waiting=(reason, ""), now=NOW)["state"]["phase"] == "Aborted"
 
 
+def test_a_dispatched_job_says_where() -> None:
+    reports = [Report(name, state("Running")) for name in ("west", "east")]
+    assert KIND.aggregate(make_job(), reports, waiting=("", ""), now=NOW)["state"]["message"] == "in east and west"
+    refused = [Report("east", {"state": {"phase": "Running", "message": "its own words"}})]
+    assert KIND.aggregate(make_job(), refused, waiting=("", ""), now=NOW)["state"]["message"] == "its own words"
+
+
 def test_a_waiting_job_says_why() -> None:
     status = KIND.aggregate(make_job(), [], waiting=("QuotaExceeded", "too much"), now=NOW)
     assert status["state"] == {

@@ -13,10 +13,11 @@ import typer
 from atoll.cli.conditions import condition, is_true
 from atoll.cli.errors import FAILED, USAGE, CommandError
 from atoll.cli.options import DataOutput, NoHeaders, Output, Selector, SortBy, settings, shape
-from atoll.cli.printing import age, show_data, show_objects, show_table
+from atoll.cli.printing import show_data, show_objects, show_table
 from atoll.cli.suggestions import cluster_names
 from atoll.cli.workloads import do_all, one_way
 from atoll.model import keys
+from atoll.model.ages import age
 
 if TYPE_CHECKING:
     from atoll.kube.transport import ApiServer

@@ -54,7 +54,6 @@ def edit(content: Json, submit: Callable[[Json], None]) -> bool:
                 submit(patch)
         except Refused as error:
             text, problem = edited, str(error)
-            print(problem, file=sys.stderr)
             continue
         except Exception:
             print(f"A copy of your changes has been stored to {file}", file=sys.stderr)
@@ -123,6 +122,7 @@ def _open_editor(file: Path) -> None:
     try:
         code = subprocess.call([*shlex.split(editor), str(file)])
     except (OSError, ValueError) as error:
+        file.unlink()
         raise CommandError(f"the editor {editor!r} can't be started ({error}): set KUBE_EDITOR or EDITOR") from error
     if code:
         raise CommandError(f"the editor {editor!r} ended with code {code}; the file is {file}")

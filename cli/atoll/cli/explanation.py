@@ -10,9 +10,9 @@ from typing import Any
 
 from atoll.cli import charges, queue_objects, verdicts
 from atoll.cli.conditions import condition, is_true
-from atoll.cli.printing import duration
 from atoll.cli.seen import Seen, seen, waits_since
 from atoll.model import keys, quantity, vector
+from atoll.model.ages import duration
 from atoll.model.decision import Phase
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason, Verdict

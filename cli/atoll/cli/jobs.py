@@ -12,9 +12,10 @@ import typer
 from atoll.cli import job_pods, moving, operations
 from atoll.cli.errors import CommandError
 from atoll.cli.options import NoHeaders, Output, Selector, SortBy, Watch, settings, shape
-from atoll.cli.printing import age, show_objects, show_table
+from atoll.cli.printing import show_objects, show_table
 from atoll.cli.suggestions import queue_names
 from atoll.cli.workloads import Name, find, listed, ours
+from atoll.model.ages import age
 
 if TYPE_CHECKING:
     from atoll.kube.transport import ApiServer

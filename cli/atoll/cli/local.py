@@ -87,8 +87,10 @@ def status(name: Name = "default", output: DataOutput = None) -> None:
 def next_steps(state: State) -> str:
     """What to type next."""
     host, named = state.host, "" if state.name == "default" else f" --name {state.name}"
+    folders = [str(each) for each in _not_on_path()]
     lines = [
         f"export KUBECONFIG={host.kubeconfig if host else ''}",
+        *([f"export PATH={':'.join([*folders, '$PATH'])}"] if folders else []),
         "",
         f"# {len(state.members)} members: {', '.join(state.members)}",
         "# now submit an ordinary Volcano Job:  kubectl apply -f job.yaml",
@@ -96,6 +98,21 @@ def next_steps(state: State) -> str:
         f"# take it all down:                    atollctl local down{named}",
     ]
     return "\n".join(lines)
+
+
+def _not_on_path() -> list[Path]:
+    """Folders of atollctl and kubectl where typing their names does not find them."""
+    import shutil
+
+    from atoll.local import binaries
+
+    found = []
+    beside = Path(sys.executable).parent
+    if shutil.which("atollctl") is None and (beside / "atollctl").exists():
+        found.append(beside)
+    if shutil.which("kubectl") is None:
+        found.append(binaries.ensure(report=lambda _: None).kubectl.parent)
+    return found
 
 
 def _layout(config: Path | None, members: int | None, nodes: int | None) -> FederationConfig:

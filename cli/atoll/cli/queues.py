@@ -12,10 +12,11 @@ import typer
 from atoll.cli import queue_changes, queue_objects
 from atoll.cli.errors import FAILED, USAGE, CommandError
 from atoll.cli.options import DataOutput, NoHeaders, Output, Selector, SortBy, Watch, settings, shape
-from atoll.cli.printing import age, show_data, show_objects, show_table
+from atoll.cli.printing import show_data, show_objects, show_table
 from atoll.cli.suggestions import queue_names
 from atoll.cli.workloads import do_all, one_way
 from atoll.model import keys
+from atoll.model.ages import age
 
 if TYPE_CHECKING:
     from atoll.kube.transport import ApiServer
@@ -266,6 +267,9 @@ def _show(
         chosen = columns.ordered(chosen, sort_by)
     if not wanted.table:
         show_objects(chosen, wanted, one=name is not None, no_headers=no_headers)
+        return
+    if not chosen:
+        print(f"No queues found{f' with labels {selector}' if selector else ''}.", file=sys.stderr)
         return
     found = rows(queues, time.time(), wide=wanted.wide, chosen=chosen, flat=sort_by is not None)
     show_table(headers, found, no_headers=no_headers)

@@ -23,10 +23,23 @@ _HEAD = """\
 # atollctl
 
 Also installed as `kubectl-atoll`, so that `kubectl atoll queue list` works; `kubectl_complete-atoll` completes it.
-Completion of `atollctl` itself: `atollctl --install-completion`, or `atollctl --show-completion` to see the script.
+Completion of `atollctl` itself: `atollctl --install-completion`, or `atollctl --show-completion` to see the script. It
+offers names of jobs, queues and members too, as far as the host tells within a second and a half.
 
 Global options may stand anywhere on the command line, as with kubectl. Exit codes: 0 done, 1 failed, 2 wrong usage,
 130 interrupted.
+
+## Formats, orders, choices
+
+As with kubectl: `-o json`, `yaml` and `name` print the objects themselves, `-o jsonpath=TEMPLATE` fills in a template
+(`{range .items[*]}{.metadata.name}{"\\n"}{end}`; filters, slices, unions, `..`; what is missing is empty, an index
+beyond a list is an error), `-o custom-columns=HEADER:PATH,...` prints a table of fields. `--sort-by PATH` orders by a
+field: numbers and quantities by size, texts as people count. `-l SELECTOR` chooses by labels, in lists and instead of
+names in verbs; the server compares. A verb with several objects does its work on each, says of each what became of it,
+and ends with 1 if one failed.
+
+`-o jsonpath` and `-o custom-columns` read what the API server has; what `explain`, `describe` and `job pods` compute is
+printed by `-o json`.
 """
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from atoll.cli.printing import duration
 from atoll.model import quantity
+from atoll.model.ages import duration
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason
 from atoll.model.words import counted

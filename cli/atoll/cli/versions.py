@@ -114,10 +114,20 @@ def described(
 
 
 def _skew(data: Json) -> list[str]:
-    """What is not of the version of this program, in words."""
-    found = {name: data["host"][name] for name in _PROCESSES if name in data["host"]}
-    found |= {f"the agent of {name}": each["agent"] for name, each in data.get("members", {}).items()}
-    return [f"{name} is {each}, atollctl is {VERSION}" for name, each in found.items() if each not in (VERSION, _OLD)]
+    """What is not of one version, in words."""
+    from atoll.model.skew import wrong_with_agent
+
+    host = {name: data["host"][name] for name in _PROCESSES if name in data["host"]}
+    lines = [f"{name} is {each}, atollctl is {VERSION}" for name, each in host.items() if each not in (VERSION, _OLD)]
+    leading = next((each for each in host.values() if each != _OLD), VERSION)
+    for name, member in data.get("members", {}).items():
+        if wrong := wrong_with_agent(member["agent"], leading):
+            lines.append(f"{name} gets no new work: {wrong[1]}")
+        elif member["agent"] not in (leading, _OLD):
+            lines.append(
+                f"the agent of {name} is {member['agent']}, the host's processes are {leading}: they go together"
+            )
+    return lines
 
 
 def text(data: Mapping[str, Any]) -> str:
@@ -132,6 +142,6 @@ def text(data: Mapping[str, Any]) -> str:
         f"  member     {name}: agent {each['agent']}, Kubernetes {each['kubernetes']}"
         for name, each in data.get("members", {}).items()
     ]
-    lines += [f"  skew       {each}: upgrade the older one" for each in data.get("skew", ())]
+    lines += [f"  skew       {each}" for each in data.get("skew", ())]
     lines += [f"  not shown  {each}" for each in data.get("unseen", ())]
     return "\n".join(lines)

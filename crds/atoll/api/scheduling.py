@@ -167,10 +167,13 @@ class QueueStatus(ApiModel):
             Column("Running", ".status.running", "integer"),
             AGE,
             Column("Used", ".status.allocated", wide=True),
+            Column("Deserved", ".spec.deserved", wide=True),
             Column("Capability", ".spec.capability", wide=True),
             Column("Weight", ".spec.weight", "integer", wide=True),
             Column("Priority", ".spec.priority", "integer", wide=True),
             Column("Strategy", ".spec.dequeueStrategy", wide=True),
+            Column("Valid", '.status.conditions[?(@.type=="Valid")].status', wide=True),
+            Column("Reason", '.status.conditions[?(@.type=="Valid")].reason', wide=True),
         ),
     )
 )

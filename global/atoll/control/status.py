@@ -19,12 +19,12 @@ from atoll.control.works import binding_key, works_gone
 from atoll.delivery.work import WorkObject
 from atoll.kinds import Kind, Outcome, Report
 from atoll.kube import errors
+from atoll.kube.conditions import Condition, find, with_condition
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys, numbers
 from atoll.model.apiresource import BINDINGS, ApiResource
-from atoll.model.conditions import Condition, find, with_condition
 from atoll.model.decision import Phase
 from atoll.model.keys import cluster_of, execution_namespace
 from atoll.model.objects import Full
@@ -364,14 +364,15 @@ def _reports(kind: Kind, binding: BindingObject, works: list[WorkObject]) -> lis
     whole's. Once one has failed the others are stopped, and then only those that are left count.
     """
     said = {
-        cluster_of(work.metadata.namespace): Report(work.metadata.namespace, work.reported, work.carried)
+        name: Report(name, work.reported, work.carried)
         for work in works
+        for name in [cluster_of(work.metadata.namespace)]
     }
     heard = [report for report in said.values() if report.status]
     if not heard or Outcome.FAILED in [kind.finished(report.status) for report in heard]:
         return heard
     silent = [target.name for target in binding.spec.clusters if target.name not in said]
-    return [*said.values(), *(Report(execution_namespace(name), {}, heard[0].carried) for name in silent)]
+    return [*said.values(), *(Report(name, {}, heard[0].carried) for name in silent)]
 
 
 def _waiting(binding: BindingObject, works: list[WorkObject]) -> tuple[str, str]:

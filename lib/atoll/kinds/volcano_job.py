@@ -20,6 +20,7 @@ from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.placer import MadeFor, Placer, Unplaceable
 from atoll.model.vector import pod_requests
 from atoll.model.verdict import WITHHELD
+from atoll.model.words import listed
 
 _FINAL = {"Completed": Outcome.SUCCEEDED, "Failed": Outcome.FAILED, "Terminated": Outcome.FAILED, "Aborted": None}
 _PHASES = (
@@ -227,6 +228,7 @@ class VolcanoJob:
             reason, message = decisive.get("reason") or "", decisive.get("message") or ""
             if phase == "Pending" and not (reason or message):
                 reason, message = waiting
+            message = message or f"in {listed(sorted(report.cluster for report in reports))}"
         stopped = (obj["metadata"].get("annotations") or {}).get(keys.ABORTED) if metadata.held(obj) else None
         if stopped:
             phase, reason, message = _stopping(stopped, phases, waiting)

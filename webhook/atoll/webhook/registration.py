@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from atoll.kube.authority import split_pem
 from atoll.model import keys
 from atoll.model.apiresource import (
     BATCH_JOBS,
@@ -29,6 +28,7 @@ from atoll.model.apiresource import (
     VALIDATING_WEBHOOKS,
     ApiResource,
 )
+from atoll.model.authority import split_pem
 from atoll.model.namespaces import system_rule
 from atoll.webhook.batch_jobs import CONTROL
 

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 from atoll.dispatcher.objects import BindingObject
+from atoll.model import gang, keys
+from atoll.model.ages import age
 from atoll.model.apiresource import VERDICTS, WHAT_IFS
 from atoll.model.query import Account, Change, Named, Position
 
@@ -78,8 +80,17 @@ def verdict(binding: BindingObject, account: Account) -> Json:
             "creationTimestamp": meta.creation_timestamp,
         },
         "workload": binding.spec.resource.name,
+        "queue": _queue(binding),
+        "clusters": [target.name for target in binding.spec.clusters],
         "status": _plain(account),
     }
+
+
+def _queue(binding: BindingObject) -> str:
+    try:
+        return gang.decode(binding.metadata.annotations.get(keys.GANG, "")).queue
+    except msgspec.MsgspecError:
+        return ""
 
 
 def verdict_list(items: Sequence[Json], after: str, left: int) -> Json:
@@ -124,3 +135,65 @@ def for_namespace(account: Account, namespace: str) -> Account:
         queue=position(account.queue) if account.queue is not None else None,
         changes=[change(each) for each in account.changes],
     )
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+_COLUMNS = (
+    ("Name", "name", 0, "Name of the binding."),
+    ("Workload", "", 0, "Name of the workload."),
+    ("Queue", "", 0, "Its queue."),
+    ("Place", "", 0, "Its place among those that wait there, the next one is the first; empty once it is dispatched."),
+    ("Reason", "", 0, "Why it waits."),
+    ("Cluster", "", 0, "Where it runs, else the member with most room for it."),
+    ("Age", "", 0, "Since its binding was made."),
+    ("Wanted", "", 1, "Of what is short."),
+    ("Available", "", 1, "Of what is short."),
+    ("Message", "", 1, "The reason in a sentence."),
+)
+
+
+def table(answer: Json, now: float, include: str = "Metadata") -> Json:
+    """Verdicts as kubectl prints them.
+
+    Args:
+        answer: a Verdict or a VerdictList.
+        now: seconds since the epoch.
+        include: what of each object goes with its row: `Metadata`, `Object` or `None`.
+    """
+    several = "items" in answer
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": answer["metadata"] if several else {},
+        "columnDefinitions": [
+            {"name": name, "type": "string", "format": form, "description": text, "priority": priority}
+            for name, form, priority, text in _COLUMNS
+        ],
+        "rows": [_row(item, now, include) for item in (answer["items"] if several else [answer])],
+    }
+
+
+def _row(item: Json, now: float, include: str) -> Json:
+    meta, status = item["metadata"], item["status"]
+    place, short = status.get("queue") or {}, status.get("blocker") or {}
+    rooms = status.get("clusters") or ()
+    where = item["clusters"] or [each["cluster"] for each in rooms[:1]]
+    cells = [
+        meta["name"],
+        item["workload"],
+        item["queue"],
+        f"{place['position']} of {place['waiting']}" if place else "",
+        status.get("reason", ""),
+        ",".join(where),
+        age(meta["creationTimestamp"], now),
+        f"{short['requested']} {short['resource']}" if short.get("requested") else "",
+        short.get("available", ""),
+        status.get("message", ""),
+    ]
+    row: Json = {"cells": cells}
+    if include == "Object":
+        row["object"] = item
+    elif include != "None":
+        row["object"] = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta}
+    return row

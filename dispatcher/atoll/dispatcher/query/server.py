@@ -122,7 +122,7 @@ class Server:
             found = self._verdict(namespace, name, everything=everything)
         if found is None:
             raise Refusal(404, "NotFound", f'verdicts.{VERDICTS.group} "{name}" not found')
-        return _json(found)
+        return _shown(request, found)
 
     async def _list(self, request: web.Request) -> web.Response:
         """The bindings of a namespace in order of their names, some in each answer."""
@@ -143,7 +143,7 @@ class Server:
             # A pass need not wait for the whole page.
             await asyncio.sleep(0)
         after = names[limit] if len(names) > limit else ""
-        return _json(documents.verdict_list(items, after, max(len(names) - limit, 0)))
+        return _shown(request, documents.verdict_list(items, after, max(len(names) - limit, 0)))
 
     async def _what_if(self, request: web.Request) -> web.Response:
         namespace = request.match_info["namespace"]
@@ -205,6 +205,13 @@ def _whole(request: web.Request, parameter: str) -> int:
         said = f"{readable(text, 30)!r} is not a whole number between 0 and {numbers.MOST}"
         raise Refusal(400, "BadRequest", f"{parameter}: {said}")
     return number
+
+
+def _shown(request: web.Request, answer: Json) -> web.Response:
+    """Verdicts as they are, or as the table that kubectl asks for."""
+    if "as=Table;v=v1;g=meta.k8s.io" not in request.headers.get("Accept", ""):
+        return _json(answer)
+    return _json(documents.table(answer, time.time(), request.query.get("includeObject", "Metadata")))
 
 
 def _json(content: Json, status: int = 200) -> web.Response:
