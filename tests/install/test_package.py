@@ -76,8 +76,9 @@ import contextlib, importlib, io, json
 said = {{}}
 with contextlib.redirect_stdout(io.StringIO()):
     for name in {PROCESSES!r}:
+        sys.argv = [name, "--help"]
         try:
-            importlib.import_module(f"atoll.{{name}}.__main__").main(["--help"])
+            importlib.import_module(f"atoll.{{name}}.__main__").main()
         except SystemExit as ended:
             said[name] = ended.code
     from atoll.cli.app import tree

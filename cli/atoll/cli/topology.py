@@ -82,8 +82,8 @@ def diff(ctx: typer.Context, filename: Annotated[Path, typer.Option("--filename"
 
 
 @app.command(
-    epilog="Examples: atollctl topology discover --labels example.com/block,example.com/rack | "
-    "atollctl topology discover --labels volcano.sh/rack --split - --apply | "
+    epilog="Example: atollctl topology discover --labels example.com/block,example.com/rack; "
+    "atollctl topology discover --labels volcano.sh/rack --split - --apply; "
     "atollctl topology discover --ibnetdiscover links.txt"
 )
 def discover(

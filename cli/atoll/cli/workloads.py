@@ -99,8 +99,12 @@ async def listed(host: ApiServer, namespace: str | None, selector: str | None = 
 
 def ours(jobs: Sequence[Json]) -> list[Json]:
     """The jobs without the batch Jobs that Atoll leaves alone."""
-    from atoll.kinds import BY_RESOURCE
     from atoll.model.apiresource import BATCH_JOBS
+
+    if all(job["apiVersion"] != BATCH_JOBS.api_version for job in jobs):
+        # Nothing but Volcano Jobs: then no kind need be known.
+        return [*jobs]
+    from atoll.kinds import BY_RESOURCE
 
     takes = BY_RESOURCE[BATCH_JOBS].takes
     return [job for job in jobs if job["apiVersion"] != BATCH_JOBS.api_version or takes(job)]
