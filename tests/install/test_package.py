@@ -6,15 +6,12 @@ import json
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = {
-    *("atollctl", "kubectl-atoll", "kubectl_complete-atoll"),
-    *("atoll-webhook", "atoll-control", "atoll-dispatcher", "atoll-agent"),
-}
 PROCESSES = ("webhook", "control", "dispatcher", "agent")
 
 
@@ -48,7 +45,9 @@ def run(installed: Path, code: str) -> str:
 
 
 def test_every_program_is_there(installed: Path) -> None:
-    assert {each.name for each in (installed / "bin").iterdir()} == SCRIPTS
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
+    assert {each.name for each in (installed / "bin").iterdir()} == set(named)
+    assert {"atollctl", "kubectl-atoll", *(f"atoll-{each}" for each in PROCESSES)} <= set(named)
 
 
 def test_nothing_but_the_product_is_there(installed: Path) -> None:
