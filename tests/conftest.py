@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import zlib
 from collections.abc import AsyncIterator
 from functools import cache
 from pathlib import Path
@@ -25,22 +27,32 @@ settings.load_profile("atoll")
 LAYOUT = FederationConfig(members=[member("alpha", 8), member("beta", 4), member("topo", 4, tree=False)])
 
 
+_ASKS = re.compile(
+    r"(?:fixture[^\n]*\n(?:async )?def \w+|^(?:async )?def test_\w+)"
+    r"\([^)]*\b(?:site: Site|federation: AtollFederation)\b",
+    re.MULTILINE,
+)
+_OWN = re.compile(r"^async def (?:site|federation)\(", re.MULTILINE)
+
+
 class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """A file's tests in one process, and all that use the session's federation in the same one."""
+    """A file's tests in one process; those that use the session's federation in two groups, each in one process."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "federation" if _uses_federation(file) else file
+        # The same half for the same name; the larger half of the tests are the shorter ones.
+        return f"federation {zlib.crc32(file.encode()) % 2}" if uses_federation(file) else file
 
 
 @cache
-def _uses_federation(file: str) -> bool:
+def uses_federation(file: str) -> bool:
+    """Whether tests of this file use the session's federation, and not merely one like it."""
     text = (Path(__file__).parent.parent / file).read_text()
-    return "site: Site" in text or "federation: AtollFederation" in text
+    return bool(_ASKS.search(text)) and not _OWN.search(text)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
-    """Where tests run in several processes (-n 2): one of them has the federation, the others never start another."""
+    """Where tests run in several processes (-n 2): two of them have a federation, further ones never start another."""
     return _ByFile(config, log)
 
 
