@@ -19,11 +19,13 @@ from atoll.model.apiresource import (
     PODS,
     POLICIES,
     PRIORITY_CLASSES,
+    QUEUES,
     RESOURCE_QUOTAS,
     SECRETS,
     ApiResource,
 )
 from tests.integration.federation import Json, Site, batch_job, job, until
+from tests.integration.test_making_room import YOUNG
 
 pytestmark = pytest.mark.integration
 RULES = (LIMIT_RANGES, RESOURCE_QUOTAS, NETWORK_POLICIES)
@@ -234,7 +236,9 @@ async def test_rules_of_the_host_s_namespace_hold_in_the_member_where_it_says_so
 async def test_nobody_is_evicted_for_work_that_the_member_would_not_let_in(site: Site) -> None:
     """1. A member is full. 2. A workload of higher priority comes, from a namespace that the member has itself."""
     await site.only("topo")
-    await site.submit(job("low", replicas=4, cpu="15", seconds=None))
+    queue = await site.queue()
+    await site.host.merge_patch(QUEUES, queue, YOUNG)
+    await site.submit(job("low", replicas=4, cpu="15", seconds=None, queue=queue))
     await site.phase("low", "Running")
     other, value = f"{site.namespace}-own", f"high-{site.namespace}"
     metadata = {"name": other, "labels": {keys.ENABLED: "true"}}
@@ -244,6 +248,7 @@ async def test_nobody_is_evicted_for_work_that_the_member_would_not_let_in(site:
     )
     await site.host.create(
         PRIORITY_CLASSES,
+        QUEUES,
         {"apiVersion": PRIORITY_CLASSES.api_version, "kind": "PriorityClass", "metadata": {"name": value}, "value": 9},
     )
     mine, site.namespace = site.namespace, other
@@ -255,7 +260,7 @@ async def test_nobody_is_evicted_for_work_that_the_member_would_not_let_in(site:
 
     try:
         await site.only("topo")
-        await site.submit(job("high", cpu="15", priorityClassName=value, seconds=None))
+        await site.submit(job("high", cpu="15", priorityClassName=value, queue=queue, seconds=None))
         await until(asked_in_vain, what="the member was asked and said no")
     finally:
         await site.host.delete(JOBS, "high", other)
