@@ -409,9 +409,20 @@ async def test_placing_that_can_not_be_is_refused(
 
 async def test_a_namespace_of_the_member_is_accepted_at_join(bare: Federation, prepared: Path, east: ApiServer) -> None:
     """Only where its administrator says so; one that is not there, and the system's own, are refused."""
-    await run_join(bare, "east", "east", prepared)
-    assert keys.ACCEPT not in (await east.get(NAMESPACES, "default"))["metadata"]["labels"]
-    await run_join(bare, "east", "east", prepared, accept=("default",))
+    said: list[str] = []
+    hint = "--accept-namespace default"
+    on = {"metadata": {"labels": {keys.ENABLED: "true"}}}
+    async with await bare.host.connect() as api:
+        await api.merge_patch(NAMESPACES, "default", on)
+        try:
+            await run_join(bare, "east", "east", prepared, progress=said.append)
+            assert any(hint in line for line in said)
+            assert keys.ACCEPT not in (await east.get(NAMESPACES, "default"))["metadata"]["labels"]
+            said.clear()
+            await run_join(bare, "east", "east", prepared, accept=("default",), progress=said.append)
+            assert not any(hint in line for line in said)
+        finally:
+            await api.merge_patch(NAMESPACES, "default", {"metadata": {"labels": {keys.ENABLED: None}}})
     assert (await east.get(NAMESPACES, "default"))["metadata"]["labels"][keys.ACCEPT] == "true"
     for name, why in (("kube-system", "the cluster's own machinery"), ("none", "has no namespace none")):
         with pytest.raises(install.Refused, match=why):

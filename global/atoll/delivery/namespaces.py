@@ -18,7 +18,7 @@ from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import keys, pod_security
 from atoll.model.apiresource import NAMESPACES
-from atoll.model.namespaces import NOT_ACCEPTED, PROPAGATED
+from atoll.model.namespaces import NOT_ACCEPTED, PROPAGATED, lets_work_in
 from atoll.model.objects import Meta, Slim, decode_meta
 
 Json = dict[str, Any]
@@ -64,7 +64,7 @@ class Namespaces:
     def problem(self, name: str) -> str:
         """Why nothing may enter a namespace of the member, in words; empty where it may, or where there is none yet."""
         found = self._there.get(name)
-        if found is None or _open(found.metadata.labels) or self._made.get(name) == found.metadata.uid:
+        if found is None or lets_work_in(found.metadata.labels) or self._made.get(name) == found.metadata.uid:
             return ""
         return _refusal(name, self._cluster)
 
@@ -107,7 +107,7 @@ class Namespaces:
         except errors.AlreadyExists:
             there = await self._member.list(NAMESPACES, field_selector=f"metadata.name={name}")
             metadata = msgspec.convert(there[0]["metadata"] if there else {}, Meta)
-            if not _open(metadata.labels):
+            if not lets_work_in(metadata.labels):
                 raise NotAccepted(_refusal(name, self._cluster)) from None
             return metadata
         self._made[name] = made["metadata"]["uid"]
@@ -160,11 +160,7 @@ class Namespaces:
 
 
 def _standing(namespace: Slim | None) -> tuple[str, bool] | None:
-    return None if namespace is None else (namespace.metadata.uid, _open(namespace.metadata.labels))
-
-
-def _open(labels: dict[str, str]) -> bool:
-    return "true" in (labels.get(keys.MADE), labels.get(keys.ACCEPT))
+    return None if namespace is None else (namespace.metadata.uid, lets_work_in(namespace.metadata.labels))
 
 
 def _refusal(name: str, cluster: str) -> str:

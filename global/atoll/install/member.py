@@ -34,7 +34,7 @@ from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import deschedulers, keys
 from atoll.model.apiresource import CLUSTERS, CONFIGMAPS, NAMESPACES, SECRETS
-from atoll.model.namespaces import is_system
+from atoll.model.namespaces import is_system, lets_work_in
 
 AGENT: Final = "atoll-agent"
 """Name of the agent's ServiceAccount, in the member and in its execution namespace on the host."""
@@ -105,6 +105,9 @@ async def join(
     for namespace in accept:
         await _accept(member, name, namespace)
         progress(f"member {name}: namespace {namespace} lets work in")
+    for namespace in await _closed(host, member):
+        text = f"namespace {namespace} lets no work in, though it is opted in on the host; to let it in"
+        progress(f"member {name}: {text}: --accept-namespace {namespace}")
 
     for said in await unread_policies(member):
         progress(f"member {name}: {said}")
@@ -170,6 +173,16 @@ async def _accept(member: ApiServer, name: str, namespace: str) -> None:
     except errors.NotFound as error:
         text = f"member {name} has no namespace {namespace}: leave it out, Atoll makes it when work goes there"
         raise Refused(text) from error
+
+
+async def _closed(host: ApiServer, member: ApiServer) -> list[str]:
+    """Namespaces of the member's own of which the host has one of the same name that has opted in."""
+    opted_in = await host.list(NAMESPACES, label_selector=f"{keys.ENABLED}=true")
+    names = {each["metadata"]["name"] for each in opted_in}
+    there = [each["metadata"] for each in await member.list(NAMESPACES)]
+    return sorted(
+        each["name"] for each in there if each["name"] in names and not lets_work_in(each.get("labels") or {})
+    )
 
 
 async def _keep_on_host(host: ApiServer, name: str, text: str) -> None:

@@ -29,6 +29,11 @@ def propagated(annotations: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(plural for plural in PROPAGATED if plural in asked)
 
 
+def lets_work_in(labels: Mapping[str, str]) -> bool:
+    """Whether work from the host may enter a namespace of a member: Atoll made it, or its administrator accepts."""
+    return "true" in (labels.get(keys.MADE), labels.get(keys.ACCEPT))
+
+
 def is_system(name: str) -> bool:
     """Whether a namespace belongs to the cluster's own machinery; label `atoll.sh/enabled` has no effect there."""
     return name in NAMES or name.startswith(PREFIXES)
