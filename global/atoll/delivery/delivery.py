@@ -8,7 +8,6 @@ and an older one is never made after a newer one was seen.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -264,10 +263,8 @@ class Delivery:
             return
         problem = ""
         if found.metadata.deletion_timestamp is None:
-            # What is there stays, though its namespace may be accepted no more.
-            with contextlib.suppress(NotAccepted):
-                await self._namespaces.ensure(_needs(work))
-            problem = await self._follow(work, kind, found)
+            problem = await self._keep_rules(work)
+            problem = await self._follow(work, kind, found) or problem
         await self._report(work, kind, found, problem)
 
     async def _turn_away(self, work: WorkObject, problem: str) -> None:
@@ -276,6 +273,19 @@ class Delivery:
             await self._let_go(work)
             return
         await self._write_status(work, None, f"not delivered, it is not Atoll's: {problem}")
+
+    async def _keep_rules(self, work: WorkObject) -> str:
+        """Have the namespace of a workload that is there as the host's is; why the member refused that, or ""."""
+        try:
+            await self._namespaces.ensure(_needs(work))
+        except NotAccepted:
+            # What is there stays, though its namespace may be accepted no more.
+            return ""
+        except errors.Unauthorized:
+            raise
+        except (errors.Invalid, errors.Forbidden) as error:
+            return f"{self._cluster} refused the rules of its namespace, and runs it without them: {error.said}"
+        return ""
 
     async def _follow(self, work: WorkObject, kind: Kind, found: Full) -> str:
         """Bring what changed on the host since the last delivery to the object; why the member refused that, or "".
