@@ -248,7 +248,6 @@ async def test_nobody_is_evicted_for_work_that_the_member_would_not_let_in(site:
     )
     await site.host.create(
         PRIORITY_CLASSES,
-        QUEUES,
         {"apiVersion": PRIORITY_CLASSES.api_version, "kind": "PriorityClass", "metadata": {"name": value}, "value": 9},
     )
     mine, site.namespace = site.namespace, other
