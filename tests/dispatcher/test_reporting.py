@@ -21,6 +21,9 @@ from atoll.dispatcher.core.tree import Tree
 from atoll.dispatcher.reporting import Book, QueueMetrics, status_patch
 from atoll.kube.reflector import Reflector
 from atoll.model.apiresource import QUEUES
+from atoll.model.decision import Decision, Line, Phase
+from atoll.model.timestamps import to_seconds
+from atoll.model.verdict import Reason
 from tests.dispatcher.builders import EARLY, GPU, dispatched, make_binding, make_queue, scene
 from tests.kube.servers import client, serving
 
@@ -239,3 +242,21 @@ def test_a_queue_that_is_forgotten_and_named_again_is_shown_as_it_is_now() -> No
     look()
     assert not [line for line in lines(registry) if " none" in line]
     assert not reporter._moved
+
+
+def test_the_way_of_a_workload_to_its_first_dispatch_and_first_run_is_measured_by_queue() -> None:
+    registry = CollectorRegistry()
+    metrics = QueueMetrics(registry)
+    view = make_binding("a").submitted("2026-01-01T00:00:00Z").build()
+    began = to_seconds("2026-01-01T00:00:00Z")
+    metrics.admitted("q", view, began + 2)
+    metrics.ran("q", view, began + 7)
+    again = Line("2026-01-01T00:01:00Z", Phase.EVICTING, Reason.PREEMPTED)
+    metrics.admitted("q", replace(view, decision=Decision(story=[again])), began + 600)
+    shown = lines(registry)
+    for name, seconds in (("admission", 2), ("running", 7)):
+        counted = {key: value for key, value in shown.items() if key.startswith(f"atoll_queue_{name}_seconds_")}
+        assert counted[f"atoll_queue_{name}_seconds_count q"] == 1, "only the first time"
+        assert counted[f"atoll_queue_{name}_seconds_sum q"] == seconds
+    metrics.forget("q")
+    assert not lines(registry)

@@ -15,9 +15,9 @@ from itertools import islice
 from typing import Any
 
 import structlog
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Gauge, Histogram
 
-from atoll.dispatcher.core import BindingGone, BindingSet, Command, Dispatcher, Event, Refused
+from atoll.dispatcher.core import BindingGone, BindingSet, BindingView, Command, Dispatcher, Event, Refused
 from atoll.dispatcher.core.binding import Binding
 from atoll.dispatcher.core.node import Node, path, subtree
 from atoll.dispatcher.objects import QueueObject
@@ -28,6 +28,7 @@ from atoll.kube.transport import ApiServer
 from atoll.model import quantity, queues
 from atoll.model.apiresource import QUEUES
 from atoll.model.decision import Phase
+from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
 
 INTERVAL = 1.0
@@ -139,6 +140,7 @@ class Reporter:
         if found is not None:
             if new is None:
                 self._refused.forget(found.metadata.name)
+                self._metrics.forget(found.metadata.name)
             self._mark(found.metadata.name)
 
     def _mark(self, name: str) -> None:
@@ -299,6 +301,38 @@ class QueueMetrics:
             "limit": lines("limit", "Real capability of the queue", "resource"),
             "guarantee": lines("guarantee", "What is never lent to others", "resource"),
         }
+
+        buckets = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 72 * 3600, 168 * 3600)
+        self._waits = {
+            name: Histogram(f"atoll_queue_{name}_seconds", text, ["queue"], buckets=buckets, registry=registry)
+            for name, text in (
+                ("admission", "From the submission of a workload to its first dispatch"),
+                ("running", "From the submission of a workload until it ran first"),
+            )
+        }
+        #: queues of which there are such lines
+        self._waited: set[str] = set()
+
+    def admitted(self, queue: str, view: BindingView, now: float) -> None:
+        """A dispatch was written; only the first one of a workload is counted."""
+        self._observe("admission", queue, view, now)
+
+    def ran(self, queue: str, view: BindingView, now: float) -> None:
+        """The minimum of a workload runs that did not; only the first time is counted."""
+        self._observe("running", queue, view, now)
+
+    def _observe(self, name: str, queue: str, view: BindingView, now: float) -> None:
+        submitted = (view.gang.submitted if view.gang is not None else "") or view.created
+        if submitted and not any(line.phase.going for line in view.decision.story):
+            self._waits[name].labels(queue).observe(max(now - to_seconds(submitted), 0.0))
+            self._waited.add(queue)
+
+    def forget(self, queue: str) -> None:
+        """It was deleted."""
+        if queue in self._waited:
+            self._waited.discard(queue)
+            for histogram in self._waits.values():
+                histogram.remove(queue)
 
     def show_blocked(self, queue: str, reasons: Mapping[str, int]) -> None:
         """Show why how many wait."""

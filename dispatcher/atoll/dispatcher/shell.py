@@ -291,6 +291,8 @@ class Shell:
         if old is None:
             self._first_seen[new.metadata.uid] = time.monotonic()
         if view is not None:
+            if view.started and view.gang is not None and old is not None and not _runs(old):
+                self.metrics.queues.ran(view.gang.queue, view, time.time())
             self._tell(BindingSet(view))
 
     # -- decide ------------------------------------------------------------------------------------------------------
@@ -392,6 +394,9 @@ class Shell:
             since = self._first_seen.pop(command.uid, None)
             if since is not None:
                 self.metrics.latency.observe(time.monotonic() - since)
+            binding = self.core.bindings.get(command.uid)
+            if binding is not None:
+                self.metrics.queues.admitted(binding.leaf.name, binding.view, time.time())
 
     def _is_there(self, command: Command) -> bool:
         binding = self._bindings.get(f"{command.namespace}/{command.name}")
@@ -461,6 +466,10 @@ def _target(part: Part, *, divided: bool) -> dict[str, Any]:
     if divided or len(part.tasks) > 1:
         target["components"] = [{"name": component_name(task), "replicas": pods} for task, pods in part.tasks]
     return target
+
+
+def _runs(binding: objects.BindingObject) -> bool:
+    return any(each.type == "Running" and each.status == "True" for each in binding.status.conditions)
 
 
 class Metrics:

@@ -10,6 +10,7 @@ from atoll.control.caches import Caches
 from atoll.control.clusters import Clusters
 from atoll.control.commands import Commands
 from atoll.control.detector import Detector
+from atoll.control.figures import MemberFigures, MemberMetrics
 from atoll.control.holds import Holds
 from atoll.control.queues import Queues
 from atoll.control.status import Status
@@ -37,6 +38,7 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
     running.stack.push_async_callback(host.close)
     elector = election.elector(host, "atoll-control", running.identity, options)
     caches: Caches | None = None
+    metrics = MemberMetrics(running.metrics)
 
     async def lead() -> None:
         nonlocal caches
@@ -47,12 +49,14 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
         works = Works(host, caches)
         clusters, queues, holds = Clusters(host, caches, recorder), Queues(host, caches), Holds(host, caches)
         ttl, commands = Ttl(host, caches), Commands(host, caches, recorder)
-        unserved = Unserved(host, caches, recorder)
+        unserved, figures = Unserved(host, caches, recorder), MemberFigures(caches, metrics)
         async with asyncio.TaskGroup() as group:
             group.create_task(caches.run())
             group.create_task(recorder.run())
             await caches.wait()
-            for controller in (detector, works, status, actions, holds, clusters, queues, ttl, commands, unserved):
+            for controller in (
+                detector, works, status, actions, holds, clusters, queues, ttl, commands, unserved, figures,
+            ):  # fmt: skip
                 group.create_task(controller.run())
 
     def ready() -> bool:
