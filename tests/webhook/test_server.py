@@ -269,6 +269,38 @@ async def test_a_priority_class_that_is_not_on_the_host_is_warned_of(path: str) 
     assert not [each for each in answers.warnings[path](request) if "gold" in str(each)]
 
 
+@pytest.mark.asyncio
+@pytest.mark.parametrize("path", ["/validate/jobs", "/validate/batch-jobs"])
+@pytest.mark.parametrize(
+    ("queue", "said"),
+    [
+        pytest.param("free", "", id="that takes it"),
+        pytest.param("shut", "queue 'shut' is Closed", id="that is closed"),
+        pytest.param("strict", "queue 'strict' does not allow class 'gold'", id="that does not allow its class"),
+    ],
+)
+async def test_a_job_that_waits_goes_only_to_a_queue(path: str, queue: str, said: str) -> None:
+    api = ApiServer(Connection("http://127.0.0.1:9", None, nobody))
+    cache = Reflector(api, QUEUES, queues.decode)
+    answers = reviews.Reviews(cache, Reflector(api, NAMESPACES, decode_meta))
+    shut, strict = make_queue("shut"), make_queue("strict")
+    shut["status"] = {"state": "Closed"}
+    strict["metadata"]["annotations"] = {keys.PRIORITY_CLASSES: "bronze"}
+    for each in (make_queue("free"), shut, strict):
+        cache._handle(json.dumps({"type": "ADDED", "object": each}).encode())
+    batch = path == "/validate/batch-jobs"
+    pod = {"spec": {"restartPolicy": "Never", "priorityClassName": "gold", "containers": [{"name": "c", "image": "i"}]}}
+    old = make_job(queue="free", priorityClassName="gold")
+    if batch:
+        old = {"metadata": {"name": "j", "labels": {keys.QUEUE_LABEL: "free"}}}
+        old["spec"] = {"managedBy": keys.CONTROLLER, "suspend": True, "template": pod}
+    new = json.loads(json.dumps(old))
+    (new["metadata"]["labels"] if batch else new["spec"])[keys.QUEUE_LABEL if batch else "queue"] = queue
+    outcome, answer = await server.answer(answers, path, json.dumps(review(new, old, "UPDATE")).encode())
+    assert outcome == ("refused" if said else "allowed")
+    assert said in json.loads(answer.text or "")["response"].get("status", {}).get("message", "")
+
+
 @pytest.mark.parametrize(
     ("path", "spec", "told"),
     [

@@ -321,8 +321,8 @@ class Reviews:
                 return [*problems, *charged]
         else:
             problems = batch_jobs.validate_new_job(job)
-            problems += trust.not_allowed(trust.classes_of_batch_job(job), name, self._classes_allowed(name))
             problems += self._insecure(request)
+        problems += trust.not_allowed(trust.classes_of_batch_job(job), name, self._classes_allowed(name))
         return [*problems, *self._queue_problems(name, request.namespace, f"metadata.labels[{keys.QUEUE_LABEL}]")]
 
     def _insecure(self, request: Request, mode: str = "enforce") -> list[Problem]:
