@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from atoll.model.apiresource import NAMESPACES, PODS, QUEUES, ApiResource
-from tests.integration.federation import Json, Site, batch_job, job, until
+from tests.integration.federation import Json, Site, accepting, batch_job, job, until
 from tests.integration.test_operations import atollctl
 
 pytestmark = pytest.mark.integration
@@ -27,7 +27,7 @@ async def heavy(site: Site) -> str:
 async def defaults(site: Site) -> None:
     """The namespace in the member gives containers a request that they lack."""
     api = site.members[MEMBER]
-    await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
+    await api.create(NAMESPACES, accepting(site.namespace))
     limits = [{"type": "Container", "defaultRequest": {"memory": "64Mi"}}]
     about = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "d", "namespace": site.namespace}}
     await api.create(LIMIT_RANGES, {**about, "spec": {"limits": limits}})

@@ -19,6 +19,7 @@ from atoll.model import keys, quantity
 from atoll.model.apiresource import (
     BATCH_JOBS,
     BINDINGS,
+    CLAIMS,
     CLUSTERS,
     JOBS,
     NAMESPACES,
@@ -176,6 +177,33 @@ async def test_a_gang_is_planned_here_and_bound_by_kube_scheduler(here: Site) ->
     bindings = [e for e in here.audit("plain") if e["objectRef"].get("subresource") == "binding"]
     assert {event["user"]["username"] for event in bindings} == {"admin"}
     assert max((await used(here.members["plain"])).values()) <= CPUS * 1000
+
+
+async def test_claims_are_waited_for_at_the_gate_and_kube_scheduler_has_their_volumes_made(here: Site) -> None:
+    """1. Its claim is missing: no gate is lifted. 2. It comes, of the class that waits for its first pod."""
+    await only(here, "plain")
+    made = job("gang", seconds=None)
+    spec = made["spec"]["tasks"][0]["template"]["spec"]
+    spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    await here.submit(made)
+
+    async def told() -> bool:
+        status = ((await here.find(BINDINGS, "gang-job")) or {}).get("status") or {}
+        placements = [
+            (each.get("status") or {}).get("placement") or {} for each in status.get("aggregatedStatus") or ()
+        ]
+        return any('persistentvolumeclaim "data" not found' in each.get("waiting", "") for each in placements)
+
+    await until(told, what="the host knows why")
+    [pod] = await here.pods("plain")
+    assert [gate["name"] for gate in pod["spec"]["schedulingGates"]] == [keys.GANG_GATE]
+    resources = {"requests": {"storage": "1Gi"}}
+    claim: Json = {"apiVersion": "v1", "kind": CLAIMS.kind, "metadata": {"name": "data", "namespace": here.namespace}}
+    claim["spec"] = {"accessModes": ["ReadWriteOnce"], "resources": resources}
+    await here.members["plain"].create(CLAIMS, claim)
+    await here.phase("gang", "Running")
+    [found] = await here.members["plain"].list(CLAIMS, here.namespace)
+    assert found["status"]["phase"] == "Bound"
 
 
 async def test_no_node_is_overbooked_while_bare_pods_and_gangs_arrive_together(here: Site) -> None:

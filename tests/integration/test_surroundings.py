@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from atoll.model.apiresource import BINDINGS, JOBS, NAMESPACES, NODES
-from tests.integration.federation import Json, Site, job, until
+from tests.integration.federation import Json, Site, accepting, job, until
 
 pytestmark = pytest.mark.integration
 
@@ -54,7 +54,7 @@ async def test_what_karmada_left_in_a_member_is_not_touched_and_named(site: Site
     """An object that Karmada's agent made stays there when Karmada goes, with its labels."""
     await site.only(MEMBER)
     api = site.members[MEMBER]
-    await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
+    await api.create(NAMESPACES, accepting(site.namespace))
     left = job("train", seconds=None)
     left["metadata"] |= {"namespace": site.namespace, "labels": {"karmada.io/managed": "true"}}
     left["metadata"]["annotations"] = {"resourcebinding.karmada.io/name": "train-job"}

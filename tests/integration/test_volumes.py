@@ -18,7 +18,7 @@ from atoll.model.apiresource import (
     STORAGE_CLASSES,
     VOLUMES,
 )
-from tests.integration.federation import Json, Site, job, until
+from tests.integration.federation import Json, Site, accepting, job, until
 
 pytestmark = pytest.mark.integration
 
@@ -54,7 +54,7 @@ async def start(site: Site, pod: Json) -> None:
 async def opened(site: Site) -> None:
     """The namespace in the member, with what its controllers make in it."""
     api = site.members[MEMBER]
-    await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})
+    await api.create(NAMESPACES, accepting(site.namespace))
     await until(lambda: site.find(SERVICE_ACCOUNTS, "default", MEMBER), what="the namespace has its account")
 
 
