@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from atoll.cli import queue_description
 from atoll.model import keys
+from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker, Reason
 from tests.cli.test_rendering import NOW, binding, queue
 
@@ -32,3 +33,18 @@ def test_waiting_workloads_are_in_order_and_say_why() -> None:
     data = queue_description.describe(queue("research"), [], [waiting], NOW)
     assert [each["position"] for each in data["pending"]] == [1]
     assert "has 1 cpu free for it, 4 needed" in queue_description.text(data)
+
+
+def test_what_was_deleted_and_is_not_gone_is_charged_under_its_own_line() -> None:
+    """Another workload of that name may wait until it is."""
+    old = binding("old", phase=Phase.EVICTING, reason=Reason.EVICTED, clusters=("east",))
+    old["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    other = binding("other", phase=Phase.BOUND, reason=Reason.DISPATCHED, clusters=("east",))
+    data = queue_description.describe(queue("research"), [], [old, other], NOW)
+    assert [(each["binding"], each.get("removing")) for each in data["running"]] == [
+        ("old-job", True),
+        ("other-job", None),
+    ]
+    [line] = [line for line in queue_description.text(data).splitlines() if "old-job" in line]
+    assert "old-job (deleted)" in line
+    assert "nvidia.com/gpu" in line

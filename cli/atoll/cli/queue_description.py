@@ -98,8 +98,9 @@ def describe(
         data["leaves"] = queue_tree.leaves(node)
         data["tree"] = queue_tree.branch(node, use)
     data["resources"] = queue_tree.resources(node)
+    deleted = {each["metadata"].get("uid") for each in bindings if each["metadata"].get("deletionTimestamp")}
     data["running"] = [
-        _workload(view, now)
+        {**_workload(view, now), **({"removing": True} if view.uid in deleted else {})}
         for view in sorted(mine, key=lambda view: (view.namespace, view.name))
         if view.decision.phase.charged
     ]
@@ -183,7 +184,15 @@ def text(data: Json) -> str:
     lines += _table(
         ("NAMESPACE", "BINDING", "CLUSTERS", "PODS", "REQUEST", "AGE"),
         [
-            [each["namespace"], each["binding"], ",".join(each["clusters"]), each["pods"], _amounts(each), _age(each)]
+            [
+                each["namespace"],
+                # Another one of that name may wait until it is gone, and is charged for nothing.
+                f"{each['binding']} (deleted)" if each.get("removing") else each["binding"],
+                ",".join(each["clusters"]),
+                each["pods"],
+                _amounts(each),
+                _age(each),
+            ]
             for each in data["running"]
         ],
     )
