@@ -14,7 +14,19 @@ from atoll.kube.errors import NotFound
 from atoll.kube.transport import ApiServer
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.layout import default_config
-from atoll.model.apiresource import BINDINGS, CLUSTERS, CRDS, JOBS, LEASES, NAMESPACES, PODS, SERVICE_ACCOUNTS, WORKS
+from atoll.model import keys
+from atoll.model.apiresource import (
+    BINDINGS,
+    CLUSTERS,
+    CRDS,
+    JOBS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SERVICE_ACCOUNTS,
+    WORKS,
+)
 from tests.integration.federation import job, until
 
 Json = dict[str, Any]
@@ -77,6 +89,17 @@ async def join_again(fed: AtollFederation, name: str) -> None:
     await agent.ready()
 
 
+async def tainted(fed: AtollFederation, name: str) -> set[str]:
+    """Nodes of the member that only Atoll's pods may use."""
+    async with await fed.members[name].connect() as api:
+        nodes = await api.list(NODES)
+    return {
+        node["metadata"]["name"]
+        for node in nodes
+        if any(taint["key"] == keys.NODES for taint in node["spec"].get("taints") or ())
+    }
+
+
 async def gone(api: ApiServer, resource: Any, name: str, namespace: str | None = None) -> bool:
     try:
         await api.get(resource, name, namespace)
@@ -99,7 +122,9 @@ async def test_in_force_its_work_goes_elsewhere_and_nothing_of_it_is_left(
     fed: AtollFederation, host: ApiServer
 ) -> None:
     member = await runs_in(host, "first")
+    assert await tainted(fed, member), "its nodes are Atoll's"
     left, said = await leave(fed, member, force=True)
+    assert await tainted(fed, member) == set(), "its nodes are open to others again"
     assert left.may_run == ()
     assert "host: default/first goes back to its queue" in said
     other = await runs_in(host, "first")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from atoll.install.placing import mark_nodes
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
@@ -307,6 +308,126 @@ async def test_a_gang_that_is_pushed_out_below_its_minimum_is_taken_back_and_run
         assert "lost their nodes" in binding["metadata"]["annotations"][keys.DECISION]
     for api in here.members.values():
         await api.delete(PRIORITY_CLASSES, name)
+
+
+@contextlib.asynccontextmanager
+async def own_placing(site: Site, nodes: str) -> AsyncIterator[None]:
+    """Atoll places in member plain meanwhile: on the nodes with these labels, tainted as `join --nodes` does; or on all."""
+    notes: dict[str, str | None] = {keys.PLACER: "atoll", keys.NODES: nodes or None}
+    await mark_nodes(site.members["plain"], "plain", nodes, print)
+    await site.host.merge_patch(CLUSTERS, "plain", {"metadata": {"annotations": notes}})
+    try:
+        await becomes(site, "Atoll")
+        yield
+    finally:
+        await mark_nodes(site.members["plain"], "plain", "", print)
+        notes = {keys.PLACER: "kube-scheduler", keys.NODES: None}
+        await site.host.merge_patch(CLUSTERS, "plain", {"metadata": {"annotations": notes}})
+        await becomes(site, "KubeScheduler")
+
+
+async def test_own_nodes_take_gangs_only_and_the_others_everybody_elses_pods(here: Site) -> None:
+    """1. Two of three nodes become Atoll's. 2. Bare pods and gangs come together. 3. Each stays on its own nodes, and
+    none has more than it can hold.
+    """
+    await only(here, "plain")
+    async with beside(here, "plain") as api:
+        for name in ("plain-n0", "plain-n1"):
+            await api.merge_patch(NODES, name, {"metadata": {"labels": {"pool": "batch"}}})
+        async with own_placing(here, "pool=batch"):
+            for number in range(6):
+                await api.create(PODS, foreign(f"bare-{number}", here.namespace, cpu="2"))
+            await here.submit(job("gang", replicas=4, cpu="4", seconds=None))
+            await here.phase("gang", "Running")
+
+            async def settled() -> bool:
+                pods = [each for each in await here.pods("plain") if each["metadata"]["name"].startswith("bare-")]
+                said = [each["status"].get("conditions") or [{}] for each in pods]
+                refused = [each for each in said if each[0].get("reason") == "Unschedulable"]
+                return len(refused) == 2 and len([each for each in pods if each["spec"].get("nodeName")]) == 4
+
+            await until(settled, what="four bare pods have a node and two find none")
+            nodes: dict[str, set[str]] = {"gang": set(), "bare": set()}
+            for pod in await here.pods("plain"):
+                nodes[pod["metadata"]["name"].partition("-")[0]].add(pod["spec"].get("nodeName", ""))
+            assert nodes == {"gang": {"plain-n0", "plain-n1"}, "bare": {"plain-n2", ""}}
+            assert max((await used(api)).values()) <= CPUS * 1000
+            await here.host.delete(JOBS, "gang", here.namespace)
+        for name in ("plain-n0", "plain-n1"):
+            await api.merge_patch(NODES, name, {"metadata": {"labels": {"pool": None}}})
+
+        async def placed() -> bool:
+            return all(each["spec"].get("nodeName") for each in await here.pods("plain"))
+
+        await until(placed, what="the nodes are open to all pods again")
+
+
+async def test_room_that_kube_scheduler_makes_is_left_to_the_pod_that_it_is_made_for(here: Site) -> None:
+    """1. All nodes are full. 2. kube-scheduler evicts a pod for one of a higher priority; it takes long to go. 3. A pod
+    waits for our scheduler. 4. The victim goes: the room is the preemptor's, and the node is never overbooked.
+    """
+    name = f"above-{here.namespace}"
+    about = {"apiVersion": PRIORITY_CLASSES.api_version, "kind": PRIORITY_CLASSES.kind, "metadata": {"name": name}}
+    finalizer = {"metadata": {"finalizers": ["tests.example.com/stays"]}}
+    full = [f"full-{number}" for number in range(3)]
+    async with beside(here, "plain") as api, own_placing(here, ""):
+        await api.create(PRIORITY_CLASSES, {**about, "value": 1000})
+        try:
+            for each in full:
+                pod = foreign(each, here.namespace, cpu="8")
+                pod["metadata"] |= finalizer["metadata"]
+                await api.create(PODS, pod)
+
+            async def bound(*names: str) -> bool:
+                return all([(await api.get(PODS, each, here.namespace))["spec"].get("nodeName") for each in names])
+
+            await until(lambda: bound(*full), what="all nodes are full")
+            await api.create(PODS, foreign("above", here.namespace, cpu="8", priority=name))
+
+            async def nominated() -> str:
+                pod = await api.get(PODS, "above", here.namespace)
+                return str(pod["status"].get("nominatedNodeName") or "")
+
+            node = await until(nominated, what="a node is nominated")
+            ours = foreign("ours", here.namespace, cpu="5")
+            ours["spec"]["schedulerName"] = keys.SCHEDULER_NAME
+            await api.create(PODS, ours)
+
+            async def waits() -> bool:
+                conditions = (await api.get(PODS, "ours", here.namespace))["status"].get("conditions") or ()
+                return any(each.get("reason") == "Unschedulable" for each in conditions)
+
+            await until(waits, what="our pod waits")
+            (victim,) = [
+                each for each in full if (await api.get(PODS, each, here.namespace))["spec"]["nodeName"] == node
+            ]
+            await api.merge_patch(PODS, victim, {"metadata": {"finalizers": None}}, here.namespace)
+            await until(lambda: bound("above"), what="the preemptor has the node that was nominated")
+            assert not await bound("ours")
+            assert max((await used(api)).values()) <= CPUS * 1000
+        finally:
+            for each in full:
+                with contextlib.suppress(errors.NotFound):
+                    await api.merge_patch(PODS, each, {"metadata": {"finalizers": None}}, here.namespace)
+            await api.delete(PRIORITY_CLASSES, name)
+
+
+async def test_a_gang_that_is_held_leaves_a_member_of_kube_scheduler_and_ends_when_it_is_released(here: Site) -> None:
+    await only(here, "plain")
+    await here.submit(job("held", replicas=3, cpu="3", seconds=3))
+
+    async def three() -> bool:
+        return len(await running(here, "plain", "held")) == 3
+
+    await until(three, what="it runs")
+    here.kubectl("annotate", "vcjob", "held", f"{keys.HOLD}=true", "-n", here.namespace)
+
+    async def nothing() -> bool:
+        return not await here.pods("plain") and await here.find(JOBS, "held", "plain") is None
+
+    await until(nothing, what="it has left")
+    here.kubectl("annotate", "vcjob", "held", f"{keys.HOLD}-", "-n", here.namespace)
+    await here.phase("held", "Completed", deadline=60)
 
 
 async def test_a_pod_that_its_kubelet_rejects_is_made_again_and_is_no_failure(here: Site) -> None:

@@ -16,7 +16,7 @@ from atoll.local import binaries, cluster
 from atoll.local.federation import Federation
 from atoll.local.install import wait_until
 from atoll.local.layout import FederationConfig, Kubernetes, Member, NodeGroup
-from atoll.local.storage import FIRST_CONSUMER
+from atoll.local.storage import FIRST_CONSUMER, IMMEDIATE
 from atoll.model import keys
 from atoll.model.apiresource import CLAIMS, NAMESPACES, NODES, PODS, VOLUMES, ApiResource
 
@@ -210,6 +210,20 @@ async def test_a_claim_is_bound_once_its_pod_has_a_node_by_a_volume_of_that_zone
         return str([each["metadata"]["name"] for each in await full.list(VOLUMES)] or "")
 
     await wait_until(missing, "the volume", 20)
+
+
+async def test_a_claim_of_class_immediate_is_bound_before_any_pod_uses_it(full: ApiServer) -> None:
+    await namespace(full, "at-once")
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}}
+    await put(full, "at-once", CLAIMS, {**claim, "spec": {**spec, "storageClassName": IMMEDIATE}})
+
+    async def unbound() -> str:
+        phase = (await full.get(CLAIMS, "data", "at-once"))["status"].get("phase", "")
+        return "" if phase == "Bound" else f"it is {phase}"
+
+    await wait_until(unbound, "the claim", 20)
+    await full.delete(CLAIMS, "data", "at-once")
 
 
 def using(claim: str) -> dict[str, Any]:
