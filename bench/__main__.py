@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from bench import core, dispatch, endtoend, kueue_shapes, place, reclaim, reflector, restart, webhook
+from bench import core, dispatch, endtoend, kueue_shapes, neighbours, place, reclaim, reflector, restart, webhook
 from bench.report import RESULTS, Report, console, parser_of, progress
 
 BENCHMARKS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], Report]]] = {
@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Call
     webhook.NAME: (webhook.DESCRIPTION, webhook.options, webhook.measure),
     reflector.NAME: (reflector.DESCRIPTION, reflector.options, reflector.measure),
     restart.NAME: (restart.DESCRIPTION, restart.options, restart.measure),
+    neighbours.NAME: (neighbours.DESCRIPTION, neighbours.options, neighbours.measure),
 }
 
 

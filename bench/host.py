@@ -10,7 +10,7 @@ import contextlib
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 import aiohttp
@@ -91,11 +91,11 @@ class Host:
         await asyncio.gather(*(self.api.create(CAPACITIES, capacity_object(name, nodes)) for name in names))
 
     @contextlib.asynccontextmanager
-    async def dispatcher(self) -> AsyncIterator[Dispatcher]:
-        """A dispatcher that was just started, with a log of its own."""
+    async def dispatcher(self, *, query: bool = False) -> AsyncIterator[Dispatcher]:
+        """A dispatcher that was just started, with a log of its own; with the query API where that is wanted."""
         log = self.federation.directory / "logs" / "atoll-dispatcher.log"
         log.unlink(missing_ok=True)
-        started = self._dispatcher = Dispatcher(self._kubeconfig, log)
+        started = self._dispatcher = Dispatcher(self._kubeconfig, log, query=query)
         await started.process.start()
         try:
             yield started
@@ -113,11 +113,22 @@ class Host:
 class Dispatcher:
     """The production process."""
 
-    def __init__(self, kubeconfig: Path, log: Path) -> None:
-        (self._port,) = free_ports(1)
-        flags = [f"--kubeconfig={kubeconfig}", f"--health-port={self._port}", "--query-port=0"]
+    def __init__(self, kubeconfig: Path, log: Path, *, query: bool = False) -> None:
+        self._port, asked = free_ports(2)
+        #: those on which it listens
+        self.ports = [self._port, asked] if query else [self._port]
+        flags = [f"--kubeconfig={kubeconfig}", f"--health-port={self._port}", f"--query-port={asked if query else 0}"]
         argv = [sys.executable, "-m", "atoll.dispatcher", *flags]
         self.process = Process(ProcessSpec("atoll-dispatcher", argv, {"PYTHONPATH": search_path()}), log)
+
+    async def leads(self) -> None:
+        """Wait until it leads and has decided on something.
+
+        Raises:
+            ProcessFailed: it exited.
+            RuntimeError: that is not so after two minutes.
+        """
+        await self._until(lambda passes, _: passes > 0, "it leads")
 
     async def pending(self, count: int) -> None:
         """Wait until it leads, has looked at everything, and so many bindings wait, as its metrics tell.
@@ -126,6 +137,9 @@ class Dispatcher:
             ProcessFailed: it exited.
             RuntimeError: that is not so after two minutes.
         """
+        await self._until(lambda passes, waiting: bool(passes) and waiting == count, f"{count} bindings wait")
+
+    async def _until(self, met: Callable[[float, float], bool], what: str) -> None:
         end = time.monotonic() + _PENDING_S
         async with aiohttp.ClientSession(f"http://127.0.0.1:{self._port}") as session:
             while time.monotonic() < end:
@@ -135,7 +149,7 @@ class Dispatcher:
                     async with session.get("/metrics") as answer:
                         text = await answer.text()
                     passes, waiting = (sum(map(float, each.findall(text))) for each in (_PASSES, _PENDING))
-                    if passes and waiting == count:
+                    if met(passes, waiting):
                         return
                 await asyncio.sleep(0.05)
-        raise RuntimeError(f"the dispatcher does not see {count} pending bindings after {_PENDING_S:.0f} s")
+        raise RuntimeError(f"the dispatcher does not say within {_PENDING_S:.0f} s that {what}")

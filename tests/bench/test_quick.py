@@ -25,6 +25,7 @@ THROUGHPUTS = {
     "webhook": {"creates_per_s"},
     "reflector": {"decoded_events_per_s", "synced"},
     "restart": {"lease_to_first_decision"},
+    "neighbours": {"latency_p50", "latency_p99", "dispatched"},
 }
 
 
@@ -140,6 +141,13 @@ async def test_a_dispatcher_that_takes_over_decides_once_all_is_read(tmp_path):
     found = await run("restart", tmp_path)
     read, decided = metric(found, "lease_to_all_read"), found["500 bindings, 3 members", "lease_to_first_decision"]
     assert 0 < read < decided
+
+
+@pytest.mark.integration
+async def test_the_leader_stays_and_a_tenant_is_served_whatever_its_neighbours_do(tmp_path):
+    found = await run("neighbours", tmp_path)
+    assert metric(found, "leader_changes") == 0
+    assert metric(found, "dispatched") == 30
 
 
 async def test_plans_of_reclaim_are_irreducible(tmp_path):

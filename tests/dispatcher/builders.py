@@ -107,6 +107,11 @@ class BindingBuilder:
         self._gang["running_estimate"] = seconds
         return self
 
+    def patient(self, seconds: float) -> Self:
+        """Its user wants room kept for it after so long."""
+        self._gang["patience"] = seconds
+        return self
+
     def firm(self) -> Self:
         """It must not be taken back for others."""
         self._gang["preemptable"] = False

@@ -152,6 +152,43 @@ def test_a_member_has_no_more_objects_and_resources_than_its_bounds(monkeypatch:
     assert told.put(capacity("b", "u")), "bounds hold per member"
 
 
+@pytest.mark.parametrize(
+    ("bound", "changes", "says"),
+    [
+        ("MAX_CLASSES", {"classes": [node_class(), node_class(), node_class()]}, "classes"),
+        ("MAX_DOMAINS", {"domains": [{"name": "r", "tier": 3}] + [
+            {"name": f"r-{n}", "tier": 1, "parent": "r"} for n in range(1, 4)
+        ]}, "domains"),
+        ("MAX_PROFILES", {"profiles": [{}, {}, {}]}, "profiles"),
+        ("MAX_LABELS", {"profiles": [{}, {"labels": dict.fromkeys("abc", "x")}]}, "profiles[1]"),
+    ],
+)  # fmt: skip
+def test_one_object_has_no_more_than_its_bounds_and_what_is_refused_is_known(
+    bound: str, changes: Json, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, bound, 2)
+    told = Told()
+    assert told.put(capacity("a", **changes)) == []
+    [why] = told.capacities.refused("a").values()
+    assert why == f"spec.{says}: {4 if bound == 'MAX_DOMAINS' else 3} of them; the most is 2"
+    told.put(capacity("a", classes=[node_class()], domains=domains({"name": "r-1", "tier": 1, "parent": "r"})))
+    assert told.capacities.refused("a") == {}
+
+
+def test_a_class_without_nodes_is_refused() -> None:
+    told = Told()
+    assert told.put(capacity("a", classes=[node_class(nodes=0)])) == []
+    assert "is not between 1 and" in told.capacities.refused("a")["r"]
+
+
+def test_a_member_s_objects_together_have_no_more_classes_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "MAX_CLASSES", 3)
+    told = Told()
+    assert told.put(capacity("a"))
+    more = [{"domain": "s-1", "profile": 1, "nodes": 1, "free": {"cpu": n}} for n in (1, 2)]
+    assert told.put(capacity("a", "s", classes=more)) == [], "four classes with those of the first"
+
+
 def test_an_object_that_is_too_large_is_not_read() -> None:
     body = capacity("a")
     body["metadata"]["annotations"] = {"x": "y" * objects.MAX_CAPACITY}

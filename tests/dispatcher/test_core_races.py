@@ -11,6 +11,7 @@ from atoll.dispatcher.core import (
     Explain,
     Refused,
     Strategy,
+    breakers,
 )
 from atoll.dispatcher.core.asking import AVOID_FIRST, AVOID_MAX
 from atoll.model.decision import Phase
@@ -303,7 +304,7 @@ def test_gangs_that_fail_together_count_as_one_failure() -> None:
         s.change(name, released=s.view(name).generation)
     while not names(s.run(after=0.5)):
         assert s.now < failed + AVOID_MAX, "they are never tried again"
-    assert s.now <= failed + 1.5 * AVOID_FIRST + 1
+    assert s.now <= failed + 1.5 * max(AVOID_FIRST, breakers.FIRST) + 1
 
 
 def test_an_avoided_cluster_is_not_reported_as_one_that_the_policy_excludes() -> None:

@@ -21,6 +21,7 @@ from atoll.dispatcher.core import (
     BindingView,
     CapacitySet,
     CapacityView,
+    ClusterSet,
     Command,
     Commit,
     Dispatch,
@@ -248,9 +249,11 @@ class Town:
 
     def lead_anew(self) -> None:
         """Another dispatcher takes over; what was not written is lost."""
-        self.core = Dispatcher()
+        breakers, self.core = self.core.breakers, Dispatcher()
         self._handle(Pass(self.now - 1))
         for event in self._facts.values():
+            if isinstance(event, ClusterSet):
+                event = ClusterSet(event.cluster, breakers.circuit(event.cluster.name))
             self._handle(event)
         for view in self.views.values():
             self._handle(BindingSet(view))

@@ -16,8 +16,8 @@ from atoll.cli.options import DataOutput, NoHeaders, Output, Selector, SortBy, s
 from atoll.cli.printing import show_data, show_objects, show_table
 from atoll.cli.suggestions import cluster_names
 from atoll.cli.workloads import do_all, one_way
-from atoll.model import keys
 from atoll.model.ages import age
+from atoll.model.keys import CORDONED
 
 if TYPE_CHECKING:
     from atoll.kube.transport import ApiServer
@@ -29,8 +29,6 @@ app = typer.Typer(no_args_is_help=True, help="Members: what they have and do; la
 
 HEADERS = ("NAME", "READY", "VERSION", "PLACER", "NODES", "GPUS", "CPU", "WORKS", "REPORT", "AGE")
 WIDE = ("MEMORY", "REGION", "TAINTS", "LABELS")
-CORDONED = keys.CORDONED
-"""Taint of a member that gets no new work; what runs there goes on."""
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _TAINT = re.compile(r"(?P<key>[^=:]+)(?:=(?P<value>[^:]*))?(?::(?P<effect>\w+))?")
 _AGENT = "atoll-agent"
@@ -132,6 +130,28 @@ def uncordon(ctx: typer.Context, names: Names = None, selector: Selected = None)
     """Let members get work again."""
     wanted = parse_taint(f"{CORDONED}-")
     _patch(ctx, names, selector, lambda cluster: {"spec": {"taints": tainted(cluster, [wanted])}}, "uncordoned")
+
+
+@app.command(epilog="Example: atollctl cluster ceiling east nvidia.com/gpu=16,cpu=200   # none takes it away")
+def ceiling(
+    ctx: typer.Context,
+    name: Name,
+    amounts: Annotated[str, typer.Argument(help="resource=quantity, separated by commas; `none` takes it away.")],
+) -> None:
+    """Believe and use no more of a member than so much, whatever it publishes; what runs there goes on."""
+    from atoll.cli.queue_spec import resources
+    from atoll.model import keys
+
+    wanted = None if amounts == "none" else ",".join(f"{k}={v}" for k, v in resources(amounts, "AMOUNTS").items())
+    if wanted == "":
+        raise CommandError("AMOUNTS: write resource=quantity, or none", USAGE)
+    _patch(
+        ctx,
+        [name],
+        None,
+        lambda _: {"metadata": {"annotations": {keys.CEILING: wanted}}},
+        "given a ceiling" if wanted else "without a ceiling",
+    )
 
 
 def parse_taint(text: str) -> tuple[Json, bool]:
@@ -252,7 +272,17 @@ def summary(cluster: Json, capacities: Iterable[Json], works: Iterable[Json], le
         "works": len(sent),
         "worksNotApplied": sum(not is_true(condition(each, "Applied")) for each in sent),
         "reported": str((report.get("spec") or {}).get("renewTime") or ""),
+        "ceiling": str((meta.get("annotations") or {}).get(keys.CEILING) or ""),
+        "problems": {
+            type_: {"since": str(said.get("lastTransitionTime") or ""), "message": str(said.get("message") or "")}
+            for type_ in _TRUST
+            if (said := condition(cluster, type_)).get("status") in ("False", "Unknown")
+        },
     }
+
+
+_TRUST = ("TakesWork", "CapacityAccepted", "CeilingValid", "CredentialsValid")
+"""Conditions of a member that says or does something else than it should."""
 
 
 def _is_agents(lease: Json, home: str) -> bool:
@@ -308,7 +338,8 @@ def rows(members: Sequence[Json], now: float, *, wide: bool) -> list[list[object
 
 def _readiness(member: Json) -> str:
     cordoned = any(each["key"] == CORDONED for each in member["taints"])
-    return f"{member['ready']}{',Cordoned' if cordoned else ''}"
+    failing = "TakesWork" in member["problems"]
+    return f"{member['ready']}{',Failing' if failing else ''}{',Cordoned' if cordoned else ''}"
 
 
 def _of(member: Json, resource: str) -> str:
@@ -338,8 +369,13 @@ def text(member: Json, now: float) -> str:
         f"  region      {member['region'] or 'none'}",
         f"  labels      {', '.join(f'{key}={value}' for key, value in sorted(member['labels'].items())) or 'none'}",
         f"  taints      {', '.join(map(_taint_text, member['taints'])) or 'none'}",
+        f"  ceiling     {member['ceiling'] or 'none'}",
         f"  report      {reported}",
         f"  works       {member['works']}, of which {member['worksNotApplied']} are not applied yet",
+        *(
+            f"  {type_}: no, since {said['since'] or 'unknown'}: {said['message']}"
+            for type_, said in member["problems"].items()
+        ),
         "",
         f"Resources of {member['nodes']} nodes (free of all)",
     ]

@@ -412,6 +412,11 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
                 f"workloads of namespace {block.name} that finish and give back {lacking or 'what it needs'}",
                 f"a higher ResourceQuota in namespace {block.name} on the host",
             ]
+        case Reason.QUOTA_EXCEEDED if block is not None and block.kind == "Cluster":
+            return [
+                f"workloads in {block.name} that finish and give back {lacking or 'what it needs'}",
+                f"a higher ceiling of that member (atollctl cluster ceiling {block.name}), or room in another one",
+            ]
         case Reason.QUOTA_EXCEEDED if block is not None and block.cluster:
             return [
                 f"workloads of queue {block.name} in {block.cluster} that finish and give back {lacking}",
@@ -460,6 +465,12 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
             return ["a member that is ready again: kubectl get clusters, and the logs of their agents"]
         case Reason.NO_NODE_MATCHES:
             return ["nodes with the labels that its pods select, or tolerations for the taints that nodes have"]
+        case Reason.MEMBER_FAILING:
+            return [
+                "one workload that is bound there: after a pause one is tried",
+                "atollctl cluster describe of that member, which says what failed, and the log of its agent",
+                "room in another member that its policy and its queue allow",
+            ]
         case Reason.AVOIDED | Reason.PART_REFUSED:
             return [
                 "capacity that changes in the members that did not take it, or the end of the pause that they got",

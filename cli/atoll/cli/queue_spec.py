@@ -40,26 +40,12 @@ def resources(text: str | None, option: str) -> dict[str, str]:
     Raises:
         CommandError: not of that form, or not a quantity.
     """
-    from atoll.model.quantity import QuantityError, is_whole, parse
+    from atoll.model.quantity import resource_list
 
-    result: dict[str, str] = {}
-    for part in (text or "").split(","):
-        if not part.strip():
-            continue
-        name, equals, amount = (piece.strip() for piece in part.partition("="))
-        if not (name and equals and amount):
-            raise CommandError(f"{option} {part.strip()!r}: write resource=quantity, such as cpu=64,memory=1Ti", USAGE)
-        if name in result:
-            raise CommandError(f"{option}: {name} is given twice", USAGE)
-        try:
-            if parse(amount) < 0:
-                raise CommandError(f"{option} {name}={amount}: must not be negative", USAGE)
-            if not is_whole(name, parse(amount)):
-                raise CommandError(f"{option} {name}={amount}: is counted in whole numbers; use 1, 2, ...", USAGE)
-        except QuantityError as error:
-            raise CommandError(f"{option} {name}: {error}", USAGE) from error
-        result[name] = amount
-    return result
+    try:
+        return resource_list(text or "")
+    except ValueError as error:
+        raise CommandError(f"{option} {error}", USAGE) from error
 
 
 def selector(text: str, option: str = "--namespaces") -> Json:

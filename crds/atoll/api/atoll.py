@@ -65,7 +65,7 @@ class NodeClass(ApiModel):
     """Lowest domain that holds them; empty for nodes outside any."""
     profile: Annotated[int, Field(ge=0)]
     """Index in profiles."""
-    nodes: Count
+    nodes: Annotated[int, Field(ge=1)]
     """How many there are."""
     free: dict[str, int] = Field(default_factory=dict)
     """What each has free: cpu in milli, all else in base units, pods included."""

@@ -157,6 +157,19 @@ class Agent(ApiModel):
     """What may be sent to the member: kinds that the agent knows, and versions as which the member behaves."""
 
 
+class Circuit(ApiModel):
+    """Circuit breaker of a member that did not do what it was told."""
+
+    open: bool
+    """Nothing is sent there but one workload at a time, after a pause."""
+    opened: int
+    """How often it was opened without having been closed for long."""
+    until: Time
+    """While it is open, when one workload is tried; else when it is forgotten that it was."""
+    reason: str
+    """Why it was opened last."""
+
+
 class ClusterStatus(ApiModel):
     """Observed state of a member."""
 
@@ -174,6 +187,8 @@ class ClusterStatus(ApiModel):
     """What is done about its conditions."""
     agent: Agent | None = None
     """Of Atoll in the member."""
+    circuit: Circuit | None = None
+    """What the dispatcher knows against the member; absent where that is nothing."""
 
 
 @served(

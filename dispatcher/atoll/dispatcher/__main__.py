@@ -11,6 +11,7 @@ from atoll.dispatcher.query import Address, Query
 from atoll.dispatcher.recording import Recorder
 from atoll.dispatcher.shell import Metrics, Shell
 from atoll.kube import election, process
+from atoll.kube.events import Recorder as EventRecorder
 from atoll.kube.transport import ApiServer
 
 QUERY_PORT = 8443
@@ -63,13 +64,16 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
     async def lead() -> None:
         # Everything is read anew: what an earlier leader decided is on the bindings.
         nonlocal shell, query
+        events = EventRecorder(host, "dispatcher")
         shell = Shell(
             host,
             metrics,
+            events=events,
             recorder=None if recorder is None or recorder.closed else recorder,
             most_refusals=options.most_refusals,
         )
         async with asyncio.TaskGroup() as group:
+            group.create_task(events.run())
             group.create_task(shell.run())
             if options.query_port:
                 address = Address(options.query_host, options.query_port, options.query_address)

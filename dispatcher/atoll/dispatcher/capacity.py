@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -28,6 +28,13 @@ from atoll.model.vector import MOST_ON_NODE, Vector
 MAX_NODES = 2**16
 """Nodes of one member, over all of its objects."""
 MAX_OBJECTS = 256
+MAX_CLASSES = 2**15
+"""Groups of equal nodes of one member."""
+MAX_DOMAINS = 2**13
+MAX_PROFILES = 2**12
+"""Different labels and taints of nodes of one member."""
+MAX_LABELS = 128
+"""Of one of these profiles; of its taints the same."""
 MAX_RESOURCES = 128
 """Different resources of one member."""
 MAX_TIERS = 32
@@ -43,14 +50,38 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class _Content:
+    """What one object speaks of, apart from what is free."""
+
+    root: str
+    generation: int
+    domains: frozenset[str]
+    nodes: int
+    names: frozenset[str]
+    resources: frozenset[str]
+    tiers: frozenset[int]
+    classes: int
+    profiles: int
+    layout: tuple[tuple[str, int, str, str], ...]
+    """Its domains, as the view has them."""
+
+    @property
+    def speaks_of(self) -> object:
+        """Equal for objects of the same domains, nodes and resources."""
+        return self.root, self.layout, self.nodes, self.names, self.resources
+
+
+@dataclass(frozen=True, slots=True)
 class _Published:
     """One object as it is on the host."""
 
     generation: int
     objects: int
     """How many make up its generation, by its own account."""
-    view: CapacityView | None
+    view: CapacityView | None = None
     """None where it was refused."""
+    content: _Content | None = None
+    """Of the view."""
 
 
 class Capacities:
@@ -65,7 +96,11 @@ class Capacities:
         #: cluster -> name -> the object
         self._published: dict[str, dict[str, _Published]] = {}
         #: cluster -> name of the object -> what the core was told of it
-        self._told: dict[str, dict[str, CapacityView]] = {}
+        self._told: dict[str, dict[str, _Told]] = {}
+        #: cluster -> name of an object that is refused -> why
+        self._refused: dict[str, dict[str, str]] = {}
+        #: how often more than the figures of one known object changed
+        self.rearranged = 0
 
     def changed(self, old: CapacityObject | None, new: CapacityObject | None) -> Iterator[Event]:
         """What to tell the core when an object was made, changed or deleted. Never raises."""
@@ -75,23 +110,29 @@ class Capacities:
         cluster, name = keys.cluster_of(obj.metadata.namespace), obj.metadata.name
         published = self._published.setdefault(cluster, {})
         published.pop(name, None)
+        why = ""
         if new is not None:
-            view = None
+            published[name] = _Published(new.spec.generation, new.spec.objects)
             try:
                 view = capacity_view(new)
             except BadReport as error:
-                _refused(cluster, name, error)
-            published[name] = _Published(new.spec.generation, new.spec.objects, view)
+                why = str(error)
+            else:
+                published[name] = _Published(view.generation, new.spec.objects, view, _content(view))
         told = self._told.pop(cluster, {})
-        chosen = _updated(name, published, told) or _chosen(published, told)
+        chosen = _updated(name, published, told)
+        if chosen is None:
+            chosen = _chosen(published, told)
+            self.rearranged += 1
         if name in published and name not in chosen:
-            _say_why(cluster, name, published, chosen)
+            why = why or _why_not(name, published, chosen)
+        self._note(cluster, name, why)
         for each, before in told.items():
-            if each not in chosen or chosen[each].root != before.root:
-                yield CapacityGone(cluster, before.root)
-        for each, view in chosen.items():
-            if told.get(each) is not view:
-                yield CapacitySet(view)
+            if each not in chosen or chosen[each].view.root != before.view.root:
+                yield CapacityGone(cluster, before.view.root)
+        for each, found in chosen.items():
+            if each not in told or told[each].view is not found.view:
+                yield CapacitySet(found.view)
         if chosen:
             self._told[cluster] = chosen
         if not published:
@@ -100,11 +141,32 @@ class Capacities:
     def all(self) -> Iterator[CapacityView]:
         """What the core was told, of all members."""
         for told in self._told.values():
-            yield from told.values()
+            yield from (each.view for each in told.values())
+
+    def unreadable(self, obj: CapacityObject, why: str) -> Iterator[Event]:
+        """What to tell the core when the content of an object can't be read: as if it were not there."""
+        yield from self.changed(obj, None)
+        self._note(keys.cluster_of(obj.metadata.namespace), obj.metadata.name, why)
+
+    def refused(self, cluster: str) -> dict[str, str]:
+        """Name of each object of a member that is not used because it can't be so -> why."""
+        return self._refused.get(cluster, {})
+
+    def _note(self, cluster: str, name: str, why: str) -> None:
+        """Why an object is refused; nothing where it is not, or is gone."""
+        known = self._refused.setdefault(cluster, {})
+        before = known.pop(name, "")
+        if why:
+            known[name] = readable(why)
+            metrics.refused["ClusterCapacity", keys.execution_namespace(cluster)] += 1
+            if known[name] != before:
+                log.warning("a report was refused", cluster=cluster, capacity=name, error=known[name])
+        if not known:
+            del self._refused[cluster]
 
     def views(self, cluster: str) -> list[CapacityView]:
         """What the core was told of a member, each root once."""
-        return list(self._told.get(cluster, {}).values())
+        return [told.view for told in self._told.get(cluster, {}).values()]
 
 
 def believed(reports: Iterable[CapacityObject]) -> dict[str, list[CapacityView]]:
@@ -113,41 +175,71 @@ def believed(reports: Iterable[CapacityObject]) -> dict[str, list[CapacityView]]
     for obj in reports:
         with suppress(BadReport):
             view, cluster = capacity_view(obj), keys.cluster_of(obj.metadata.namespace)
-            found = _Published(obj.spec.generation, obj.spec.objects, view)
+            found = _Published(obj.spec.generation, obj.spec.objects, view, _content(view))
             published.setdefault(cluster, {})[obj.metadata.name] = found
-    return {cluster: list(_chosen(each, {}).values()) for cluster, each in published.items()}
+    return {cluster: [told.view for told in _chosen(each, {}).values()] for cluster, each in published.items()}
 
 
-def _updated(
-    name: str, published: Mapping[str, _Published], told: Mapping[str, CapacityView]
-) -> dict[str, CapacityView] | None:
+class _Told(NamedTuple):
+    """What the core is told of one object."""
+
+    view: CapacityView
+    content: _Content
+
+
+def _content(view: CapacityView) -> _Content:
+    classes = view.classes
+    return _Content(
+        view.root,
+        view.generation,
+        frozenset([domain[0] for domain in view.domains]),
+        sum([each.nodes for each in classes]),
+        frozenset(itertools.chain.from_iterable([each.names for each in classes])),
+        frozenset().union(*[each.free for each in classes]),
+        frozenset([domain[1] for domain in view.domains]),
+        len(classes),
+        len({(id(each.labels), id(each.taints)) for each in classes}),
+        view.domains,
+    )
+
+
+def _updated(name: str, published: Mapping[str, _Published], told: Mapping[str, _Told]) -> dict[str, _Told] | None:
     """As `_chosen` where nothing but figures of one known object changed, which is so most often; else None."""
-    view, known = published[name].view if name in published else None, told.get(name)
-    if view is None or known is None or not _alike(view, known):
+    found, known = _as_told(published.get(name)), told.get(name)
+    if found is None or known is None or found.content.speaks_of != known.content.speaks_of:
         return None
     if _whole(current := _current(published)) and current.keys() != told.keys():
         return None
-    return {**told, name: view}
+    return {**told, name: found}
 
 
-def _chosen(published: Mapping[str, _Published], told: Mapping[str, CapacityView]) -> dict[str, CapacityView]:
+def _as_told(published: _Published | None) -> _Told | None:
+    if published is None or published.view is None or published.content is None:
+        return None
+    return _Told(published.view, published.content)
+
+
+def _chosen(published: Mapping[str, _Published], told: Mapping[str, _Told]) -> dict[str, _Told]:
     """Of what is published by name, that which makes sense together."""
-    current, chosen = _current(published), {}
+    current, chosen, sums = _current(published), dict[str, _Told](), _Sums()
     # Objects that are known go before others that contradict them; what is still in doubt is decided by name.
     order = sorted(current, key=lambda name: (name not in told, name))
     if not _whole(current):
         newest = max((each.generation for each in published.values()), default=-1)
         for name, known in told.items():
-            view = published[name].view if name in published else None
-            if view is not None and (view is known or _alike(view, known)):
-                chosen[name] = view
-            elif known.generation < newest and (view is not None or name not in published):
+            found = _as_told(published.get(name))
+            if found is not None and found.content.speaks_of == known.content.speaks_of:
+                chosen[name] = found
+                sums.add(found.content)
+            elif known.view.generation < newest and (found is not None or name not in published):
                 chosen[name] = known
+                sums.add(known.content)
         order = sorted(published, key=lambda name: (-published[name].generation, name))
     for name in order:
-        view = published[name].view
-        if name not in chosen and view is not None and not _contradiction(view, chosen.values()):
-            chosen[name] = view
+        found = _as_told(published[name])
+        if name not in chosen and found is not None and not sums.contradiction(found.content):
+            chosen[name] = found
+            sums.add(found.content)
     return chosen
 
 
@@ -161,70 +253,71 @@ def _whole(current: Mapping[str, _Published]) -> bool:
     return all(each.objects <= len(current) for each in current.values())
 
 
-def _alike(one: CapacityView, other: CapacityView) -> bool:
-    """Whether both speak of the same domains, nodes and resources."""
-    return _layout(one) == _layout(other)
+class _Sums:
+    """What several objects of a member speak of together; each is added once, so that many cost no more than that."""
+
+    def __init__(self) -> None:
+        self._objects = self._nodes = self._classes = self._profiles = 0
+        self._roots: set[str] = set()
+        self._domains: set[str] = set()
+        self._resources: set[str] = set()
+        self._tiers: set[int] = set()
+        #: generation -> the names of its nodes, and whether each node has one
+        self._named: dict[int, tuple[set[str], bool]] = {}
+
+    def add(self, content: _Content) -> None:
+        self._objects += 1
+        self._nodes += content.nodes
+        self._classes += content.classes
+        self._profiles += content.profiles
+        self._roots.add(content.root)
+        self._domains |= content.domains
+        self._resources |= content.resources
+        self._tiers |= content.tiers
+        if content.nodes:
+            names, all_named = self._named.get(content.generation, (set(), True))
+            names |= content.names
+            self._named[content.generation] = (names, all_named and len(content.names) == content.nodes)
+
+    def contradiction(self, content: _Content) -> str:
+        """What one more can't break; empty where it goes together with these."""
+        if self._objects >= MAX_OBJECTS:
+            return f"the member has more than {MAX_OBJECTS} such objects"
+        if content.root in self._roots:
+            return f"spec.root: another object of the member speaks of {readable(content.root)!r}"
+        if both := content.domains & self._domains:
+            return f"spec.domains: {readable(min(both))} is in another object of the member as well"
+        if any(self._share_nodes(content, generation) for generation in self._named):
+            return "spec.classes: some of its nodes are in another object of the member as well"
+        for amount, most, what in (
+            (self._nodes + content.nodes, MAX_NODES, "nodes"),
+            (self._classes + content.classes, MAX_CLASSES, "classes of nodes"),
+            (self._profiles + content.profiles, MAX_PROFILES, "profiles of nodes"),
+            (len(self._domains) + len(content.domains), MAX_DOMAINS, "domains"),
+            (len(self._resources | content.resources), MAX_RESOURCES, "different resources"),
+            (len(self._tiers | content.tiers), MAX_TIERS, "tiers"),
+        ):
+            if amount > most:
+                return f"the member has {amount} {what} with this object; the most is {most}"
+        return ""
+
+    def _share_nodes(self, content: _Content, generation: int) -> bool:
+        """Whether a node may be in both; never in objects of one generation."""
+        if content.generation == generation or not content.nodes:
+            return False
+        names, all_named = self._named[generation]
+        return not all_named or len(content.names) < content.nodes or not names.isdisjoint(content.names)
 
 
-def _layout(view: CapacityView) -> object:
-    resources = {resource for each in view.classes for resource in each.free}
-    return view.root, view.domains, _nodes(view), _names(view), resources
-
-
-def _nodes(view: CapacityView) -> int:
-    return sum([each.nodes for each in view.classes])
-
-
-def _names(view: CapacityView) -> set[str]:
-    return set(itertools.chain.from_iterable([each.names for each in view.classes]))
-
-
-def _share_nodes(one: CapacityView, other: CapacityView) -> bool:
-    """Whether a node may be in both; never in objects of one generation."""
-    if one.generation == other.generation or not (_nodes(one) and _nodes(other)):
-        return False
-    names, others = _names(one), _names(other)
-    return len(names) < _nodes(one) or len(others) < _nodes(other) or not names.isdisjoint(others)
-
-
-def _contradiction(view: CapacityView, others: Collection[CapacityView]) -> str:
-    """What one object alone can't break; empty where it goes together with the others."""
-    if len(others) >= MAX_OBJECTS:
-        return f"the member has more than {MAX_OBJECTS} such objects"
-    if any(each.root == view.root for each in others):
-        return f"spec.root: another object of the member speaks of {readable(view.root)!r}"
-    names = {domain[0] for each in others for domain in each.domains}
-    for domain in view.domains:
-        if domain[0] in names:
-            return f"spec.domains: {readable(domain[0])} is in another object of the member as well"
-    if any(_share_nodes(view, each) for each in others):
-        return "spec.classes: some of its nodes are in another object of the member as well"
-    views = [*others, view]
-    nodes = sum(_nodes(one) for one in views)
-    resources = {resource for one in views for each in one.classes for resource in each.free}
-    tiers = {domain[1] for one in views for domain in one.domains}
-    for amount, most, what in (
-        (nodes, MAX_NODES, "nodes"),
-        (len(resources), MAX_RESOURCES, "different resources"),
-        (len(tiers), MAX_TIERS, "tiers"),
-    ):
-        if amount > most:
-            return f"the member has {amount} {what} with this object; the most is {most}"
-    return ""
-
-
-def _say_why(cluster: str, name: str, published: Mapping[str, _Published], chosen: Mapping[str, CapacityView]) -> None:
-    """Refuse an object that contradicts others, unless one of them is older: then either goes soon."""
-    view = published[name].view
-    if view is None or {each.generation for each in published.values()} != {view.generation}:
-        return
-    if why := _contradiction(view, chosen.values()):
-        _refused(cluster, name, BadReport(why))
-
-
-def _refused(cluster: str, name: str, error: BadReport) -> None:
-    metrics.refused["ClusterCapacity", keys.execution_namespace(cluster)] += 1
-    log.warning("a report was refused", cluster=cluster, capacity=name, error=readable(str(error)))
+def _why_not(name: str, published: Mapping[str, _Published], chosen: Mapping[str, _Told]) -> str:
+    """How an object contradicts others, unless one of them is older: then either goes soon."""
+    content = published[name].content
+    if content is None or {each.generation for each in published.values()} != {content.generation}:
+        return ""
+    sums = _Sums()
+    for told in chosen.values():
+        sums.add(told.content)
+    return sums.contradiction(content)
 
 
 def capacity_view(obj: CapacityObject) -> CapacityView:
@@ -238,6 +331,17 @@ def capacity_view(obj: CapacityObject) -> CapacityView:
     if spec.generation < 0:
         raise BadReport(f"spec.generation: {spec.generation} is below 0")
     _check_tree(obj)
+    for field, amount, most in (
+        ("domains", len(spec.domains), MAX_DOMAINS),
+        ("classes", len(spec.classes), MAX_CLASSES),
+        ("profiles", len(spec.profiles), MAX_PROFILES),
+        *(
+            (f"profiles[{index}]", max(len(each.labels), len(each.taints)), MAX_LABELS)
+            for index, each in enumerate(spec.profiles)
+        ),
+    ):
+        if amount > most:
+            raise BadReport(f"spec.{field}: {amount} of them; the most is {most}")
     domains = {domain.name for domain in spec.domains} | {""}
     profiles = [
         (profile.labels, tuple(profile.taints), _devices(index, profile)) for index, profile in enumerate(spec.profiles)
@@ -272,8 +376,8 @@ def _node_class(
         raise BadReport(f"domain: {readable(published.domain)} is none of spec.domains")
     if not 0 <= published.profile < len(profiles):
         raise BadReport(f"profile: {published.profile} is no index of spec.profiles")
-    if not 0 <= published.nodes <= MAX_NODES:
-        raise BadReport(f"nodes: {published.nodes} is not between 0 and {MAX_NODES}")
+    if not 1 <= published.nodes <= MAX_NODES:
+        raise BadReport(f"nodes: {published.nodes} is not between 1 and {MAX_NODES}")
     _check_resources("free", published.free)
     labels, taints, devices = profiles[published.profile]
     # Names that are not one for each node say nothing about any of them.

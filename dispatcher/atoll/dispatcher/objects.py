@@ -9,11 +9,14 @@ import msgspec
 import structlog
 
 from atoll.dispatcher.core import BindingView, Ceiling, ClusterView, QueueView, Reservation, Strategy
+from atoll.dispatcher.core.events import Circuit, Failure
+from atoll.kube import conditions
 from atoll.model import decision, duration, flavors, gang, keys, numbers, placer, quantity, selectors, skew
 from atoll.model.member import UNSAID, AgentFacts, features_of
 from atoll.model.objects import Slim
 from atoll.model.placer import Placer
 from atoll.model.queues import truth
+from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
 from atoll.model.verdict import PODS_LOST
 
@@ -200,9 +203,12 @@ class ClusterAgent(Part, frozen=True, rename="camel"):
 
 
 class ClusterStatus(Part, frozen=True, rename="camel"):
-    conditions: list[Condition] = []
+    """As it was last written; conditions and the state of the breaker as they are, to compare."""
+
+    conditions: list[dict[str, Any]] = []
     kubernetes_version: str = ""
     agent: ClusterAgent | None = None
+    circuit: dict[str, Any] | None = None
 
 
 class ClusterObject(Slim, frozen=True, rename="camel"):
@@ -256,6 +262,12 @@ class CapacityObject(Slim, frozen=True, rename="camel"):
     spec: CapacitySpec = CapacitySpec()
 
 
+class CapacityReport(Slim, frozen=True, rename="camel"):
+    """A ClusterCapacity of which nothing but metadata was read yet: that is cheap, however much it says."""
+
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
 class _AsSaid(Part, frozen=True, rename="camel"):
     cluster_name: str
     status: msgspec.Raw = msgspec.Raw(b"null")
@@ -278,6 +290,8 @@ decode_queue = msgspec.json.Decoder(QueueObject).decode
 decode_quota = msgspec.json.Decoder(QuotaObject).decode
 decode_cluster = msgspec.json.Decoder(ClusterObject).decode
 _decode_capacity = msgspec.json.Decoder(CapacityObject).decode
+_decode_capacity_spec = msgspec.json.Decoder(CapacitySpec).decode
+_decode_report = msgspec.json.Decoder(CapacityReport).decode
 
 
 def decode_binding(raw: bytes | msgspec.Raw) -> BindingObject:
@@ -310,9 +324,34 @@ def decode_capacity(raw: bytes | msgspec.Raw) -> CapacityObject:
     Raises:
         msgspec.MsgspecError: it can't be read, or is larger than what members may publish.
     """
+    _check_size(raw)
+    return _decode_capacity(raw)
+
+
+def decode_report(raw: bytes | msgspec.Raw) -> CapacityReport:
+    """A ClusterCapacity, its spec not looked at.
+
+    Raises:
+        msgspec.MsgspecError: not an object of Kubernetes.
+    """
+    report = _decode_report(raw)
+    # Of the whole it would keep the rest in memory.
+    return CapacityReport(report.metadata, report.spec.copy())
+
+
+def read_report(report: CapacityReport) -> CapacityObject:
+    """What it says.
+
+    Raises:
+        msgspec.MsgspecError: that can't be read, or is larger than what members may publish.
+    """
+    _check_size(report.spec)
+    return CapacityObject(report.metadata, _decode_capacity_spec(report.spec))
+
+
+def _check_size(raw: bytes | msgspec.Raw) -> None:
     if memoryview(raw).nbytes > MAX_CAPACITY:
         raise msgspec.ValidationError(f"{memoryview(raw).nbytes} bytes; the most that is read is {MAX_CAPACITY}")
-    return _decode_capacity(raw)
 
 
 _YES = ("Reserved", "Fits")
@@ -537,8 +576,8 @@ def _extended(name: str) -> bool:
 
 def _placer(obj: ClusterObject) -> Placer:
     """Who places in the member, as control says in condition Placer; our own scheduler until it does."""
-    said = next((each.reason for each in obj.status.conditions if each.type == "Placer"), "")
-    return placer.of_reason(said) or Placer.ATOLL
+    said = (conditions.find(obj.status.conditions, "Placer") or {}).get("reason")
+    return placer.of_reason(str(said or "")) or Placer.ATOLL
 
 
 def _features(status: ClusterStatus) -> frozenset[str] | None:
@@ -554,7 +593,7 @@ def _features(status: ClusterStatus) -> frozenset[str] | None:
 def cluster_view(obj: ClusterObject) -> ClusterView:
     """The core's view."""
     agent = obj.status.agent
-    ready = any(condition.type == "Ready" and condition.status == "True" for condition in obj.status.conditions)
+    ready = (conditions.find(obj.status.conditions, "Ready") or {}).get("status") == "True"
     return ClusterView(
         obj.metadata.name,
         ready and obj.metadata.deletion_timestamp is None,
@@ -568,4 +607,29 @@ def cluster_view(obj: ClusterObject) -> ClusterView:
         _placer(obj).honours_needs,
         _features(obj.status),
         wrong[1] if agent is not None and (wrong := skew.wrong_with_agent(agent.version)) is not None else "",
+        ceiling_of(obj)[0],
     )
+
+
+def ceiling_of(obj: ClusterObject) -> tuple[Vector, str]:
+    """The most of a member that is believed and used, as its annotation says; and why that can't be read, if it can't:
+    then nothing more is.
+    """
+    text = obj.metadata.annotations.get(keys.CEILING, "")
+    try:
+        return _amounts(dict(quantity.resource_list(text))), ""
+    except ValueError as error:
+        return {"pods": 0}, f"annotation {keys.CEILING} can't be read: {error}"
+
+
+def circuit_of(obj: ClusterObject) -> Circuit | None:
+    """The state of a member's breaker as it was last written; None where it was not, or can't be read."""
+    said = obj.status.circuit
+    if not said:
+        return None
+    try:
+        until = to_seconds(said["until"])
+        return Circuit(said["open"] is True, int(said["opened"]), until, Failure(said["reason"]))
+    except (KeyError, TypeError, ValueError) as error:
+        log.warning("the state of a member's breaker can't be read", cluster=obj.metadata.name, error=str(error))
+        return None

@@ -10,7 +10,7 @@ import asyncio
 import gc
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -47,10 +47,13 @@ from atoll.dispatcher.core import (
 )
 from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
 from atoll.dispatcher.core.refusals import MOST_REFUSALS
+from atoll.dispatcher.intake import Intake
+from atoll.dispatcher.members import MemberMetrics, MemberReporter
 from atoll.dispatcher.recording import Recorder
 from atoll.dispatcher.reporting import QueueMetrics, Reporter
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
+from atoll.kube.events import Recorder as EventRecorder
 from atoll.kube.garbage import short_collections
 from atoll.kube.logs import working_on
 from atoll.kube.reflector import Reflector
@@ -97,6 +100,7 @@ class Shell:
         core: Dispatcher | None = None,
         recorder: Recorder | None = None,
         most_refusals: int = MOST_REFUSALS,
+        events: EventRecorder | None = None,
     ) -> None:
         """No I/O happens here; `run` does it.
 
@@ -106,9 +110,11 @@ class Shell:
             core: to use in place of a fresh one.
             recorder: of all that the core is told and answers; of a fresh core only, a log must begin with one.
             most_refusals: of a fresh core, see there.
+            events: for what is told of members; None for none.
         """
         self._host = host
         self._recorder = recorder
+        self.metrics = metrics or Metrics(CollectorRegistry())
         self.core = core or Dispatcher(commit_timeout=COMMIT_TIMEOUT, most_refusals=most_refusals)
         if recorder is not None:
             assert core is None, "a log of a core that has a past can't be decided again"
@@ -132,7 +138,7 @@ class Shell:
         self._bindings = Reflector(host, BINDINGS, objects.decode_binding)
         self._queues = Reflector(host, QUEUES, objects.decode_queue)
         self._clusters = Reflector(host, CLUSTERS, objects.decode_cluster)
-        self._capacities = Reflector(host, CAPACITIES, objects.decode_capacity)
+        self._capacities = Reflector(host, CAPACITIES, objects.decode_report)
         self._quotas = Reflector(host, RESOURCE_QUOTAS, objects.decode_quota)
         self._namespaces = Reflector(host, NAMESPACES, decode_meta)
         self._all: tuple[Reflector[Any], ...] = (
@@ -144,15 +150,22 @@ class Shell:
         self._flavors = NONE
         self._queues.on_change(self._queue_changed)
         self._clusters.on_change(
-            self._telling(lambda c: ClusterSet(objects.cluster_view(c)), lambda c: ClusterGone(c.metadata.name))
+            self._telling(
+                lambda c: ClusterSet(objects.cluster_view(c), objects.circuit_of(c)),
+                lambda c: ClusterGone(c.metadata.name),
+            )
         )
         self._believed = Capacities()
-        self._capacities.on_change(self._capacity_changed)
+        replaced = self.metrics.members.replaced
+        self._intake = Intake(self._believed, self._member_said, lambda cluster: replaced.labels(cluster).inc())
+        self._capacities.on_change(self._intake.changed)
         self._quotas.add_index("namespace", lambda quota: [quota.metadata.namespace])
         self._quotas.on_change(self._quota_changed)
         self._namespaces.on_change(self._namespace_changed)
-        self.metrics = metrics or Metrics(CollectorRegistry())
         self._reporter = Reporter(host, self.core, self._queues, self.metrics.queues)
+        self._members = MemberReporter(
+            host, self.core, self._clusters, self._believed.refused, self.metrics.members, events
+        )
         #: set once the core was told of everything that there is
         self.all_read = asyncio.Event()
         #: UID -> time.monotonic() of the first sight, while it waits
@@ -185,6 +198,7 @@ class Shell:
             for reflector in self._all:
                 group.create_task(reflector.run())
             await self._read()
+            self._intake.begin()
             self.all_read.set()
             log.info("all read", bindings=len(self._bindings))
             for queue, workers in ((self._commands, WRITERS), (self._repeats, REPEATERS)):
@@ -192,6 +206,7 @@ class Shell:
                     group.create_task(self._write(queue))
             group.create_task(self._decide())
             group.create_task(self._reporter.run())
+            group.create_task(self._members.run())
 
     async def _read(self) -> None:
         """Take in the bindings while the server still sends them: only a pass decides, and there is none before all
@@ -257,9 +272,10 @@ class Shell:
         """A binding with the flavors that there are, as the core is told it."""
         return flavoring.binding(view, self._flavors)
 
-    def _capacity_changed(self, old: objects.CapacityObject | None, new: objects.CapacityObject | None) -> None:
-        for event in self._believed.changed(old, new):
+    def _member_said(self, cluster: str, events: Iterable[Event]) -> None:
+        for event in events:
             self._tell(event)
+        self._members.mark(cluster)
 
     def _quota_changed(self, old: objects.QuotaObject | None, new: objects.QuotaObject | None) -> None:
         if (found := new or old) is not None:
@@ -317,6 +333,8 @@ class Shell:
         commands = self.core.handle(event)
         self._record(lambda to: to.record(event, commands))
         self._reporter.told(event, commands)
+        if isinstance(event, Pass):
+            self._members.decided()
         return commands
 
     def _record(self, write: Callable[[Recorder], None]) -> None:
@@ -479,6 +497,7 @@ class Metrics:
         self.writes = Count("atoll_dispatcher_writes", "Patches of bindings", ["command", "outcome"], registry=registry)
         self.passes = Histogram("atoll_dispatcher_pass_seconds", "Time to take in events and decide", registry=registry)
         self.queues = QueueMetrics(registry)
+        self.members = MemberMetrics(registry)
         self.queries = Histogram(
             "atoll_query_seconds",
             "Time to answer a question of the query API",

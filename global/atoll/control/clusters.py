@@ -40,6 +40,8 @@ from atoll.model.timestamps import rfc3339_seconds
 Json = dict[str, Any]
 
 _FIGURES_EVERY = 30.0
+LONGEST_LEASE = 120
+"""Seconds that an agent may be silent at most, whatever its Lease says."""
 
 log = structlog.get_logger(__name__)
 
@@ -113,7 +115,11 @@ class Clusters:
             await self._host.merge_patch(
                 CLUSTERS,
                 name,
-                {"status": {**said, "conditions": wanted}},
+                # The list of conditions is replaced whole, and the dispatcher writes some of them.
+                {
+                    "metadata": {"resourceVersion": cluster.metadata.resource_version},
+                    "status": {**said, "conditions": wanted},
+                },
                 subresource="status",
                 field_manager="atoll-control",
             )
@@ -125,8 +131,8 @@ class Clusters:
                 )
         if lease is not None and name in self._heard:
             silent = asyncio.get_running_loop().time() - self._heard[name]
-            if silent < lease.spec.lease_duration_seconds:
-                self._queue.add(name, after=lease.spec.lease_duration_seconds - silent + 0.1)
+            if silent < patience(lease):
+                self._queue.add(name, after=patience(lease) - silent + 0.1)
 
     def _said(
         self, name: str, cluster: ClusterObject, lease: LeaseObject | None
@@ -154,12 +160,17 @@ class Clusters:
                 f"no agent has reported from {name} yet: is atoll-agent --cluster {name} running?",
             )
         silent = asyncio.get_running_loop().time() - self._heard[name]
-        if silent >= lease.spec.lease_duration_seconds:
-            return None, "AgentSilent", f"the agent has not reported for {lease.spec.lease_duration_seconds} s"
+        if silent >= patience(lease):
+            return None, "AgentSilent", f"the agent has not reported for {patience(lease)} s"
         health = lease.metadata.annotations.get(keys.READYZ, "ok")
         if health != "ok":
             return False, "MemberNotReady", f"the member's API server is not ready: {health}"
         return True, "ClusterReady", "the agent reports and the member's API server is ready"
+
+
+def patience(lease: LeaseObject) -> int:
+    """Seconds of silence after which an agent is taken for gone: what it says itself, within bounds."""
+    return min(max(lease.spec.lease_duration_seconds, 1), LONGEST_LEASE)
 
 
 def _credentials(facts: AgentFacts) -> tuple[bool, str, str]:

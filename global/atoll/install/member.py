@@ -21,6 +21,7 @@ from atoll.install.credentials import (
     write_kubeconfig,
 )
 from atoll.install.placing import PlacingWish, mark_nodes, plan
+from atoll.install.quota import ensure_quota
 from atoll.install.refusal import Refused
 from atoll.install.rights import ensure_rights
 from atoll.install.roles import (
@@ -120,6 +121,7 @@ async def join(
 
     execution = keys.execution_namespace(name)
     await ensure_namespace(host, execution)
+    await ensure_quota(host, execution)
     await ensure_account(host, AGENT, execution)
     await ensure_rights(host, AGENT, (execution, AGENT), agent_on_host(name))
     roles, grants = cluster_rights(name)

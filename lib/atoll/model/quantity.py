@@ -95,6 +95,27 @@ def capacity(quantities: Mapping[str, str | int | float] | None) -> dict[str, in
     return {name: floor_units(name, value) for name, value in (quantities or {}).items()}
 
 
+def resource_list(text: str) -> dict[str, str]:
+    """`cpu=64,nvidia.com/gpu=16` as a ResourceList.
+
+    Raises:
+        ValueError: not of that form, or not a quantity.
+    """
+    result: dict[str, str] = {}
+    for part in filter(str.strip, text.split(",")):
+        name, equals, amount = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and amount):
+            raise ValueError(f"{part.strip()!r}: write resource=quantity, such as cpu=64,memory=1Ti")
+        if name in result:
+            raise ValueError(f"{name} is given twice")
+        if parse(amount) < 0:
+            raise ValueError(f"{name}={amount}: must not be negative")
+        if not is_whole(name, parse(amount)):
+            raise ValueError(f"{name}={amount}: is counted in whole numbers; use 1, 2, ...")
+        result[name] = amount
+    return result
+
+
 def format_units(resource: str, value: int) -> str:
     """Integer units as a quantity that people read and that `parse` reads back to the same value."""
     if resource == "cpu":

@@ -42,6 +42,14 @@ def larger(one: Mapping[str, int], other: Mapping[str, int]) -> Vector:
     return result
 
 
+def lower(one: Mapping[str, int], other: Mapping[str, int]) -> Vector:
+    """The smaller of each, of two limits."""
+    result = dict(one)
+    for name, value in other.items():
+        result[name] = min(value, result.get(name, value))
+    return result
+
+
 def scaled(vector: Mapping[str, int], times: int) -> Vector:
     """A multiple of a vector."""
     return {name: amount * times for name, amount in vector.items()}

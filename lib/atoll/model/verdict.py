@@ -45,6 +45,7 @@ class Reason(StrEnum):
     RESERVING = "Reserving"
     PART_REFUSED = "PartRefused"
     AVOIDED = "ClustersAvoided"
+    MEMBER_FAILING = "MemberFailing"
     HELD = "Held"
     NO_PODS = "NoPods"
     REFUSED_BY_MEMBER = "RefusedByMember"
@@ -122,7 +123,7 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
             text += " hold" if several else " holds"
             text += f" {block.available} of the {block.requested} pods that must start together"
         elif block.resource:
-            where = f" in cluster {block.cluster}" if block.cluster else ""
+            where = f" in cluster {block.cluster}" if block.cluster and block.kind != "Cluster" else ""
             available, requested = map(quantity.for_people, (block.available, block.requested))
             text += f" has {available} {block.resource} free for it{where}, {requested} needed"
         return f"{text}: {block.message}" if block.message else text
@@ -131,6 +132,8 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         """The sentence of its reason; a quota is of a queue, of a queue in one member, or of a namespace."""
         if self.reason is Reason.QUOTA_EXCEEDED and block.kind == "Namespace":
             return "it would exceed the ResourceQuota of its namespace"
+        if self.reason is Reason.QUOTA_EXCEEDED and block.kind == "Cluster":
+            return "it would exceed what may be used of a member"
         if self.reason is Reason.QUOTA_EXCEEDED and block.cluster:
             return "it would exceed its queue's ceiling in a member"
         return _SENTENCES[self.reason]
@@ -165,6 +168,8 @@ _SENTENCES: dict[Reason, str] = {
     Reason.RESERVING: "its parts are being reserved",
     Reason.PART_REFUSED: "a member could not reserve its part",
     Reason.AVOIDED: "the members that match failed it lately and are avoided for a while, or until their room changes",
+    Reason.MEMBER_FAILING: "the members that match do not bind what is sent to them, or confirm no removals; one"
+    " workload at a time is tried there",
     Reason.HELD: "it is held by its user",
     Reason.NO_PODS: "it asks for no pods",
     Reason.REFUSED_BY_MEMBER: "a member refused it",

@@ -466,7 +466,7 @@ class Asking(Making):
 
     def avoided(self, binding: Binding, shape: Shape) -> set[str]:
         """The members that failed this shape, or refused this workload, and are not to be tried yet."""
-        found = set(self.refusals.avoided(binding.view))
+        found = self.breakers.barred(binding.view.namespace).union(self.refusals.avoided(binding.view))
         return found | {name for (key, name), each in self._avoid.items() if key == shape.key and not each.over}
 
     def in_words(self, binding: Binding, shape: Shape, verdict: Verdict) -> Verdict:
@@ -484,7 +484,11 @@ class Asking(Making):
                 return Verdict(Reason.DEACTIVATED, Blocker("Cluster", refused.member, message=refused.message))
         words = next(((name, said) for name, said in self.refusals.avoided(binding.view).items() if said), None)
         if words is None:
-            return verdict
+            barred = self.breakers.barred(binding.view.namespace)
+            usable = np.any(self.world.allowed(shape), axis=0) & self.world.ready if barred else np.zeros(0, np.bool_)
+            names = [self.world.order[column].name for column in np.flatnonzero(usable)]
+            failing = ", ".join(name for name in names if name in barred)
+            return Verdict(Reason.MEMBER_FAILING, Blocker("Cluster", failing)) if failing else verdict
         return Verdict(reason_of_refusal(words[1]), Blocker("Cluster", words[0], message=words[1]))
 
     def _avoid_member(self, binding: Binding, name: str, *, pods: bool = False) -> None:

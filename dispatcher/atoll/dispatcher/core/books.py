@@ -11,6 +11,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,7 @@ from atoll.dispatcher.core.binding import (
     variant_of,
     withheld,
 )
+from atoll.dispatcher.core.breakers import Breakers
 from atoll.dispatcher.core.deadlines import Deadlines
 from atoll.dispatcher.core.elastic import Counts, as_before, last_pods
 from atoll.dispatcher.core.events import (
@@ -48,8 +50,10 @@ from atoll.dispatcher.core.events import (
     CapacityGone,
     CapacitySet,
     CapacityView,
+    Circuit,
     ClusterGone,
     ClusterSet,
+    ClusterView,
     Event,
     NamespaceGone,
     NamespaceSet,
@@ -109,6 +113,7 @@ class Books(Waking):
         self.namespaces = Namespaces()
         self.promises = Promises(self.world)
         self.refusals = Refusals()
+        self.breakers = Breakers()
         self._shapes = Shapes()
         #: UID -> binding; changed by `_put` alone
         self.bindings: dict[str, Binding] = {}
@@ -187,10 +192,10 @@ class Books(Waking):
                 self._set_namespace(namespace)
             case NamespaceGone(name):
                 self._set_namespace(NamespaceView(name))
-            case ClusterSet(cluster):
-                if self.world.set_view(cluster.name, cluster):
-                    self._members_changed()
+            case ClusterSet(cluster, circuit):
+                self._set_cluster(cluster, circuit)
             case ClusterGone(name):
+                self.breakers.leave(name)
                 if self.world.set_view(name, None):
                     self._members_changed()
             case CapacitySet(capacity):
@@ -261,6 +266,15 @@ class Books(Waking):
             self.namespaces.set(name, limits)
             self._refresh_idle()
 
+    def _set_cluster(self, view: ClusterView, circuit: Circuit | None) -> None:
+        before = self.world.member(view.name).view
+        self.breakers.take_over(view.name, circuit)
+        if before is not None and before.cordoned and not view.cordoned:
+            # Whoever kept work away from it says that it may have some.
+            self.breakers.forget(view.name)
+        if self.world.set_view(view.name, view):
+            self._members_changed()
+
     def _members_changed(self) -> None:
         """A member came, went, or is another one now: every answer that names members may be another one."""
         self._tell_tree_of_members()
@@ -286,6 +300,7 @@ class Books(Waking):
     def _tell_tree_of_members(self) -> None:
         members = self.world.members.values()
         known = {member.name: (member.total(), member.view.labels) for member in members if member.view is not None}
+        self.tree.set_ceilings({each.name: each.view.ceiling for each in members if each.view and each.view.ceiling})
         for node in self.tree.set_members(known):
             self.waiting.limit_changed(node)
             if node.parent is not None:
@@ -357,6 +372,9 @@ class Books(Waking):
         else:
             binding.amount = vector.total(part.total() for part in binding.parts.values())
         binding.bound = all_bound(binding) or (old is not None and old.bound and old.epoch == view.epoch)
+        if old is not None and old.phase.going and not phase.going:
+            for name in old.parts:
+                self.breakers.removed(name)
         if phase.going and old is not None:
             # What the member has still to let go of.
             binding.parts, binding.amount = old.parts, old.amount
@@ -402,6 +420,8 @@ class Books(Waking):
             self._leaving[uid] = None
         else:
             self._leaving.pop(uid, None)
+        if binding is None or not binding.phase.charged or binding.phase.going:
+            self.breakers.withdrawn(uid)
 
     def _forget_unnamed_queues(self) -> None:
         """Users may name as many queues that there are not as they like: each is known for as long as that."""
@@ -418,6 +438,7 @@ class Books(Waking):
         for name in binding.parts:
             member = self.world.member(name)
             member.heard_at, member.heard_of = self._now, max(member.heard_of, stay.start)
+            self.breakers.bound(name, self._now)
             if self.refusals.accepted(binding.view.namespace, name):
                 self._wake_namespace(binding.view.namespace)
 
@@ -592,6 +613,14 @@ class Books(Waking):
         for binding in moved:
             self._enter(binding)
 
+    def _heed_breakers(self) -> None:
+        """Look again at what waits where other members may be tried than before."""
+        if self.breakers.moved:
+            self.breakers.moved = False
+            for namespace in self.breakers.to_mark():
+                self._file_again(namespace, partial(self.breakers.mark, namespace))
+            self._wake_all()
+
     def _forget_refusals(self) -> None:
         """Look again at what waited for members that may be tried again."""
         uids, namespaces, forgotten = self.refusals.ended(self._now)
@@ -688,13 +717,15 @@ class Books(Waking):
     def restricted(self, binding: Binding) -> str:
         """What limits the binding apart from its own wishes: part of its shape."""
         namespace, alone = binding.view.namespace, ""
-        marked = self.refusals.is_marked(namespace) or namespace in self._failing
+        marked = self.refusals.is_marked(namespace) or namespace in self._failing or self.breakers.is_marked(namespace)
         if namespace not in self.namespaces.limits and not marked:
             namespace = ""
         if self.refusals.counted(binding.view):
             # No other is kept out of a member, nor waits, because of what one refused of this.
             alone = binding.view.uid
-        own = self.serves(binding.leaf) is not None or capping(binding.leaf) is not None
+        # Ceilings of queues name the members that serve them; those of members are for all queues alike.
+        limited = binding.leaf.serving is not None
+        own = limited and (self.serves(binding.leaf) is not None or capping(binding.leaf) is not None)
         # Which flavor it gets, or waits for, is for its queue's quotas to say.
         own = own or bool(binding.view.variants)
         queue = binding.leaf.name if own else ""

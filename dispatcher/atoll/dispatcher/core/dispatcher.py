@@ -100,7 +100,7 @@ class Dispatcher(Asking):
         asked = (self._next_look_at_rights, self._next_answer_due)
         due = (
             explain, first, patience, renewal, again, search, self.pauses.first, self._ready_by.first,
-            self._gone_by.first, *asked, self.refusals.next,
+            self._gone_by.first, *asked, self.refusals.next, self.breakers.next,
         )  # fmt: skip
         return min((when for when in due if when is not None), default=None)
 
@@ -123,6 +123,7 @@ class Dispatcher(Asking):
         if self._avoid:
             self._try_again()
         self._forget_refusals()
+        self.breakers.pass_begins(now)
         if self._nominated:
             self._take_up_nominations()
         if self._kept_before:
@@ -138,6 +139,7 @@ class Dispatcher(Asking):
             *self._settle_answers(),
             *self._keep_to_wishes(),
         ]
+        self._heed_breakers()
         self._wake_grown()
         self._unfinished = parked = False
         while (group := self.waiting.first(parked=parked)) is not None:
@@ -352,6 +354,7 @@ class Dispatcher(Asking):
         self._list_charged(binding)
         for member, part, placement in placed:
             self.world.assume(member, view.uid, part, placement)
+            self.breakers.sent(member.name, view.uid)
         pods: dict[str, tuple[Gang, Pods]] = {member.name: (part, placement.pods) for member, part, placement in placed}
         self.promises.enter(
             view.uid, Stay(binding.leaf, binding.amount, self._now, self._now + estimate(binding), pods)
@@ -448,6 +451,7 @@ class Dispatcher(Asking):
                 silent = [name for name in binding.parts if name not in binding.view.reserved]
                 for name in silent:
                     self._avoid_member(binding, name)
+                    self.breakers.not_bound(name, binding.view.namespace, uid, self._now)
                 text = f"no answer from {', '.join(silent)} within {RESERVE_TIMEOUT:g} s"
                 yield self._evict(binding, Reason.DEADLINE_EXCEEDED, text)
             elif binding.phase is Phase.BOUND and not binding.bound:
@@ -458,6 +462,7 @@ class Dispatcher(Asking):
                     continue
                 for name in late:
                     self._avoid_member(binding, name, pods=True)
+                    self.breakers.not_bound(name, binding.view.namespace, uid, self._now)
                 text = f"not all of its pods were bound in {', '.join(late)} within {self._commit_timeout:g} s"
                 yield self._evict(binding, Reason.DEADLINE_EXCEEDED, text + _why(binding))
             elif binding.phase is Phase.BOUND:
@@ -503,6 +508,8 @@ class Dispatcher(Asking):
             if binding.phase is not Phase.EVICTING or binding.epoch != view.epoch:
                 continue
             names = ", ".join(binding.parts)
+            for name in binding.parts:
+                self.breakers.not_removed(name, view.namespace, uid, self._now)
             self._leave(binding)
             binding.phase = Phase.LEAVING
             self._put(uid, binding)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from atoll.model import keys
 from atoll.model.decision import Decision
 from atoll.model.flavors import NONE, Flavors, Variant
 from atoll.model.gang import Gang
@@ -104,6 +105,36 @@ class ClusterView:
     """What its agent says that may be sent there (`atoll.model.member`); None where it says nothing of that."""
     skew: str = ""
     """Why nothing new goes there: its agent is of a version that does not go with this process."""
+    ceiling: Vector = field(default_factory=dict)
+    """The most of it that is believed and used, whatever it publishes; a resource that is not named is unlimited."""
+
+    @property
+    def cordoned(self) -> bool:
+        """Whether an administrator keeps new work away from it."""
+        return any(taint.get("key") == keys.CORDONED for taint in self.taints)
+
+
+class Failure(StrEnum):
+    """What a member did not do in time."""
+
+    NOT_BOUND = "NotBoundInTime"
+    NOT_REMOVED = "RemovalNotConfirmed"
+
+
+@dataclass(frozen=True, slots=True)
+class Circuit:
+    """Whether a member gets work, after it did not do what it was told."""
+
+    open: bool
+    """Nothing is sent there but one workload at a time, to see whether it is bound."""
+    opened: int
+    """How often it was opened, without having been closed for long."""
+    until: float
+    """Seconds since the epoch: while it is open, when one is tried; else when it is forgotten that it was."""
+    failure: Failure = Failure.NOT_BOUND
+    """Why it was opened last."""
+    pausing: bool = False
+    """`until` has not come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +262,8 @@ class NamespaceGone:
 @dataclass(frozen=True, slots=True)
 class ClusterSet:
     cluster: ClusterView
+    circuit: Circuit | None = None
+    """As it is written on the Cluster; only the first one that is seen counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,7 +224,7 @@ class Keeping(Resizing):
         mask = self.world.allowed(shape)[0] & self.world.ready
         if serving is not None:
             mask = mask & serving
-        refusing = self.refusals.avoided(binding.view)
+        refusing = self.breakers.barred(binding.view.namespace).union(self.refusals.avoided(binding.view))
         members = [self.world.order[column] for column in np.flatnonzero(mask)]
         members = [member for member in members if member.name not in refusing]
         if shape.least_clusters > 1 or self.namespaces.shortage(binding.view.namespace, shape.request) is not None:

@@ -43,7 +43,7 @@ def compute(node: Node, members: Members) -> tuple[bool, bool]:
     capability = view.capability if view else {}
     if up is None:
         node.guarantee = node.pledged
-        node.limit = _lower(capability, total)
+        node.limit = vector.lower(capability, total)
         node.declared = node.entitled = node.limit
         shared: tuple[str, ...] = ()
     else:
@@ -99,7 +99,7 @@ def _limit(node: Node, up: Node, capability: Vector, total: Vector) -> Vector:
         )
         if value is not None:
             limit[name] = value
-    return _lower(limit, total)
+    return vector.lower(limit, total)
 
 
 def _declared(node: Node, up: Node) -> Vector:
@@ -123,11 +123,3 @@ def _problem(node: Node, up: Node) -> str:
     if over := queues.over_guarantee(node.pledged, node.guarantee):
         return f"queue {node.name}: the queues below it are guaranteed {over} of its own guarantee"
     return up.problem
-
-
-def _lower(one: Mapping[str, int], other: Mapping[str, int]) -> Vector:
-    """The smaller of each; not named is unlimited."""
-    result = dict(one)
-    for name, value in other.items():
-        result[name] = min(value, result.get(name, value))
-    return result

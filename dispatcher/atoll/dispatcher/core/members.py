@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -32,6 +33,54 @@ def _no_nodes() -> Nodes:
 
 
 @dataclass(slots=True, eq=False)
+class _Laid:
+    """What was published about one root, as arrays; made anew when it is another one, or means something else."""
+
+    view: CapacityView
+    unknown: frozenset[str]
+    #: which resources, and which index of domains, the arrays below are of
+    resources: tuple[str, ...]
+    domains: Mapping[str, int]
+    #: int64[resources + 2, classes]: what is free on each node of a class, its domain, its profile in `profiles`
+    states: Ints
+    profiles: list[Profile]
+    #: int64[classes]
+    nodes: Ints
+    #: a name of each node, empty where it has none
+    names: list[str]
+    #: int64[nodes]: the index of each in `known`, its member's index of names
+    places: Ints
+    known: Mapping[str, int]
+
+    @classmethod
+    def of(
+        cls, view: CapacityView, unknown: frozenset[str], resources: tuple[str, ...], index: Mapping[str, int]
+    ) -> Self:
+        profiles: dict[tuple[int, int], int] = {}
+        distinct: list[Profile] = []
+        profile: list[int] = []
+        for each in view.classes:
+            key = (id(each.labels), id(each.taints))
+            if key not in profiles:
+                profiles[key] = len(distinct)
+                distinct.append(Profile(each.labels, each.taints, unknown))
+            profile.append(profiles[key])
+        amounts = [[each.free.get(name, 0) for each in view.classes] for name in resources]
+        lowest = [index.get(each.domain, NO_DOMAIN) for each in view.classes]
+        names = [name for each in view.classes for name in _names(each)]
+        states = np.array([*amounts, lowest, profile], np.int64)
+        nodes = np.array([each.nodes for each in view.classes], np.int64)
+        return cls(view, unknown, resources, index, states, distinct, nodes, names, _NOTHING, {})
+
+    def find(self, known: Mapping[str, int]) -> bool:
+        """Look up where its nodes are by this index of names; False where one is not in it."""
+        if self.known is not known:
+            places = [known.get(name, -1) for name in self.names]
+            self.places, self.known = np.array(places, np.int64), known
+        return not len(self.places) or bool((self.places >= 0).all())
+
+
+@dataclass(slots=True, eq=False)
 class Member:
     """One cluster."""
 
@@ -40,6 +89,10 @@ class Member:
     view: ClusterView | None = None
     #: root domain -> what was published about it
     roots: dict[str, CapacityView] = field(default_factory=dict)
+    #: sum of their totals, how often each resource is in one of them, and the same as arrays
+    allocatable: Vector = field(default_factory=dict)
+    _named: Counter[str] = field(default_factory=Counter)
+    _laid: dict[str, _Laid] = field(default_factory=dict)
     #: published free amounts minus `inflight`; the world owns the array of free amounts
     nodes: Nodes = field(default_factory=_no_nodes)
     #: node name -> index, where names are published
@@ -69,9 +122,24 @@ class Member:
     def ready(self) -> bool:
         return self.view is not None and self.view.ready
 
+    def set_root(self, root: str, view: CapacityView | None) -> None:
+        """What is published about one root is this now; None for nothing."""
+        for times, each in ((-1, self.roots.pop(root, None)), (1, view)):
+            if each is not None:
+                vector.add(self.allocatable, each.total, times)
+                for name in {name for node_class in each.classes for name in node_class.free}:
+                    self._named[name] += times
+                    if not self._named[name]:
+                        del self._named[name]
+        if view is not None:
+            self.roots[root] = view
+        else:
+            self._laid.pop(root, None)
+
     def total(self) -> Vector:
-        """Allocatable of all its nodes, as far as it is known."""
-        return vector.total(root.total for root in self.roots.values())
+        """Allocatable of all its nodes, as far as it is known, and no more than its administrator believes."""
+        ceiling = self.view.ceiling if self.view is not None else {}
+        return {name: min(amount, ceiling.get(name, amount)) for name, amount in self.allocatable.items()}
 
     @property
     def unknown(self) -> frozenset[str]:
@@ -90,7 +158,7 @@ class Member:
 
     def resources(self) -> set[str]:
         """The names of all that its nodes have."""
-        return set().union(*[each.free for root in self.roots.values() for each in root.classes])
+        return set(self._named)
 
     def unfit(self, gang: Gang) -> tuple[Verdict, str] | None:
         """Why the gang can't be sent there whatever is free, and that of this member in words; None where it can."""
@@ -125,34 +193,42 @@ class Member:
         """
         roots = sorted(self.roots.values(), key=lambda root: root.root)
         tree, index = self._tree_of([domain for root in roots for domain in root.domains])
-        classes = [node_class for root in roots for node_class in root.classes]
-        profiles: dict[tuple[int, int], int] = {}
-        distinct: list[Profile] = []
-        profile: list[int] = []
-        unknown = self.unknown
-        for node_class in classes:
-            key = (id(node_class.labels), id(node_class.taints))
-            if key not in profiles:
-                profiles[key] = len(distinct)
-                distinct.append(Profile(node_class.labels, node_class.taints, unknown))
-            profile.append(profiles[key])
-        amounts = [[node_class.free.get(name, 0) for node_class in classes] for name in resources]
-        lowest = [index.get(node_class.domain, NO_DOMAIN) for node_class in classes]
-        states: Ints = np.array([*amounts, lowest, profile], np.int64)
-        known, of_class = self.nodes, self._classes_as_before(classes)
-        if of_class is not None:
-            states, names = states.take(of_class, axis=1), known.names
-            same = tree is known.tree and resources == known.resources and distinct == known.profiles
-            if same and (states[-2] == known.lowest).all() and (states[-1] == known.profile).all():
-                return known.with_free(states[:-2])
-        else:
-            names = [name for node_class in classes for name in _names(node_class)]
-            of_class = np.repeat(np.arange(len(classes)), np.array([each.nodes for each in classes], np.int64))
-            if any(names):
-                order = sorted((node for node, name in enumerate(names) if name), key=names.__getitem__)
-                order += [node for node, name in enumerate(names) if not name]
-                names, of_class = [names[node] for node in order], of_class[order]
-            states = states.take(of_class, axis=1)
+        unknown, laid = self.unknown, []
+        for root in roots:
+            each = self._laid.get(root.root)
+            if (
+                each is None
+                or each.view is not root
+                or each.resources != resources
+                or each.unknown != unknown
+                or each.domains is not index
+            ):
+                self._laid[root.root] = each = _Laid.of(root, unknown, resources, index)
+            laid.append(each)
+        distinct = [profile for each in laid for profile in each.profiles]
+        states: Ints = np.concatenate(
+            [np.zeros((len(resources) + 2, 0), np.int64), *[each.states for each in laid]], axis=1
+        )
+        first = np.cumsum([0, *[len(each.profiles) for each in laid]])[:-1]
+        states[-1] += np.repeat(first, [each.states.shape[1] for each in laid]) if laid else 0
+        of_class = np.repeat(np.arange(states.shape[1]), np.concatenate([_NOTHING, *[each.nodes for each in laid]]))
+        known = self.nodes
+        if len(of_class) == len(known.names) == len(self.index) and all([each.find(self.index) for each in laid]):
+            places = np.concatenate([_NOTHING, *[each.places for each in laid]])
+            ordered = np.empty_like(of_class)
+            ordered[places] = of_class
+            if np.bincount(places, minlength=len(places)).max(initial=1) == 1:
+                states, names = states.take(ordered, axis=1), known.names
+                same = tree is known.tree and resources == known.resources and distinct == known.profiles
+                if same and (states[-2] == known.lowest).all() and (states[-1] == known.profile).all():
+                    return known.with_free(states[:-2])
+                return Nodes.of_arrays(tree, states[-2], distinct, states[-1], resources, states[:-2], names)
+        names = [name for each in laid for name in each.names]
+        if any(names):
+            order = sorted((node for node, name in enumerate(names) if name), key=names.__getitem__)
+            order += [node for node, name in enumerate(names) if not name]
+            names, of_class = [names[node] for node in order], of_class[order]
+        states = states.take(of_class, axis=1)
         return Nodes.of_arrays(tree, states[-2], distinct, states[-1], resources, states[:-2], names)
 
     def _tree_of(self, published: Sequence[PublishedDomain]) -> tuple[Tree, dict[str, int]]:
@@ -165,16 +241,6 @@ class Member:
             ]
             self._topology = (published, Tree(domains), index)
         return self._topology[1:]
-
-    def _classes_as_before(self, classes: Sequence[NodeClass]) -> Ints | None:
-        """int64[N], the class of each node, if they are of the nodes that it has and name all of them; else None."""
-        names = self.nodes.names
-        class_of = {name: number for number, node_class in enumerate(classes) for name in _names(node_class)}
-        if len(names) != len(class_of) or len(names) != sum([node_class.nodes for node_class in classes]):
-            return None
-        if class_of.keys() != self.index.keys():
-            return None
-        return np.array([class_of[name] for name in names], np.int64)
 
     def renew(self, nodes: Nodes) -> None:
         """Take figures that were just published, and subtract the decisions in flight: on the nodes where they were, if

@@ -76,7 +76,9 @@ class Node:
     own_wanted: Vector = field(default_factory=dict)
     #: member -> part of `own` there
     own_in: dict[str, Vector] = field(default_factory=dict)
-    #: its view names members with ceilings
+    #: member -> the most that the subtree may use there, as its view says; of the root as administrators say besides
+    ceilings: dict[str, Vector] = field(default_factory=dict)
+    #: it has such ceilings
     tracks: bool = False
     #: the queues of the circle of parents that it is part of, from it up; empty when it is in none
     circle: tuple[str, ...] = ()

@@ -191,15 +191,14 @@ class Resizing(Books):
                 continue
             gone = [self.bindings[each] for each, stays in promise.leaving.items() if stays]
             for node in capped:
-                if node.view is None or node not in path(promise.leaf):
+                if node not in path(promise.leaf):
                     continue
                 used = dict(node.used_in.get(member, {}))
                 vector.add(used, promise.shape.request)
                 for each in gone:
                     if node in path(each.leaf):
                         vector.add(used, each.where().get(member, {}), -1)
-                ceiling = node.view.members.get(member)
-                if ceiling is not None and vector.shortage(used, amount, ceiling.capability):
+                if vector.shortage(used, amount, node.ceilings.get(member, {})):
                     broken.append(promise)
                     break
         return broken

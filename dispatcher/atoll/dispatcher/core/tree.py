@@ -35,6 +35,9 @@ class Shortage(NamedTuple):
     def verdict(self) -> Verdict:
         """What it is to a workload that made the request."""
         queue = self.below or self.node
+        if self.member and queue.parent is None:
+            whole = blocker("Cluster", self.member, self.resource, self.requested, self.available, self.member)
+            return Verdict(Reason.QUOTA_EXCEEDED, whole)
         about = blocker("Queue", queue.name, self.resource, self.requested, self.available, self.member)
         return Verdict(Reason.QUOTA_EXCEEDED, about)
 
@@ -51,6 +54,8 @@ class Tree:
         self.nodes: dict[str, Node] = {ROOT_QUEUE: self.root}
         #: member -> (allocatable total, labels), sorted by name
         self.members: Members = {}
+        #: member -> the most of it that may be used, as its administrator says
+        self._ceilings: Mapping[str, Vector] = {}
         #: nodes of which use, demand or figures changed since `take_changed`; those above them are not named
         self._changed: dict[Node, None] = {}
         #: nodes of which the use changed since a queue that uses something came or went below them
@@ -112,6 +117,12 @@ class Tree:
             return []
         self.members = members
         return self._refresh(dict.fromkeys(subtree(self.root)), [])
+
+    def set_ceilings(self, ceilings: Mapping[str, Vector]) -> None:
+        """The most that may be used of each member, all queues together; of one that is not named, all."""
+        if ceilings != self._ceilings:
+            self._ceilings = ceilings
+            self._track(self.root)
 
     def charge(self, node: Node, amount: Vector, where: Mapping[str, Vector], times: int = 1) -> None:
         """Count an amount as used; -1 times releases it. `where` says how much of it is in which member."""
@@ -265,9 +276,8 @@ class Tree:
     def shortage_in(self, node: Node, member: str, request: Vector) -> Shortage | None:
         """As `shortage`, against the queues' ceilings in one member."""
         for each in path(node):
-            if each.tracks and each.view is not None and member in each.view.members:
-                ceiling = each.view.members[member].capability
-                short = vector.shortage(each.used_in.get(member, {}), request, ceiling)
+            if member in each.ceilings:
+                short = vector.shortage(each.used_in.get(member, {}), request, each.ceilings[member])
                 if short is not None:
                     return Shortage(each, *short, member=member)
         return None
@@ -275,9 +285,9 @@ class Tree:
     def times_in(self, node: Node, member: str, request: Vector, most: int) -> int:
         """How often the queues' ceilings in one member have room for the request, `most` at most."""
         for each in path(node):
-            if each.tracks and each.view is not None and member in each.view.members:
+            if member in each.ceilings:
                 used = each.used_in.get(member, {})
-                for name, ceiling in each.view.members[member].capability.items():
+                for name, ceiling in each.ceilings[member].items():
                     if amount := request.get(name, 0):
                         most = min(most, max(ceiling - used.get(name, 0), 0) // amount)
         return most
@@ -486,7 +496,12 @@ class Tree:
             each.depth = each.parent.depth + 1 if each.parent else 0
 
     def _track(self, node: Node) -> None:
-        tracks = node.view is not None and any(ceiling.capability for ceiling in node.view.members.values())
+        said = node.view.members if node.view is not None else {}
+        node.ceilings = {name: ceiling.capability for name, ceiling in said.items() if ceiling.capability}
+        if node is self.root:
+            for name, most in self._ceilings.items():
+                node.ceilings[name] = vector.lower(node.ceilings.get(name, {}), most)
+        tracks = bool(node.ceilings)
         if tracks != node.tracks:
             node.tracks = tracks
             node.used_in = _spread(node) if tracks else {}

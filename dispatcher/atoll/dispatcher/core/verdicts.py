@@ -286,12 +286,13 @@ class _Look:
     def _ceilings(self) -> Iterator[Limit]:
         for member, wanted in self._capped_in.items():
             for node in path(self._leaf):
-                if node.tracks and node.view is not None and member in node.view.members:
-                    used, ceiling = node.used_in.get(member, {}), node.view.members[member].capability
+                if member in node.ceilings:
+                    used, ceiling = node.used_in.get(member, {}), node.ceilings[member]
+                    kind, name_of = ("Cluster", member) if node.parent is None else ("Queue", node.name)
                     for name, amount in sorted(wanted.items()):
                         left = ceiling.get(name, math.inf) - used.get(name, 0)
                         if amount > max(left, 0):
-                            yield limit_of("Queue", node.name, name, amount, int(left), cluster=member)
+                            yield limit_of(kind, name_of, name, amount, int(left), cluster=member)
 
     @cached_property
     def rooms(self) -> list[Room]:
@@ -300,6 +301,7 @@ class _Look:
         allowed = np.any(world.allowed(shape), axis=0) if world.order else np.zeros(0, np.bool_)
         serving = core.serves(self._leaf)
         avoided, refusing = core.avoided(self.binding, shape), core.refusals.avoided(self.binding.view)
+        barred = core.breakers.barred(self.binding.view.namespace)
         floor = np.array(shape.floor)
         held = np.minimum(world.counts[list(shape.rows)], floor[:, None]).sum(axis=0)
         wanted = sum(shape.floor)
@@ -325,6 +327,9 @@ class _Look:
                 said = f": {refusing[member.name]}" if refusing[member.name] else ""
                 text = f"it refused it and is avoided for a while{said}"
                 rooms.append(_room(member, wanted, fits, reason_of_refusal(said), text))
+            elif member.name in barred:
+                text = "it does not bind what is sent to it, or confirms no removals; one workload at a time is tried"
+                rooms.append(_room(member, wanted, fits, Reason.MEMBER_FAILING, text))
             elif member.name in avoided:
                 text = "it failed such a workload lately and is avoided for a while"
                 rooms.append(_room(member, wanted, fits, Reason.AVOIDED, text))
@@ -345,7 +350,8 @@ class _Look:
             domain = _domain(member, placement)
             capped = self.core.capped(self._leaf, choice)
             if capped is not None and (block := capped.blocker) is not None:
-                text = f"the ceiling of queue {block.name} there leaves {block.available} {block.resource}"
+                whose = f"of queue {block.name} there" if block.kind == "Queue" else "of this member"
+                text = f"the ceiling {whose} leaves {block.available} {block.resource}"
                 return _room(member, wanted, wanted, Reason.QUOTA_EXCEEDED, text)
             if self._settles(choice) is None:
                 text = "the room there is kept for a workload that goes before it"
@@ -636,6 +642,7 @@ def _by_itself(verdict: Verdict) -> list[Change]:
         Reason.REFUSED_BY_MEMBER: (ChangeKind.WISH, "what the member says is mended, there or in the workload"),
         Reason.DEACTIVATED: (ChangeKind.WISH, "what the member says is mended, and then: atollctl job retry"),
         Reason.AVOIDED: (ChangeKind.WAIT, "the room in the members that failed it changes, or their pause is over"),
+        Reason.MEMBER_FAILING: (ChangeKind.WAIT, "what is tried in the members that fail is bound there"),
         Reason.ASKING_MEMBERS: (ChangeKind.WAIT, "the members that are asked answer, within seconds"),
         Reason.AWAITING_VICTIMS: (ChangeKind.WAIT, "the workloads that make room for it end"),
         Reason.NOT_READY_IN_TIME: (ChangeKind.WAIT, "its pause is over; until then, mend what its containers wait for"),

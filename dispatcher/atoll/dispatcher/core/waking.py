@@ -130,9 +130,6 @@ class Waking:
 def capping(leaf: Node) -> Node | None:
     """The outermost queue on the path that has ceilings in members; None without one."""
     above = None
-    if leaf.serving is None:
-        # Ceilings name the members that serve the queue, and with it those below.
-        return None
     for node in path(leaf):
         if node.tracks:
             above = node

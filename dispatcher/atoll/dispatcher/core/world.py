@@ -63,13 +63,13 @@ class World(Rooms):
     def set_root(self, capacity: CapacityView) -> None:
         """Take in what a member published about one top domain."""
         member = self.member(capacity.cluster)
-        member.roots[capacity.root] = capacity
+        member.set_root(capacity.root, capacity)
         self._stale[capacity.cluster] = None
 
     def drop_root(self, name: str, root: str) -> None:
         """Nothing is published about this root any more."""
         member = self.member(name)
-        member.roots.pop(root, None)
+        member.set_root(root, None)
         self._stale[name] = None
 
     def refresh(self) -> None:
