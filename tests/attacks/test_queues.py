@@ -46,9 +46,10 @@ async def test_a_batch_job_that_waits_may_go_to_another_queue(site: Site, tenant
     await until(started, what="it is dispatched")
 
 
-async def test_a_volcano_job_stays_in_its_queue(site: Site, tenant: Tenant) -> None:
+async def test_a_volcano_job_that_runs_stays_in_its_queue(site: Site, tenant: Tenant) -> None:
     own, other = await site.queue("own"), await site.queue("other")
     await site.submit(job("runs", queue=own, seconds=None))
+    await site.phase("runs", "Running")
     with pytest.raises(errors.ApiError) as refused:
         await tenant.api.merge_patch(JOBS, "runs", {"spec": {"queue": other}}, site.namespace)
     assert f"stays in queue {own}" in refused.value.message

@@ -304,8 +304,10 @@ QUEUE_POLICY: Final = _policy(
     (BATCH_JOBS, JOBS),
     ["UPDATE"],
     {
-        # A batch Job may move while it waits; a Volcano Job, which has no such switch, never may.
-        "charged": "!oldObject.spec.?suspend.orValue(false) && !oldObject.?status.?conditions.orValue([])"
+        # What waits may move; of a Volcano Job that was dispatched and has not started only its binding knows.
+        "charged": f'request.resource.group == "{JOBS.group}"'
+        ' ? !(dyn(oldObject).?status.?state.?phase.orValue("") in ["", "Pending", "Aborted"])'
+        " : !oldObject.spec.?suspend.orValue(false) && !oldObject.?status.?conditions.orValue([])"
         '.exists(each, each.?type.orValue("") in ["Complete", "Failed"] && each.?status.orValue("") == "True")',
         "ours": f'request.resource.group == "{JOBS.group}"'
         f' || dyn(oldObject).spec.?managedBy.orValue("") == "{keys.CONTROLLER}"',
@@ -317,7 +319,7 @@ QUEUE_POLICY: Final = _policy(
             f"{_queue_of('object')} == {_queue_of('oldObject')}",
             "the queue of a workload that runs can't be changed",
             shown=f'"Job " + object.metadata.name + ": stays in queue " + {_queue_of("oldObject")} + ", which is'
-            ' charged for it: hold a batch Job first (`atollctl job hold`), or delete the Job and create it anew"',
+            ' charged for it: hold it first (`atollctl job hold`), then move it (`atollctl job move`)"',
         )
     ],
     opted_in=True,

@@ -123,7 +123,7 @@ def queue_change_problems(old: Json, queue: str) -> list[Problem]:
     name = mapping(old.get("metadata")).get("name")
     text = (
         f"the Job runs and stays in queue {queue!r}, which is charged for it: hold it first (`atollctl job hold"
-        f" job.batch/{name}`), or delete it and create it anew"
+        f" job.batch/{name}`), then move it (`atollctl job move`)"
     )
     return [Problem(f"metadata.labels[{keys.QUEUE_LABEL}]", text)]
 
