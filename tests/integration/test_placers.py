@@ -364,7 +364,8 @@ async def test_own_nodes_take_gangs_only_and_the_others_everybody_elses_pods(her
 
 async def test_room_that_kube_scheduler_makes_is_left_to_the_pod_that_it_is_made_for(here: Site) -> None:
     """1. All nodes are full. 2. kube-scheduler evicts a pod for one of a higher priority; it takes long to go. 3. A pod
-    waits for our scheduler. 4. The victim goes: the room is the preemptor's, and the node is never overbooked.
+    waits for our scheduler. 4. The victim goes while kube-scheduler is slow: a pod that fits beside the preemptor gets
+    the rest, ours that does not waits on. 5. The preemptor gets its node.
     """
     name = f"above-{here.namespace}"
     about = {"apiVersion": PRIORITY_CLASSES.api_version, "kind": PRIORITY_CLASSES.kind, "metadata": {"name": name}}
@@ -382,7 +383,7 @@ async def test_room_that_kube_scheduler_makes_is_left_to_the_pod_that_it_is_made
                 return all([(await api.get(PODS, each, here.namespace))["spec"].get("nodeName") for each in names])
 
             await until(lambda: bound(*full), what="all nodes are full")
-            await api.create(PODS, foreign("above", here.namespace, cpu="8", priority=name))
+            await api.create(PODS, foreign("above", here.namespace, cpu="6", priority=name))
 
             async def nominated() -> str:
                 pod = await api.get(PODS, "above", here.namespace)
@@ -401,7 +402,13 @@ async def test_room_that_kube_scheduler_makes_is_left_to_the_pod_that_it_is_made
             (victim,) = [
                 each for each in full if (await api.get(PODS, each, here.namespace))["spec"]["nodeName"] == node
             ]
-            await api.merge_patch(PODS, victim, {"metadata": {"finalizers": None}}, here.namespace)
+            async with without(here, "plain-scheduler"):
+                await api.merge_patch(PODS, victim, {"metadata": {"finalizers": None}}, here.namespace)
+                small = foreign("small", here.namespace, cpu="2")
+                small["spec"]["schedulerName"] = keys.SCHEDULER_NAME
+                await api.create(PODS, small)
+                await until(lambda: bound("small"), what="a pod of ours has what is left beside the preemptor")
+                assert not await bound("ours")
             await until(lambda: bound("above"), what="the preemptor has the node that was nominated")
             assert not await bound("ours")
             assert max((await used(api)).values()) <= CPUS * 1000
