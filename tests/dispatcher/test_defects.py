@@ -20,7 +20,7 @@ from atoll.dispatcher.core import (
     Reservation,
     Strategy,
 )
-from atoll.dispatcher.core.resizing import DEPARTURE
+from atoll.dispatcher.core.binding import EVICT_TIMEOUT
 from atoll.dispatcher.shell import patch_of
 from atoll.model.decision import Decision
 from atoll.model.verdict import Blocker, Reason
@@ -440,12 +440,14 @@ def test_a_claimant_whose_room_went_to_somebody_else_tries_again() -> None:
     """
     s = Scene(deserves("q1", 2), deserves("q2", 0, priority=1), make_cluster("m"), make_capacity("m", [2]))
     s.submit(make_binding("first").queue("q2").tasks(2))
-    for _ in range(2):
+    for generation in (2, 4):
         assert names(s.run(after=OLD)) == ["first"]
-        s.bound("first", generation=NEVER)
+        s.bound("first", generation=generation)
+        s.tell(make_capacity("m", [0], generation=generation))
         if not s.used("q1"):
             s.submit(make_binding("claimant").queue("q1"))
         assert evicted(s.run(after=OLD)) == ["first"]
-        s.now += DEPARTURE
+        s.now += EVICT_TIMEOUT
         s.run()
         s.change("first", released=s.view("first").generation, placed={})
+        s.tell(make_capacity("m", [2], generation=generation + 1))

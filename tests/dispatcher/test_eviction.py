@@ -8,9 +8,9 @@ import math
 import pytest
 
 from atoll.dispatcher.core import Ask, CapacityGone, Command, Dispatcher, Evict, Explain, QueueSet
+from atoll.dispatcher.core.binding import EVICT_TIMEOUT
 from atoll.dispatcher.core.keeping import AGAIN, TAKEN_BACK
 from atoll.dispatcher.core.promise import SETTLE
-from atoll.dispatcher.core.resizing import DEPARTURE
 from atoll.dispatcher.core.searches import SEARCH_BURST, SEARCHES_PER_SECOND
 from atoll.dispatcher.core.stays import GRACE
 from atoll.model.verdict import Blocker, Reason
@@ -238,7 +238,7 @@ def test_room_whose_claimant_got_none_in_time_is_everybodys_after_a_restart_too(
     s.submit(make_binding("small").submitted(EARLY))
     s.restart()
     assert names(s.run(after=5)) == []
-    assert names(s.run(after=DEPARTURE)) == ["low1"]
+    assert names(s.run(after=EVICT_TIMEOUT)) == ["low1"]
 
 
 def test_a_claimant_that_goes_away_lets_others_have_the_room() -> None:
@@ -260,7 +260,7 @@ def test_a_claimant_that_needs_no_room_any_more_lets_others_have_it(wish: str) -
     let_go(s, "low")
     assert names(s.run()) == ["low"]
     for _ in range(3):
-        s.run(after=DEPARTURE)
+        s.run(after=EVICT_TIMEOUT)
 
 
 def test_nothing_is_evicted_for_ever() -> None:
@@ -344,9 +344,10 @@ def test_a_claimant_that_others_go_for_in_vain_is_told_again_why_it_waits() -> N
     assert s.view("high").decision.reason is Reason.QUOTA_EXCEEDED
     assert evicted(s.run(after=OLD)) == ["low"]
     assert s.view("high").decision.reason is Reason.AWAITING_VICTIMS
+    s.tell(make_capacity("m", [0, 0], generation=NEVER))
     s.run(after=1.0)
-    s.run(after=DEPARTURE)
-    assert s.view("high").decision.reason is Reason.QUOTA_EXCEEDED
+    s.run(after=EVICT_TIMEOUT)
+    assert s.view("high").decision.reason is Reason.INSUFFICIENT_RESOURCES
 
 
 def test_room_that_a_shrunk_workload_made_is_everybodys_a_moment_after_its_pods_are_gone() -> None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import msgspec
 import pytest
 
+from atoll.model.decision import Line, Phase
+from atoll.model.timestamps import rfc3339
+from atoll.model.verdict import Reason
 from tests.dispatcher.builders import BACKFILL, START, make_binding, make_queue
 from tests.dispatcher.virtual import Town, gpus
 
@@ -53,3 +59,17 @@ def test_what_is_written_of_one_that_is_no_head_any_more_keeps_no_room() -> None
     t.lead_anew()
     t.run(10)
     assert t.running() == ["long", "runs"]
+
+
+def test_when_something_was_dispatched_is_known_however_much_happened_since() -> None:
+    """A story is too short for it: what runs for long would be protected as what has just started."""
+    t = Town(make_queue("q"), m=gpus(1))
+    uid = t.submit(make_binding("low"))
+    t.run(1000)
+    view = t.views[uid]
+    lines = [Line(rfc3339(t.now), Phase.BOUND, Reason.QUOTA_EXCEEDED)] * 16
+    t.see(dataclasses.replace(view, decision=msgspec.structs.replace(view.decision, story=lines)))
+    t.lead_anew()
+    t.submit(make_binding("high").priority(1))
+    t.run(10)
+    assert t.started("high") is not None

@@ -101,7 +101,7 @@ def test_another_one_goes_for_it_after_a_bound_where_the_first_never_does() -> N
     for job in t.jobs.values():
         job.grace = math.inf
     t.submit(make_binding("high").priority(1))
-    t.run(800)
+    t.run(1100)
     assert len(t.evicted()) == 1
     for job in t.jobs.values():
         job.grace = 2.0
@@ -164,6 +164,18 @@ def test_a_claimant_starts_although_room_was_promised_after_others_left_for_some
     t.run(60)
     assert t.started("x") is not None
     assert len(t.evicted()) == 1
+
+
+def test_that_bound_is_the_one_after_which_its_queue_has_its_quota_back() -> None:
+    t = Town(make_queue("q", view={"evict_timeout": 100.0}), grace=math.inf, m=gpus(1, 1))
+    t.submit(make_binding("low0"))
+    t.submit(make_binding("low1"))
+    t.run(100)
+    t.submit(make_binding("high").priority(1))
+    t.run(90)
+    assert len(t.evicted()) == 1
+    t.run(60)
+    assert len(t.evicted()) == 2
 
 
 # -- refused evictions -------------------------------------------------------------------------------------------------

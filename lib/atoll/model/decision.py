@@ -132,6 +132,8 @@ class Decision(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     kept: Kept | None = None
     """Room was kept for it while it waited, when this was written."""
+    dispatched: str = ""
+    """RFC 3339: when it was dispatched, as long as it is; empty too where an earlier version wrote it."""
     evicted: list[Line] = []
     """When and why it went for others: a story is too short to count them by."""
 
@@ -167,7 +169,7 @@ def check(told: Decision) -> None:
     Raises:
         BadDecision: it is such.
     """
-    for name, text in (("deadline", told.deadline), ("notBefore", told.not_before)):
+    for name, text in (("deadline", told.deadline), ("notBefore", told.not_before), ("dispatched", told.dispatched)):
         if text and not is_time(text):
             raise BadDecision(f"{name}: {text!r} is no time")
     if told.rounds < 0:

@@ -811,7 +811,9 @@ _MOVES = (Reason.SUBMITTED, Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
 
 
 def _dispatched_at(view: BindingView, now: float) -> float:
-    """When it was dispatched, by its story."""
+    """When it was dispatched; where an earlier version wrote that, by its story, which is bounded."""
+    if view.decision.dispatched:
+        return to_seconds(view.decision.dispatched)
     for line in reversed(view.decision.story):
         if line.reason in (Reason.DISPATCHED, Reason.RESERVING):
             return to_seconds(line.at)

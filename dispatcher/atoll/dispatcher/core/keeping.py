@@ -9,17 +9,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from atoll.dispatcher.core.binding import Binding, estimate, evicted_at, patient_until
+from atoll.dispatcher.core.binding import Binding, estimate, patient_until
 from atoll.dispatcher.core.choice import Choice, always, as_it_is
 from atoll.dispatcher.core.events import Strategy
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, Standing, path
 from atoll.dispatcher.core.promise import SETTLE, Promise
-from atoll.dispatcher.core.resizing import DEPARTURE, Resizing
+from atoll.dispatcher.core.resizing import Resizing
 from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.victims import BUDGET
 from atoll.dispatcher.core.waiting import ShapeClass
-from atoll.model.decision import Phase
 from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason, Verdict
@@ -358,15 +357,15 @@ class Keeping(Resizing):
     def _holds(self, claim: Promise) -> bool:
         """Whether all that were to go for a claimant have gone, or are on their way."""
         losses = self._awaiting.get(claim.uid, {}).items()
-        going = [(uid, loss) for uid, loss in losses if not self._let_go(uid, loss)]
-        return not going or (self._now < claim.looked + DEPARTURE and all(self._goes(uid, loss) for uid, loss in going))
+        return all(self._let_go(uid, loss) or self._goes(uid, loss, claim.looked) for uid, loss in losses)
 
     def _ends_waiting(self, claim: Promise) -> float:
         """When it is looked at again whether those that go for a claimant are still on their way."""
-        leaving = (self.bindings.get(uid) for uid in self._awaiting.get(claim.uid, ()))
-        told = [evicted_at(each, self._now) for each in leaving if each is not None and each.phase is Phase.EVICTING]
-        since = min([claim.looked, *(each for each in told if self._now < each + DEPARTURE)])
-        return min(claim.until, since + DEPARTURE)
+        losses = self._awaiting.get(claim.uid, {}).items()
+        going = [self.bindings[uid] for uid, loss in losses if not self._let_go(uid, loss)]
+        bounds = [self._gone_until(each, claim.looked) for each in going]
+        # One that is past its bound is mended by the next pass that may search.
+        return min([claim.until, *(each for each in bounds if each > self._now)])
 
     def _next_renewal(self) -> float | None:
         times = [

@@ -257,6 +257,7 @@ class Making(Keeping):
             kept=self._kept(view.uid),
             rounds=view.decision.rounds,
             not_before=view.decision.not_before if view.uid in self.pauses or binding.phase is Phase.LEAVING else "",
+            dispatched=view.decision.dispatched if binding.phase.charged else "",
             evicted=view.decision.evictions,
             refused=view.decision.refused,
             flavors=[] if binding.phase is Phase.SUSPENDED else binding.flavors,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from atoll.dispatcher.core.binding import Binding, as_it_runs, estimate, evicted_at
+from atoll.dispatcher.core.binding import Binding, as_it_runs, estimate, evict_timeout, evicted_at
 from atoll.dispatcher.core.books import Books, Loss
 from atoll.dispatcher.core.choice import Choice, spots
 from atoll.dispatcher.core.commands import Command, Dispatch, Part, Resize
@@ -32,9 +32,6 @@ from atoll.model.timestamps import rfc3339
 from atoll.model.topology import NO_DOMAIN
 from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker
-
-DEPARTURE = 900.0
-"""Seconds in which what was told to go has gone; after that nobody counts on its room any more."""
 
 
 class Stop(NamedTuple):
@@ -234,6 +231,9 @@ class Resizing(Books):
     def _let_go(self, uid: str, loss: Loss) -> bool:
         """Whether a victim has nothing left of what it was to give up."""
         binding = self.bindings.get(uid)
+        if binding is not None and binding.phase is Phase.LEAVING:
+            # Its queue has its quota back, and its member still has its pods.
+            return False
         if binding is None or not binding.phase.charged or binding.epoch > loss.epoch + 1:
             # It has gone, and perhaps it runs anew.
             return True
@@ -244,9 +244,13 @@ class Resizing(Books):
             placed.get(name, (0, 0))[1] <= part.replicas for name, part in binding.parts.items()
         )
 
-    def _goes(self, uid: str, loss: Loss) -> bool:
-        """Whether a victim that has not gone is on its way: where it was decided, and its member can tell of it."""
+    def _goes(self, uid: str, loss: Loss, since: float) -> bool:
+        """Whether a victim that has not gone is on its way: where it was decided, at that time if it shrinks, and its
+        member can tell of it.
+        """
         binding = self.bindings[uid]
+        if self._now >= self._gone_until(binding, since):
+            return False
         if binding.phase is Phase.EVICTING:
             return self._leaves(binding)
         if loss.stays is None or not all(self._is_ready(name) for name in binding.parts):
@@ -257,7 +261,14 @@ class Resizing(Books):
         """Whether what was told to go is expected to: its members can say so, and it had not too long."""
         if not all(self._is_ready(name) for name in binding.parts):
             return False
-        return self._now < evicted_at(binding, self._now) + DEPARTURE
+        return self._now < self._gone_until(binding, self._now)
+
+    def _gone_until(self, binding: Binding, since: float) -> float:
+        """Until when others count on the room of what was told to go, or to shrink at that time: as long as its queue
+        pays for it.
+        """
+        told = evicted_at(binding, self._now) if binding.phase is Phase.EVICTING else since
+        return told + evict_timeout(binding.leaf)
 
     def _has_shrunk(self, binding: Binding, stays: Counts) -> bool:
         [part] = binding.parts.values()
@@ -321,6 +332,7 @@ class Resizing(Books):
             story,
             rounds=view.decision.rounds,
             expected=dict(expected or {}),
+            dispatched=view.decision.dispatched,
             evicted=view.decision.evictions,
             refused=view.decision.refused,
             flavors=binding.flavors,
