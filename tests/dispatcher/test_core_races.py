@@ -13,7 +13,8 @@ from atoll.dispatcher.core import (
     Strategy,
     breakers,
 )
-from atoll.dispatcher.core.asking import AVOID_FIRST, AVOID_MAX
+from atoll.dispatcher.core.asking import AVOID_FIRST
+from atoll.dispatcher.core.books import AVOID_MAX
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (

@@ -7,14 +7,17 @@ import itertools
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
+from prometheus_client import CollectorRegistry
 
 from atoll.dispatcher import objects
 from atoll.dispatcher.core import Evict, Pass, Refused
 from atoll.dispatcher.recording import Recorder
-from atoll.dispatcher.shell import REPEATERS, WRITERS, Shell
+from atoll.dispatcher.shell import REPEATERS, WRITERS, Metrics, Shell
+from atoll.kube.events import Recorder as EventRecorder
 from atoll.model.decision import Decision, Phase
 from atoll.model.verdict import Reason
 from atoll.sim import replay
@@ -159,3 +162,28 @@ async def test_what_the_shell_records_is_replayed(tmp_path: Path) -> None:
             shell._handle(event)
     with (tmp_path / "log").open("rb") as file:
         assert replay.replay(file) == replay.Replayed(2, 0, 1)
+
+
+async def test_an_invariant_that_is_broken_is_an_event_and_a_metric() -> None:
+    told: list[dict[str, Any]] = []
+
+    async def keep(request: web.Request) -> web.Response:
+        told.append({"path": request.path, **await request.json()})
+        return web.json_response({})
+
+    registry = CollectorRegistry()
+    async with serving(keep) as host:
+        events = EventRecorder(host, "dispatcher")
+        shell = Shell(host, Metrics(registry), events=events)
+        shell._handle(make_queue("q"))
+        shell._checker.look()
+        shell.core.tree.node("q").used["cores"] = 1
+        writing = asyncio.create_task(events.run())
+        shell._checker.look()
+        await eventually(lambda: bool(told))
+        writing.cancel()
+    [event] = told
+    assert event["path"] == "/apis/events.k8s.io/v1/namespaces/atoll-system/events"
+    assert (event["reason"], event["regarding"]["name"]) == ("InvariantBroken", "atoll-dispatcher")
+    assert event["note"].startswith("queue root: used. ")
+    assert registry.get_sample_value("atoll_dispatcher_invariants_broken_total") == 1

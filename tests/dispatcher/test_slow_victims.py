@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from atoll.dispatcher.core import Command, Evict
+from atoll.dispatcher.core import Command, Evict, Resize
+from atoll.model.verdict import Reason
 from tests.dispatcher.builders import BACKFILL, make_binding, make_queue, share
 from tests.dispatcher.virtual import Town, gpus
 
@@ -224,3 +225,21 @@ def test_or_dropped_whole_where_nobody_else_can_go() -> None:
     assert t.running() == ["low0", "low1"]
     t.run(600)
     assert t.evicted() == t.evicted()[:2]
+
+
+def test_what_was_to_shrink_shrinks_all_the_same_where_others_have_its_quota() -> None:
+    left = [1]
+
+    def refuses(command: Command) -> bool:
+        return (
+            isinstance(command, Resize) and command.decision.reason is Reason.SHRUNK and bool(left) and bool(left.pop())
+        )
+
+    t = Town(make_queue("q", gpu=4), refuses=refuses, m=gpus(8))
+    t.submit(make_binding("wide").tasks(4, minimum=1))
+    t.run(100)
+    t.submit(make_binding("claimant").tasks(2))
+    t.run(10)
+    assert not left
+    assert t.started("claimant") is not None
+    assert t.used("q") == 4

@@ -20,6 +20,7 @@ from prometheus_client import Counter as Count
 
 from atoll.dispatcher import flavoring, objects
 from atoll.dispatcher.capacity import Capacities
+from atoll.dispatcher.checking import Checker
 from atoll.dispatcher.core import (
     Ask,
     BindingGone,
@@ -76,6 +77,8 @@ LONGEST_OUTAGE_AGAIN = 4.0
 """The same at most while the host answers no write at all: once it does, what waits is written soon."""
 OUTAGE = 5.0
 """Seconds without a write that was answered after which the host counts as away."""
+FAREWELL = 1.0
+"""Seconds in which an Event is written that says why the process ends."""
 WRITERS = 32
 REPEATERS = 4
 """Of what the host did not answer before: however much of that there is, it takes no more of the host and of this
@@ -110,7 +113,7 @@ class Shell:
             core: to use in place of a fresh one.
             recorder: of all that the core is told and answers; of a fresh core only, a log must begin with one.
             most_refusals: of a fresh core, see there.
-            events: for what is told of members; None for none.
+            events: for what is told of members, and of broken invariants; None for none.
         """
         self._host = host
         self._recorder = recorder
@@ -166,6 +169,7 @@ class Shell:
         self._members = MemberReporter(
             host, self.core, self._clusters, self._believed.refused, self.metrics.members, events
         )
+        self._checker = Checker(self.core, events, self.metrics.broken)
         #: set once the core was told of everything that there is
         self.all_read = asyncio.Event()
         #: UID -> time.monotonic() of the first sight, while it waits
@@ -207,6 +211,7 @@ class Shell:
             group.create_task(self._decide())
             group.create_task(self._reporter.run())
             group.create_task(self._members.run())
+            group.create_task(self._checker.run())
 
     async def _read(self) -> None:
         """Take in the bindings while the server still sends them: only a pass decides, and there is none before all
@@ -322,7 +327,12 @@ class Shell:
             self._cycle += 1
             with working_on(cycle=self._cycle):
                 self._take_in()
-                commands = self._handle(Pass(time.time()))
+                try:
+                    commands = self._handle(Pass(time.time()))
+                except AssertionError as error:
+                    self._checker.tell(error)
+                    await asyncio.sleep(FAREWELL)
+                    raise
             self.metrics.passes.observe(time.perf_counter() - started)
             for command in commands:
                 seen = self._bindings.get(f"{command.namespace}/{command.name}")
@@ -496,6 +506,9 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.writes = Count("atoll_dispatcher_writes", "Patches of bindings", ["command", "outcome"], registry=registry)
         self.passes = Histogram("atoll_dispatcher_pass_seconds", "Time to take in events and decide", registry=registry)
+        self.broken = Count(
+            "atoll_dispatcher_invariants_broken", "Times that the core did not agree with itself", registry=registry
+        )
         self.queues = QueueMetrics(registry)
         self.members = MemberMetrics(registry)
         self.queries = Histogram(

@@ -220,7 +220,7 @@ DISPATCHER: Final = (
             _on(QUEUES, "patch", sub="status"),
             _on(CLUSTERS, "list", "watch"),
             _on(CLUSTERS, "patch", sub="status", rare="only of a member that fails, or publishes what can't be so"),
-            _on(EVENTS, "create", "patch", rare="only of such a member"),
+            _on(EVENTS, "create", "patch", rare="only of such a member, or if an invariant of its own is broken"),
             _on(CAPACITIES, "list", "watch"),
             _on(RESOURCE_QUOTAS, "list", "watch"),
         ),

@@ -24,7 +24,7 @@ import numpy as np
 
 from atoll.dispatcher.core import excluding
 from atoll.dispatcher.core.binding import Binding
-from atoll.dispatcher.core.books import Avoided, Loss
+from atoll.dispatcher.core.books import AVOID_MAX, Avoided, Loss
 from atoll.dispatcher.core.choice import Choice
 from atoll.dispatcher.core.commands import Ask, Command
 from atoll.dispatcher.core.elastic import Counts, full, smaller
@@ -43,7 +43,7 @@ from atoll.model.verdict import Blocker, Reason, Verdict, blocker, reason_of_ref
 
 RESERVE_TIMEOUT = 10.0
 """Seconds within which all members must have reserved their parts, or said whether they would fit."""
-AVOID_FIRST, AVOID_MAX = 5.0, 300.0
+AVOID_FIRST = 5.0
 """Seconds that a member is avoided for a shape that it failed, doubled with each failure."""
 MOST_VICTIMS = 2000
 """Workloads that one question names at most: it is written on a binding, whose annotations have 256 KiB in all."""

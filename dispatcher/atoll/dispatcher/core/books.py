@@ -80,6 +80,9 @@ from atoll.model.gang import Gang
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import REFUSED, Blocker, Reason, Verdict
 
+AVOID_MAX = 300.0
+"""Seconds that a member is avoided for a shape at most."""
+
 
 @dataclass(slots=True)
 class Avoided:
@@ -93,6 +96,11 @@ class Avoided:
     """One after the other; the next time is twice as long."""
     over: bool = False
     """It may be tried again; the failures are remembered for a while."""
+
+    @property
+    def forgotten(self) -> float:
+        """When the failures are forgotten."""
+        return self.until + 2 * AVOID_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +180,8 @@ class Books(Waking):
         #: UIDs of held, paused and unreadable bindings that may not yet say so, oldest first
         self._untold: dict[str, None] = {}
         self._sizes = Sizes(self._hungry)
+        #: UIDs of what was to shrink, which was not written: others may have its quota by now
+        self._unshrunk: dict[str, None] = {}
         #: of the last pass
         self._now = 0.0
 
@@ -367,6 +377,8 @@ class Books(Waking):
             if old.resized_at is not None and view.decision.reason is Reason.GROWN:
                 # Its member hears of it now.
                 binding.grows_until = self._now + GROW_TIMEOUT
+            if old.resized_at is not None and binding.pods > old.pods:
+                self._unshrunk[view.uid] = None
         if old is not None and old.phase.charged and binding.parts and binding.parts == old.parts:
             binding.amount = old.amount
         else:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from atoll.dispatcher.core import invariants
-from atoll.dispatcher.core.asking import AVOID_MAX, RESERVE_TIMEOUT, Asking
+from atoll.dispatcher.core.asking import RESERVE_TIMEOUT, Asking
 from atoll.dispatcher.core.binding import REGAIN_TIMEOUT, Binding, bound_in, estimate, paused, withheld
 from atoll.dispatcher.core.choice import Choice, choose, nowhere, spots
 from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Part
@@ -95,7 +95,7 @@ class Dispatcher(Asking):
         first = self._deadlines[0][0] if self._deadlines else None
         patience = self._patience[0][0] if self._patience else None
         renewal = self._next_renewal()
-        again = min([each.until for each in self._avoid.values() if not each.over], default=None)
+        again = min([each.forgotten if each.over else each.until for each in self._avoid.values()], default=None)
         search = self.searches.next_due(self._now)
         asked = (self._next_look_at_rights, self._next_answer_due)
         due = (
@@ -138,6 +138,7 @@ class Dispatcher(Asking):
             *self._mend_claims(),
             *self._settle_answers(),
             *self._keep_to_wishes(),
+            *self._shrink_again(),
         ]
         self._heed_breakers()
         self._wake_grown()
@@ -566,7 +567,7 @@ class Dispatcher(Asking):
     def _try_again(self) -> None:
         """Members that were avoided long enough may be tried again; what they failed is forgotten much later."""
         for key, avoided in list(self._avoid.items()):
-            if avoided.until + 2 * AVOID_MAX <= self._now:
+            if avoided.forgotten <= self._now:
                 del self._avoid[key]
                 namespace = avoided.namespace
                 if namespace in self._failing and all(each.namespace != namespace for each in self._avoid.values()):
@@ -653,6 +654,14 @@ class Dispatcher(Asking):
             AssertionError: naming the invariant and the object.
         """
         invariants.verify(self)
+
+    def check_sums(self) -> None:
+        """The part of `check` that a live dispatcher can afford.
+
+        Raises:
+            AssertionError: naming the invariant and the object.
+        """
+        invariants.verify_sums(self)
 
 
 _NOT_RUN = "its pods were bound there and did not run in time"

@@ -18,7 +18,7 @@ from atoll.dispatcher.core.binding import Binding, as_it_runs, estimate, evict_t
 from atoll.dispatcher.core.books import Books, Loss
 from atoll.dispatcher.core.choice import Choice, spots
 from atoll.dispatcher.core.commands import Command, Dispatch, Part, Resize
-from atoll.dispatcher.core.elastic import Counts, cut, difference, first_pods, full, joined, larger
+from atoll.dispatcher.core.elastic import Counts, cut, difference, first_pods, full, joined, larger, smaller
 from atoll.dispatcher.core.node import Node, Rank, Standing, path
 from atoll.dispatcher.core.promise import Pods, Promise, Stay
 from atoll.dispatcher.core.shapes import shape_key
@@ -288,6 +288,25 @@ class Resizing(Books):
                 del self._sizes.oversized[uid]
                 binding.before = binding.parts
                 yield self._resize(binding, Reason.SHRUNK, f"{binding.pods} pods: no more were asked for")
+
+    def _shrink_again(self) -> Iterator[Command]:
+        """What was to shrink, and was changed by its user meanwhile, gives back what others were given of its quota."""
+        for uid in list(self._unshrunk):
+            binding = self.bindings.get(uid)
+            if binding is not None and binding.phase is Phase.BOUND and not self._may_resize(binding):
+                continue
+            del self._unshrunk[uid]
+            if binding is None or binding.phase is not Phase.BOUND:
+                continue
+            limits = [(name, node.left(name)) for node in path(binding.leaf) for name in binding.amount]
+            lacks = [(name, -left) for name, left in limits if left is not None and left < 0]
+            now = full(*binding.parts.values())
+            steps = smaller(binding.gang, now) if lacks else []
+            for size in steps:
+                back = _requests(binding.gang, difference(now, size))
+                if size == steps[-1] or all(back.get(name, 0) >= lack for name, lack in lacks):
+                    yield self._shrink(binding, size, "others were given what it was to give up")
+                    break
 
     # -- both --------------------------------------------------------------------------------------------------------
 

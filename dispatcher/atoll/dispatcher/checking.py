@@ -1,0 +1,67 @@
+"""Whether what the core knows agrees with itself while it runs: an invariant that is broken is told.
+
+Tests verify all invariants after every event. Here only the sums are verified, now and then, for each look costs as
+much as there is work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import structlog
+from prometheus_client import Counter
+
+from atoll.dispatcher.core import Dispatcher
+from atoll.kube.events import Recorder
+from atoll.model import keys
+from atoll.model.apiresource import LEASES
+
+INTERVAL = 600.0
+"""Least seconds between two looks."""
+SHARE = 1000.0
+"""Of the time at most one part in so many goes into looking."""
+BROKEN = "InvariantBroken"
+"""Reason of the Event."""
+
+log = structlog.get_logger(__name__)
+
+
+class Checker:
+    """Looks while one leader lasts."""
+
+    def __init__(self, core: Dispatcher, events: Recorder | None, broken: Counter) -> None:
+        """No I/O happens here; `run` looks, and whoever runs `events` writes."""
+        self._core, self._events, self._broken = core, events, broken
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        pause = INTERVAL
+        while True:
+            await asyncio.sleep(pause)
+            pause = max(INTERVAL, SHARE * self.look())
+
+    def look(self) -> float:
+        """Verify, and tell what is wrong; gives the seconds that it took."""
+        started = time.perf_counter()
+        try:
+            self._core.check_sums()
+        except (AssertionError, KeyError) as error:
+            self.tell(error)
+        return time.perf_counter() - started
+
+    def tell(self, error: Exception) -> None:
+        """Something does not hold that must: a metric, an Event on the dispatcher's lease, and a line in the log."""
+        self._broken.inc()
+        log.error("an invariant of the dispatcher is broken", invariant=str(error))
+        lease = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "namespace": keys.SYSTEM_NAMESPACE,
+            "name": "atoll-dispatcher",
+        }
+        note = (
+            f"{error}. Decisions go on; restarting atoll-dispatcher makes it read everything anew. Please report this."
+        )
+        if self._events is not None:
+            self._events.record(lease, BROKEN, note, warning=True)
