@@ -92,6 +92,8 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
     for name in [view.name for view in s.views.values()]:
         s.gone(name)
         s.decide()
+    # Members that failed a shape are remembered for a while.
+    s.decide(after=2000)
     core = s.core
     for node in core.tree.nodes.values():
         assert not any((node.used, node.wanted, node.own, node.own_wanted, node.own_in, node.waiting)), node.name
