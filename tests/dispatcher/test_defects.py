@@ -20,9 +20,9 @@ from atoll.dispatcher.core import (
     Reservation,
     Strategy,
 )
-from atoll.dispatcher.core.binding import EVICT_TIMEOUT
 from atoll.dispatcher.shell import patch_of
 from atoll.model.decision import Decision
+from atoll.model.queues import EVICT_TIMEOUT
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
     EARLY,
