@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -46,6 +47,17 @@ async def test_refused(site: Site, obj: Json, says: str) -> None:
     with pytest.raises(errors.ApiError) as refused:
         await site.submit(obj)
     assert says in refused.value.message
+
+
+LONG = {f"example.com/{'x' * 50}-{number}": "y" * 60 for number in range(1500)}
+
+
+@pytest.mark.parametrize("make", [job, batch_job], ids=["a Volcano Job", "a batch Job"])
+async def test_what_no_binding_can_say_is_refused(site: Site, make: Callable[..., Json]) -> None:
+    """Once it was taken in, no binding was made of it, and nobody said why."""
+    with pytest.raises(errors.ApiError) as refused:
+        await site.submit(in_template(make("large"), nodeSelector=LONG))
+    assert "in its binding, which holds" in refused.value.message
 
 
 async def test_a_forged_owner_does_not_take_a_job_out_of_its_queue(site: Site) -> None:

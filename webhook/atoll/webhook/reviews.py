@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 import orjson
 
+from atoll.kinds import batch_job, volcano_job
 from atoll.kube.reflector import Reflector
 from atoll.model import keys
 from atoll.model.flavors import SIGN
@@ -29,6 +30,7 @@ from atoll.webhook import (
     pod_security,
     queues,
     resources,
+    sizes,
     trust,
 )
 from atoll.webhook.problems import Json, Problem, added, idle, report
@@ -287,11 +289,12 @@ class Reviews:
                 for each, queue in ((old, left), (job, name))
             )
             moved = self._queue_problems(name, request.namespace) if name != left else []
-            return [*jobs.validate_job_update(old, job), *moved, *added(before, after)]
+            larger = added(*(sizes.gang_problems(volcano_job.KIND, each) for each in (old, job)))
+            return [*jobs.validate_job_update(old, job), *moved, *added(before, after), *larger]
         name = jobs.queue_of(job, self._annotations(request.namespace))
         classes = trust.not_allowed(trust.classes_of_job(job), name, self._classes_allowed(name))
         problems = [*jobs.validate_job(job), *self._queue_problems(name, request.namespace), *classes]
-        return problems or self._insecure(request)
+        return problems or [*sizes.gang_problems(volcano_job.KIND, job), *self._insecure(request)]
 
     def _default_batch_job(self, request: Request) -> list[jsonpatch.Operation]:
         job = request.object or {}
@@ -314,6 +317,7 @@ class Reviews:
         if request.operation == "UPDATE" and old is not None:
             problems = batch_jobs.validate_job_update(old, job, request.user_info.username)
             problems += self._made_insecure(request, old)
+            problems += added(*(sizes.gang_problems(batch_job.KIND, each) for each in (old, job)))
             before = batch_jobs.queue_of(old, annotations)
             if name == before:
                 return problems
@@ -322,6 +326,7 @@ class Reviews:
         else:
             problems = batch_jobs.validate_new_job(job)
             problems += self._insecure(request)
+            problems += sizes.gang_problems(batch_job.KIND, job)
         problems += trust.not_allowed(trust.classes_of_batch_job(job), name, self._classes_allowed(name))
         return [*problems, *self._queue_problems(name, request.namespace, f"metadata.labels[{keys.QUEUE_LABEL}]")]
 
