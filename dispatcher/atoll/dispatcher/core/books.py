@@ -66,7 +66,7 @@ from atoll.dispatcher.core.events import (
 from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.namespaces import Namespaces
 from atoll.dispatcher.core.node import Node, Standing, path, subtree
-from atoll.dispatcher.core.promise import Pods, Stay, where_seen
+from atoll.dispatcher.core.promise import Pods, Stay, placed_as_told, where_seen
 from atoll.dispatcher.core.promises import Promises
 from atoll.dispatcher.core.refusals import Refusals
 from atoll.dispatcher.core.shapes import Shape, Shapes
@@ -703,7 +703,9 @@ class Books(Waking):
                 self.world.refresh()
             if seen and member is not None and member.index:
                 self._renumber_moved()
-                pods = where_seen(gang, seen, member.index)
+                told = placed_as_told(gang, view.decision.expected.get(name, ()), member.index)
+                before = old.parts[name][1] if old is not None and name in old.parts else ()
+                pods = where_seen(gang, seen, member.index, (told, before))
                 if old is not None and name in old.parts and gang.min_available < gang.replicas:
                     pods = as_before(pods, old.parts[name][1])
                 parts[name] = (gang, pods)

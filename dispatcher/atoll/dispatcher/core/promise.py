@@ -10,6 +10,7 @@ from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.node import Node, path
 from atoll.dispatcher.core.shapes import Shape
 from atoll.fit import Nodes, Placement
+from atoll.model.decision import Spots
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
@@ -218,8 +219,20 @@ def give_back(
             change = max(held, guarantee) - max(held - change, guarantee)
 
 
-def where_seen(gang: Gang, nodes: Mapping[str, int], index: Mapping[str, int]) -> list[tuple[int, int, int]]:
-    """Pods by task and node from a report that only counts pods per node: tasks in order, nodes by name."""
+def where_seen(
+    gang: Gang, nodes: Mapping[str, int], index: Mapping[str, int], likely: Sequence[Pods] = ()
+) -> list[tuple[int, int, int]]:
+    """Pods by task and node from a report that only counts pods per node: the first likely placement that has as many
+    on each; else tasks in order, nodes by name.
+    """
+    if len(gang.tasks) > 1:
+        seen = {index[name]: count for name, count in nodes.items() if name in index and count}
+        for each in likely:
+            counts: dict[int, int] = {}
+            for _, node, count in each:
+                counts[node] = counts.get(node, 0) + count
+            if counts == seen:
+                return list(each)
     pods: list[tuple[int, int, int]] = []
     wanted = gang.full()
     for name in sorted(nodes):
@@ -231,3 +244,9 @@ def where_seen(gang: Gang, nodes: Mapping[str, int], index: Mapping[str, int]) -
             wanted[task] -= count
             left -= count
     return pods
+
+
+def placed_as_told(gang: Gang, spots: Spots, index: Mapping[str, int]) -> Pods:
+    """Where a decision expects the pods of a part, by the indices of tasks and nodes; of nodes that are there."""
+    tasks = {task.name: number for number, task in enumerate(gang.tasks)}
+    return [(tasks[task], index[node], count) for task, node, count in spots if task in tasks and node in index]

@@ -1,0 +1,52 @@
+"""Who is promised room starts by the first time that was promised, where estimates are exact and nobody goes for others."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from atoll.dispatcher.core.promise import placed_as_told, where_seen
+from tests.dispatcher.builders import BACKFILL, make_binding, make_queue
+from tests.dispatcher.virtual import Town, gpus
+
+
+def play(seed: int) -> Town:
+    """Three queues with limits, and gangs of one task and of two with pods of different sizes."""
+    random = Random(seed)
+    view = {**BACKFILL, "reclaimable": False}
+    limits = [random.choice([8, 10, 12]) for _ in range(3)]
+    queues = [make_queue(f"q{number}", view=view, gpu=limit) for number, limit in enumerate(limits)]
+    town = Town(*queues, m=gpus(4, 4, 4), n=gpus(8))
+    for number in range(26):
+        builder = make_binding(f"b{number}").queue(f"q{random.randrange(3)}")
+        if random.random() < 0.6:
+            builder = builder.tasks(random.randint(1, 2), gpu=random.choice([1, 2, 4]))
+            builder = builder.tasks(random.randint(1, 4), gpu=random.choice([1, 2]))
+        else:
+            builder = builder.tasks(random.randint(1, 4), gpu=random.choice([1, 2, 4]))
+        town.submit(builder.firm(), random.choice([60.0, 120.0, 300.0, 600.0]))
+        town.run(random.choice([1.0, 10.0, 40.0]))
+    town.run(20_000)
+    return town
+
+
+def test_nobody_is_late() -> None:
+    assert play(3).late() == []
+
+
+def test_pods_of_two_sizes_are_where_they_were_expected() -> None:
+    """A report counts pods per node: which of them the large one is on follows from where they were expected."""
+    gang = make_binding("a").tasks(1, gpu=2).tasks(3).build().gang
+    assert gang is not None
+    index = {"n0": 0, "n1": 1}
+    told = placed_as_told(gang, [("t1", "n0", 2), ("t1", "n1", 1), ("t0", "n1", 1)], index)
+    assert where_seen(gang, {"n0": 2, "n1": 2}, index, (told,)) == [(1, 0, 2), (1, 1, 1), (0, 1, 1)]
+    elsewhere = where_seen(gang, {"n0": 3, "n1": 1}, index, (told,))
+    assert elsewhere == where_seen(gang, {"n0": 3, "n1": 1}, index), "it is on other nodes"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100))
+def test_nobody_is_late_in_many_more(seed: int) -> None:
+    assert play(seed).late() == []
