@@ -348,8 +348,11 @@ def test_a_workload_may_be_more_patient_than_its_queue_and_not_less() -> None:
     assert s.core.promises.made == {}
     s.run(after=541.0)
     assert list(s.core.promises.made) == ["uid-hasty"]
-    s.run(after=300.0)
-    assert list(s.core.promises.made) == ["uid-hasty", "uid-calm"]
+    s.gone("hasty")
+    s.run(after=200.0)
+    assert s.core.promises.made == {}
+    s.run(after=100.0)
+    assert list(s.core.promises.made) == ["uid-calm"]
 
 
 def test_a_workload_is_kept_no_room_for_by_its_own_word() -> None:

@@ -263,7 +263,7 @@ def test_no_room_is_kept_for_what_has_waited_too_long_for_another_limit(what: st
 
 def test_room_is_kept_once_its_namespace_would_let_it_start() -> None:
     s = Scene(make_queue("q", view={"patience": 10.0}), *ROOM, NamespaceSet(NamespaceView("default", {GPU: 5})))
-    s.submit(make_binding("runs").tasks(4), make_binding("waits").tasks(6).submitted(EARLY))
+    s.submit(make_binding("runs").tasks(4).runs(3600), make_binding("waits").tasks(6).submitted(EARLY))
     s.run(after=20.0)
     s.tell(NamespaceSet(NamespaceView("default", {GPU: 16})))
     s.run(after=20.0)

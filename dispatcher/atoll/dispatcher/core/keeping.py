@@ -31,6 +31,10 @@ AGAIN = 10.0
 """Seconds after which it is tried again to promise something to a head that fits nowhere at the moment."""
 PATIENCE = 60.0
 """Seconds that room is kept for a workload while members are asked on its behalf."""
+BY_PATIENCE = 3600.0
+"""Seconds that room is kept at most for a workload because it has waited long, and for which it is not kept again then:
+one that does not start by then holds others up, for whatever reason.
+"""
 TAKEN_BACK = 6 * 3600.0
 """Seconds in which no room is kept again for one that was taken back and would be again; doubled each time, so that it
 is not passed for ever either.
@@ -46,6 +50,8 @@ class Keeping(Resizing):
         self._overtaking: list[Promise] = []
         #: UIDs of those who could be promised nothing -> (when to try again, what they were promised before)
         self._unpromised: dict[str, tuple[float, Promise | None]] = {}
+        #: UIDs of those for whom room was kept long enough -> when it may be again; others of their queues have a turn
+        self._rests: dict[str, float] = {}
         #: UIDs of those who were promised something that their bindings don't say yet
         self._unwritten: dict[str, None] = {}
 
@@ -63,7 +69,9 @@ class Keeping(Resizing):
             head = self.waiting.head(leaf)
             first = head is not None and head.members[0] == binding.key
             backfill = leaf.view is not None and leaf.view.strategy is Strategy.BACKFILL
-            if not (first and backfill) and patient_until(binding) > self._now:
+            if patient_until(binding) <= self._now:
+                self._impatient[uid] = None
+            elif not (first and backfill):
                 continue
             made = self._promise(shape, binding)
             kept = binding.view.decision.kept
@@ -74,6 +82,7 @@ class Keeping(Resizing):
     def _drop_binding(self, uid: str) -> None:
         super()._drop_binding(uid)
         self._unpromised.pop(uid, None)
+        self._rests.pop(uid, None)
 
     def _barred(self, binding: Binding) -> Callable[[Member], bool]:
         """Whether the room that is kept for others was tried in a member, and is known not to allow the choice."""
@@ -229,11 +238,18 @@ class Keeping(Resizing):
         if shape.least_clusters > 1 or self.namespaces.shortage(binding.view.namespace, shape.request) is not None:
             # It must be divided, and could not use what is kept in one; or could not start whatever is kept for it.
             members = []
-        if self._would_go_again(binding):
+        uid, before = binding.view.uid, self.promises.known(binding.view.uid)
+        by_patience = self._by_patience(binding)
+        if by_patience and before is not None and before.made + BY_PATIENCE <= self._now:
+            # What it is promised after its rest is promised anew.
+            self._rests[uid], before = self._now + BY_PATIENCE, None
+        if self._would_go_again(binding) or (by_patience and not self._has_its_turn(binding)):
             members = []
         members = [each for each in members if self.tree.shortage_in(binding.leaf, each.name, shape.request) is None]
-        uid, before = binding.view.uid, self.promises.known(binding.view.uid)
         promise = self.promises.promise(uid, binding.leaf, shape, shape.least, members, self._now, estimate(binding))
+        if promise is not None and by_patience and promise.at == math.inf:
+            self.promises.forget(uid)
+            promise = None
         if promise is None:
             self._unpromised[uid] = (self._now + AGAIN, before)
         else:
@@ -242,6 +258,26 @@ class Keeping(Resizing):
             if before is None:
                 self._unwritten[uid] = None
         return promise
+
+    def _by_patience(self, binding: Binding) -> bool:
+        """Whether room is kept for it for no other reason than that it has waited long."""
+        view = binding.leaf.view
+        if binding.view.uid not in self._impatient or view is None:
+            return False
+        if view.strategy is not Strategy.BACKFILL:
+            return True
+        head = self.waiting.head(binding.leaf)
+        return head is None or head.members[0] != binding.key
+
+    def _has_its_turn(self, binding: Binding) -> bool:
+        """Whether room may be kept for what has waited long: for one of its queue at a time, within what that deserves,
+        and for a while.
+        """
+        uid, leaf = binding.view.uid, binding.leaf
+        others = (each for each in self.promises.made.values() if each.leaf is leaf and each.uid != uid)
+        if any(self._by_patience(self.bindings[each.uid]) for each in others):
+            return False
+        return self._rests.get(uid, 0.0) <= self._now and self.tree.is_due(leaf, binding.amount)
 
     def _would_go_again(self, binding: Binding) -> bool:
         """Whether it was taken back not long ago because its queue used more than it deserves, and would be again while
@@ -316,16 +352,25 @@ class Keeping(Resizing):
                 self._unpromised[uid] = (self._now + AGAIN, before)
                 continue
             group = self.waiting.classes(waiting.leaf)[waiting.shape.key]
-            if group.members[0] != waiting.key or group.parked is None or not self._may_start(waiting):
+            first, by_patience = group.members[0] == waiting.key, self._by_patience(waiting)
+            able = self._may_start(waiting) and (self._has_its_turn(waiting) if by_patience else first)
+            if group.parked is None or not able:
+                if by_patience:
+                    # Nothing else looks at one that is not the first of its class once it is its turn.
+                    self._unpromised[uid] = (self._now + AGAIN, before)
                 continue
             head = self.waiting.head(waiting.leaf) is group or uid in self._impatient
             if head and before is not None and (before.leaf, before.shape.key) == (waiting.leaf, waiting.shape.key):
                 self._renew(before)
+            elif not first:
+                self._promise(waiting.shape, waiting)
             else:
                 self._keep_room(group, certain=group.parked.reason is Reason.WOULD_DELAY)
 
     def _is_to_be_renewed(self, promise: Promise) -> bool:
-        return promise.at < self._now or promise.at == math.inf or self._given_up(promise) <= self._now
+        if promise.at < self._now or promise.at == math.inf or self._given_up(promise) <= self._now:
+            return True
+        return promise.made + BY_PATIENCE <= self._now and self._by_patience(self.bindings[promise.uid])
 
     def _given_up(self, promise: Promise) -> float:
         """When one that its member would not hold gets another time: soon if somebody with a better right took from it.
@@ -379,6 +424,11 @@ class Keeping(Resizing):
             for promise in self.promises.each()
         ]
         times += [when for when, _ in self._unpromised.values()]
+        times += [
+            max(promise.made + BY_PATIENCE, promise.looked + RENEWAL)
+            for promise in self.promises.each()
+            if not promise.victims and self._by_patience(self.bindings[promise.uid])
+        ]
         return min(times, default=None)
 
 

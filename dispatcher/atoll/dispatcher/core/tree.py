@@ -380,6 +380,18 @@ class Tree:
             for name in declared
         )
 
+    def is_due(self, node: Node, amount: Vector) -> bool:
+        """Whether the queue, and each one above it, stays within what it deserves with an amount, where that is
+        declared at all; see `is_due_before`.
+        """
+        return all(
+            each.used.get(name, 0) + value <= each.deserved.get(name, 0)
+            for each in path(node)
+            if each.parent is not None
+            for name in each.parent.claimed
+            if (value := amount.get(name, 0)) > 0
+        )
+
     def may_lend(self, claimant: Node, request: Vector) -> Callable[[Node], bool]:
         """A quick test of queues: where it says no, `lends` says so of every amount. Each level is looked at once."""
         known: dict[Node, bool] = dict.fromkeys(path(claimant), True)

@@ -1,0 +1,140 @@
+"""Room that is kept for what has waited long: for one of a queue, within what that deserves, from a known time on, and
+for a while.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from atoll.dispatcher.core import Event, QueueSet
+from atoll.dispatcher.core.keeping import AGAIN, BY_PATIENCE
+from tests.dispatcher.builders import (
+    BACKFILL,
+    GPU,
+    NEVER,
+    Scene,
+    make_binding,
+    make_capacity,
+    make_cluster,
+    make_queue,
+    named,
+    names,
+)
+
+BORN = "2027-01-15T08:00:00Z"
+HOUR = 3600.0
+
+
+def patient(name: str = "q", **view: object) -> QueueSet:
+    return make_queue(name, view={"patience": 60.0, **view})
+
+
+def scene(*queues: Event, runs: float | None = HOUR) -> Scene:
+    """Half of the GPUs run work of queue `other`, which ends when it says, or nobody knows when."""
+    s = Scene(make_cluster("m"), make_capacity("m", [8]), *queues)
+    work = make_binding("runs").queue("other").tasks(4)
+    assert names(s.submit(work if runs is None else work.runs(runs)).run()) == ["runs"]
+    s.bound("runs", generation=NEVER)
+    return s
+
+
+def kept(s: Scene) -> list[str]:
+    return [each.removeprefix("uid-") for each in s.core.promises.made]
+
+
+def test_room_is_kept_for_one_workload_of_a_queue_at_a_time() -> None:
+    s = scene(patient(), make_queue("other"))
+    s.submit(*(make_binding(name).tasks(8).created(BORN) for name in ("first", "second")))
+    s.run(after=61.0)
+    s.run(after=61.0)
+    assert kept(s) == ["first"]
+    s.gone("first")
+    s.run(after=AGAIN)
+    s.run(after=AGAIN)
+    assert kept(s) == ["second"]
+
+
+def test_none_is_kept_beyond_what_its_queue_deserves() -> None:
+    s = scene(patient(deserved={GPU: 4}), make_queue("other", view={"deserved": {GPU: 4}}))
+    s.submit(make_binding("large").tasks(8).created(BORN))
+    s.run(after=61.0)
+    assert kept(s) == []
+    s.submit(make_binding("theirs").queue("other").tasks(4))
+    assert names(s.run()) == ["theirs"]
+
+
+def test_none_is_kept_where_nobody_knows_when_it_could_start() -> None:
+    s = scene(patient(), make_queue("other"), runs=None)
+    s.submit(make_binding("large").tasks(8).created(BORN))
+    s.run(after=61.0)
+    assert kept(s) == []
+    s.submit(make_binding("theirs").queue("other").tasks(4))
+    assert names(s.run()) == ["theirs"]
+
+
+def test_it_ends_after_an_hour_though_what_runs_always_says_that_it_is_about_to_end() -> None:
+    s = scene(patient(), make_queue("other"), runs=60.0)
+    s.submit(make_binding("large").tasks(8).created(BORN))
+    s.run(after=61.0)
+    assert kept(s) == ["large"]
+    s.submit(make_binding("theirs").queue("other").tasks(4))
+    waited = 0.0
+    while not s.view("theirs").parts and waited < 2 * BY_PATIENCE:
+        s.run(after=60.0)
+        waited += 60.0
+    assert BY_PATIENCE - 120 < waited <= BY_PATIENCE + 120
+    s.change("theirs", finished=True)
+    s.run(after=1.0)
+    assert kept(s) == [], "others have their turn for as long"
+    for _ in range(int(BY_PATIENCE / 60) + 2):
+        s.run(after=60.0)
+    assert kept(s) == ["large"]
+
+
+def test_the_head_of_a_backfill_queue_keeps_its_room() -> None:
+    s = scene(patient(**BACKFILL), make_queue("other"), runs=None)
+    s.submit(make_binding("large").tasks(8).created(BORN))
+    s.run(after=61.0)
+    assert kept(s) == ["large"]
+
+
+def test_while_one_rests_another_that_asks_for_the_same_has_its_turn() -> None:
+    s = scene(patient(), make_queue("other"), runs=60.0)
+    s.submit(*(make_binding(name).tasks(8).created(BORN) for name in ("first", "second")))
+    s.run(after=61.0)
+    assert kept(s) == ["first"]
+    seen: list[str] = []
+    for _ in range(int(2 * BY_PATIENCE / 60) + 5):
+        s.run(after=60.0)
+        assert s.core.next_deadline is not None
+        assert s.core.next_deadline > s.now, "it would be looked at again and again"
+        seen += [each for each in kept(s) if each not in seen[-1:]]
+    assert seen == ["first", "second", "first"]
+
+
+def test_a_new_leader_keeps_it_for_the_same_one_and_for_no_longer() -> None:
+    s = Scene(make_cluster("m"), named("m", [8, 8]), patient(), make_queue("other"))
+    s.submit(make_binding("runs").queue("other").tasks(1, gpu=8).runs(60)).run()
+    s.tell(named("m", [0, 8], generation=2))
+    s.change("runs", placed={"m": (2, 1)}, nodes={"m": {"m-0": 1}})
+    s.submit(*(make_binding(name).tasks(2, gpu=8).runs(HOUR).created(BORN) for name in ("first", "second")))
+    s.run(after=61.0)
+    s.run(after=BY_PATIENCE - 60.0)
+    assert kept(s) == ["first"]
+    decision = s.view("second").decision
+    s.change("second", decision=replace(decision, kept=s.view("first").decision.kept))  # as leaders wrote it once
+    s.restart()
+    s.run(after=1.0)
+    assert kept(s) == ["first"]
+    s.run(after=60.0)
+    s.run(after=AGAIN)
+    assert kept(s) == ["second"]
+
+
+def test_the_head_of_a_backfill_queue_that_waits_for_hours_is_looked_at_in_time_and_not_at_once() -> None:
+    s = scene(patient(**BACKFILL), make_queue("other"), runs=10 * HOUR)
+    s.submit(make_binding("large").tasks(8).created(BORN))
+    for _ in range(3):
+        s.run(after=HOUR)
+        assert kept(s) == ["large"]
+        assert s.core.next_deadline is None or s.core.next_deadline > s.now
