@@ -210,7 +210,7 @@ class Reservations:
         try:
             await self._api.apply(POD_GROUPS, body, field_manager=FIELD_MANAGER)
         except errors.NotFound:
-            metadata = {"name": body["metadata"]["namespace"], "labels": {keys.MANAGED: "true"}}
+            metadata = {"name": body["metadata"]["namespace"], "labels": {keys.MANAGED: "true", keys.MADE: "true"}}
             namespace = {"apiVersion": NAMESPACES.api_version, "kind": NAMESPACES.kind, "metadata": metadata}
             try:
                 await self._api.create(NAMESPACES, namespace, field_manager=FIELD_MANAGER)
