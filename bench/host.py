@@ -18,9 +18,10 @@ import aiohttp
 from atoll import install
 from atoll.kube.transport import ApiServer
 from atoll.local.binaries import ensure
-from atoll.local.cluster import ClusterHandle, free_ports
+from atoll.local.cluster import ClusterHandle
 from atoll.local.federation import Federation
 from atoll.local.layout import FederationConfig
+from atoll.local.ports import free_ports
 from atoll.local.processes import Process, ProcessSpec
 from atoll.model import keys
 from atoll.model.apiresource import CAPACITIES, CLUSTERS

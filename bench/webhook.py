@@ -30,9 +30,9 @@ from atoll import install
 from atoll.kube.transport import ApiServer
 from atoll.local import audit
 from atoll.local.binaries import ensure
-from atoll.local.cluster import free_ports
 from atoll.local.federation import Federation
 from atoll.local.layout import RAISED_LIMITS, FederationConfig
+from atoll.local.ports import free_ports
 from atoll.local.processes import Process, ProcessSpec
 from atoll.model import keys
 from atoll.model.apiresource import JOBS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, ApiResource

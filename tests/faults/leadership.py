@@ -25,9 +25,9 @@ from pathlib import Path
 from atoll import install
 from atoll.local import audit
 from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
-from atoll.local.cluster import free_ports
 from atoll.local.keeper import KeptProcess
 from atoll.local.layout import FederationConfig
+from atoll.local.ports import free_ports
 from atoll.local.processes import ProcessSpec
 from atoll.model import keys
 from atoll.model.apiresource import LEASES

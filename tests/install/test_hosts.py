@@ -190,8 +190,18 @@ def crd(group: str, *, converted: bool) -> tuple[ApiResource, Json]:
 
 
 def lease(age: float) -> tuple[ApiResource, Json]:
-    spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 15, "renewTime": rfc3339_micro(time.time() - age)}
+    """Renewed so many seconds before the test, not before all tests are collected: `aged` says when that is."""
+    spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 15, "renewTime": age}
     return LEASES, {"metadata": {"name": "karmada-controller-manager", "namespace": "karmada-system"}, "spec": spec}
+
+
+def aged(resource: ApiResource, obj: Json) -> tuple[ApiResource, Json]:
+    if resource is not LEASES:
+        return resource, obj
+    return resource, {
+        **obj,
+        "spec": {**obj["spec"], "renewTime": rfc3339_micro(time.time() - obj["spec"]["renewTime"])},
+    }
 
 
 @pytest.mark.parametrize(
@@ -231,7 +241,7 @@ def lease(age: float) -> tuple[ApiResource, Json]:
 async def test_a_host_that_runs_another_system_is_refused(
     bare: Federation, tmp_path: Path, made: tuple[ApiResource, Json], system: str | None
 ) -> None:
-    resource, obj = made
+    resource, obj = aged(*made)
     handle = bare.members["new"]
     async with await handle.connect() as host:
         karmada = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-system"}}

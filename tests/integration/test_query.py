@@ -18,8 +18,8 @@ from atoll import install
 from atoll.install.rights import ROLE_BINDINGS
 from atoll.kube.errors import Busy, Forbidden, Invalid, NotFound
 from atoll.kube.transport import ApiServer
-from atoll.local.cluster import free_ports
 from atoll.local.keeper import KeptProcess
+from atoll.local.ports import free_ports
 from atoll.model import keys
 from atoll.model.apiresource import (
     API_SERVICES,

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import yaml
 
-from atoll.local import cluster
 from atoll.local.cluster import ClusterHandle
 from atoll.local.federation import Federation
 from atoll.local.install import wait_until
 from atoll.local.layout import Member
+from atoll.local.ports import free_ports
 from atoll.local.processes import ProcessSpec
 from atoll.model.apiresource import SECRETS, ApiResource
 from tests.members.manifests import apply
@@ -42,7 +42,7 @@ async def install(federation: Federation, member: Member) -> None:
     """Create what its installation creates, start it, and give it one ClusterQueue over all that the nodes have."""
     paths = await asyncio.to_thread(programs, PROJECT, TOOLS)
     handle = federation.members[member.name]
-    port, health, metrics = cluster.free_ports(3)
+    port, health, metrics = free_ports(3)
     directory = handle.kubeconfig.parent
     await asyncio.to_thread(apply, handle, [_named("Namespace", "v1", _NAMESPACE, "")])
     await asyncio.to_thread(apply, handle, [*_conversions(port), *_objects(port)])

@@ -108,9 +108,13 @@ def hold(site: Site, kind: str, name: str, *, held: bool) -> None:
 
 
 def written(site: Site, name: str) -> list[str]:
-    """What Atoll's agent did to the Job in Kueue's member, oldest first."""
+    """What Atoll's agent did to the Job in Kueue's member, oldest first; not what was refused."""
     events = [
-        e for e in site.audit("kueue") if "atoll-agent" in e["user"]["username"] and e["verb"] not in ("get", "list")
+        e
+        for e in site.audit("kueue")
+        if "atoll-agent" in e["user"]["username"]
+        and e["verb"] not in ("get", "list")
+        and e.get("responseStatus", {}).get("code", 0) < 400
     ]
     jobs = [e for e in events if e["objectRef"]["resource"] == "jobs" and e["objectRef"].get("name") == name]
     return [e["verb"] for e in jobs]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 
-from atoll.local import cluster
 from atoll.local.federation import Federation
 from atoll.local.layout import Member
+from atoll.local.ports import free_ports
 from atoll.local.processes import ProcessSpec
 from tests.members.manifests import apply
 from tests.members.modules import Json, documents, outside, programs, sources, through, tool
@@ -36,7 +36,7 @@ async def install(federation: Federation, member: Member) -> None:
     """Create what its installation creates, and start it; returns when its webhooks answer."""
     paths = await asyncio.to_thread(programs, PROJECT, TOOLS)
     handle = federation.members[member.name]
-    port, *others = cluster.free_ports(6)
+    port, *others = free_ports(6)
     objects = [each for each in _manifest() if each["kind"] != "CustomResourceDefinition" and not _is_hook(each)]
     for at, each in enumerate(objects):
         if each["kind"] == "Service" and each["metadata"]["name"] == _SERVICE:

@@ -19,8 +19,9 @@ import pytest_asyncio
 from atoll import install
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
-from atoll.local.cluster import ClusterHandle, free_ports
+from atoll.local.cluster import ClusterHandle
 from atoll.local.keeper import KeptProcess
+from atoll.local.ports import free_ports
 from atoll.local.processes import ProcessSpec
 from atoll.model import authority, keys
 from atoll.model.apiresource import BATCH_JOBS, JOBS, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS

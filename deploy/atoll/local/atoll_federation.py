@@ -17,10 +17,11 @@ from typing import Any
 from atoll import install
 from atoll.local import keeper
 from atoll.local.binaries import Binaries, ensure
-from atoll.local.cluster import ClusterHandle, at, free_ports
+from atoll.local.cluster import ClusterHandle, at
 from atoll.local.federation import Federation
 from atoll.local.keeper import KeptProcess
 from atoll.local.layout import FederationConfig, Member
+from atoll.local.ports import free_ports
 from atoll.local.processes import ProcessSpec
 from atoll.local.supervisor import Extension
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
-import random
 import secrets
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,9 +24,6 @@ from atoll.local.processes import ProcessSpec
 from atoll.model import keys
 
 _DATA = Path(__file__).parent
-#: Below the range from which Linux takes the local ports of outgoing connections, so that no
-#: client can occupy a port between its choice and the start of its server.
-_PORTS = range(20_000, 32_000)
 HOST_CONTROLLERS = (
     "namespace-controller",
     "garbage-collector-controller",
@@ -89,24 +84,6 @@ class Keys:
 def at(address: str, port: int) -> str:
     """`address:port` as a URL has it."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
-def free_ports(count: int, address: str = "127.0.0.1") -> list[int]:
-    """Return different ports on loopback that nobody listens on now."""
-    ports: list[int] = []
-    for port in random.sample(_PORTS, len(_PORTS)):
-        if len(ports) == count:
-            break
-        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((address, port))
-            except OSError:
-                continue
-        ports.append(port)
-    if len(ports) < count:
-        raise RuntimeError(f"no {count} free ports on {address} in {_PORTS}")
-    return ports
 
 
 def new_handle(

@@ -20,6 +20,7 @@ from atoll.local.binaries import Binaries
 from atoll.local.certificates import Authority, write_signing_key
 from atoll.local.cluster import ClusterHandle, Keys
 from atoll.local.install import create_all, install_crds, wait_until
+from atoll.local.ports import free_ports
 from atoll.local.processes import ProcessFailed, ProcessGroup, ProcessSpec
 from atoll.model.apiresource import HYPER_NODES, NODES
 
@@ -116,7 +117,7 @@ class Federation:
         self.directory.chmod(0o700)
         names = [HOST, *(member.name for member in self.config.members)]
         address = self.config.address
-        ports = iter(cluster.free_ports(2 + _PORTS_PER_CLUSTER * len(names), address))
+        ports = iter(free_ports(2 + _PORTS_PER_CLUSTER * len(names), address))
 
         authority = Authority(self.directory / "pki", "ca")
         self.keys = Keys(
