@@ -270,9 +270,11 @@ async def test_a_cache_that_hangs_in_this_process_is_named_by_healthz(monkeypatc
         task = asyncio.create_task(cache.run())
         await eventually(lambda: cache.active_at is not None)
         assert (await http.get("/healthz")).status == 200
-        monkeypatch.setattr(health, "STUCK", -1.0)
-        answer = await http.get("/healthz")
-        assert (answer.status, "pods" in await answer.text()) == (503, True)
+        with monkeypatch.context() as patched:
+            # Caches of other tests in this process would hang as well.
+            patched.setattr(health, "STUCK", -1.0)
+            answer = await http.get("/healthz")
+            assert (answer.status, "pods" in await answer.text()) == (503, True)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         # A cache that was stopped, as that of a leader who is none any more, hangs nobody.

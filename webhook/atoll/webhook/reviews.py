@@ -289,8 +289,8 @@ class Reviews:
                 for each, queue in ((old, left), (job, name))
             )
             moved = self._queue_problems(name, request.namespace) if name != left else []
-            larger = added(*(sizes.gang_problems(volcano_job.KIND, each) for each in (old, job)))
-            return [*jobs.validate_job_update(old, job), *moved, *added(before, after), *larger]
+            problems = [*jobs.validate_job_update(old, job), *moved, *added(before, after)]
+            return problems or added(*(sizes.gang_problems(volcano_job.KIND, each) for each in (old, job)))
         name = jobs.queue_of(job, self._annotations(request.namespace))
         classes = trust.not_allowed(trust.classes_of_job(job), name, self._classes_allowed(name))
         problems = [*jobs.validate_job(job), *self._queue_problems(name, request.namespace), *classes]
