@@ -9,8 +9,8 @@ import pytest
 
 from atoll.kube import errors
 from atoll.model import keys, placer
-from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS, POLICIES, WORKS, ApiResource
-from tests.integration.federation import Json, Site, batch_job, job, until
+from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS, NAMESPACES, POLICIES, WORKS, ApiResource
+from tests.integration.federation import Json, Site, accepting, batch_job, job, until
 
 pytestmark = pytest.mark.integration
 
@@ -69,8 +69,7 @@ async def adds_a_toleration(site: Site) -> AsyncIterator[None]:
         try:
             made = await api.create(BATCH_JOBS, probe)
         except errors.NotFound:
-            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}}
-            await api.create(ApiResource("", "v1", "namespaces", "Namespace", namespaced=False), namespace)
+            await api.create(NAMESPACES, accepting(site.namespace))
             return False
         await api.delete(BATCH_JOBS, "probe", site.namespace, propagation="Background")
         return bool(TOLERATION in made["spec"]["template"]["spec"]["tolerations"])
