@@ -88,7 +88,7 @@ class Placements:
             "domain": domain,
             "tier": tier,
             "waiting": self._waiting(binding_uid),
-            "requests": _requests(pods),
+            "requests": requests_by_task(pods),
             "running": sum(pod.phase not in ("Pending", "Unknown") and not pod.terminating for pod in pods),
             **({"starting": starting} if starting else {}),
             **({"leaving": leaving} if (leaving := self._why_not_gone(pods)) else {}),
@@ -218,7 +218,7 @@ class Placements:
             self._touch(uid)
 
 
-def _requests(pods: Iterable[Pod]) -> dict[str, Vector]:
+def requests_by_task(pods: Iterable[Pod]) -> dict[str, Vector]:
     """Task -> what a pod of it takes from its node, or took until it ended."""
     found: dict[str, Vector] = {}
     for pod in pods:
