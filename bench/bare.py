@@ -16,9 +16,8 @@ from pathlib import Path
 import orjson
 from aiohttp import web
 
-from atoll.kube import certificates
+from atoll.kube import authority, certificates
 from atoll.local.processes import Process, ProcessSpec
-from atoll.model import authority
 from atoll.webhook import jsonpatch, reviews
 from bench.seed import search_path
 

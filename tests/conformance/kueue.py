@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from atoll.fit import Nodes, Placement, Profile
-from atoll.fit.nodes import Ints
+from atoll.fit.placement import Ints
 from atoll.fit.slices import LEADER, NODE, WORKERS, Slices, place_slices
 from atoll.model import quantity, selectors
 from atoll.model.gang import Task

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from atoll.dispatcher.query import Address, Query
 from atoll.dispatcher.shell import Shell
-from atoll.model import authority
+from atoll.kube import authority
 from tests.kube.servers import serving
 
 

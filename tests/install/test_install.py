@@ -23,6 +23,7 @@ from atoll.install.credentials import Endpoint, write_kubeconfig
 from atoll.install.member import unread_policies
 from atoll.install.query import ensure_query
 from atoll.install.rights import CLUSTER_ROLES
+from atoll.kube.authority import make_signer
 from atoll.kube.errors import Forbidden, NotFound
 from atoll.kube.transport import ApiServer
 from atoll.local.binaries import ensure
@@ -51,7 +52,6 @@ from atoll.model.apiresource import (
     WORKS,
     ApiResource,
 )
-from atoll.model.authority import make_signer
 from tests.integration.federation import until
 
 Json = dict[str, Any]

@@ -9,8 +9,9 @@ import msgspec
 import orjson
 import pytest
 
-from atoll.kube import conditions, errors
+from atoll.kube import errors
 from atoll.kube.reflector import Reflector
+from atoll.model import conditions
 from atoll.model.apiresource import PODS
 from atoll.model.objects import Full, decode_full
 

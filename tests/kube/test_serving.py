@@ -10,9 +10,8 @@ from datetime import UTC, datetime
 import pytest
 from aiohttp import web
 
-from atoll.kube import certificates, serving
+from atoll.kube import authority, certificates, serving
 from atoll.kube.serving import Guard, GuardedSite, Limits
-from atoll.model import authority
 
 MOST = 2**20
 QUICK = Limits(handshake=0.3, header=0.3, body=0.5, idle=30)

@@ -17,12 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
-from atoll.kube import certificates, errors, transport
+from atoll.kube import authority, certificates, errors, transport
 from atoll.kube.collector import KubeCollector
 from atoll.kube.config import Connection, tls_context
 from atoll.kube.ratelimit import RateLimit
 from atoll.kube.transport import ApiServer
-from atoll.model import authority
 from atoll.model.apiresource import LEASES, PODS
 from tests.kube.servers import nobody, serving
 

@@ -13,9 +13,9 @@ from cryptography import x509
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from atoll.kube import authority as authorities
 from atoll.kube import certificates
-from atoll.model import authority as authorities
-from atoll.model.authority import BadSecret, Signer, Times, from_secret, make_authority, next_step, to_secret
+from atoll.kube.authority import BadSecret, Signer, Times, from_secret, make_authority, next_step, to_secret
 from atoll.webhook import registration
 
 NOW = datetime.now(UTC)

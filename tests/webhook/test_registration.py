@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from atoll.model.authority import ca_bundle, make_signer
+from atoll.kube.authority import ca_bundle, make_signer
 from atoll.webhook import registration
 
 URL = {"url": "https://127.0.0.1:9443"}

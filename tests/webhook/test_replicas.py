@@ -17,13 +17,13 @@ import pytest
 import pytest_asyncio
 
 from atoll import install
-from atoll.kube import errors
+from atoll.kube import authority, errors
 from atoll.kube.transport import ApiServer
 from atoll.local.cluster import ClusterHandle
 from atoll.local.keeper import KeptProcess
 from atoll.local.ports import free_ports
 from atoll.local.processes import ProcessSpec
-from atoll.model import authority, keys
+from atoll.model import keys
 from atoll.model.apiresource import BATCH_JOBS, JOBS, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from atoll.webhook import registration
 from tests.integration.federation import batch_job, until

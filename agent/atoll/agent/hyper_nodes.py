@@ -12,11 +12,11 @@ from atoll.agent.cache import MemberCache
 from atoll.agent.objects import HyperNode
 from atoll.agent.scheduler.room import Room
 from atoll.kube import errors
-from atoll.kube.conditions import find, with_condition
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import HYPER_NODES
+from atoll.model.conditions import find, with_condition
 
 VALID = "Valid"
 _RIGHT = "all of it is part of the member's topology"

@@ -13,8 +13,8 @@ from atoll.agent.publisher import Publisher
 from atoll.agent.scheduler import gangs
 from atoll.agent.scheduler.loop import Scheduler
 from atoll.agent.scheduler.planner import smallest_domain
-from atoll.kube.conditions import find
 from atoll.model import keys, vector
+from atoll.model.conditions import find
 from atoll.model.timestamps import is_time, to_seconds
 from atoll.model.vector import Vector
 

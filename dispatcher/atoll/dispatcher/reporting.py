@@ -21,11 +21,11 @@ from atoll.dispatcher.core import BindingGone, BindingSet, BindingView, Command,
 from atoll.dispatcher.core.binding import Binding
 from atoll.dispatcher.core.node import Node, path, subtree
 from atoll.dispatcher.objects import QueueObject
-from atoll.kube import conditions, errors
+from atoll.kube import errors
 from atoll.kube.backoff import Backoff
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
-from atoll.model import quantity, queues
+from atoll.model import conditions, quantity, queues
 from atoll.model.apiresource import QUEUES
 from atoll.model.decision import Phase
 from atoll.model.timestamps import to_seconds

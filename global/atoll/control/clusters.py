@@ -16,13 +16,13 @@ import structlog
 from atoll.control.caches import Caches
 from atoll.control.objects import ClusterObject, LeaseObject
 from atoll.kinds import KINDS
-from atoll.kube.conditions import with_condition
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model import placer as placers
 from atoll.model.apiresource import CLUSTERS
+from atoll.model.conditions import with_condition
 from atoll.model.member import (
     AgentFacts,
     Figures,

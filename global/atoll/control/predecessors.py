@@ -13,10 +13,10 @@ from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject
 from atoll.kinds import Kind
 from atoll.kube import errors
-from atoll.kube.conditions import with_condition
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import BINDINGS, ApiResource
+from atoll.model.conditions import with_condition
 from atoll.model.keys import cluster_of
 from atoll.model.objects import Full
 from atoll.model.timestamps import rfc3339_seconds, to_seconds

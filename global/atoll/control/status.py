@@ -19,12 +19,12 @@ from atoll.control.works import binding_key, works_gone
 from atoll.delivery.work import WorkObject
 from atoll.kinds import Kind, Outcome, Report
 from atoll.kube import errors
-from atoll.kube.conditions import Condition, find, with_condition
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys, numbers
 from atoll.model.apiresource import BINDINGS, ApiResource
+from atoll.model.conditions import Condition, find, with_condition
 from atoll.model.decision import Phase
 from atoll.model.keys import cluster_of, execution_namespace
 from atoll.model.objects import Full

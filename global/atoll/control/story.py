@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from atoll.control.objects import BindingObject
-from atoll.kube.conditions import Condition, find
 from atoll.kube.events import Recorder
 from atoll.model.apiresource import BINDINGS
+from atoll.model.conditions import Condition, find
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.verdict import WITHHELD, Reason
 

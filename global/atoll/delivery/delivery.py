@@ -24,13 +24,13 @@ from atoll.delivery.work import WorkObject, decode_work, identifier, stranger, w
 from atoll.kinds import BY_GVK, Kind
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
-from atoll.kube.conditions import with_condition
 from atoll.kube.errors import Retry
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import CLAIMS, NAMESPACES, PODS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, WORKS, ApiResource
+from atoll.model.conditions import with_condition
 from atoll.model.gang import beyond
 from atoll.model.objects import Full
 from atoll.model.placer import MadeFor, Unplaceable, made_for

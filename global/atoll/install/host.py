@@ -26,9 +26,9 @@ from atoll.install.refusal import Refused
 from atoll.install.rights import ensure_rights
 from atoll.install.roles import HOST
 from atoll.install.users import ensure_user_roles
-from atoll.kube import errors
+from atoll.kube import authority, errors
 from atoll.kube.transport import ApiServer
-from atoll.model import authority, keys
+from atoll.model import keys
 from atoll.model.apiresource import MUTATING_WEBHOOKS, NAMESPACES, QUEUES, SECRETS, VALIDATING_WEBHOOKS
 from atoll.model.namespaces import is_system
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from atoll.kinds import KINDS, unserved
-from atoll.model import authority, keys
+from atoll.kube import authority
+from atoll.model import keys
 from atoll.model.apiresource import (
     ACCESS_REVIEWS,
     API_SERVICES,

@@ -7,6 +7,7 @@ placements.
 from __future__ import annotations
 
 from atoll.fit.nodes import Nodes, Profile
-from atoll.fit.place import Miss, Placement, fill, find, find_in, find_one, fits, place, weights
+from atoll.fit.place import Miss, fill, find, find_in, find_one, fits, place, weights
+from atoll.fit.placement import Placement
 
 __all__ = ["Miss", "Nodes", "Placement", "Profile", "fill", "find", "find_in", "find_one", "fits", "place", "weights"]

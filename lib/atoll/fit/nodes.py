@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from atoll.fit.placement import Ints, Placement
 from atoll.model import selectors
 from atoll.model.gang import Task
 from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.vector import Vector
-
-if TYPE_CHECKING:
-    from atoll.fit.place import Placement
-
-Ints = NDArray[np.int64]
 
 UNBOUNDED = np.int64(2**62)
 _MOST = int(UNBOUNDED)

@@ -13,13 +13,14 @@ A gang of several tasks is tried task by task, the greediest first, on what the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import chain, repeat
+from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from atoll.fit.nodes import UNBOUNDED, Ints, Nodes
+from atoll.fit.nodes import UNBOUNDED, Nodes
+from atoll.fit.placement import Ints, Placement
 from atoll.model import quantity
 from atoll.model.gang import Gang, Task
 from atoll.model.topology import NO_DOMAIN
@@ -29,25 +30,6 @@ ALL = NO_DOMAIN
 """The "domain" that is every node."""
 _FEW = 64
 _EVERYWHERE: Ints = np.array([ALL], np.int64)
-
-
-@dataclass(slots=True)
-class Placement:
-    """Where the pods of a gang go."""
-
-    pods: list[tuple[int, int, int]] = field(default_factory=list)
-    """(task index, node index, how many)."""
-    counts: list[int] = field(default_factory=list)
-    """Pods placed per task."""
-    domain: int | None = None
-    """The smallest domain that holds all of them; None when no domain does."""
-    tier: int | None = None
-    """Its tier."""
-
-    def arrays(self) -> tuple[Ints, Ints, Ints]:
-        """(task indices, node indices, how many) of `pods`."""
-        flat = np.fromiter(chain.from_iterable(self.pods), np.int64, 3 * len(self.pods))
-        return flat[::3], flat[1::3], flat[2::3]
 
 
 @dataclass(frozen=True, slots=True)

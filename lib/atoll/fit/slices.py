@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from atoll.fit.nodes import Ints, Nodes
-from atoll.fit.place import Placement, covering, greedy
+from atoll.fit.nodes import Nodes
+from atoll.fit.place import covering, greedy
+from atoll.fit.placement import Ints, Placement
 from atoll.model.topology import NO_DOMAIN
 
 NODE = 0

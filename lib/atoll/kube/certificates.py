@@ -1,4 +1,4 @@
-"""What our own servers serve: leaf certificates, made in memory from an authority (`atoll.model.authority`).
+"""What our own servers serve: leaf certificates, made in memory from an authority (`atoll.kube.authority`).
 
 Nothing but the authority has to be kept, and a new leaf needs nobody's consent.
 """
@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from atoll.model.authority import LEAF_LIFE, SKEW, Signer, key_usage, pem_key
+from atoll.kube.authority import LEAF_LIFE, SKEW, Signer, key_usage, pem_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 
 from atoll.kube import errors
+from atoll.kube.authority import CA_LIFE, LEAF_LIFE, SETTLE
 from atoll.kube.config import BadKubeconfig
 from atoll.kube.process import arguments, run
-from atoll.model.authority import CA_LIFE, LEAF_LIFE, SETTLE
 from atoll.webhook.process import LINGER_SECONDS, CannotStart, set_up
 
 _EXAMPLE = """\

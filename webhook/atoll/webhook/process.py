@@ -16,13 +16,13 @@ import structlog
 from aiohttp import web
 
 from atoll.kube import certificates, errors
+from atoll.kube.authority import Times
 from atoll.kube.certificates import Leaf
 from atoll.kube.process import Process, rate_limit
 from atoll.kube.reflector import Reflector
 from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import CLUSTERS, MUTATING_WEBHOOKS, NAMESPACES, PRIORITY_CLASSES, QUEUES
-from atoll.model.authority import Times
 from atoll.model.objects import decode_meta
 from atoll.webhook import queues, registration, resources, reviews, server
 from atoll.webhook.rotation import Keeper

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from atoll.kube.authority import split_pem
 from atoll.model import keys
 from atoll.model.apiresource import (
     BATCH_JOBS,
@@ -28,7 +29,6 @@ from atoll.model.apiresource import (
     VALIDATING_WEBHOOKS,
     ApiResource,
 )
-from atoll.model.authority import split_pem
 from atoll.model.namespaces import system_rule
 from atoll.webhook.batch_jobs import CONTROL
 

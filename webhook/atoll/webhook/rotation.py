@@ -18,14 +18,14 @@ import aiohttp
 import structlog
 from prometheus_client import CollectorRegistry, Gauge
 
+from atoll.kube import authority as authorities
 from atoll.kube import certificates, errors
+from atoll.kube.authority import SECRET, Authority, BadSecret, Signer, Times
 from atoll.kube.certificates import Leaf, renewal
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
-from atoll.model import authority as authorities
 from atoll.model import keys
 from atoll.model.apiresource import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, ApiResource
-from atoll.model.authority import SECRET, Authority, BadSecret, Signer, Times
 from atoll.model.objects import Full, decode_full
 from atoll.webhook import registration
 

@@ -21,7 +21,7 @@ from atoll.agent.scheduler import gangs
 from atoll.agent.scheduler.planner import SCHEDULER_ERROR, VOLUMES, Wait
 from atoll.agent.scheduler.room import Room
 from atoll.fit import Nodes
-from atoll.fit.nodes import Ints
+from atoll.fit.placement import Ints
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.ratelimit import RateLimit

@@ -9,7 +9,7 @@ from typing import Any
 from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.scheduler.planner import NOT_ENOUGH_TASKS, Wait
 from atoll.agent.scheduler.room import Room
-from atoll.kube.conditions import find, with_condition
+from atoll.model.conditions import find, with_condition
 
 Json = dict[str, Any]
 

@@ -17,7 +17,7 @@ from atoll.dispatcher.core.shapes import Shape
 from atoll.dispatcher.core.world import World
 from atoll.dispatcher.split import Division, Short, divide_natively, sets_of
 from atoll.fit import Placement, place
-from atoll.fit.nodes import Ints
+from atoll.fit.placement import Ints
 from atoll.model.decision import Spots
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector

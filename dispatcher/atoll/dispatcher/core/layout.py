@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atoll.fit import Nodes
-from atoll.fit.nodes import Ints
+from atoll.fit.placement import Ints
 from atoll.model.topology import NO_DOMAIN
 
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from atoll.dispatcher.core.events import CapacityView, ClusterView, NodeClass
 from atoll.fit import Miss, Nodes, Placement, Profile, fill, place, weights
-from atoll.fit.nodes import UNBOUNDED, Ints
+from atoll.fit.nodes import UNBOUNDED
+from atoll.fit.placement import Ints
 from atoll.model import affinity as cluster_affinity
 from atoll.model import selectors, vector
 from atoll.model.features import said_of

@@ -39,7 +39,7 @@ from atoll.dispatcher.core.tree import Tree
 from atoll.dispatcher.core.trial import Bundle, Claimant, Pods, Site, Trial
 from atoll.dispatcher.core.victims import BUDGET, PROTECTION, Victim, candidates, ordered
 from atoll.dispatcher.core.world import World
-from atoll.fit.nodes import Ints
+from atoll.fit.placement import Ints
 from atoll.model import vector
 from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict

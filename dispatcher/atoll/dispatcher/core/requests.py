@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from atoll.fit.nodes import Ints
+from atoll.fit.placement import Ints
 
 MANY = 1 << 40
 """Pods that a node holds which are not limited by anything: large, and its sums still fit an int64."""

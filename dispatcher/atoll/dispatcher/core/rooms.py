@@ -18,7 +18,8 @@ from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.requests import MANY, Requests
 from atoll.dispatcher.core.shapes import Shape
 from atoll.fit import Nodes, Placement, Profile, find, find_one
-from atoll.fit.nodes import UNBOUNDED, Ints
+from atoll.fit.nodes import UNBOUNDED
+from atoll.fit.placement import Ints
 from atoll.model.gang import Gang, Task
 
 _encoder = msgspec.json.Encoder(order="sorted")

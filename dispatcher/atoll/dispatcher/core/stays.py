@@ -14,7 +14,8 @@ from atoll.dispatcher.core.members import Member
 from atoll.dispatcher.core.promise import SETTLE, Stay
 from atoll.dispatcher.core.world import World
 from atoll.fit import Nodes
-from atoll.fit.nodes import UNBOUNDED, Ints
+from atoll.fit.nodes import UNBOUNDED
+from atoll.fit.placement import Ints
 from atoll.model.gang import Gang
 
 Held = tuple[Ints, Ints]

@@ -23,7 +23,7 @@ from atoll.dispatcher.core.tree import Shortage, Tree
 from atoll.dispatcher.core.world import World
 from atoll.dispatcher.split import Division, divide_natively
 from atoll.fit import Nodes, Placement, place
-from atoll.fit.nodes import Ints
+from atoll.fit.placement import Ints
 from atoll.model.gang import Gang
 from atoll.model.topology import NO_DOMAIN
 from atoll.model.vector import Vector

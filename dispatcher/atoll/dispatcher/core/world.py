@@ -16,7 +16,7 @@ from atoll.dispatcher.core.requests import Requests
 from atoll.dispatcher.core.rooms import Rooms
 from atoll.dispatcher.core.shapes import Shape
 from atoll.fit import Miss, Nodes, Placement, fill, place
-from atoll.fit.nodes import Ints
+from atoll.fit.placement import Ints
 from atoll.model.gang import Gang
 
 _ASIDE_ROWS = 4

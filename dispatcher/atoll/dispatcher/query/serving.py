@@ -24,11 +24,11 @@ from aiohttp import web
 from atoll.dispatcher.query.access import CONFIG_NAME, CONFIG_NAMESPACE, Front, NotAggregating, read_front
 from atoll.dispatcher.query.server import Server
 from atoll.dispatcher.shell import Shell
-from atoll.kube import certificates, errors, serving
+from atoll.kube import authority, certificates, errors, serving
 from atoll.kube.certificates import Leaf
 from atoll.kube.serving import Guard, GuardedSite
 from atoll.kube.transport import ApiServer
-from atoll.model import authority, keys
+from atoll.model import keys
 from atoll.model.apiresource import API_SERVICES, CONFIGMAPS, ENDPOINT_SLICES, SERVICES, VERDICTS
 
 Json = dict[str, Any]

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from atoll.fit import Miss, Nodes, Placement, place
-from atoll.fit.nodes import Ints
+from atoll.fit.placement import Ints
 from atoll.model.gang import Gang, divide
 
 

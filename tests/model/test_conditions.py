@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.kube.conditions import find, with_condition
+from atoll.model.conditions import find, with_condition
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
 
 TYPES = st.sampled_from(["Ready", "Applied", "Finished"])
