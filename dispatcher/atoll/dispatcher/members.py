@@ -18,11 +18,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from atoll.dispatcher.core import Dispatcher
 from atoll.dispatcher.core.events import Circuit, Failure
 from atoll.dispatcher.objects import ClusterObject, ceiling_of
-from atoll.kube import conditions, errors
+from atoll.kube import errors
 from atoll.kube.backoff import Backoff
 from atoll.kube.events import Recorder
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
+from atoll.model import conditions
 from atoll.model.apiresource import CLUSTERS
 from atoll.model.timestamps import rfc3339_seconds
 from atoll.model.words import counted

@@ -10,8 +10,7 @@ import structlog
 
 from atoll.dispatcher.core import BindingView, Ceiling, ClusterView, QueueView, Reservation, Strategy
 from atoll.dispatcher.core.events import Circuit, Failure
-from atoll.kube import conditions
-from atoll.model import decision, duration, flavors, gang, keys, numbers, placer, quantity, selectors, skew
+from atoll.model import conditions, decision, duration, flavors, gang, keys, numbers, placer, quantity, selectors, skew
 from atoll.model.member import UNSAID, AgentFacts, features_of
 from atoll.model.objects import Slim
 from atoll.model.placer import Placer

@@ -110,7 +110,6 @@ class _Counted:
         self._room, self._beside = room, beside_leader
         # Where one domain of this level holds all pods it holds all slices.
         self._size = 1 if level < wish.level else wish.size
-        self._counted_at = min(level, wish.level) if self._size == 1 else wish.level
         self.wanted = wish.pods if self._size == 1 else wish.count
         self.held = self._held(room)
         self.with_leader = self.held if beside_leader is None else self.held - self._lost()
