@@ -34,8 +34,8 @@ from atoll.dispatcher.core import (
     QueueSet,
     QueueView,
 )
+from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.events import NodeClass
-from atoll.dispatcher.core.waiting import ShapeClass
 from atoll.kube.garbage import short_collections
 from atoll.model.decision import Decision
 from atoll.model.gang import Gang, Task
@@ -306,7 +306,7 @@ def _events(scene: Scenery, pending: int, wanted: int) -> Costs:
             scene.finish(running.pop(0))
         else:
             name = scene.leaves[number % len(scene.leaves)]
-            view = scene.core.tree.node(name).view
+            view = scene.core.tree.queue(name).view
             assert view is not None
             scene.tell(QueueSet(replace(view, capability={**view.capability, "cpu": 1_000_000 + number})))
         started = scene.decide()

@@ -22,7 +22,7 @@ from typing import Any
 
 import orjson
 
-from atoll.dispatcher.core.binding import phase_of
+from atoll.dispatcher.core.backlog.binding import phase_of
 from atoll.dispatcher.objects import BindingObject, binding_view, decode_binding
 from atoll.kube import errors
 from atoll.kube.reflector import Reflector

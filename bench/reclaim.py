@@ -7,11 +7,11 @@ import random
 import time
 from typing import Any
 
+from atoll.dispatcher.core.capacity.members import Members
+from atoll.dispatcher.core.capacity.shape import Shapes
 from atoll.dispatcher.core.events import BindingView, CapacityView, ClusterView, NodeClass, QueueView
-from atoll.dispatcher.core.reclaim import Claimant, Plan, Victim, plan
-from atoll.dispatcher.core.shapes import Shapes
-from atoll.dispatcher.core.tree import Tree
-from atoll.dispatcher.core.world import World
+from atoll.dispatcher.core.preemption.search import Claimant, Plan, Victim, plan
+from atoll.dispatcher.core.quota.tree import Tree
 from atoll.fit import Placement, place
 from atoll.model.decision import Decision
 from atoll.model.gang import Gang, Task
@@ -43,7 +43,7 @@ class Scenery:
     """Every GPU runs a job of two queues that borrow; a third is entitled to half of all."""
 
     def __init__(self, params: dict[str, Any]) -> None:
-        self.tree, self.world, self.shapes = Tree(), World(), Shapes()
+        self.tree, self.world, self.shapes = Tree(), Members(), Shapes()
         rng = random.Random(_SEED)
         total = params["nodes"] * _GPUS
         self.tree.set_queues([
@@ -67,7 +67,7 @@ class Scenery:
         rng.shuffle(order)
         self.victims = []
         for number, (name, node) in enumerate(slots):
-            leaf = self.tree.node("one" if order[number] % 2 else "two")
+            leaf = self.tree.queue("one" if order[number] % 2 else "two")
             started = _NOW - 100 - order[number]
             victim = Victim(f"u{order[number]:05}", leaf, order[number] % 3, started, _POD, {name: [(node, _POD, 1)]})
             self.victims.append(victim)
@@ -82,7 +82,7 @@ class Scenery:
         view = BindingView("claimant", "default", "claimant", 1, 0, gang, Decision(), "", divided=divided)
         shape = self.shapes.take(view, queue)
         self.world.enroll(shape)
-        leaf = self.tree.node(queue)
+        leaf = self.tree.queue(queue)
         self.tree.wait(leaf, shape.request)
         return Claimant("claimant", leaf, priority, shape, gang)
 

@@ -108,7 +108,7 @@ def test_an_invalid_queue_says_why_and_taints_what_is_below() -> None:
 @pytest.mark.parametrize("phase", [pytest.param(each, id=str(each)) for each in Phase])
 def test_only_what_is_charged_is_used_and_what_waits_is_wanted(phase: Phase) -> None:
     made = binding("a", phase=phase, clusters=("east",) if phase.charged else ())
-    node = queue_tree.build([queue()], views([made]), [], []).node("research")
+    node = queue_tree.build([queue()], views([made]), [], []).queue("research")
     assert node.used.get("cpu", 0) == (8000 if phase.charged else 0)
     assert node.wanted.get("cpu", 0) == 8000
 

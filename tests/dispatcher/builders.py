@@ -304,7 +304,7 @@ class Scene:
         return verdict.reason if verdict else None
 
     def used(self, queue: str) -> int:
-        return self.core.tree.node(queue).used.get(GPU, 0)
+        return self.core.tree.queue(queue).used.get(GPU, 0)
 
 
 def dispatched(commands: Iterable[Command]) -> list[tuple[str, str]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from atoll.dispatcher.core.elastic import Spare
+from atoll.dispatcher.core.capacity.members import Members
+from atoll.dispatcher.core.capacity.shape import Shapes
+from atoll.dispatcher.core.elastic.sizes import Spare
 from atoll.dispatcher.core.events import QueueView
-from atoll.dispatcher.core.reclaim import Claimant, Plan, Victim, plan
-from atoll.dispatcher.core.shapes import Shapes
-from atoll.dispatcher.core.tree import Tree
-from atoll.dispatcher.core.world import World
+from atoll.dispatcher.core.preemption.search import Claimant, Plan, Victim, plan
+from atoll.dispatcher.core.quota.tree import Tree
 from atoll.fit import Placement
 from atoll.model.gang import Gang, Task
 from atoll.model.verdict import Verdict
@@ -25,7 +25,7 @@ class Stage:
 
     def __init__(self, *queues: QueueView, **members: Any) -> None:
         """Members as free amounts per node that are left beside what runs."""
-        self.tree, self.world, self.shapes = Tree(), World(), Shapes()
+        self.tree, self.world, self.shapes = Tree(), Members(), Shapes()
         self.tree.set_queues(queues)
         self.size = members
         self.victims: dict[str, Victim] = {}
@@ -36,7 +36,7 @@ class Stage:
 
     def run(self, uid: str, queue: str, where: Where, *, gpu: int = 1, **more: Any) -> Stage:
         """`where`: member -> node -> pods, each of so many GPUs; taken from what is free."""
-        leaf = self.tree.node(queue)
+        leaf = self.tree.queue(queue)
         pod = {GPU: gpu, "pods": 1}
         parts = {m: [(node, pod, count) for node, count in nodes.items()] for m, nodes in where.items()}
         count = sum(n for nodes in where.values() for n in nodes.values())
@@ -80,7 +80,7 @@ class Stage:
         assert view.gang is not None
         shape = self.shapes.take(view, queue)
         self.world.enroll(shape)
-        leaf = self.tree.node(queue)
+        leaf = self.tree.queue(queue)
         self.tree.wait(leaf, shape.request)
         return Claimant(uid, leaf, priority, shape, view.gang)
 
@@ -95,7 +95,7 @@ class Stage:
         return outcome
 
     def trace(self) -> Any:
-        queues = {name: copy.deepcopy((n.used, n.used_in, n.wanted, n.own)) for name, n in self.tree.nodes.items()}
+        queues = {name: copy.deepcopy((n.used, n.used_in, n.wanted, n.own)) for name, n in self.tree.queues.items()}
         nodes = {name: (id(m.nodes), m.nodes.free.tobytes()) for name, m in self.world.members.items()}
         return queues, nodes, self.world.counts.tobytes()
 

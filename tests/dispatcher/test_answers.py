@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from atoll.dispatcher.core import Ceiling, Event, NamespaceSet, NamespaceView, Reservation
-from atoll.dispatcher.core.asking import AVOID_FIRST, RESERVE_TIMEOUT
-from atoll.dispatcher.core.books import AVOID_MAX
 from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
-from atoll.dispatcher.core.verdicts import account
+from atoll.dispatcher.core.explain.verdicts import account
+from atoll.dispatcher.core.preemption.dry_run import AVOID_FIRST, RESERVE_TIMEOUT
+from atoll.dispatcher.core.state import AVOID_MAX
 from atoll.model.verdict import Reason, blocker
 from tests.dispatcher.builders import (
     GPU,

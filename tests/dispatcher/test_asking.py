@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import Ask, Command, Dispatch, Dispatcher, Evict, Reservation, Resize, Strategy
-from atoll.dispatcher.core.asking import MOST_VICTIMS, RESERVE_TIMEOUT
-from atoll.dispatcher.core.searches import HELPLESS
+from atoll.dispatcher.core.preemption.budget import HELPLESS
+from atoll.dispatcher.core.preemption.dry_run import MOST_VICTIMS, RESERVE_TIMEOUT
 from atoll.model.decision import Decision, Phase
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
@@ -472,7 +472,7 @@ def test_questions_do_not_push_a_story_out() -> None:
 
 def test_a_question_of_more_names_than_a_binding_holds_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_VICTIMS * 60 < 256 * 1024
-    monkeypatch.setattr("atoll.dispatcher.core.asking.MOST_VICTIMS", 1)
+    monkeypatch.setattr("atoll.dispatcher.core.preemption.dry_run.MOST_VICTIMS", 1)
     s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [4, 4]))
     s.submit(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
     for name in names(s.run()):

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import Ceiling, Strategy
-from atoll.dispatcher.core.keeping import RENEWAL
-from atoll.dispatcher.core.promise import SETTLE, where_seen
+from atoll.dispatcher.core.backfill.policy import RENEWAL
+from atoll.dispatcher.core.backfill.reservation import SETTLE, where_seen
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     BACKFILL,

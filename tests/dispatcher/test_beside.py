@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from atoll.dispatcher.core import Command, Dispatch
-from atoll.dispatcher.core.promise import SETTLE
+from atoll.dispatcher.core.backfill.reservation import SETTLE
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from atoll.dispatcher.core import Dispatch
-from atoll.dispatcher.core.breakers import LONGEST
+from atoll.dispatcher.core.capacity.breakers import LONGEST
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import make_binding, make_queue
 from tests.dispatcher.virtual import Site, Town, gpus

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from atoll.dispatcher.core import ClusterGone, Command, Dispatch, Resize, Strategy, verdicts
+from atoll.dispatcher.core import ClusterGone, Command, Dispatch, Resize, Strategy
 from atoll.dispatcher.core.events import Ceiling, Event
+from atoll.dispatcher.core.explain import verdicts
 from atoll.model.query import ChangeKind
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
@@ -245,7 +246,7 @@ def test_nobody_goes_where_the_ceiling_is_too_low_for_it_alone(monkeypatch: pyte
     s = Scene(make_queue("q", view=ceilings(m=4)), *members(m=99))
     started(s, *(make_binding(f"low{n}") for n in range(4)))
     s.submit(make_binding("high").tasks(5).priority(1))
-    monkeypatch.setattr("atoll.dispatcher.core.reclaim._search", lambda *_: tried.append(1))
+    monkeypatch.setattr("atoll.dispatcher.core.preemption.search._search", lambda *_: tried.append(1))
     assert evicted(s.run(after=OLD)) == []
     assert not tried
     assert s.verdict("high") is Reason.QUOTA_EXCEEDED

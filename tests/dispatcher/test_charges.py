@@ -37,7 +37,7 @@ def test_the_larger_of_what_was_asked_for_and_what_is_reported_is_charged_to_que
     s.submit(make_binding("a").tasks(2, gpu=2, requests={"cpu": 1000}))
     s.run()
     s.bound("a", generation=1)
-    node = s.core.tree.node("q")
+    node = s.core.tree.queue("q")
     assert (node.used["cpu"], node.used[GPU]) == (2000, 4)
     s.change("a", requests={"m": {"t0": {"cpu": 1250, "memory": 64, GPU: 1}}})
     assert (node.used["cpu"], node.used[GPU], node.used["memory"]) == (2500, 4, 128)
@@ -68,7 +68,7 @@ def test_another_leader_charges_the_same() -> None:
     s.bound("a", generation=1)
     s.change("a", requests={"m": {"t0": {"cpu": 1500}}})
     s.restart()
-    assert s.core.tree.node("q").used["cpu"] == 3000
+    assert s.core.tree.queue("q").used["cpu"] == 3000
 
 
 def test_parts_are_charged_each_as_its_own_member_reports() -> None:
@@ -78,7 +78,7 @@ def test_parts_are_charged_each_as_its_own_member_reports() -> None:
     s.run()
     assert len(s.view("a").parts) == 2
     s.change("a", requests={"m1": {"t0": {"cpu": 2000}}}, placed={"m1": (1, 2), "m2": (1, 2)})
-    assert s.core.tree.node("q").used["cpu"] == 6000
+    assert s.core.tree.queue("q").used["cpu"] == 6000
 
 
 def test_what_grows_is_admitted_with_what_its_pods_really_request() -> None:

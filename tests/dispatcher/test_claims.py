@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from atoll.dispatcher.core import Command, Reservation
-from atoll.dispatcher.core.asking import RESERVE_TIMEOUT
-from atoll.dispatcher.core.keeping import PATIENCE
-from atoll.dispatcher.core.promise import SETTLE, Promise
+from atoll.dispatcher.core.backfill.policy import PATIENCE
+from atoll.dispatcher.core.backfill.reservation import SETTLE, Promise
+from atoll.dispatcher.core.preemption.dry_run import RESERVE_TIMEOUT
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,

@@ -11,10 +11,10 @@ from atoll.dispatcher.core import (
     Explain,
     Refused,
     Strategy,
-    breakers,
 )
-from atoll.dispatcher.core.asking import AVOID_FIRST
-from atoll.dispatcher.core.books import AVOID_MAX
+from atoll.dispatcher.core.capacity import breakers
+from atoll.dispatcher.core.preemption.dry_run import AVOID_FIRST
+from atoll.dispatcher.core.state import AVOID_MAX
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (

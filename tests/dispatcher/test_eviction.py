@@ -8,10 +8,10 @@ import math
 import pytest
 
 from atoll.dispatcher.core import Ask, CapacityGone, Command, Dispatcher, Evict, Explain, QueueSet
-from atoll.dispatcher.core.keeping import AGAIN, TAKEN_BACK
-from atoll.dispatcher.core.promise import SETTLE
-from atoll.dispatcher.core.searches import SEARCH_BURST, SEARCHES_PER_SECOND
-from atoll.dispatcher.core.stays import GRACE
+from atoll.dispatcher.core.backfill.allocation import GRACE
+from atoll.dispatcher.core.backfill.policy import AGAIN, TAKEN_BACK
+from atoll.dispatcher.core.backfill.reservation import SETTLE
+from atoll.dispatcher.core.preemption.budget import SEARCH_BURST, SEARCHES_PER_SECOND
 from atoll.model.queues import EVICT_TIMEOUT
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (

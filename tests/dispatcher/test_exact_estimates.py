@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from atoll.dispatcher.core.promise import placed_as_told, where_seen
+from atoll.dispatcher.core.backfill.reservation import placed_as_told, where_seen
 from tests.dispatcher.builders import BACKFILL, make_binding, make_queue
 from tests.dispatcher.virtual import Town, gpus
 

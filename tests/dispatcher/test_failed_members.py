@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from atoll.dispatcher.core import BindingView
-from atoll.dispatcher.core.books import AVOID_MAX
+from atoll.dispatcher.core.state import AVOID_MAX
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import LATE, Scene, evicted, explained, let_go, make_binding, names, scene
 

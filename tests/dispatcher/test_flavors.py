@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atoll.dispatcher import flavoring
-from atoll.dispatcher.core import BindingView, CapacitySet, CapacityView, Dispatch, QueueSet, verdicts
+from atoll.dispatcher.core import BindingView, CapacitySet, CapacityView, Dispatch, QueueSet
 from atoll.dispatcher.core.events import NodeClass
+from atoll.dispatcher.core.explain import verdicts
 from atoll.model import flavors
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
@@ -139,7 +140,7 @@ def test_another_leader_charges_what_was_written() -> None:
     s.restart()
     s.submit(Flavored("w2"))
     assert got(s) == {}
-    used = s.core.tree.node("q").used
+    used = s.core.tree.queue("q").used
     assert (used[H100], used[A100], used[GPU]) == (1, 1, 2)
 
 
@@ -148,7 +149,7 @@ def test_a_write_that_is_refused_leaves_the_flavor_open_again() -> None:
     s.submit(Flavored("w"))
     [command] = s.decide()
     s.refuse(command)
-    assert H100 not in s.core.tree.node("q").used
+    assert H100 not in s.core.tree.queue("q").used
     s.submit(Flavored("v").on("h100").priority(1))
     assert got(s) == {"v": [], "w": ["a100"]}
 
@@ -167,7 +168,7 @@ def test_flavors_that_nobody_names_divide_nothing() -> None:
     )  # fmt: skip
     s.submit(*(Flavored(f"w{n}").on("h100").queue("p") for n in range(4)))
     s.run()
-    node = s.core.tree.node("p")
+    node = s.core.tree.queue("p")
     assert H100 not in node.deserved
     assert node.current_rank()[2] == 1.0
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import QueueGone, Strategy
-from atoll.dispatcher.core.node import Node
+from atoll.dispatcher.core.quota.queue import Queue
 from tests.dispatcher.builders import Scene, make_binding, make_queue, scene
 
 
@@ -18,13 +18,13 @@ def queues(s: Scene) -> set[str]:
     """What the core knows after the next pass."""
     s.run()
     s.core.check()
-    return set(s.core.tree.nodes) - {"root"}
+    return set(s.core.tree.queues) - {"root"}
 
 
 def traces(s: Scene, names: Iterable[str]) -> list[str]:
     """Where these queues are still remembered."""
     core = s.core
-    kept: dict[str, list[Iterable[Node]]] = {
+    kept: dict[str, list[Iterable[Queue]]] = {
         "tree": [core.tree.root.children.values(), core.tree.root.unordered],
         "spots": [core.waiting._spots],
         "books": [core._charged, core._priorities, core._serving, core._sizes.spare],
@@ -71,7 +71,7 @@ def test_what_runs_in_a_queue_that_was_deleted_keeps_it_until_it_ends() -> None:
     assert queues(s) == {"q"}
     s.tell(QueueGone("q"))
     assert queues(s) == {"q"}
-    assert s.core.tree.nodes["q"].used
+    assert s.core.tree.queues["q"].used
     s.gone("a")
     assert queues(s) == set()
     assert traces(s, ["q"]) == []
@@ -93,12 +93,12 @@ def test_a_queue_that_is_named_again_is_another_node_that_works() -> None:
     """1. It is forgotten. 2. A workload names it again. 3. It is made: the workload starts."""
     s = scene()
     s.submit(make_binding("a").queue("late"))
-    before = s.core.tree.nodes["late"]
+    before = s.core.tree.queues["late"]
     s.gone("a")
     assert "late" not in queues(s)
     s.submit(make_binding("b").queue("late"))
     assert queues(s) == {"q", "late"}
-    assert s.core.tree.nodes["late"] is not before
+    assert s.core.tree.queues["late"] is not before
     s.tell(make_queue("late", gpu=8))
     assert [command.name for command in s.run()] == ["b"]
     s.core.check()
@@ -107,12 +107,12 @@ def test_a_queue_that_is_named_again_is_another_node_that_works() -> None:
 def test_one_that_is_named_again_before_the_next_pass_stays() -> None:
     s = scene()
     s.submit(make_binding("a").queue("late"))
-    node: Node = s.core.tree.nodes["late"]
+    node: Queue = s.core.tree.queues["late"]
     s.run()
     s.gone("a")
     s.submit(make_binding("b").queue("late"))
     assert queues(s) == {"q", "late"}
-    assert s.core.tree.nodes["late"] is node
+    assert s.core.tree.queues["late"] is node
 
 
 def test_its_metrics_are_told_to_go() -> None:
@@ -160,7 +160,7 @@ def test_after_any_history_only_what_is_there_or_named_is_known(seed: int) -> No
                 s.run(after=chance.choice([0.001, 1.0, 31.0]))
         if chance.random() < 0.3:
             s.run()
-            unknown = [each for each in s.core.tree.nodes.values() if s.core.tree.unnamed(each)]
+            unknown = [each for each in s.core.tree.queues.values() if s.core.tree.unnamed(each)]
             assert not unknown
     for view_of in list(s.views.values()):
         s.gone(view_of.name)

@@ -10,8 +10,8 @@ import pytest
 
 from atoll.dispatcher.core import CapacitySet, Ceiling, Dispatch, Event, NamespaceSet, NamespaceView, Strategy
 from atoll.dispatcher.core.commands import Resize
-from atoll.dispatcher.core.elastic import can_grow, can_shrink, larger, last_pods, smaller
-from atoll.dispatcher.core.sizes import GROW_TIMEOUT
+from atoll.dispatcher.core.elastic.growth import GROW_TIMEOUT
+from atoll.dispatcher.core.elastic.sizes import can_grow, can_shrink, larger, last_pods, smaller
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.gang import TopologyWish
 from atoll.model.timestamps import rfc3339, to_seconds

@@ -8,7 +8,7 @@ import pytest
 
 from atoll.dispatcher.core import CapacitySet
 from atoll.dispatcher.core.events import QueueView
-from atoll.dispatcher.core.tree import Tree
+from atoll.dispatcher.core.quota.tree import Tree
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     BACKFILL,
@@ -98,15 +98,15 @@ def test_it_holds_at_every_level() -> None:
         ]
     )
     for name in ("x1", "z"):
-        tree.charge(tree.node(name), {GPU: 3}, {})
-    short = tree.shortage(tree.node("x1"), {GPU: 1})
+        tree.charge(tree.queue(name), {GPU: 3}, {})
+    short = tree.shortage(tree.queue("x1"), {GPU: 1})
     assert short is not None
-    assert (short.node.name, short.available, short.verdict().blocker.name) == ("p", 0, "x")  # type: ignore[union-attr]
-    assert tree.shortage(tree.node("y1"), {GPU: 3}) is None
-    assert tree.shortage(tree.node("y2"), {GPU: 1}) is None
-    tree.charge(tree.node("y2"), {GPU: 1}, {})
-    assert tree.shortage(tree.node("y2"), {GPU: 1}) is not None, "the other three are y1's"
-    assert tree.shortage(tree.node("y1"), {GPU: 3}) is None
+    assert (short.queue.name, short.available, short.verdict().blocker.name) == ("p", 0, "x")  # type: ignore[union-attr]
+    assert tree.shortage(tree.queue("y1"), {GPU: 3}) is None
+    assert tree.shortage(tree.queue("y2"), {GPU: 1}) is None
+    tree.charge(tree.queue("y2"), {GPU: 1}, {})
+    assert tree.shortage(tree.queue("y2"), {GPU: 1}) is not None, "the other three are y1's"
+    assert tree.shortage(tree.queue("y1"), {GPU: 3}) is None
     tree.check()
 
 

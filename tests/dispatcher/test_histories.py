@@ -168,7 +168,7 @@ class History:
         assert not core._leaving
         assert not core._cleared
         assert not any(member.inflight or member.expected for member in core.world.members.values())
-        for node in core.tree.nodes.values():
+        for node in core.tree.queues.values():
             assert not any(node.used.values()), f"{node.name} is charged for nothing"
         for name, site in town.sites.items():
             member = core.world.members[name]

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from atoll.dispatcher.core import Ceiling, Dispatch, Dispatcher, asking
-from atoll.dispatcher.core.keeping import RENEWAL
-from atoll.dispatcher.core.node import Node
-from atoll.dispatcher.core.tree import Tree
-from atoll.dispatcher.core.waiting import ShapeClass
+from atoll.dispatcher.core import Ceiling, Dispatch, Dispatcher
+from atoll.dispatcher.core.backfill.policy import RENEWAL
+from atoll.dispatcher.core.backlog.backlog import ShapeClass
+from atoll.dispatcher.core.preemption import dry_run
+from atoll.dispatcher.core.quota.queue import Queue
+from atoll.dispatcher.core.quota.tree import Tree
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
@@ -107,7 +108,7 @@ def test_nobody_is_sought_who_could_go_where_limits_that_are_kept_for_a_head_all
     s.run(after=OLD)
     assert [promise.uid for promise in s.core.promises.made.values()] == ["uid-head"]
     sought: list[str] = []
-    monkeypatch.setattr(asking, "plan", lambda claimant, *_, **__: sought.append(claimant.uid))
+    monkeypatch.setattr(dry_run, "plan", lambda claimant, *_, **__: sought.append(claimant.uid))
     s.submit(make_binding("claims").queue("own").tasks(2).runs(2 * HOUR))
     s.run()
     assert sought == []
@@ -136,7 +137,7 @@ def test_a_start_that_is_known_is_not_computed_again_before_it_has_passed() -> N
 def test_which_members_a_queue_may_use_is_computed_once() -> None:
     s = Scene(make_queue("q", view={"members": {"m": Ceiling()}}), *ROOM, make_cluster("n"), make_capacity("n", [1]))
     s.run()
-    leaf = s.core.tree.node("q")
+    leaf = s.core.tree.queue("q")
     assert s.core.serves(leaf) is not None
     assert s.core.serves(leaf) is s.core.serves(leaf)
 
@@ -169,16 +170,16 @@ def test_a_quick_look_at_a_queue_leaves_out_those_that_lend_nothing_at_all() -> 
     pend(tree, "a", gpu=4)
     for name, gpus in (("b", 3), ("c", 3)):
         use(tree, name, gpu=gpus)
-    test = tree.may_lend(tree.node("a"), {"gpu": 1})
-    assert {name: test(tree.node(name)) for name in ("a", "b", "c", "top")} == {
+    test = tree.may_lend(tree.queue("a"), {"gpu": 1})
+    assert {name: test(tree.queue(name)) for name in ("a", "b", "c", "top")} == {
         "a": True,
         "b": True,
         "c": False,
         "top": True,
     }
     use(tree, "c", gpu=-3)
-    test = tree.may_lend(tree.node("a"), {"gpu": 1})
-    assert not test(tree.node("b")), "the one above it uses no more than it deserves"
+    test = tree.may_lend(tree.queue("a"), {"gpu": 1})
+    assert not test(tree.queue("b")), "the one above it uses no more than it deserves"
 
 
 def test_but_none_that_lends_something_of_one_of_several_resources() -> None:
@@ -186,7 +187,7 @@ def test_but_none_that_lends_something_of_one_of_several_resources() -> None:
     tree = tree_of(*views, total={"gpu": 8, "cpu": 16})
     pend(tree, "a", gpu=1, cpu=1)
     use(tree, "b", gpu=4, cpu=1)
-    assert tree.may_lend(tree.node("a"), {"gpu": 1, "cpu": 1})(tree.node("b"))
+    assert tree.may_lend(tree.queue("a"), {"gpu": 1, "cpu": 1})(tree.queue("b"))
 
 
 def test_what_holds_a_shape_is_told_with_the_member_where_it_is_alone() -> None:
@@ -270,22 +271,22 @@ def test_of_what_room_wakes_only_as_much_is_looked_at_as_it_holds(monkeypatch: p
 def test_the_next_of_many_queues_is_found_without_looking_at_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     tree = Tree()
     tree.set_queues([queue(f"q{number:04}", deserved={"gpu": 10}) for number in range(2000)])
-    for node in tree.nodes.values():
+    for node in tree.queues.values():
         if node is not tree.root:
             tree.wait(node, {"gpu": 1})
     siblings = dict.fromkeys(tree.root.children.values())
     assert tree.first([siblings]).name == "q0000"
     looked_at: list[str] = []
-    rank_of = Node.current_rank
+    rank_of = Queue.current_rank
 
-    def counted(node: Node) -> Any:
+    def counted(node: Queue) -> Any:
         looked_at.append(node.name)
         return rank_of(node)
 
-    monkeypatch.setattr(Node, "current_rank", counted)
+    monkeypatch.setattr(Queue, "current_rank", counted)
     for number in range(100):
         assert tree.first([siblings]).name == f"q{number:04}"
-        tree.start(tree.nodes[f"q{number:04}"], {"gpu": 1}, {})
-        del siblings[tree.nodes[f"q{number:04}"]]
+        tree.start(tree.queues[f"q{number:04}"], {"gpu": 1}, {})
+        del siblings[tree.queues[f"q{number:04}"]]
     assert len(looked_at) <= 100
     assert tree.root.order == sorted(tree.root.order)

@@ -19,8 +19,8 @@ from atoll.dispatcher.core import (
     QueueGone,
     Resize,
     Strategy,
-    making,
 )
+from atoll.dispatcher.core.preemption import triggers
 from atoll.model.gang import Gang
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
@@ -89,7 +89,7 @@ def test_who_deserves_more_by_now_takes_back() -> None:
 
 
 def test_of_many_each_pass_looks_at_some_until_all_were_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(making, "RIGHTS_LOOKS", 1)
+    monkeypatch.setattr(triggers, "RIGHTS_LOOKS", 1)
     s = Scene(make_cluster("m"), make_capacity("m", [6]), share("a", 2), share("b", 4), share("c", 0))
     s.submit(*(make_binding(f"v{number}").queue("a").tasks(1, gpu=2) for number in range(3)))
     running(s, "v0", "v1", "v2")

@@ -32,9 +32,9 @@ from atoll.dispatcher.core import (
     Reservation,
     Resize,
     Strategy,
-    verdicts,
 )
-from atoll.dispatcher.core.sizes import GROW_TIMEOUT
+from atoll.dispatcher.core.elastic.growth import GROW_TIMEOUT
+from atoll.dispatcher.core.explain import verdicts
 from atoll.fit import Placement, place
 from atoll.model.gang import Gang
 from atoll.model.timestamps import to_seconds
@@ -395,7 +395,7 @@ class Federation(RuleBasedStateMachine):
             gang = binding.view.gang
             if binding.phase != "Suspended" or gang is None:
                 continue
-            leaf = self.core.tree.node(gang.queue)
+            leaf = self.core.tree.queue(gang.queue)
             if leaf.view is not None and leaf.view.strategy is Strategy.FIFO:
                 head = self.core.waiting.head(leaf)
                 if head is None or head.members[0][2] != uid:

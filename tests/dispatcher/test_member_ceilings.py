@@ -61,7 +61,7 @@ def test_what_a_member_claims_beyond_it_raises_no_queue_s_share() -> None:
     core.handle(with_ceiling("m", gpu=8))
     core.handle(claiming("m", *[1024] * 64))
     core.handle(Pass(START))
-    assert core.tree.node("a").limit[GPU] == 16
+    assert core.tree.queue("a").limit[GPU] == 16
 
 
 def test_a_divided_gang_takes_the_rest_elsewhere() -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from atoll.dispatcher import objects
 from atoll.dispatcher.core import BindingView, ClusterSet
-from atoll.dispatcher.core.verdicts import account
+from atoll.dispatcher.core.explain.verdicts import account
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import Scene, dispatched, make_binding, make_capacity, make_cluster, make_queue
 

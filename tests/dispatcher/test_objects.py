@@ -24,7 +24,7 @@ from atoll.dispatcher.core import (
     Strategy,
 )
 from atoll.dispatcher.core.events import NodeClass
-from atoll.dispatcher.core.tree import Tree, validate
+from atoll.dispatcher.core.quota.tree import Tree, validate
 from atoll.dispatcher.shell import patch_of
 from atoll.model import gang, keys
 from atoll.model.decision import Decision, Phase
@@ -119,7 +119,7 @@ def test_what_cant_be_read_makes_the_queue_invalid(
     assert said in view.problem
     tree = Tree()
     tree.set_queue(view)
-    assert tree.standing(tree.node("q")) == "invalid"
+    assert tree.standing(tree.queue("q")) == "invalid"
     assert validate([view])["q"].startswith("queue q: ")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from atoll.dispatcher.core import Event, QueueSet
-from atoll.dispatcher.core.keeping import AGAIN, BY_PATIENCE
+from atoll.dispatcher.core.backfill.policy import AGAIN, BY_PATIENCE
 from tests.dispatcher.builders import (
     BACKFILL,
     GPU,

@@ -7,8 +7,8 @@ import dataclasses
 import msgspec
 import pytest
 
-from atoll.dispatcher.core.reclaim import Plan
-from atoll.dispatcher.core.trial import Site
+from atoll.dispatcher.core.preemption.search import Plan
+from atoll.dispatcher.core.preemption.trial import Site
 from atoll.model.gang import TopologyWish
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (

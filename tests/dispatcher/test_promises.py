@@ -7,7 +7,7 @@ import math
 import pytest
 
 from atoll.dispatcher.core import Ceiling, Event, NamespaceSet, NamespaceView
-from atoll.dispatcher.core.promise import SETTLE
+from atoll.dispatcher.core.backfill.reservation import SETTLE
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     BACKFILL,

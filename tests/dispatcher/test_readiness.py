@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import BindingView, Evict, Explain
-from atoll.dispatcher.core.binding import PAUSE_FIRST, PAUSE_MAX, REGAIN_TIMEOUT, pause_after
-from atoll.dispatcher.core.refusals import MOST_REFUSALS
+from atoll.dispatcher.core.backlog.binding import PAUSE_FIRST, PAUSE_MAX, REGAIN_TIMEOUT, pause_after
+from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS
 from atoll.model.decision import Phase
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
 from atoll.model.verdict import Reason

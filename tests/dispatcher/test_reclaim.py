@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from atoll.dispatcher.core import reclaim
-from atoll.dispatcher.core.choice import Choice
 from atoll.dispatcher.core.events import QueueView
-from atoll.dispatcher.core.reclaim import BUDGET, Plan
+from atoll.dispatcher.core.placement.choice import Choice
+from atoll.dispatcher.core.preemption import search
+from atoll.dispatcher.core.preemption.search import BUDGET, Plan
 from atoll.model.verdict import Reason, Verdict
 from tests.dispatcher.making_room import NOW, Stage, losses, queue
 
 
-@pytest.fixture(params=[reclaim._EXHAUSTIVE, 0], ids=["trying all sets", "searching"])
+@pytest.fixture(params=[search._EXHAUSTIVE, 0], ids=["trying all sets", "searching"])
 def tries(request, monkeypatch):
-    monkeypatch.setattr(reclaim, "_EXHAUSTIVE", request.param)
+    monkeypatch.setattr(search, "_EXHAUSTIVE", request.param)
 
 
 either_way = pytest.mark.usefixtures("tries")

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.dispatcher.core import reclaim
-from atoll.dispatcher.core.reclaim import BUDGET, Claimant, Plan, Victim
+from atoll.dispatcher.core.preemption import search
+from atoll.dispatcher.core.preemption.search import BUDGET, Claimant, Plan, Victim
 from atoll.fit import Placement, place
 from atoll.model.verdict import Verdict
 from tests.dispatcher.builders import GPU
@@ -137,11 +137,11 @@ def test_a_plan_is_the_smallest_there_is_and_none_is_found_only_where_there_is_n
 @given(stages(most=14))
 def test_without_trying_all_sets_a_plan_is_irreducible_and_keeps_every_right(case):
     stage, claimant = case
-    limit, reclaim._EXHAUSTIVE = reclaim._EXHAUSTIVE, 0
+    limit, search._EXHAUSTIVE = search._EXHAUSTIVE, 0
     try:
         outcome = stage.plan(claimant)
     finally:
-        reclaim._EXHAUSTIVE = limit
+        search._EXHAUSTIVE = limit
     if isinstance(outcome, Plan):
         gone = tuple(stage.victims[uid] for uid in outcome.victims)
         assert all(may_go(claimant, victim) for victim in gone)
@@ -158,7 +158,7 @@ def test_what_elastic_workloads_lose_makes_room_and_no_guarantee_is_touched(case
     if not isinstance(outcome, Plan):
         return
     nodes = {name: member.nodes.copy() for name, member in stage.world.members.items()}
-    used = {name: node.used.get(GPU, 0) for name, node in stage.tree.nodes.items()}
+    used = {name: node.used.get(GPU, 0) for name, node in stage.tree.queues.items()}
     for loss in outcome.losses:
         victim = stage.victims[loss.uid]
         assert may_go(claimant, victim) or (loss.surplus and may_shrink(claimant, victim))
@@ -174,7 +174,7 @@ def test_what_elastic_workloads_lose_makes_room_and_no_guarantee_is_touched(case
     ):
         nodes[member.name].take([task.requests for task in gang.tasks], placement)
         assert (nodes[member.name].free[:, [node for _, node, _ in placement.pods]] >= 0).all()
-    for name, node in stage.tree.nodes.items():
+    for name, node in stage.tree.queues.items():
         if node is not claimant.leaf and node is not stage.tree.root:
             assert used[name] >= min(node.guarantee.get(GPU, 0), node.used.get(GPU, 0))
 

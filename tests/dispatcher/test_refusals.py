@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import Command, Dispatcher, Evict
+from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS, REFUSED_FIRST, REFUSED_MAX
 from atoll.dispatcher.core.events import Strategy
-from atoll.dispatcher.core.refusals import MOST_REFUSALS, REFUSED_FIRST, REFUSED_MAX
 from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from atoll.dispatcher.core import BindingSet, CapacitySet, Pass, Reservation
-from atoll.dispatcher.core.keeping import AGAIN
-from atoll.dispatcher.core.promise import SETTLE
+from atoll.dispatcher.core.backfill.policy import AGAIN
+from atoll.dispatcher.core.backfill.reservation import SETTLE
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     BACKFILL,

@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry
 
 from atoll.dispatcher import objects, reporting
 from atoll.dispatcher.core import Dispatcher, QueueGone, QueueSet, QueueView
-from atoll.dispatcher.core.node import Node
-from atoll.dispatcher.core.tree import Tree
+from atoll.dispatcher.core.quota.queue import Queue
+from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.reporting import Book, QueueMetrics, status_patch
 from atoll.kube.reflector import Reflector
 from atoll.model.apiresource import QUEUES
@@ -34,10 +34,10 @@ def make_status(status: dict[str, Any]) -> objects.QueueObject:
     return objects.decode_queue(orjson.dumps({"metadata": {"name": "q", "uid": "u"}, "status": status}))
 
 
-def node_of(view: QueueView, **used: int) -> Node:
+def node_of(view: QueueView, **used: int) -> Queue:
     tree = Tree()
     tree.set_queue(view)
-    node = tree.node(view.name)
+    node = tree.queue(view.name)
     tree.charge(node, dict(used), {})
     return node
 
@@ -70,7 +70,7 @@ def test_counts_include_the_queues_below() -> None:
     book = Book()
     for name, amount in (("vision", 2), ("other", 3)):
         book.counts[name]["pending"] = amount
-    assert [book.below(tree.node(name))["pending"] for name in ("vision", "lab", "root")] == [2, 2, 5]
+    assert [book.below(tree.queue(name))["pending"] for name in ("vision", "lab", "root")] == [2, 2, 5]
 
 
 def test_a_status_that_says_all_is_left_alone_and_else_only_what_differs_is_written() -> None:
@@ -112,7 +112,7 @@ def test_a_queue_that_is_guaranteed_more_than_there_is_stays_valid_and_says_so()
     tree.take_changed()
     tree.set_members({"m": ({GPU: 4}, {})})
     assert "q" in [node.name for node in tree.take_changed()]
-    patch = status_patch(make_status({}), tree.node("q"), {}, NOW)
+    patch = status_patch(make_status({}), tree.queue("q"), {}, NOW)
     assert patch is not None
     [condition] = patch["status"]["conditions"]
     assert (condition["status"], condition["reason"]) == ("True", "GuaranteeNotCovered")
@@ -164,14 +164,14 @@ def test_metrics_follow_a_queue_and_forget_what_is_gone() -> None:
     assert lines(registry)["atoll_queue_blocked q BehindHead"] == 3
     assert "atoll_queue_blocked q QuotaExceeded" not in lines(registry)
     metrics.show_blocked("q", {})
-    metrics.show(Tree().node("q"), {})
+    metrics.show(Tree().queue("q"), {})
     assert lines(registry) == {}
 
 
 @pytest.mark.parametrize("counts", [pytest.param({}, id="unused"), pytest.param({"pending": 1}, id="still named")])
 def test_a_queue_that_nobody_made_is_shown_while_workloads_name_it(counts: dict[str, int]) -> None:
     registry = CollectorRegistry()
-    QueueMetrics(registry).show(Tree().node("gone"), counts)
+    QueueMetrics(registry).show(Tree().queue("gone"), counts)
     assert ("atoll_queue_pending gone" in lines(registry)) is bool(counts)
 
 
@@ -179,7 +179,7 @@ def test_a_queue_that_nobody_made_is_shown_while_workloads_name_it(counts: dict[
 def test_whatever_moves_the_figures_of_a_queue_marks_it_once(act: str) -> None:
     tree = Tree()
     tree.set_queues([QueueView("lab", {}), QueueView("vision", {}, parent="lab")])
-    node = tree.node("vision")
+    node = tree.queue("vision")
     tree.take_changed()
     for _ in range(2):
         getattr(tree, act)(node, {"cpu": 1}, *([] if act == "wait" else [{}]))

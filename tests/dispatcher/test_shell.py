@@ -177,7 +177,7 @@ async def test_an_invariant_that_is_broken_is_an_event_and_a_metric() -> None:
         shell = Shell(host, Metrics(registry), events=events)
         shell._handle(make_queue("q"))
         shell._checker.look()
-        shell.core.tree.node("q").used["cores"] = 1
+        shell.core.tree.queue("q").used["cores"] = 1
         writing = asyncio.create_task(events.run())
         shell._checker.look()
         await eventually(lambda: bool(told))

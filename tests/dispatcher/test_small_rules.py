@@ -18,10 +18,10 @@ from atoll.dispatcher.core import (
     Reservation,
     Strategy,
 )
+from atoll.dispatcher.core.backlog.backlog import differs
 from atoll.dispatcher.core.dispatcher import EXPLAIN_PER_DISPATCH
-from atoll.dispatcher.core.searches import HELPLESS
-from atoll.dispatcher.core.victims import PROTECTION, _without
-from atoll.dispatcher.core.waiting import differs
+from atoll.dispatcher.core.preemption.budget import HELPLESS
+from atoll.dispatcher.core.preemption.candidates import PROTECTION, _without
 from atoll.model.verdict import Blocker, Reason, Verdict
 from tests.dispatcher.builders import (
     BACKFILL,
@@ -95,7 +95,7 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
     # Members that failed a shape are remembered for a while.
     s.decide(after=2000)
     core = s.core
-    for node in core.tree.nodes.values():
+    for node in core.tree.queues.values():
         assert not any((node.used, node.wanted, node.own, node.own_wanted, node.own_in, node.waiting)), node.name
     for member in core.world.members.values():
         assert not any((member.inflight, member.expected)), member.name
@@ -133,15 +133,15 @@ def test_a_head_that_goes_away_lets_those_through_that_it_held_up() -> None:
 
 def test_what_members_have_limits_queues_while_their_cluster_is_known() -> None:
     s = Scene(make_queue("q"), with_total("m", [8], 8))
-    assert s.core.tree.node("q").limit == {}
+    assert s.core.tree.queue("q").limit == {}
     s.tell(make_cluster("m"))
-    assert s.core.tree.node("q").limit == {GPU: 8}
+    assert s.core.tree.queue("q").limit == {GPU: 8}
     s.tell(with_total("m", [8], 6))
-    assert s.core.tree.node("q").limit == {GPU: 6}
+    assert s.core.tree.queue("q").limit == {GPU: 6}
     s.tell(CapacityGone("m", ""))
-    assert s.core.tree.node("q").limit == {}
+    assert s.core.tree.queue("q").limit == {}
     s.tell(with_total("m", [8], 6), ClusterGone("m"))
-    assert s.core.tree.node("q").limit == {}
+    assert s.core.tree.queue("q").limit == {}
 
 
 def test_a_queue_that_its_ceiling_stops_in_one_member_goes_to_the_next_that_comes() -> None:

@@ -24,7 +24,7 @@ from atoll.dispatcher.core import (
     QueueView,
     Strategy,
 )
-from atoll.dispatcher.core.binding import echoes
+from atoll.dispatcher.core.backlog.binding import echoes
 from atoll.dispatcher.core.dispatcher import PASS_LIMIT
 from atoll.model.decision import Decision
 from atoll.model.verdict import Reason

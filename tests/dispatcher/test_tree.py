@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from atoll.dispatcher.core.events import Ceiling, QueueView
-from atoll.dispatcher.core.node import Node, Standing
-from atoll.dispatcher.core.tree import Shortage, Tree, validate
+from atoll.dispatcher.core.quota.queue import Queue, Standing
+from atoll.dispatcher.core.quota.tree import Shortage, Tree, validate
 from atoll.model.vector import Vector
 
 
@@ -27,14 +27,14 @@ def tree_of(*views: QueueView, total: Vector | None = None) -> Tree:
 
 
 def use(tree: Tree, name: str, member: str = "m1", **amount: int) -> None:
-    tree.charge(tree.node(name), amount, {member: amount})
+    tree.charge(tree.queue(name), amount, {member: amount})
 
 
 def pend(tree: Tree, name: str, **amount: int) -> None:
-    tree.wait(tree.node(name), amount)
+    tree.wait(tree.queue(name), amount)
 
 
-def names(nodes: list[Node]) -> list[str]:
+def names(nodes: list[Queue]) -> list[str]:
     return [node.name for node in nodes]
 
 
@@ -87,16 +87,16 @@ def names(nodes: list[Node]) -> list[str]:
 def test_limits(views: list[QueueView], expected: dict[str, int]) -> None:
     for order in (views, views[::-1]):
         tree = tree_of(*order, total={"gpu": 10})
-        assert {name: tree.node(name).limit["gpu"] for name in expected} == expected
+        assert {name: tree.queue(name).limit["gpu"] for name in expected} == expected
 
 
 def test_an_unknown_total_limits_nothing() -> None:
     tree = tree_of(queue("a", capability={"gpu": 3}), queue("b", guarantee={"gpu": 4}))
-    assert (tree.node("a").limit, tree.node("b").limit) == ({"gpu": 3}, {})
+    assert (tree.queue("a").limit, tree.queue("b").limit) == ({"gpu": 3}, {})
     tree.set_members({"m1": ({"gpu": 8}, {}), "m2": ({}, {})})
-    assert tree.node("b").limit == {}
+    assert tree.queue("b").limit == {}
     assert names(tree.set_members({"m1": ({"gpu": 8}, {}), "m2": ({"gpu": 2}, {})})) == ["b", "root"]
-    assert tree.node("b").limit == {"gpu": 10}
+    assert tree.queue("b").limit == {"gpu": 10}
 
 
 def test_a_queue_is_limited_to_the_members_that_serve_it() -> None:
@@ -109,12 +109,12 @@ def test_a_queue_is_limited_to_the_members_that_serve_it() -> None:
     tree.set_members(
         {"m1": ({"gpu": 4}, {"site": "a"}), "m2": ({"gpu": 3, "fpga": 1}, {"site": "b"}), "m3": ({"gpu": 9}, {})}
     )
-    assert tree.node("a").limit == {"gpu": 7, "fpga": 1}
-    assert tree.node("x").limit == {"gpu": 3, "fpga": 1}
-    assert tree.node("y").limit == {"gpu": 0, "fpga": 0}
-    assert tree.node("free").limit == {"gpu": 16, "fpga": 1}
+    assert tree.queue("a").limit == {"gpu": 7, "fpga": 1}
+    assert tree.queue("x").limit == {"gpu": 3, "fpga": 1}
+    assert tree.queue("y").limit == {"gpu": 0, "fpga": 0}
+    assert tree.queue("free").limit == {"gpu": 16, "fpga": 1}
     served = {
-        name: [m for m in ("m1", "m2", "m3") if tree.serves(tree.node(name), m)] for name in ("a", "x", "y", "free")
+        name: [m for m in ("m1", "m2", "m3") if tree.serves(tree.queue(name), m)] for name in ("a", "x", "y", "free")
     }
     assert served == {"a": ["m1", "m2"], "x": ["m2"], "y": [], "free": ["m1", "m2", "m3"]}
 
@@ -123,7 +123,7 @@ def test_shortage_names_the_first_queue_on_the_way_up_and_the_first_resource() -
     tree = tree_of(queue("p", capability={"gpu": 6}), queue("x", "p", {"cpu": 4, "gpu": 5}), queue("y", "p"))
     use(tree, "x", cpu=2, gpu=1)
     use(tree, "y", gpu=3)
-    x, p = tree.node("x"), tree.node("p")
+    x, p = tree.queue("x"), tree.queue("p")
     assert tree.shortage(x, {"cpu": 2, "gpu": 2}) is None
     assert tree.shortage(x, {"cpu": 3, "gpu": 5}) == Shortage(x, "cpu", 3, 2)
     assert tree.shortage(x, {"gpu": 3}) == Shortage(p, "gpu", 3, 2)
@@ -134,7 +134,7 @@ def test_a_capability_below_the_use_admits_nothing_and_breaks_nothing() -> None:
     tree = tree_of(queue("a", capability={"gpu": 6, "cpu": 9}))
     use(tree, "a", gpu=5)
     tree.set_queue(queue("a", capability={"gpu": 2, "cpu": 9}))
-    a = tree.node("a")
+    a = tree.queue("a")
     assert tree.shortage(a, {"gpu": 1}) == Shortage(a, "gpu", 1, -3)
     assert tree.shortage(a, {"cpu": 9}) is None
     tree.charge(a, {"gpu": 5}, {"m1": {"gpu": 5}}, -1)
@@ -144,9 +144,9 @@ def test_a_capability_below_the_use_admits_nothing_and_breaks_nothing() -> None:
 
 def test_ceilings_per_member_count_along_the_path_also_for_what_ran_before() -> None:
     tree = tree_of(queue("p"), queue("x", "p"), queue("y", "p"))
-    tree.charge(tree.node("x"), {"gpu": 5}, {"m1": {"gpu": 3}, "m2": {"gpu": 2}})
+    tree.charge(tree.queue("x"), {"gpu": 5}, {"m1": {"gpu": 3}, "m2": {"gpu": 2}})
     tree.set_queue(queue("p", members={"m1": Ceiling(capability={"gpu": 4}), "m2": Ceiling()}))
-    x, y, p = (tree.node(name) for name in ("x", "y", "p"))
+    x, y, p = (tree.queue(name) for name in ("x", "y", "p"))
     assert p.used_in == {"m1": {"gpu": 3}, "m2": {"gpu": 2}}
     assert tree.shortage_in(y, "m1", {"gpu": 1}) is None
     assert tree.shortage_in(y, "m1", {"gpu": 2}) == Shortage(p, "gpu", 2, 1, member="m1")
@@ -213,12 +213,12 @@ def test_deserved(views: list[QueueView], pending: dict[str, int], expected: dic
         tree = tree_of(*order, total={"gpu": 12})
         for name, amount in pending.items():
             pend(tree, name, gpu=amount)
-        assert {name: tree.node(name).deserved.get("gpu") for name in expected} == expected
+        assert {name: tree.queue(name).deserved.get("gpu") for name in expected} == expected
 
 
 def test_deserved_follows_demand_and_does_not_change_when_waiting_work_starts() -> None:
     tree = tree_of(queue("a"), queue("b"), total={"gpu": 8})
-    a, b = tree.node("a"), tree.node("b")
+    a, b = tree.queue("a"), tree.queue("b")
     pend(tree, "a", gpu=8)
     assert a.deserved == {"gpu": 8}
     tree.wait(a, {"gpu": 6}, -1)
@@ -233,7 +233,7 @@ def test_deserved_follows_demand_and_does_not_change_when_waiting_work_starts() 
 
 
 def order(tree: Tree, parent: str = "root") -> str:
-    return " ".join(names(sorted(tree.node(parent).children.values(), key=tree.rank)))
+    return " ".join(names(sorted(tree.queue(parent).children.values(), key=tree.rank)))
 
 
 @pytest.mark.parametrize(
@@ -283,12 +283,12 @@ def test_with_unknown_capacity_the_own_limit_is_the_measure_then_the_use_per_wei
     for name in ("big", "small", "x", "y"):
         use(tree, name, gpu=1, cpu=1000)
     assert order(tree) == "y x big small"
-    assert tree.rank(tree.node("big"))[2:4] == (1 / 8, 1.0)
+    assert tree.rank(tree.queue("big"))[2:4] == (1 / 8, 1.0)
 
 
 def test_the_rank_is_computed_again_only_when_something_changed() -> None:
     tree = tree_of(queue("a"), queue("b"), total={"gpu": 8})
-    a = tree.node("a")
+    a = tree.queue("a")
     use(tree, "a", gpu=2)
     assert tree.rank(a) is tree.rank(a)
     before = tree.rank(a)
@@ -330,14 +330,14 @@ def test_who_may_reclaim(used: dict[str, int], asked: Vector, expected: bool) ->
     tree = departments()
     for name, amount in used.items():
         use(tree, name, gpu=amount)
-    assert tree.entitled(tree.node("x"), asked) is expected
+    assert tree.entitled(tree.queue("x"), asked) is expected
 
 
 def test_only_an_open_queue_reclaims() -> None:
     tree = departments()
     tree.set_queue(queue("p", deserved={"gpu": 6}, open=False))
-    assert not tree.entitled(tree.node("x"), {"gpu": 1})
-    assert not tree.entitled(tree.node("nobody"), {"gpu": 1})
+    assert not tree.entitled(tree.queue("x"), {"gpu": 1})
+    assert not tree.entitled(tree.queue("nobody"), {"gpu": 1})
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_who_lends(used: dict[str, int], victim: str, claimant: str, amount: Vec
     tree = departments()
     for name, value in used.items():
         use(tree, name, gpu=value, cpu=10)
-    assert tree.lends(tree.node(victim), tree.node(claimant), amount, {"gpu": 1, "fpga": 1}) is expected
+    assert tree.lends(tree.queue(victim), tree.queue(claimant), amount, {"gpu": 1, "fpga": 1}) is expected
 
 
 def test_a_guarantee_is_never_taken_back_at_any_level() -> None:
@@ -377,7 +377,7 @@ def test_a_guarantee_is_never_taken_back_at_any_level() -> None:
     use(tree, "y", gpu=3)
     pend(tree, "z", gpu=99)
     tree.set_queue(queue("z", deserved={"gpu": 8}))
-    x, y, z = (tree.node(name) for name in "xyz")
+    x, y, z = (tree.queue(name) for name in "xyz")
     assert tree.lends(y, z, {"gpu": 1}, {"gpu": 1})
     assert not tree.lends(y, z, {"gpu": 3}, {"gpu": 1}), "p would fall below its guarantee"
     assert not tree.lends(x, y, {"gpu": 2}, {"gpu": 1}), "x would fall below its own"
@@ -407,15 +407,15 @@ def test_what_others_claim_of_what_a_queue_would_borrow(
     )
     pend(tree, "b", gpu=waits)
     use(tree, "b", gpu=used)
-    assert tree.is_claimed(tree.node("x"), {"gpu": amount, "cpu": 0}) is expected
-    assert tree.is_claimed(tree.node("a"), {"gpu": amount}) is expected
+    assert tree.is_claimed(tree.queue("x"), {"gpu": amount, "cpu": 0}) is expected
+    assert tree.is_claimed(tree.queue("a"), {"gpu": amount}) is expected
 
 
 def test_what_is_not_reclaimable_stays_and_so_does_what_is_below() -> None:
     tree = departments()
     use(tree, "x", gpu=5)
     use(tree, "y", gpu=3)
-    x, y, z = (tree.node(name) for name in "xyz")
+    x, y, z = (tree.queue(name) for name in "xyz")
     assert tree.lends(x, z, {"gpu": 1}, {"gpu": 1})
     tree.set_queue(queue("p", deserved={"gpu": 6}, reclaimable=False))
     assert not tree.lends(x, z, {"gpu": 1}, {"gpu": 1})
@@ -477,8 +477,8 @@ def test_a_wrong_subtree_is_isolated_in_any_order_of_arrival(views: list[QueueVi
         for view in ordered:
             tree.set_queue(view)
             tree.check()
-        assert {name: node.problem for name, node in tree.nodes.items() if node.problem} == expected
-        assert all((tree.standing(tree.node(v.name)) is Standing.INVALID) == (v.name in expected) for v in views)
+        assert {name: node.problem for name, node in tree.queues.items() if node.problem} == expected
+        assert all((tree.standing(tree.queue(v.name)) is Standing.INVALID) == (v.name in expected) for v in views)
 
 
 @pytest.mark.parametrize(
@@ -497,28 +497,28 @@ def test_a_wrong_subtree_is_isolated_in_any_order_of_arrival(views: list[QueueVi
 def test_a_mended_tree_is_as_if_it_had_never_been_wrong(wrong: list[QueueView], mend: QueueView) -> None:
     tree = tree_of(*wrong, total={"gpu": 8})
     use(tree, "c", gpu=2)
-    assert tree.standing(tree.node("c")) is Standing.INVALID
+    assert tree.standing(tree.queue("c")) is Standing.INVALID
     assert "c" in names(tree.set_queue(mend))
     tree.check()
-    assert tree.standing(tree.node("c")) is Standing.OPEN
+    assert tree.standing(tree.queue("c")) is Standing.OPEN
     views = {view.name: view for view in (*wrong, mend)}
     sound = tree_of(*views.values(), total={"gpu": 8})
-    for name, node in sound.nodes.items():
+    for name, node in sound.queues.items():
         assert (node.limit, node.deserved, node.depth) == (
-            tree.node(name).limit, {**tree.node(name).deserved, "gpu": node.deserved.get("gpu", 0)}, tree.node(name).depth
+            tree.queue(name).limit, {**tree.queue(name).deserved, "gpu": node.deserved.get("gpu", 0)}, tree.queue(name).depth
         )  # fmt: skip
 
 
 def test_a_guarantee_above_its_capability_takes_no_more_than_that_from_others() -> None:
     tree = tree_of(queue("a", capability={"gpu": 2}, guarantee={"gpu": 4}), queue("b"), total={"gpu": 8})
-    assert tree.node("b").limit == {"gpu": 6}
+    assert tree.queue("b").limit == {"gpu": 6}
 
 
 def test_a_circle_takes_no_guarantee_away_from_others() -> None:
     tree = tree_of(
         queue("a", "b", guarantee={"gpu": 5}), queue("b", "a", guarantee={"gpu": 5}), queue("c"), total={"gpu": 8}
     )
-    assert tree.node("c").limit == {"gpu": 8}
+    assert tree.queue("c").limit == {"gpu": 8}
 
 
 @pytest.mark.parametrize(
@@ -535,14 +535,14 @@ def test_a_circle_takes_no_guarantee_away_from_others() -> None:
 )
 def test_standing(views: list[QueueView], expected: Standing) -> None:
     tree = tree_of(*views)
-    assert tree.standing(tree.node("q")) is expected
+    assert tree.standing(tree.queue("q")) is expected
 
 
 def test_work_in_a_queue_that_became_a_parent_counts_and_does_not_stop_those_below() -> None:
     tree = tree_of(queue("p", capability={"gpu": 4}))
     use(tree, "p", gpu=3)
     tree.set_queue(queue("x", "p"))
-    x, p = tree.node("x"), tree.node("p")
+    x, p = tree.queue("x"), tree.queue("p")
     assert (tree.standing(p), tree.standing(x)) == (Standing.PARENT, Standing.OPEN)
     assert tree.shortage(x, {"gpu": 2}) == Shortage(p, "gpu", 2, 1)
     tree.check()
@@ -558,7 +558,7 @@ def test_a_queue_that_moves_takes_its_charges_along() -> None:
     use(tree, "l", gpu=2)
     pend(tree, "l", gpu=3)
     tree.set_queue(queue("x", "q"))
-    p, q, leaf = (tree.node(name) for name in "pql")
+    p, q, leaf = (tree.queue(name) for name in "pql")
     assert (p.used, p.wanted, p.used_in) == ({}, {}, {})
     assert (q.used, q.wanted) == ({"gpu": 2}, {"gpu": 5})
     assert names(list(tree.path(leaf))) == ["l", "x", "q", "root"]
@@ -585,14 +585,14 @@ def test_an_edit_names_what_it_changed(change: dict[str, Any], expected: list[st
 
 def test_dropping_a_queue_is_the_inverse_of_setting_it() -> None:
     tree = tree_of(queue("p", guarantee={"gpu": 2}), queue("x", "p"), total={"gpu": 10})
-    before = {name: (n.limit, n.deserved, n.problem, n.guarantee) for name, n in tree.nodes.items()}
+    before = {name: (n.limit, n.deserved, n.problem, n.guarantee) for name, n in tree.queues.items()}
     tree.set_queue(queue("new", "p", guarantee={"gpu": 2}, deserved={"gpu": 2}))
-    assert tree.node("x").limit == {"gpu": 8}
+    assert tree.queue("x").limit == {"gpu": 8}
     assert names(tree.drop_queue("new")) == ["new", "x"]
     assert tree.drop_queue("new") == tree.drop_queue("never") == []
     assert {
         name: (n.limit, n.deserved, n.problem, n.guarantee)
-        for name, n in tree.nodes.items()
+        for name, n in tree.queues.items()
         if n.view or n is tree.root
     } == before
     tree.check()

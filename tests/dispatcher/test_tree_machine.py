@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from atoll.dispatcher.core.events import Ceiling, QueueView
-from atoll.dispatcher.core.excess import exceeded
-from atoll.dispatcher.core.node import Node, Standing
-from atoll.dispatcher.core.shares import Claim, water_fill
-from atoll.dispatcher.core.tree import Tree, validate
+from atoll.dispatcher.core.explain.excess import exceeded
+from atoll.dispatcher.core.quota.queue import Queue, Standing
+from atoll.dispatcher.core.quota.shares import Claim, water_fill
+from atoll.dispatcher.core.quota.tree import Tree, validate
 from atoll.model import vector
 from atoll.model.vector import Vector
 
@@ -215,7 +215,7 @@ class Reference:
 
 
 def figures(tree: Tree, name: str) -> dict[str, Any]:
-    node = tree.node(name)
+    node = tree.queue(name)
     return {
         "path": [each.name for each in tree.path(node)],
         "used": node.used,
@@ -263,21 +263,21 @@ class History(RuleBasedStateMachine):
 
     @rule(view=views)
     def set_queue(self, view: QueueView) -> None:
-        before = {name: self.seen(name) for name in self.tree.nodes}
+        before = {name: self.seen(name) for name in self.tree.queues}
         told = {node.name for node in self.tree.set_queue(view)}
         self.truth.views[view.name] = view
         self.nothing_untold(before, told)
 
     @rule(name=st.sampled_from((*NAMES, "root")))
     def drop_queue(self, name: str) -> None:
-        before = {each: self.seen(each) for each in self.tree.nodes}
+        before = {each: self.seen(each) for each in self.tree.queues}
         told = {node.name for node in self.tree.drop_queue(name)}
         self.truth.views.pop(name, None)
         self.nothing_untold(before, told)
 
     @rule(members=st.dictionaries(st.sampled_from(MEMBERS), facts))
     def set_members(self, members: dict[str, Any]) -> None:
-        before = {name: self.seen(name) for name in self.tree.nodes}
+        before = {name: self.seen(name) for name in self.tree.queues}
         told = {node.name for node in self.tree.set_members(members)}
         self.truth.members = members
         self.nothing_untold(before, told)
@@ -287,42 +287,42 @@ class History(RuleBasedStateMachine):
         half = {r: v // 2 for r, v in amount.items()}
         rest = {r: v - half[r] for r, v in amount.items()}
         where = {member: half, "m2" if member == "m1" else "m1": rest}
-        self.tree.charge(self.tree.node(name), amount, where)
+        self.tree.charge(self.tree.queue(name), amount, where)
         self.truth.charges.append((name, amount, where))
 
     @rule(pick=st.integers(0, 99))
     def release(self, pick: int) -> None:
         if self.truth.charges:
             name, amount, where = self.truth.charges.pop(pick % len(self.truth.charges))
-            self.tree.charge(self.tree.node(name), amount, where, -1)
+            self.tree.charge(self.tree.queue(name), amount, where, -1)
 
     @rule(name=queue_names, amount=amounts)
     def wait(self, name: str, amount: Vector) -> None:
-        self.tree.wait(self.tree.node(name), amount)
+        self.tree.wait(self.tree.queue(name), amount)
         self.truth.waits.append((name, amount))
 
     @rule(pick=st.integers(0, 99))
     def wait_no_longer(self, pick: int) -> None:
         if self.truth.waits:
             name, amount = self.truth.waits.pop(pick % len(self.truth.waits))
-            self.tree.wait(self.tree.node(name), amount, -1)
+            self.tree.wait(self.tree.queue(name), amount, -1)
 
     @rule(pick=st.integers(0, 99), member=st.sampled_from(MEMBERS))
     def start(self, pick: int, member: str) -> None:
         if self.truth.waits:
             name, amount = self.truth.waits.pop(pick % len(self.truth.waits))
-            self.tree.start(self.tree.node(name), amount, {member: amount})
+            self.tree.start(self.tree.queue(name), amount, {member: amount})
             self.truth.charges.append((name, amount, {member: amount}))
 
     @rule(pick=st.integers(0, 99))
     def return_to_the_queue(self, pick: int) -> None:
         if self.truth.charges:
             name, amount, where = self.truth.charges.pop(pick % len(self.truth.charges))
-            self.tree.start(self.tree.node(name), amount, where, -1)
+            self.tree.start(self.tree.queue(name), amount, where, -1)
             self.truth.waits.append((name, amount))
 
     def seen(self, name: str) -> tuple[Any, ...]:
-        node = self.tree.nodes[name]
+        node = self.tree.queues[name]
         members = [m for m in MEMBERS if self.tree.serves(node, m)]
         stops = node.closed, node.problem, node.view is None
         return node.limit, node.guarantee, members, stops
@@ -354,7 +354,7 @@ class History(RuleBasedStateMachine):
     @invariant()
     def what_is_said_to_stop_a_request_are_limits_that_do(self) -> None:
         for name in sorted({*self.truth.names(), "root"}):
-            node = self.tree.node(name)
+            node = self.tree.queue(name)
             for resource in RESOURCES:
                 for amount in (1, 7):
                     stops = self.tree.shortage(node, {resource: amount}) is not None
@@ -379,7 +379,7 @@ class History(RuleBasedStateMachine):
         for backwards in (False, True):
             tree = Tree()
             for name, amount, where in truth.charges:
-                tree.charge(tree.node(name), amount, where)
+                tree.charge(tree.queue(name), amount, where)
             if backwards:
                 tree.set_members(truth.members)
             for name in sorted(truth.views, reverse=backwards):
@@ -387,13 +387,13 @@ class History(RuleBasedStateMachine):
             if not backwards:
                 tree.set_members(truth.members)
             for name, amount in reversed(truth.waits):
-                tree.wait(tree.node(name), amount)
+                tree.wait(tree.queue(name), amount)
             yield tree
 
     @invariant()
     def the_first_of_those_below_which_somebody_waits_has_the_least_rank(self) -> None:
         waits = [name for name, _ in self.truth.waits]
-        for parent in list(self.tree.nodes.values()):
+        for parent in list(self.tree.queues.values()):
             below = {child: sum(self.below(name, child) for name in waits) for child in parent.children.values()}
             assert [child.waiting for child in below] == list(below.values())
             siblings = {child: None for child, waiting in below.items() if waiting}
@@ -405,8 +405,8 @@ class History(RuleBasedStateMachine):
                 assert first is min(siblings, key=self.tree.rank)
                 del siblings[first]
 
-    def below(self, name: str, node: Node) -> bool:
-        return node in self.tree.path(self.tree.nodes[name])
+    def below(self, name: str, node: Queue) -> bool:
+        return node in self.tree.path(self.tree.queues[name])
 
     @invariant()
     def validate_agrees(self) -> None:

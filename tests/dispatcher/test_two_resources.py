@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from atoll.dispatcher.core.events import QueueView
-from atoll.dispatcher.core.tree import Tree
+from atoll.dispatcher.core.quota.tree import Tree
 from tests.dispatcher.builders import GPU, make_binding, make_queue
 from tests.dispatcher.virtual import Town
 
@@ -55,7 +55,7 @@ def test_the_larger_of_two_shares_falls_with_each_eviction() -> None:
     tree = Tree()
     deserved = {GPU: 8, "cpu": 8}
     tree.set_queues([QueueView("x", {}, deserved=deserved), QueueView("y", {}, deserved=deserved)])
-    x, y = tree.node("x"), tree.node("y")
+    x, y = tree.queue("x"), tree.queue("y")
     tree.charge(x, {GPU: 6, "cpu": 12}, {})
     tree.charge(y, {GPU: 10, "cpu": 4}, {})
     one = {GPU: 1}

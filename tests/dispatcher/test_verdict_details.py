@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from atoll.dispatcher.core import CapacitySet, Ceiling, ClusterGone, Event, NamespaceSet, NamespaceView, Strategy
-from atoll.dispatcher.core.promise import SETTLE
-from atoll.dispatcher.core.verdicts import EXACT, NAMED
+from atoll.dispatcher.core.backfill.reservation import SETTLE
+from atoll.dispatcher.core.explain.verdicts import EXACT, NAMED
 from atoll.model.query import ChangeKind
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Blocker

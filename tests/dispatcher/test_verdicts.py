@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.dispatcher.core import BindingSet, Dispatch, Dispatcher, NamespaceSet, NamespaceView, Strategy, verdicts
+from atoll.dispatcher.core import BindingSet, Dispatch, Dispatcher, NamespaceSet, NamespaceView, Strategy
 from atoll.dispatcher.core.events import Ceiling
+from atoll.dispatcher.core.explain import verdicts
 from atoll.model.query import Account, ChangeKind, Named, Place
 from tests.dispatcher.builders import (
     EARLY,
@@ -293,10 +294,10 @@ def test_a_queue_that_admits_nothing(queue: object, reason: str) -> None:
     s = Scene(*TWO)
     if queue is not None:
         s.tell(queue)  # type: ignore[arg-type]
-    nodes = dict(s.core.tree.nodes)
+    nodes = dict(s.core.tree.queues)
     found = ask(s, make_binding("x"))
     assert (found.starts, found.reason, found.changes[0].kind) == (False, reason, ChangeKind.QUEUE)
-    assert s.core.tree.nodes == nodes
+    assert s.core.tree.queues == nodes
 
 
 def test_the_smallest_change_is_a_limit_or_the_end_of_the_fewest() -> None:
@@ -393,7 +394,7 @@ def memory(core: Dispatcher) -> object:
     return (
         {
             name: (dict(node.used), dict(node.own), dict(node.wanted), dict(node.own_wanted), str(node.used_in))
-            for name, node in core.tree.nodes.items()
+            for name, node in core.tree.queues.items()
         },
         [
             (p.uid, p.member.name, p.at, p.first, p.overtaken, dict(p.spare), id(p.future), dict(p.refused))

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atoll.dispatcher.core.capacity.members import Members
+from atoll.dispatcher.core.capacity.requests import MANY, Requests
+from atoll.dispatcher.core.capacity.shape import Shape, Shapes
 from atoll.dispatcher.core.events import CapacitySet, CapacityView, ClusterView, NodeClass
-from atoll.dispatcher.core.requests import MANY, Requests
-from atoll.dispatcher.core.shapes import Shape, Shapes
-from atoll.dispatcher.core.world import World
 from atoll.fit import Placement, place
 from tests.dispatcher.builders import (
     GPU,
@@ -44,9 +44,9 @@ def capacities(draw: st.DrawFn) -> CapacityView:
     return CapacityView(name, "", 1, tuple(domains), tuple(classes), {})
 
 
-def told(capacities_: list[CapacityView], shapes: list[Shape]) -> World:
+def told(capacities_: list[CapacityView], shapes: list[Shape]) -> Members:
     """A world that was told of these, one after the other, and looked at in between."""
-    world = World()
+    world = Members()
     for name in ("a", "b", "c"):
         world.set_view(name, ClusterView(name))
     # Resources are known from the start, so that nothing but nodes and domains changes.

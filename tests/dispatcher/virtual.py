@@ -35,8 +35,8 @@ from atoll.dispatcher.core import (
     Reservation,
     Resize,
 )
-from atoll.dispatcher.core.binding import gang_of
-from atoll.dispatcher.core.elastic import first_pods
+from atoll.dispatcher.core.backlog.binding import gang_of
+from atoll.dispatcher.core.elastic.sizes import first_pods
 from atoll.dispatcher.core.events import NodeClass
 from atoll.fit import Nodes, Placement, Profile, place
 from atoll.model.gang import Gang, divide
@@ -510,7 +510,7 @@ class Town:
         return sorted({self.views[uid].name for site in self.sites.values() for uid in site.pods})
 
     def used(self, queue: str, resource: str = GPU) -> int:
-        return self.core.tree.node(queue).used.get(resource, 0)
+        return self.core.tree.queue(queue).used.get(resource, 0)
 
     def late(self) -> list[tuple[str, float]]:
         """(name, by how many seconds) of what started after its first promised time, which bound all the same."""

@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="FILE:LINE", help="of these, those whose place contains this")
     options = parser.parse_args(arguments)
     os.chdir(ROOT)
-    paths = [path for folder in FOLDERS for path in sorted(folder.glob("*.py")) if path.name not in CHECKS]
+    paths = [path for folder in FOLDERS for path in sorted(folder.rglob("*.py")) if path.name not in CHECKS]
     sources = {str(path): path.read_text() for path in paths}
     every = [each for path, source in sources.items() for each in mutations(path, source)]
     chosen = random.Random(options.seed).sample(every, min(options.count, len(every)))

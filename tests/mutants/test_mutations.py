@@ -61,7 +61,7 @@ def test_what_runs_on_import_and_what_only_tests_call_stays() -> None:
 
 def test_every_mutant_of_the_core_compiles_and_is_another_program() -> None:
     for folder in FOLDERS:
-        for path in folder.glob("*.py"):
+        for path in folder.rglob("*.py"):
             source = path.read_text()
             for each in mutations(str(path), source)[::50]:
                 assert ast.dump(ast.parse(each.apply(source))) != ast.dump(ast.parse(source)), each

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from atoll.dispatcher import flavoring
-from atoll.dispatcher.core.binding import gang_of, order_key, parts_of
+from atoll.dispatcher.core.backlog.binding import gang_of, order_key, parts_of
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.objects import BindingObject, binding_view
 from atoll.model import vector

@@ -84,7 +84,7 @@ def describe(
     else:
         use = use_by_queue(everyone)
         tree = queue_tree.build(queues, everyone, clusters or (), capacities)
-    node = tree.nodes[name]
+    node = tree.queues[name]
     if node.problem:
         data["problem"] = node.problem
     if node.serving is not None and clusters is not None:

@@ -15,9 +15,9 @@ from atoll.cli.bindings import QueueUse, charges, readable
 from atoll.dispatcher import flavoring, objects
 from atoll.dispatcher.capacity import believed
 from atoll.dispatcher.core.events import BindingView, QueueView
-from atoll.dispatcher.core.figures import figures
-from atoll.dispatcher.core.node import Node, path, subtree
-from atoll.dispatcher.core.tree import Tree
+from atoll.dispatcher.core.quota.figures import figures
+from atoll.dispatcher.core.quota.queue import Queue, path, subtree
+from atoll.dispatcher.core.quota.tree import Tree
 from atoll.model import keys, quantity, selectors, vector
 from atoll.model.flavors import NONE, Flavors
 from atoll.model.vector import Vector
@@ -31,11 +31,11 @@ def states(queues: Sequence[Json]) -> dict[str, str]:
     Args:
         queues: all Queue objects.
     """
-    nodes = build(queues, (), (), ()).nodes
+    nodes = build(queues, (), (), ()).queues
     return queue_objects.states(queues, lambda queue: nodes[queue["metadata"]["name"]].problem)
 
 
-def missing_members(node: Node, clusters: Iterable[Json]) -> list[str]:
+def missing_members(node: Queue, clusters: Iterable[Json]) -> list[str]:
     """Members that a queue names and that do not exist.
 
     Args:
@@ -46,12 +46,12 @@ def missing_members(node: Node, clusters: Iterable[Json]) -> list[str]:
     return sorted(set(node.view.members) - there) if node.view is not None else []
 
 
-def leaves(node: Node) -> list[str]:
+def leaves(node: Queue) -> list[str]:
     """Names of the queues below one that workloads may go to."""
     return sorted(each.name for each in subtree(node) if each is not node and not each.children)
 
 
-def unserved(node: Node) -> str:
+def unserved(node: Queue) -> str:
     """That no member has the labels that a queue, or one above it, asks for, and what to do; else empty."""
     first = next((each for each in reversed([*path(node)]) if each.serving == frozenset()), None)
     if first is None or first.view is None or not first.view.affinity:
@@ -109,12 +109,12 @@ def build(
         }
     )
     for name, held in (use or {}).items():
-        tree.charge(tree.node(name), held.used, {"": held.used})
+        tree.charge(tree.queue(name), held.used, {"": held.used})
     for binding in bindings:
         gang = binding.gang
         if gang is None or binding.finished:
             continue
-        node = tree.node(gang.queue)
+        node = tree.queue(gang.queue)
         if binding.decision.phase.charged:
             where = charges(binding)
             tree.charge(node, vector.total(where.values()), where)
@@ -143,13 +143,13 @@ def _view(queue: Json) -> QueueView:
         )
 
 
-def resources(node: Node) -> list[Json]:
+def resources(node: Queue) -> list[Json]:
     """One line per resource that is used, limited or promised: quantities as text, `share` of the limit."""
     found: list[Json] = msgspec.to_builtins(figures(node))
     return found
 
 
-def branch(node: Node, use: dict[str, QueueUse]) -> Json:
+def branch(node: Queue, use: dict[str, QueueUse]) -> Json:
     """A queue and all below it.
 
     Args:

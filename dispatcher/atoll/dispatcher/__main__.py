@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from atoll.dispatcher.core.refusals import MOST_REFUSALS
+from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS
 from atoll.dispatcher.query import Address, Query
 from atoll.dispatcher.recording import Recorder
 from atoll.dispatcher.shell import Metrics, Shell

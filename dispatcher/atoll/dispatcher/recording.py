@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from atoll.dispatcher.core import Command, Event, Pass
+from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS
 from atoll.dispatcher.core.log import Begin, encode, encode_answer
-from atoll.dispatcher.core.refusals import MOST_REFUSALS
 
 ROTATED_AT = 256 * 2**20
 """Bytes after which the next term begins a file of its own."""

@@ -18,8 +18,8 @@ import structlog
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 from atoll.dispatcher.core import BindingGone, BindingSet, BindingView, Command, Dispatcher, Event, Refused
-from atoll.dispatcher.core.binding import Binding
-from atoll.dispatcher.core.node import Node, path, subtree
+from atoll.dispatcher.core.backlog.binding import Binding
+from atoll.dispatcher.core.quota.queue import Queue, path, subtree
 from atoll.dispatcher.objects import QueueObject
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
@@ -77,7 +77,7 @@ class Book:
             self.counts[after[0]][after[1]] += 1
         return (after or before or ("", ""))[0]
 
-    def below(self, node: Node) -> Counter[str]:
+    def below(self, node: Queue) -> Counter[str]:
         """The counts of a queue and all below it."""
         total: Counter[str] = Counter()
         for each in subtree(node):
@@ -100,9 +100,9 @@ class Reporter:
         #: queues whose object changed, or whose update failed
         self._marked: dict[str, None] = {}
         #: queues of which the reasons to wait were not shown since they changed
-        self._moved: dict[Node, None] = {}
+        self._moved: dict[Queue, None] = {}
         #: parent -> the division among its children that was shown
-        self._divisions: dict[Node, object] = {}
+        self._divisions: dict[Queue, object] = {}
         self._wake = asyncio.Event()
         #: queues that are there and of which the last write of the status failed
         self._refused: Backoff[str] = Backoff(INTERVAL, LONGEST_PAUSE)
@@ -147,7 +147,7 @@ class Reporter:
         self._marked[name] = None
         self._wake.set()
 
-    def _changed(self) -> list[Node]:
+    def _changed(self) -> list[Queue]:
         """The queues that may look different than at the last call, in order of their names."""
         tree = self._core.tree
         names, self._marked = self._marked, {}
@@ -156,20 +156,20 @@ class Reporter:
         names |= dict.fromkeys(name for name in filed if name)
         self._moved = dict.fromkeys(map(self._now, (*self._moved, *self._core.waiting.take_changed())))
         found = dict.fromkeys((*map(self._now, tree.take_changed()), *self._moved))
-        found |= dict.fromkeys(tree.nodes[name] for name in names if name in tree.nodes)
+        found |= dict.fromkeys(tree.queues[name] for name in names if name in tree.queues)
         found = dict.fromkeys(above for node in found for above in path(node))
         for node in list(found):
             found |= dict.fromkeys(self._divided_anew(node))
         return sorted(found, key=lambda node: node.name)
 
-    def _now(self, node: Node) -> Node:
+    def _now(self, node: Queue) -> Queue:
         """The queue as the tree knows it; one that was forgotten may be named again meanwhile."""
-        present = self._core.tree.nodes.get(node.name)
+        present = self._core.tree.queues.get(node.name)
         if present is not node:
             self._divisions.pop(node, None)
         return present or node
 
-    def _divided_anew(self, node: Node) -> Iterable[Node]:
+    def _divided_anew(self, node: Queue) -> Iterable[Queue]:
         """The siblings, if what their parent divides was divided anew."""
         up = node.parent
         if up is None or not up.divided:
@@ -180,7 +180,7 @@ class Reporter:
         self._divisions[up] = up.divided_from
         return up.children.values()
 
-    def _show(self, node: Node) -> None:
+    def _show(self, node: Queue) -> None:
         self._metrics.show(node, self._book.counts.get(node.name, {}))
         if node in self._moved:
             del self._moved[node]
@@ -194,13 +194,13 @@ class Reporter:
 
     # -- status ------------------------------------------------------------------------------------------------------
 
-    async def _write_all(self, nodes: Iterable[Node]) -> None:
+    async def _write_all(self, nodes: Iterable[Queue]) -> None:
         patches = [(node.name, patch) for node in nodes if (patch := self._patch(node)) is not None]
         rest = iter(patches)
         if patches:
             await asyncio.gather(*(self._writer(rest) for _ in range(min(_WRITERS, len(patches)))))
 
-    def _patch(self, node: Node) -> Json | None:
+    def _patch(self, node: Queue) -> Json | None:
         """What to change in the status of a queue's object; None when it says all already."""
         queue = self._queues.get(node.name)
         if queue is None or node.view is None or self._refused.pauses(node.name):
@@ -224,7 +224,7 @@ class Reporter:
                 self._refused.forget(name)
 
 
-def status_patch(queue: QueueObject, node: Node, counts: Mapping[str, int], now: float) -> Json | None:
+def status_patch(queue: QueueObject, node: Queue, counts: Mapping[str, int], now: float) -> Json | None:
     """The merge patch that makes a queue's status say what is so; None when it does.
 
     Args:
@@ -338,7 +338,7 @@ class QueueMetrics:
         """Show why how many wait."""
         self._blocked.show(queue, {(reason,): amount for reason, amount in reasons.items()})
 
-    def show(self, node: Node, counts: Mapping[str, int]) -> None:
+    def show(self, node: Queue, counts: Mapping[str, int]) -> None:
         """Show a queue as it is; one that nobody knows any more disappears."""
         known = node.view is not None or node.parent is None or bool(counts)
         name = node.name

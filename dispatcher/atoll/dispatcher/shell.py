@@ -46,8 +46,8 @@ from atoll.dispatcher.core import (
     Refused,
     Resize,
 )
+from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS
 from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
-from atoll.dispatcher.core.refusals import MOST_REFUSALS
 from atoll.dispatcher.intake import Intake
 from atoll.dispatcher.members import MemberMetrics, MemberReporter
 from atoll.dispatcher.recording import Recorder

@@ -27,10 +27,10 @@ from atoll.dispatcher.core import (
     QueueView,
     Reservation,
     Resize,
-    verdicts,
 )
+from atoll.dispatcher.core.backfill.reservation import Promise
 from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
-from atoll.dispatcher.core.promise import Promise
+from atoll.dispatcher.core.explain import verdicts
 from atoll.dispatcher.recording import Recorder
 from atoll.model import keys, timestamps
 from atoll.model.decision import Decision, Phase

@@ -15,22 +15,22 @@ from typing import NamedTuple
 import msgspec
 
 from atoll.dispatcher.core import invariants
-from atoll.dispatcher.core.asking import RESERVE_TIMEOUT, Asking
-from atoll.dispatcher.core.binding import REGAIN_TIMEOUT, Binding, bound_in, estimate, paused, withheld
-from atoll.dispatcher.core.choice import Choice, choose, nowhere, spots
+from atoll.dispatcher.core.backfill.reservation import SETTLE, Pods, Stay
+from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass, differs, lacks_room
+from atoll.dispatcher.core.backlog.binding import REGAIN_TIMEOUT, Binding, bound_in, estimate, paused, withheld
+from atoll.dispatcher.core.backlog.wakeups import capping
+from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS, MOST_WORDS, concerns_namespace
+from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Part
 from atoll.dispatcher.core.events import (
     Event,
     Pass,
 )
-from atoll.dispatcher.core.making import EXPLAIN_BURST
-from atoll.dispatcher.core.node import Node, Standing
-from atoll.dispatcher.core.promise import SETTLE, Pods, Stay
-from atoll.dispatcher.core.refusals import MOST_REFUSALS, MOST_WORDS, concerns_namespace
-from atoll.dispatcher.core.shapes import Shape
-from atoll.dispatcher.core.tree import Shortage
-from atoll.dispatcher.core.waiting import ROOM, ShapeClass, differs, lacks_room
-from atoll.dispatcher.core.waking import capping
+from atoll.dispatcher.core.placement.choice import Choice, choose, nowhere, spots
+from atoll.dispatcher.core.preemption.dry_run import RESERVE_TIMEOUT, Asking
+from atoll.dispatcher.core.preemption.triggers import EXPLAIN_BURST
+from atoll.dispatcher.core.quota.queue import Queue, Standing
+from atoll.dispatcher.core.quota.tree import Shortage
 from atoll.model.decision import Decision, Line, Phase, Spots
 from atoll.model.gang import Gang
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker, reason_of_refusal
@@ -236,7 +236,7 @@ class Dispatcher(Asking):
         return None
 
     def admit(
-        self, leaf: Node, shape: Shape, namespace: str, find: Callable[[], Choice | Verdict]
+        self, leaf: Queue, shape: Shape, namespace: str, find: Callable[[], Choice | Verdict]
     ) -> Choice | Obstacle:
         """Where a workload of this shape goes now, or the first that is in its way: the one list of what it must pass,
         for passes and for questions alike.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from atoll.dispatcher.core.node import subtree
+from atoll.dispatcher.core.quota.queue import subtree
 from atoll.model import vector
 from atoll.model.decision import Phase
 
@@ -36,7 +36,7 @@ def verify_sums(core: Dispatcher) -> None:
     by_namespace: dict[str, dict[str, int]] = {}
     pending: set[str] = set()
     named = Counter(binding.leaf for binding in core.bindings.values())
-    assert all(core.tree.nodes[leaf.name] is leaf for leaf in named), "a binding's queue was forgotten"
+    assert all(core.tree.queues[leaf.name] is leaf for leaf in named), "a binding's queue was forgotten"
     for uid, binding in core.bindings.items():
         if binding.wish is None:
             continue
@@ -53,16 +53,16 @@ def verify_sums(core: Dispatcher) -> None:
         elif binding.phase is Phase.SUSPENDED and core.withheld(binding) is None and uid not in core.pauses:
             pending.add(uid)
         assert uid not in core.pauses or binding.phase is Phase.SUSPENDED, f"{uid} runs before its time"
-    for node in core.tree.nodes.values():
-        assert node.named == named[node], f"queue {node.name}: {named[node]} bindings name it, not {node.named}"
-        expected = vector.total(charged.get(each.name, {}) for each in subtree(node))
-        assert expected == node.used, f"queue {node.name}: used {node.used} differs from its charges {expected}"
+    for queue in core.tree.queues.values():
+        assert queue.named == named[queue], f"queue {queue.name}: {named[queue]} bindings name it, not {queue.named}"
+        expected = vector.total(charged.get(each.name, {}) for each in subtree(queue))
+        assert expected == queue.used, f"queue {queue.name}: used {queue.used} differs from its charges {expected}"
     # One that asks for nothing is charged nothing.
     by_namespace = {name: used for name, used in by_namespace.items() if used}
     assert core.namespaces.used == by_namespace, "a namespace's use differs from its charges"
-    for node in core.tree.nodes.values():
-        waiting = sum(len(group.members) for each in subtree(node) for group in core.waiting.classes(each).values())
-        assert node.waiting == waiting, f"queue {node.name}: counts {node.waiting} workloads that wait, not {waiting}"
+    for queue in core.tree.queues.values():
+        waiting = sum(len(group.members) for each in subtree(queue) for group in core.waiting.classes(each).values())
+        assert queue.waiting == waiting, f"queue {queue.name}: counts {queue.waiting} that wait, not {waiting}"
     seen: set[str] = set()
     for group in core.waiting.all():
         assert group.members, f"queue {group.leaf.name}: an empty class"

@@ -12,9 +12,9 @@ from typing import Any, get_args
 
 import msgspec
 
+from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.events import Event
-from atoll.dispatcher.core.refusals import MOST_REFUSALS
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Reservations: from when on a workload that waits has room, and which others may run before it there."""

@@ -1,0 +1,438 @@
+"""Room kept for those who wait: whom a promise is made, and whom it does not bind."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from atoll.dispatcher.core.backfill.reservation import SETTLE, Promise
+from atoll.dispatcher.core.backlog.backlog import ShapeClass
+from atoll.dispatcher.core.backlog.binding import Binding, estimate, patient_until
+from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.capacity.shape import Shape
+from atoll.dispatcher.core.elastic.resizing import Resizing
+from atoll.dispatcher.core.events import Strategy
+from atoll.dispatcher.core.placement.choice import Choice, always, as_it_is
+from atoll.dispatcher.core.preemption.candidates import BUDGET
+from atoll.dispatcher.core.quota.queue import Queue, Standing, path
+from atoll.model.timestamps import to_seconds
+from atoll.model.vector import Vector
+from atoll.model.verdict import Reason, Verdict
+
+RENEWAL = 1.0
+"""Seconds after which a promise without a known time, or whose time has passed, is computed again."""
+DOUBT = 60.0
+"""Seconds after which a promise that can't be kept, nobody knows why, gets another time."""
+AGAIN = 10.0
+"""Seconds after which it is tried again to promise something to a head that fits nowhere at the moment."""
+PATIENCE = 60.0
+"""Seconds that room is kept for a workload while members are asked on its behalf."""
+BY_PATIENCE = 3600.0
+"""Seconds that room is kept at most for a workload because it has waited long, and for which it is not kept again then:
+one that does not start by then holds others up, for whatever reason.
+"""
+TAKEN_BACK = 6 * 3600.0
+"""Seconds in which no room is kept again for one that was taken back and would be again; doubled each time, so that it
+is not passed for ever either.
+"""
+
+
+class Keeping(Resizing):
+    """Makes promises, renews them and drops them; judges choices by them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: promises that the choice permitted last breaks, by a better right
+        self._overtaking: list[Promise] = []
+        #: UIDs of those who could be promised nothing -> (when to try again, what they were promised before)
+        self._unpromised: dict[str, tuple[float, Promise | None]] = {}
+        #: UIDs of those for whom room was kept long enough -> when it may be again; others of their queues have a turn
+        self._rests: dict[str, float] = {}
+        #: UIDs of those who were promised something that their bindings don't say yet
+        self._unwritten: dict[str, None] = {}
+
+    def _keep_as_before(self) -> None:
+        """Room is kept again for those for whom an earlier leader kept some, before anything is decided: each keeps its
+        place among them, and the time that it was promised at first.
+        """
+        uids, self._kept_before = self._kept_before, {}
+        found = [self.bindings[uid] for uid in uids if uid in self.bindings]
+        for binding in sorted(found, key=lambda each: (_since(each), each.key)):
+            uid, shape = binding.view.uid, binding.shape
+            if shape is None or self.promises.own(uid) is not None or not self._may_start(binding):
+                continue
+            leaf = binding.leaf
+            head = self.waiting.head(leaf)
+            first = head is not None and head.members[0] == binding.key
+            backfill = leaf.view is not None and leaf.view.strategy is Strategy.BACKFILL
+            if patient_until(binding) <= self._now:
+                self._impatient[uid] = None
+            elif not (first and backfill):
+                continue
+            made = self._promise(shape, binding)
+            kept = binding.view.decision.kept
+            if made is not None and kept is not None:
+                made.made = min(made.made, to_seconds(kept.since))
+                made.first = to_seconds(kept.first) if kept.first else made.first
+
+    def _drop_binding(self, uid: str) -> None:
+        super()._drop_binding(uid)
+        self._unpromised.pop(uid, None)
+        self._rests.pop(uid, None)
+
+    def _barred(self, binding: Binding) -> Callable[[Member], bool]:
+        """Whether the room that is kept for others was tried in a member, and is known not to allow the choice."""
+        uid, end = binding.view.uid, self._now + estimate(binding)
+
+        def barred(member: Member) -> bool:
+            broken = self.promises.refuses_still(uid, member, end)
+            return not all(self._goes_before(binding, promise) for promise in broken)
+
+        return barred
+
+    def _permits(self, binding: Binding) -> Callable[[Choice], bool]:
+        """Whether the queue's ceilings in members, and the room that is kept for others, allow a choice."""
+        self._overtaking = []
+        if self.promises.empty and not any(queue.tracks for queue in path(binding.leaf)):
+            return always
+
+        def permits(choice: Choice) -> bool:
+            allowed, self._overtaking = self.judge(binding, choice)
+            return allowed
+
+        return permits
+
+    def _settles(self, binding: Binding) -> Callable[[Choice], Choice | None]:
+        """The choice, or the same with other nodes, as `_permits` allows it."""
+        permits = self._permits(binding)
+        if permits is always:
+            return as_it_is
+
+        return lambda choice: self.settle(binding, choice, permits)
+
+    def settle(self, binding: Binding, choice: Choice, permits: Callable[[Choice], bool]) -> Choice | None:
+        """The choice if it is permitted, or the same on nodes on which it is."""
+        if permits(choice):
+            return choice
+        other = self._aside(binding, choice)
+        return other if other is not None and permits(other) else None
+
+    def _aside(self, binding: Binding, choice: Choice) -> Choice | None:
+        """The choice on other nodes, on which it may be in nobody's way."""
+        if choice.divided or self.promises.empty:
+            return None
+        [member], [gang] = choice.members, choice.gangs
+        placement = self.promises.aside(binding.view.uid, member, gang, self._now + estimate(binding))
+        if placement is None or sum(placement.counts) < gang.replicas or placement.pods == choice.placements[0].pods:
+            return None
+        return replace(choice, placements=(placement,))
+
+    def judge(self, binding: Binding, choice: Choice) -> tuple[bool, list[Promise]]:
+        """What `_permits` says of a choice, and the promises to others that it takes from with a better right."""
+        leaf, end = binding.leaf, self._now + estimate(binding)
+        if self.capped(leaf, choice) is not None:
+            return False, []
+        if self.promises.empty:
+            return True, []
+        broken = self.promises.refuses(binding.view.uid, leaf, binding.amount, choice, end)
+        for member, gang in zip(choice.members, choice.gangs, strict=True):
+            kept = self._ceilings_kept(binding.view.uid, leaf, member.name, gang.total())
+            broken += [promise for promise in kept if promise not in broken]
+        better = [promise for promise in broken if self._goes_before(binding, promise)]
+        return len(better) == len(broken), better
+
+    def _forbidden(self, binding: Binding) -> bool:
+        """Whether limits of which others were promised a part allow no choice at all, whoever has gone."""
+        leaf, end = binding.leaf, self._now + estimate(binding)
+        if any(queue.guarantee for queue in path(leaf)):
+            # That may be a better right once others have gone.
+            return False
+        broken = self.promises.forbids(binding.view.uid, leaf, binding.amount, end)
+        return not all(self._goes_before(binding, promise) for promise in broken)
+
+    def _overtake(self) -> None:
+        """The choice permitted last is carried out: those whom it takes from are not bound by their first times."""
+        for promise in self._overtaking:
+            promise.overtaken = True
+
+    def capped(self, leaf: Queue, choice: Choice) -> Verdict | None:
+        """The ceiling that a choice for a workload of the queue exceeds in one of its members; None without one."""
+        for member, gang in zip(choice.members, choice.gangs, strict=True):
+            short = self.tree.shortage_in(leaf, member.name, gang.total())
+            if short is not None:
+                return short.verdict()
+        return None
+
+    def times(self, leaf: Queue, member: Member, request: Vector, most: int) -> int:
+        """How often the ceilings of the queue in a member have room for a request, `most` at most."""
+        return self.tree.times_in(leaf, member.name, request, most)
+
+    def _goes_before(self, binding: Binding, promise: Promise) -> bool:
+        """Whether room that is kept for another workload does not bind this one: a higher class, unless its own queue
+        gives that room up, its queue's elder unless others go for that room, or guaranteed; and, unless others go for
+        it, one of a queue below what it deserves, where that of the other workload would borrow.
+        """
+        other = self.bindings[promise.uid]
+        if not promise.victims and self.tree.is_due_before(
+            binding.leaf, binding.amount, promise.leaf, promise.shape.request
+        ):
+            return True
+        if binding.key[0] != other.key[0]:
+            return binding.key[0] < other.key[0] and not self._lends(binding.leaf, promise)
+        if binding.leaf is other.leaf and binding.key < other.key and not promise.victims:
+            # Older, but nobody could promise it anything: else each would wait for the other.
+            return True
+        return self._below_guarantee(binding.leaf) and not self._below_guarantee(other.leaf)
+
+    def _lends(self, leaf: Queue, promise: Promise) -> bool:
+        """Whether something of this queue goes for a workload of another one: it would take the room again."""
+        if not promise.victims or leaf is promise.leaf:
+            return False
+        victims = map(self.bindings.get, self._awaiting.get(promise.uid, ()))
+        return any(victim is not None and victim.leaf is leaf for victim in victims)
+
+    def _below_guarantee(self, leaf: Queue) -> bool:
+        levels = (queue for queue in path(leaf) if queue is not self.tree.root and queue.guarantee)
+        return any(queue.below_guarantee() for queue in levels)
+
+    def _keep_room(self, group: ShapeClass, *, certain: bool = False) -> None:
+        """The first of the class does not go now: keep room for it if it is a head that must not be delayed, and if
+        asked for only where there is a time at which it can start.
+        """
+        leaf, uid = group.leaf, group.members[0][2]
+        if uid not in self._impatient:
+            if leaf.view is None or leaf.view.strategy is not Strategy.BACKFILL or self.waiting.head(leaf) is not group:
+                return
+            for other in [p for p in self.promises.made.values() if p.leaf is leaf and p.uid != uid]:
+                if other.uid not in self._impatient:
+                    # It is the head no more: an elder came back.
+                    other.overtaken = True
+                    self.promises.forget(other.uid)
+                    self._refresh_idle()
+        if self.promises.own(uid) is None:
+            made = self._promise(group.shape, self.bindings[uid])
+            if certain and made is not None and made.at == math.inf:
+                self.promises.drop(uid)
+
+    def _keep_room_for_new_heads(self) -> None:
+        """One that was parked behind others may be the head now, and nothing wakes it."""
+        for leaf in self._reordered:
+            if leaf.view is not None and leaf.view.strategy is Strategy.BACKFILL:
+                head = self.waiting.head(leaf)
+                if head is not None and head.parked is not None and self.tree.standing(leaf) is Standing.OPEN:
+                    self._keep_room(head, certain=head.parked.reason is Reason.WOULD_DELAY)
+        self._reordered.clear()
+
+    def _promise(self, shape: Shape, binding: Binding) -> Promise | None:
+        serving = self.serves(binding.leaf)
+        mask = self.world.allowed(shape)[0] & self.world.ready
+        if serving is not None:
+            mask = mask & serving
+        refusing = self.breakers.barred(binding.view.namespace).union(self.refusals.avoided(binding.view))
+        members = [self.world.order[column] for column in np.flatnonzero(mask)]
+        members = [member for member in members if member.name not in refusing]
+        if shape.least_clusters > 1 or self.namespaces.shortage(binding.view.namespace, shape.request) is not None:
+            # It must be divided, and could not use what is kept in one; or could not start whatever is kept for it.
+            members = []
+        uid, before = binding.view.uid, self.promises.known(binding.view.uid)
+        by_patience = self._by_patience(binding)
+        if by_patience and before is not None and before.made + BY_PATIENCE <= self._now:
+            # What it is promised after its rest is promised anew.
+            self._rests[uid], before = self._now + BY_PATIENCE, None
+        if self._would_go_again(binding) or (by_patience and not self._has_its_turn(binding)):
+            members = []
+        members = [each for each in members if self.tree.shortage_in(binding.leaf, each.name, shape.request) is None]
+        promise = self.promises.promise(uid, binding.leaf, shape, shape.least, members, self._now, estimate(binding))
+        if promise is not None and by_patience and promise.at == math.inf:
+            self.promises.forget(uid)
+            promise = None
+        if promise is None:
+            self._unpromised[uid] = (self._now + AGAIN, before)
+        else:
+            self._unpromised.pop(uid, None)
+            self._kept_here[uid] = None
+            if before is None:
+                self._unwritten[uid] = None
+        return promise
+
+    def _by_patience(self, binding: Binding) -> bool:
+        """Whether room is kept for it for no other reason than that it has waited long."""
+        view = binding.leaf.view
+        if binding.view.uid not in self._impatient or view is None:
+            return False
+        if view.strategy is not Strategy.BACKFILL:
+            return True
+        head = self.waiting.head(binding.leaf)
+        return head is None or head.members[0] != binding.key
+
+    def _has_its_turn(self, binding: Binding) -> bool:
+        """Whether room may be kept for what has waited long: for one of its queue at a time, within what that deserves,
+        and for a while.
+        """
+        uid, leaf = binding.view.uid, binding.leaf
+        others = (each for each in self.promises.made.values() if each.leaf is leaf and each.uid != uid)
+        if any(self._by_patience(self.bindings[each.uid]) for each in others):
+            return False
+        return self._rests.get(uid, 0.0) <= self._now and self.tree.is_due(leaf, binding.amount)
+
+    def _would_go_again(self, binding: Binding) -> bool:
+        """Whether it was taken back not long ago because its queue used more than it deserves, and would be again while
+        others want as much: room that is kept for it would be of no use to anybody. What has waited too long is
+        promised some.
+        """
+        taken = binding.view.decision.evictions
+        back = [to_seconds(line.at) for line in taken if line.reason is Reason.RECLAIMED]
+        if not back or len(taken) >= BUDGET or binding.view.uid in self._impatient:
+            return False
+        if self._now - back[-1] > TAKEN_BACK * 2 ** (len(back) - 1):
+            return False
+        return self.tree.is_claimed(binding.leaf, binding.amount)
+
+    def _renew_promises(self) -> None:
+        """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
+        for binding in [self.bindings[each.uid] for each in self.promises.each()]:
+            if not self._may_start(binding):
+                self._awaiting.pop(binding.view.uid, None)
+                self.promises.drop(binding.view.uid)
+                self._refresh_idle()
+                self._look_again(binding)
+        for claim in list(self.promises.claims.values()):
+            self._await_victims(claim)
+        for promise in list(self.promises.made.values()):
+            if self.promises.own(promise.uid) is not promise:
+                # It was made anew with an older one; or others go for it, and if they don't it is looked at after that.
+                continue
+            if self.promises.is_mended(promise, self._now):
+                self._refresh_idle()
+            elif self._is_to_be_renewed(promise) and promise.looked + RENEWAL <= self._now:
+                self._renew(promise)
+                self._refresh_idle()
+        self._try_to_promise_again()
+        while self._patience and self._patience[0][0] <= self._now:
+            uid = heapq.heappop(self._patience)[1]
+            waiting = self.bindings.get(uid)
+            if waiting is None or waiting.shape is None or patient_until(waiting) > self._now:
+                # It waits no more, or has more patience by now.
+                continue
+            if uid not in self._impatient:
+                self._impatient[uid] = None
+                if self.promises.own(uid) is None and self._may_start(waiting):
+                    self._promise(waiting.shape, waiting)
+
+    def _may_start(self, binding: Binding) -> bool:
+        """Whether room is all that it may need: it waits, in an open queue that holds it behind nobody."""
+        if binding.shape is None or self.tree.standing(binding.leaf) is not Standing.OPEN:
+            return False
+        return not self.waiting.is_behind(self.waiting.classes(binding.leaf)[binding.shape.key])
+
+    def _renew(self, promise: Promise) -> None:
+        """Compute its time again, and then those of whom it may need what they were promised later: that what runs
+        takes longer than expected costs nobody his place.
+        """
+        with self.promises.giving_way(promise) as uids:
+            for uid in uids:
+                binding = self.bindings[uid]
+                if binding.shape is not None:
+                    self._promise(binding.shape, binding)
+
+    def _try_to_promise_again(self) -> None:
+        """What fits nowhere at the moment may do so once a node is back."""
+        for uid, (when, before) in list(self._unpromised.items()):
+            if when > self._now:
+                continue
+            del self._unpromised[uid]
+            waiting = self.bindings.get(uid)
+            if waiting is None or waiting.shape is None or uid in self.promises.made:
+                continue
+            if uid in self.promises.claims:
+                self._unpromised[uid] = (self._now + AGAIN, before)
+                continue
+            group = self.waiting.classes(waiting.leaf)[waiting.shape.key]
+            first, by_patience = group.members[0] == waiting.key, self._by_patience(waiting)
+            able = self._may_start(waiting) and (self._has_its_turn(waiting) if by_patience else first)
+            if group.parked is None or not able:
+                if by_patience:
+                    # Nothing else looks at one that is not the first of its class once it is its turn.
+                    self._unpromised[uid] = (self._now + AGAIN, before)
+                continue
+            head = self.waiting.head(waiting.leaf) is group or uid in self._impatient
+            if head and before is not None and (before.leaf, before.shape.key) == (waiting.leaf, waiting.shape.key):
+                self._renew(before)
+            elif not first:
+                self._promise(waiting.shape, waiting)
+            else:
+                self._keep_room(group, certain=group.parked.reason is Reason.WOULD_DELAY)
+
+    def _is_to_be_renewed(self, promise: Promise) -> bool:
+        if promise.at < self._now or promise.at == math.inf or self._given_up(promise) <= self._now:
+            return True
+        return promise.made + BY_PATIENCE <= self._now and self._by_patience(self.bindings[promise.uid])
+
+    def _given_up(self, promise: Promise) -> float:
+        """When one that its member would not hold gets another time: soon if somebody with a better right took from it.
+        Else figures contradict each other, as they do for a moment when a member tells of pods before their binding.
+        """
+        return promise.doubted + (0.0 if promise.overtaken else DOUBT)
+
+    def _await_victims(self, promise: Promise) -> None:
+        """Once all that were to go are gone the claimant waits as others do; what it was promised before is its own."""
+        if self._all_gone(promise.uid):
+            # A while longer than that: members tell of the room a moment after the pods are gone.
+            promise.until = min(promise.until, self._now + SETTLE)
+        if promise.until <= self._now:
+            self._awaiting.pop(promise.uid, None)
+            self.promises.withdraw(promise.uid)
+            self._refresh_idle()
+            self._look_again(self.bindings[promise.uid])
+
+    def _look_again(self, binding: Binding) -> None:
+        """Nobody goes for it any more: look at its class again, and tell it what that waits for."""
+        if binding.shape is not None:
+            self.waiting.tell_again(binding.leaf, binding.shape, binding.key, binding.told)
+            self.waiting.refresh(self.waiting.classes(binding.leaf)[binding.shape.key])
+
+    def _all_gone(self, uid: str) -> bool:
+        """Whether nobody has anything left of what was to go for this claimant."""
+        return all(self._let_go(each, loss) for each, loss in self._awaiting.get(uid, {}).items())
+
+    def _holds(self, claim: Promise) -> bool:
+        """Whether all that were to go for a claimant have gone, or are on their way."""
+        losses = self._awaiting.get(claim.uid, {}).items()
+        return all(self._let_go(uid, loss) or self._goes(uid, loss, claim.looked) for uid, loss in losses)
+
+    def _ends_waiting(self, claim: Promise) -> float:
+        """When it is looked at again whether those that go for a claimant are still on their way."""
+        losses = self._awaiting.get(claim.uid, {}).items()
+        going = [self.bindings[uid] for uid, loss in losses if not self._let_go(uid, loss)]
+        bounds = [self._gone_until(each, claim.looked) for each in going]
+        # One that is past its bound is mended by the next pass that may search.
+        return min([claim.until, *(each for each in bounds if each > self._now)])
+
+    def _next_renewal(self) -> float | None:
+        times = [
+            self._ends_waiting(promise)
+            if promise.victims
+            else promise.looked + RENEWAL
+            if promise.at == math.inf
+            else max(self._given_up(promise), promise.looked + RENEWAL)
+            if promise.doubted < math.inf
+            else max(promise.at, promise.looked) + RENEWAL
+            for promise in self.promises.each()
+        ]
+        times += [when for when, _ in self._unpromised.values()]
+        times += [
+            max(promise.made + BY_PATIENCE, promise.looked + RENEWAL)
+            for promise in self.promises.each()
+            if not promise.victims and self._by_patience(self.bindings[promise.uid])
+        ]
+        return min(times, default=None)
+
+
+def _since(binding: Binding) -> str:
+    """Since when room was kept for it, as its binding says."""
+    kept = binding.view.decision.kept
+    return kept.since if kept is not None else ""

@@ -1,0 +1,580 @@
+"""Who waits, in which order, and on what: finding the next workload without looking at those that can't go.
+
+Pending workloads of one queue that ask for the same are one *class*. A class waits in exactly one *lot*: the fresh
+lot of its queue until it is looked at, then the lot of what blocked it: a limit of some queue on its path (with the
+resource and the amount), or its shape (no member has room). A lot is *awake* while what blocks it might admit its
+classes; a class in a lot that sleeps costs nothing, whatever happens elsewhere.
+
+Each lot hangs at a queue of the quota tree and keeps, for every queue below, which children lead to its classes. So
+`first` walks down once from the root, at every level to the best child by rank among those that an awake lot leads
+to: O(depth x lots that lead there), however many wait and however many queues there are.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from atoll.dispatcher.core.capacity.shape import Shape
+from atoll.dispatcher.core.events import Strategy
+from atoll.dispatcher.core.quota.queue import Queue, path
+from atoll.dispatcher.core.quota.tree import Shortage, Tree
+from atoll.model.verdict import Reason, Verdict, blocker
+
+Key = tuple[int, str, str]
+"""(-priority, created, uid): the order inside a queue, total because of the UID."""
+
+
+_Entry = tuple[int, str, str, bytes]
+"""The parts of a `Key`, and the shape's: flat, for comparing them is most of the work."""
+
+
+class Lot:
+    """Classes that wait for the same thing; see the module."""
+
+    __slots__ = ("amount", "anchor", "awake", "below", "heads", "resource", "shape", "verdict", "way")
+
+    def __init__(
+        self,
+        anchor: Queue,
+        *,
+        awake: bool = False,
+        resource: str = "",
+        amount: int = 0,
+        way: Queue | None = None,
+        shape: bytes = b"",
+    ) -> None:
+        self.anchor = anchor
+        self.awake = awake
+        #: what the anchor must have left for it to wake; no resource where something else decides
+        self.resource, self.amount = resource, amount
+        #: the queue for which that must be left, where what others are guaranteed stops it
+        self.way = way
+        #: of the classes that members have no room for; empty for other lots
+        self.shape = shape
+        #: why no member has room, as said when its classes were parked last; None for other lots
+        self.verdict: Verdict | None = None
+        #: queue -> children that lead to a class of this lot
+        self.below: dict[Queue, dict[Queue, None]] = {}
+        #: leaf -> its classes in this lot, each by the key that its first member had when it was filed
+        self.heads: dict[Queue, _Heads] = {}
+
+
+class _Heads:
+    """Classes by the key of their first member; outdated entries are dropped when they come up.
+
+    Where the lot hangs at the queue itself they have no order of their own: see `_Spot.heap`.
+    """
+
+    __slots__ = ("classes", "heap")
+
+    def __init__(self) -> None:
+        self.classes: dict[bytes, ShapeClass] = {}
+        self.heap: list[_Entry] = []
+
+    def push(self, group: ShapeClass) -> None:
+        heapq.heappush(self.heap, _entry(group))
+
+    def first(self) -> ShapeClass:
+        while True:
+            entry = self.heap[0]
+            group = self.classes.get(entry[3])
+            if group is not None and group.members[0] == entry[:3]:
+                return group
+            heapq.heappop(self.heap)
+
+
+@dataclass(slots=True, eq=False)
+class ShapeClass:
+    """Pending workloads of one queue with one shape."""
+
+    leaf: Queue
+    shape: Shape
+    #: in order; never empty while the class is known
+    members: list[Key] = field(default_factory=list)
+    #: why its first member does not go; None = not looked at since something changed
+    parked: Verdict | None = None
+    #: where it is filed; None while it waits for an event or behind the head of a strict queue
+    lot: Lot | None = None
+    #: what was said of it last
+    said: Verdict | None = None
+    #: how many of `members`, from the first, are known to know `said`, or what lacks room as that does
+    told: int = 0
+    #: the first of them knows exactly that
+    first_told: bool = True
+    #: what all but the first are told, whatever stops that one; None where they are told the same
+    behind: Verdict | None = None
+    #: seconds; none but perhaps its first member is known to be shorter
+    shortest: float = 0.0
+
+    def before(self, key: Key) -> Key:
+        """The member before this one, which is not the first."""
+        return self.members[bisect.bisect_left(self.members, key) - 1]
+
+    def verdict(self, key: Key) -> Verdict | None:
+        """Why this member of it does not go; None as long as nobody has looked at the class."""
+        if self.parked is None or self.behind is None or key == self.members[0]:
+            return self.parked
+        return self.behind
+
+
+class _Spot:
+    """What hangs at one queue of the tree."""
+
+    __slots__ = ("awake", "classes", "filed", "fresh", "heap", "lots", "parked", "queue")
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        #: children below which a lot is awake that hangs there
+        self.awake: dict[Queue, None] = {}
+        #: awake lots that hang here
+        self.lots: dict[Lot, None] = {}
+        #: resource -> (amount, queue for which it must be left, None for any) -> lot of classes that this queue's limit
+        #: blocks
+        self.parked: dict[str, dict[tuple[int, Queue | None], Lot]] = {}
+        #: shape -> class, where the queue is a leaf
+        self.classes: dict[bytes, ShapeClass] = {}
+        self.fresh = Lot(queue, awake=True)
+        #: the classes that may be looked at for no lot further up, for many lots may be awake here, one for each
+        #: amount; outdated entries are dropped when they come up
+        self.heap: list[_Entry] = []
+        #: in a strict queue the one class that may be looked at
+        self.filed: ShapeClass | None = None
+
+    def push(self, group: ShapeClass) -> None:
+        """It is in an awake lot that hangs here, where this is its queue."""
+        heapq.heappush(self.heap, _entry(group))
+        if len(self.heap) > 2 * len(self.classes) + 64:
+            self.heap = [_entry(each) for each in self.classes.values() if self._is_awake(each)]
+            heapq.heapify(self.heap)
+
+    def first(self) -> ShapeClass | None:
+        """The first of these classes, if there is one."""
+        while self.heap:
+            group = self.classes.get(self.heap[0][3])
+            if group is not None and group.members[0] == self.heap[0][:3] and self._is_awake(group):
+                return group
+            heapq.heappop(self.heap)
+        return None
+
+    def _is_awake(self, group: ShapeClass) -> bool:
+        return group.lot is not None and group.lot.awake and group.lot.anchor is self.queue
+
+
+class Waiting:
+    """All pending classes; see the module."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._spots: dict[Queue, _Spot] = {}
+        #: shape key -> the lot of its classes for which no member has room
+        self._by_shape: dict[bytes, Lot] = {}
+        #: classes whose members may not know `parked` yet, in the order in which they got it
+        self.unsaid: dict[ShapeClass, None] = {}
+        #: where `first` ended, and the lots above that lead there; None once anything woke since
+        self._reached: tuple[_Spot, list[Lot]] | None = None
+        #: queues of which classes or their verdicts changed since `take_changed`
+        self._changed: dict[Queue, None] = {}
+
+    # -- members of classes ------------------------------------------------------------------------------------------
+
+    def add(self, leaf: Queue, shape: Shape, key: Key) -> ShapeClass:
+        """A workload starts to wait."""
+        self._changed[leaf] = None
+        spot = self._spot(leaf)
+        group = spot.classes.get(shape.key)
+        if group is None:
+            behind = _behind(leaf) if self._strict(leaf) else None
+            group = spot.classes[shape.key] = ShapeClass(leaf, shape, [key], behind=behind)
+            self._refile(group)
+            return group
+        place = bisect.bisect_left(group.members, key)
+        group.members.insert(place, key)
+        group.shortest = 0.0
+        group.told = min(group.told, place)
+        if place == 0:
+            self._new_head(group)
+        return group
+
+    def remove(self, leaf: Queue, shape: Shape, key: Key) -> None:
+        """A workload waits no longer."""
+        self._changed[leaf] = None
+        spot = self._spots[leaf]
+        group = spot.classes[shape.key]
+        place = bisect.bisect_left(group.members, key)
+        del group.members[place]
+        if place < group.told:
+            group.told -= 1
+        if not group.members:
+            self._unfile(group)
+            del spot.classes[shape.key]
+            self.unsaid.pop(group, None)
+            if self._strict(leaf):
+                self._choose_head(leaf)
+        elif place == 0:
+            self._new_head(group)
+
+    def tell_again(self, leaf: Queue, shape: Shape, key: Key, told: Verdict | None) -> None:
+        """A waiting workload knows this verdict; if that is not its class's, it is among those to be told."""
+        group = self._spots[leaf].classes[shape.key]
+        # While it is to be looked at again: most often the verdict is the same then.
+        verdict = group.verdict(key) or group.said
+        if verdict is not None and differs(told, verdict):
+            if lacks_room(told) and lacks_room(verdict) and key != group.members[0]:
+                return
+            group.told = min(group.told, bisect.bisect_left(group.members, key))
+            self.unsaid[group] = None
+
+    def classes(self, leaf: Queue) -> dict[bytes, ShapeClass]:
+        """Shape key -> class of a queue."""
+        spot = self._spots.get(leaf)
+        return spot.classes if spot is not None else {}
+
+    def all(self) -> Iterator[ShapeClass]:
+        """Every class, queue by queue."""
+        for spot in self._spots.values():
+            yield from spot.classes.values()
+
+    def take_changed(self) -> list[Queue]:
+        """The queues of which classes or their verdicts changed since the last call."""
+        changed, self._changed = self._changed, {}
+        return list(changed)
+
+    def forget(self, leaf: Queue) -> None:
+        """The queue is about to be dropped; nobody waits in it or below."""
+        spot = self._spots.pop(leaf, None)
+        assert spot is None or not (spot.classes or spot.awake), f"queue {leaf.name}: somebody waits in it"
+        if self._reached is not None and self._reached[0] is spot:
+            self._reached = None
+
+    def head(self, leaf: Queue) -> ShapeClass | None:
+        """The class of the first workload in the queue's order."""
+        return min(self.classes(leaf).values(), key=_first_key, default=None)
+
+    def is_behind(self, group: ShapeClass) -> bool:
+        """Whether its queue is strict, and another class is the one that may be looked at there."""
+        return self._strict(group.leaf) and self._spot(group.leaf).filed is not group
+
+    # -- what blocks them --------------------------------------------------------------------------------------------
+
+    def park_on_limit(self, group: ShapeClass, verdict: Verdict, short: Shortage) -> None:
+        """Wait until the queue has what is requested of the resource left."""
+        self.say(group, verdict)
+        lots = self._spot(short.queue).parked.setdefault(short.resource, {})
+        way = group.leaf if short.below is not None else None
+        lot = lots.get((short.requested, way))
+        if lot is None:
+            lot = Lot(short.queue, resource=short.resource, amount=short.requested, way=way)
+            lots[short.requested, way] = lot
+        self._move(group, lot)
+
+    def park_on_shape(self, group: ShapeClass, verdict: Verdict) -> None:
+        """Wait until the shape is woken; whatever else waits for it there sleeps again as well."""
+        self.say(group, verdict)
+        lot = self._by_shape.get(group.shape.key)
+        if lot is None:
+            lot = self._by_shape[group.shape.key] = Lot(self._tree.root, shape=group.shape.key)
+        lot.verdict = verdict
+        self._sleep(lot)
+        self._move(group, lot)
+
+    def asleep(self, shape: bytes) -> Verdict | None:
+        """Why no member has room for this shape, where others wait for that and nothing has changed since."""
+        lot = self._by_shape.get(shape)
+        return lot.verdict if lot is not None and lot.heads and not lot.awake else None
+
+    def park_until_told(self, group: ShapeClass, verdict: Verdict) -> None:
+        """Wait until `refresh` is called for the class."""
+        self.say(group, verdict)
+        self._unfile(group)
+
+    def refresh(self, group: ShapeClass) -> None:
+        """Look at the class again."""
+        self._refile(group)
+
+    def wake_shape(self, shape: bytes) -> None:
+        """Some member has more room for this shape."""
+        lot = self._by_shape.get(shape)
+        if lot is not None and lot.heads:
+            self._wake(lot)
+
+    def sleep_shape(self, shape: bytes) -> None:
+        """No member has room for this shape any more; its classes keep their verdicts."""
+        lot = self._by_shape.get(shape)
+        if lot is not None:
+            self._sleep(lot)
+
+    def limits_changed(self, leaf: Queue) -> None:
+        """`limit_changed` of the queue and of all above it."""
+        queue: Queue | None = leaf
+        while queue is not None:
+            self.limit_changed(queue)
+            queue = queue.parent
+
+    def limit_changed(self, queue: Queue) -> None:
+        """Use or limit of a queue changed: lots wake or go to sleep."""
+        spot = self._spots.get(queue)
+        if spot is None or not spot.parked:
+            return
+        for resource, lots in spot.parked.items():
+            known: dict[Queue | None, int | None] = {}
+            for (amount, way), lot in lots.items():
+                if way not in known:
+                    known[way] = queue.left(resource, way if way is not None and queue in path(way) else None)
+                left = known[way]
+                if left is None or amount <= left:
+                    if not lot.awake and lot.heads:
+                        self._wake(lot)
+                elif lot.awake:
+                    self._sleep(lot)
+
+    # -- the next one ------------------------------------------------------------------------------------------------
+
+    def first(self, *, parked: bool = False) -> ShapeClass | None:
+        """The class whose first member is next in order among all that might go; None when nothing might.
+
+        parked: all that happened since the last call is that its class was parked; then mostly another one of the same
+            queue is next.
+        """
+        if parked and self._reached is not None:
+            group = _first_in(*self._reached)
+            if group is not None:
+                return group
+        queue = self._tree.root
+        spot = self._spots.get(queue)
+        if spot is None or not (spot.lots or spot.awake):
+            return None
+        #: awake lots that hang above; some may lead elsewhere
+        lots: list[Lot] = []
+        while True:
+            if spot.classes:
+                group = _first_in(spot, lots)
+                if group is not None:
+                    self._reached = spot, lots
+                    return group
+            lots += spot.lots
+            ways = [below for lot in lots if (below := lot.below.get(queue))]
+            if spot.awake:
+                ways.append(spot.awake)
+            queue = self._tree.first(ways)
+            lots = [lot for lot in lots if queue in lot.below or queue in lot.heads]
+            spot = self._spot(queue)
+
+    def check(self) -> None:
+        """Verify that lots and their ways lead to exactly the classes that are filed in them.
+
+        Raises:
+            AssertionError: naming the queue.
+        """
+        for queue, spot in self._spots.items():
+            for child in queue.children.values():
+                below = self._spots.get(child)
+                awake = below is not None and bool(below.lots or below.awake)
+                assert (child in spot.awake) == awake, f"{child.name}: is it awake?"
+            for group in spot.classes.values():
+                lot = group.lot
+                if lot is None:
+                    continue
+                assert lot.heads[queue].classes[group.shape.key] is group, f"{queue.name}: a class is not in its lot"
+                child = queue
+                while child is not lot.anchor:
+                    assert child.parent is not None, f"{queue.name} is not below {lot.anchor.name}"
+                    assert child in lot.below[child.parent], f"{queue.name}: no way leads to its classes"
+                    child = child.parent
+            for lot in spot.lots:
+                assert lot.awake, f"{queue.name}: a sleeping lot is looked at"
+                assert lot.heads, f"{queue.name}: an empty lot is looked at"
+
+    # -- filing ------------------------------------------------------------------------------------------------------
+
+    def _spot(self, queue: Queue) -> _Spot:
+        spot = self._spots.get(queue)
+        if spot is None:
+            spot = self._spots[queue] = _Spot(queue)
+        return spot
+
+    def _strict(self, leaf: Queue) -> bool:
+        return leaf.view is not None and leaf.view.strategy is Strategy.FIFO
+
+    def _refile(self, group: ShapeClass) -> None:
+        """File a class as one that was not looked at yet, if it may be."""
+        if self._strict(group.leaf):
+            spot = self._spot(group.leaf)
+            self._unfile(group)
+            if spot.filed is group:
+                spot.filed = None
+            self._choose_head(group.leaf)
+            if group is not spot.filed:
+                self.say(group, _behind(group.leaf))
+        else:
+            self._move(group, self._spot(group.leaf).fresh)
+
+    def _new_head(self, group: ShapeClass) -> None:
+        """The first member of the class is another one."""
+        if group.behind is not None:
+            group.first_told = False
+            self.unsaid[group] = None
+        if group.lot is not None:
+            self._push(group, group.lot)
+        if self._strict(group.leaf):
+            self._choose_head(group.leaf)
+
+    def _choose_head(self, leaf: Queue) -> None:
+        """In a strict queue only the class of its very first workload is filed."""
+        spot = self._spot(leaf)
+        head = min(spot.classes.values(), key=_first_key, default=None)
+        if head is spot.filed and (head is None or head.lot is not None or head.parked is not None):
+            return
+        if spot.filed is not None and spot.filed is not head and spot.filed.members:
+            self._unfile(spot.filed)
+            self.say(spot.filed, _behind(leaf))
+        spot.filed = head
+        if head is not None:
+            head.parked = None
+            self._move(head, spot.fresh)
+
+    def say(self, group: ShapeClass, verdict: Verdict) -> None:
+        """The class is told this until it is looked at again; what it waits for stays the same."""
+        if differs(group.said, verdict):
+            if group.behind is not None or (lacks_room(group.said) and lacks_room(verdict)):
+                group.first_told = False
+            else:
+                group.told = 0
+        group.parked = group.said = verdict
+        self.unsaid[group] = None
+        self._changed[group.leaf] = None
+
+    def _move(self, group: ShapeClass, lot: Lot) -> None:
+        if group.lot is lot:
+            return
+        self._unfile(group)
+        group.lot = lot
+        if group.leaf not in lot.heads:
+            lot.heads[group.leaf] = _Heads()
+            child = group.leaf
+            while child is not lot.anchor:
+                assert child.parent is not None, f"{group.leaf.name} is not below {lot.anchor.name}"
+                known = lot.below.setdefault(child.parent, {})
+                known[child] = None
+                if len(known) > 1:
+                    break
+                child = child.parent
+        self._push(group, lot)
+        if lot.awake:
+            self._wake(lot)
+
+    def _push(self, group: ShapeClass, lot: Lot) -> None:
+        """File a class of the lot by its first member."""
+        heads = lot.heads[group.leaf]
+        heads.classes[group.shape.key] = group
+        if lot.anchor is not group.leaf:
+            heads.push(group)
+        elif lot.awake:
+            self._spots[group.leaf].push(group)
+
+    def _unfile(self, group: ShapeClass) -> None:
+        lot, group.lot = group.lot, None
+        if lot is None:
+            return
+        heads = lot.heads[group.leaf]
+        del heads.classes[group.shape.key]
+        if heads.classes:
+            return
+        del lot.heads[group.leaf]
+        child = group.leaf
+        # What waits in a queue that has others below it by now is filed beside what waits in these.
+        while child is not lot.anchor and child not in lot.heads and child not in lot.below:
+            assert child.parent is not None, f"{group.leaf.name} is not below {lot.anchor.name}"
+            known = lot.below[child.parent]
+            del known[child]
+            if known:
+                break
+            child = child.parent
+            del lot.below[child]
+        if not lot.heads:
+            self._empty(lot)
+
+    def _empty(self, lot: Lot) -> None:
+        fresh = lot is self._spot(lot.anchor).fresh
+        self._sleep(lot)
+        lot.awake = fresh
+        if lot.shape:
+            del self._by_shape[lot.shape]
+        if lot.resource:
+            lots = self._spots[lot.anchor].parked[lot.resource]
+            del lots[lot.amount, lot.way]
+            if not lots:
+                del self._spots[lot.anchor].parked[lot.resource]
+
+    def _wake(self, lot: Lot) -> None:
+        self._reached = None
+        queue, spot = lot.anchor, self._spot(lot.anchor)
+        if not lot.awake and queue in lot.heads:
+            lot.awake = True
+            for group in lot.heads[queue].classes.values():
+                spot.push(group)
+        lot.awake = True
+        spot.lots[lot] = None
+        while queue.parent is not None:
+            spot = self._spot(queue.parent)
+            if queue in spot.awake:
+                return
+            spot.awake[queue] = None
+            queue = queue.parent
+
+    def _sleep(self, lot: Lot) -> None:
+        lot.awake = False
+        queue = lot.anchor
+        spot = self._spot(queue)
+        if lot not in spot.lots:
+            return
+        del spot.lots[lot]
+        while not (spot.lots or spot.awake) and queue.parent is not None:
+            spot = self._spot(queue.parent)
+            del spot.awake[queue]
+            queue = queue.parent
+
+
+ROOM = (Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS, Reason.PART_REFUSED)
+"""Verdicts that the departure of others can change."""
+
+
+def lacks_room(verdict: Verdict | None) -> bool:
+    """Whether this is one of the reasons that follow each other with every start and every end."""
+    return verdict is not None and (verdict.reason in ROOM or verdict.reason is Reason.WOULD_DELAY)
+
+
+def differs(told: Verdict | None, verdict: Verdict) -> bool:
+    """Whether a workload must be told anew: another reason or another blocker, not merely another free amount."""
+    if told is None or told.reason != verdict.reason:
+        return True
+    a, b = told.blocker, verdict.blocker
+    if told.reason is Reason.NO_CLUSTER:
+        # What keeps it from each member is in words only.
+        return a != b
+    return (a and (a.kind, a.name, a.resource, a.cluster)) != (b and (b.kind, b.name, b.resource, b.cluster))
+
+
+def _behind(leaf: Queue) -> Verdict:
+    return Verdict(Reason.BEHIND_HEAD, blocker("Queue", leaf.name, "", 0, 0))
+
+
+def _first_in(spot: _Spot, lots: list[Lot]) -> ShapeClass | None:
+    """The first class of a queue in its own awake lots and in these, as far as they are awake."""
+    own = spot.first()
+    if not lots:
+        return own
+    firsts = [heads.first() for lot in lots if lot.awake and (heads := lot.heads.get(spot.queue)) is not None]
+    if own is not None:
+        firsts.append(own)
+    return min(firsts, key=_first_key, default=None)
+
+
+def _entry(group: ShapeClass) -> _Entry:
+    return (*group.members[0], group.shape.key)
+
+
+def _first_key(group: ShapeClass) -> Key:
+    return group.members[0]

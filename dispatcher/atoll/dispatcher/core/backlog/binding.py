@@ -1,0 +1,307 @@
+"""One binding: what was seen of it, what was decided since, and what follows from the two."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import msgspec
+
+from atoll.dispatcher.core.backlog.backlog import Key
+from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.capacity.shape import Shape
+from atoll.dispatcher.core.events import BindingView
+from atoll.dispatcher.core.quota.queue import Queue, path
+from atoll.model import vector
+from atoll.model.decision import Phase
+from atoll.model.flavors import Assigned, Variant, split
+from atoll.model.gang import Gang, divide
+from atoll.model.queues import EVICT_TIMEOUT
+from atoll.model.timestamps import to_seconds
+from atoll.model.vector import Vector
+from atoll.model.verdict import Reason, Verdict
+
+REGAIN_TIMEOUT = 30.0
+"""Seconds within which a gang that lost pods of its minimum must have them on nodes again, else it is taken back."""
+PAUSE_FIRST, PAUSE_MAX = 60.0, 3600.0
+"""Seconds that a workload waits whose pods were bound and did not run, doubled with each round."""
+HELD, NO_PODS = Verdict(Reason.HELD), Verdict(Reason.NO_PODS)
+
+
+@dataclass(slots=True)
+class Binding:
+    """One binding: what was last seen of it and what was decided since."""
+
+    view: BindingView
+    #: newest of what was seen and what was decided; `epoch` above `view.epoch` means that a write is under way
+    epoch: int
+    phase: Phase
+    #: member -> the gang of its part; empty unless it is dispatched
+    parts: dict[str, Gang]
+    #: what it asks for, as last seen; None when that can't be read
+    wish: Gang | None
+    #: None when it has no gang
+    shape: Shape | None
+    key: Key
+    #: the queue in which it waits or is charged
+    leaf: Queue
+    #: what it is charged, or must be admitted with while it waits
+    amount: Vector
+    #: seconds since the epoch, while parts must still be reserved or pods bound
+    deadline: float | None = None
+    #: its minimum was bound once in this epoch
+    bound: bool = False
+    #: what the binding says about why it waits, or why not more of it runs
+    told: Verdict | None = None
+    #: metadata.generation on which another size was decided, while that is not seen on the binding; and the parts that
+    #: it has if that is never written
+    resized_at: int | None = None
+    before: dict[str, Gang] = field(default_factory=dict)
+    #: until when the pods by which it grew last are expected, in seconds since the epoch, if that was written late
+    grows_until: float = 0.0
+    #: where its flavor is open: while it waits all that it may get, that for which it waits first; while it is
+    #: dispatched the one that it got
+    variants: tuple[Variant, ...] = ()
+
+    @property
+    def flavors(self) -> list[Assigned]:
+        """Those that it got, or waits for."""
+        return [*self.variants[0].assigned] if self.variants else []
+
+    @property
+    def gang(self) -> Gang:
+        assert self.wish is not None, f"binding {self.view.uid} has no gang and can't be decided on"
+        return self.wish
+
+    @property
+    def pods(self) -> int:
+        """Those that run or are about to."""
+        return sum(part.replicas for part in self.parts.values())
+
+    def where(self) -> dict[str, Vector]:
+        """Member -> what its part there requests."""
+        if len(self.parts) == 1:
+            return dict.fromkeys(self.parts, self.amount)
+        return {name: part.total() for name, part in self.parts.items()}
+
+
+def order_key(view: BindingView) -> Key:
+    """Priority first, then the original age, then the order in which they came to the API server, then the UID."""
+    gang = view.gang
+    if gang is None:
+        return 0, view.created, view.uid
+    age = _submitted(view)
+    return -gang.priority, f"{age}#{gang.arrival:020d}" if gang.arrival else age, view.uid
+
+
+def _submitted(view: BindingView) -> str:
+    """When it was submitted first: RFC 3339, with seconds."""
+    return (view.gang.submitted if view.gang is not None else "") or view.created
+
+
+def withheld(gang: Gang) -> Verdict:
+    """Why a gang on hold waits."""
+    return HELD if gang.replicas else NO_PODS
+
+
+def paused_until(view: BindingView) -> float:
+    """Until when it is not tried again; 0 where nothing keeps it."""
+    return to_seconds(view.decision.not_before) if view.decision.not_before else 0.0
+
+
+def pause_after(rounds: int) -> float:
+    """Seconds that it waits after so many rounds in which its pods were bound and did not run."""
+    return min(PAUSE_FIRST * 2.0 ** min(rounds - 1, 30), PAUSE_MAX)
+
+
+def paused(view: BindingView) -> Verdict:
+    """Why it waits while it is not tried again."""
+    decision = view.decision
+    return Verdict(Reason.NOT_READY_IN_TIME, decision.blocker if decision.reason is Reason.NOT_READY_IN_TIME else None)
+
+
+def ready_by(binding: Binding) -> float | None:
+    """When its minimum must run, or be bound again of which pods were lost; None where that may take any time, or it
+    has.
+    """
+    if binding.phase is Phase.BOUND and binding.view.lost_at:
+        return to_seconds(binding.view.lost_at) + REGAIN_TIMEOUT
+    own, queue, view = binding.gang.ready_timeout, binding.leaf.view, binding.view
+    patience = queue.ready_timeout if own is None and queue is not None else own
+    if patience is None or binding.phase is not Phase.BOUND or view.started or not (view.bound and view.bound_at):
+        return None
+    return to_seconds(view.bound_at) + patience
+
+
+def evicted_at(binding: Binding, now: float) -> float:
+    """When it was decided that it goes."""
+    lines = [line for line in binding.view.decision.story[-1:] if line.phase is Phase.EVICTING]
+    # Until that is written it was a moment ago.
+    return to_seconds(lines[0].at) if lines and binding.view.epoch == binding.epoch else now
+
+
+def evict_timeout(leaf: Queue) -> float:
+    """Seconds that the pods of its workloads may take to go, as it or the nearest queue above it says."""
+    said = (queue.view.evict_timeout for queue in path(leaf) if queue.view is not None)
+    return next((seconds for seconds in said if seconds is not None), EVICT_TIMEOUT)
+
+
+def estimate(binding: Binding) -> float:
+    """Seconds that it is expected to run; infinite where nobody says."""
+    own, view = binding.gang.running_estimate, binding.leaf.view
+    if own is not None:
+        return own
+    return view.estimate if view is not None and view.estimate is not None else math.inf
+
+
+def patient_until(binding: Binding) -> float:
+    """When a workload has waited long enough to be kept room for; infinite for never.
+
+    The queue grants it: a workload may have more patience than its queue, never less.
+    """
+    own, view = binding.gang.patience, binding.leaf.view
+    if view is None or view.patience is None:
+        return math.inf
+    return to_seconds(_submitted(binding.view)) + max(view.patience, own or 0.0)
+
+
+def phase_of(view: BindingView) -> Phase:
+    """The phase that an observed binding is in."""
+    if view.finished:
+        return Phase.FINISHED
+    if not view.suspended:
+        return Phase.RESERVING if view.decision.phase is Phase.RESERVING else Phase.BOUND
+    if view.decision.phase.going and view.released < view.generation:
+        return view.decision.phase
+    return Phase.SUSPENDED
+
+
+def behind(view: BindingView, binding: Binding) -> bool:
+    """Whether an observed binding is older than what was decided since."""
+    if view.epoch != binding.epoch:
+        return view.epoch < binding.epoch
+    if view.finished:
+        return False
+    if binding.resized_at is not None:
+        return view.generation <= binding.resized_at
+    return binding.phase is Phase.BOUND and view.decision.phase is Phase.RESERVING
+
+
+def overtakes(view: BindingView, binding: Binding) -> bool:
+    """Whether a view that is behind counts all the same: the write under way is a question, which decides nothing, and
+    what is asked about is another workload by now. The API server refuses that write.
+    """
+    waits = binding.phase is Phase.SUSPENDED
+    return waits and (phase_of(view) is not Phase.SUSPENDED or not alike(view, binding.view))
+
+
+def alike(view: BindingView, other: BindingView) -> bool:
+    """Whether two views of a binding that waits ask for the same, whatever else changed."""
+    return (
+        view.gang == other.gang
+        and view.variants == other.variants
+        and view.affinities == other.affinities
+        and view.tolerations == other.tolerations
+        and (view.divided, view.least_clusters, view.most_clusters)
+        == (other.divided, other.least_clusters, other.most_clusters)
+        and view.created == other.created
+    )
+
+
+def echoes(view: BindingView, binding: Binding) -> bool:
+    """Whether a view says nothing but that a dispatch was written as it was decided."""
+    return (
+        binding.phase.charged
+        and view.epoch == binding.epoch != binding.view.epoch
+        and phase_of(view) is binding.phase is view.decision.phase
+        and view.decision.reason in (Reason.DISPATCHED, Reason.RESERVING)
+        and not (view.bound or view.placed or view.nodes or view.reserved or view.refused)
+        and [(name, list(counts)) for name, counts in view.parts]
+        == [(name, part.full()) for name, part in binding.parts.items()]
+        and alike(view, binding.view)
+        and gang_of(view) == binding.wish
+    )
+
+
+def newly_bound(binding: Binding, old: Binding) -> bool:
+    """Whether its pods are seen bound that were not before; one that has ended had them all."""
+    return (
+        binding.bound and binding.phase in (Phase.BOUND, Phase.FINISHED) and old.phase is Phase.BOUND and not old.bound
+    )
+
+
+def charged_alike(binding: Binding, old: Binding) -> bool:
+    """Whether two states of a binding cost its queue, its namespace and its members the same."""
+    return (
+        binding.phase.charged
+        and old.phase.charged
+        and binding.wish is not None
+        and old.wish is not None
+        and binding.leaf is old.leaf
+        and binding.key == old.key
+        and binding.amount == old.amount
+        and binding.parts.keys() == old.parts.keys()
+        and (len(binding.parts) == 1 or binding.parts == old.parts)
+    )
+
+
+def variant_of(view: BindingView) -> tuple[Variant, ...]:
+    """The flavors that it got, as its decision says; empty where it left none open, or got none that there is."""
+    return tuple(each for each in view.variants if [*each.assigned] == view.decision.flavors)
+
+
+def gang_of(view: BindingView) -> Gang | None:
+    """What it asks for with the flavors that it got."""
+    return next((each.gang for each in variant_of(view)), view.gang)
+
+
+def parts_of(view: BindingView) -> dict[str, Gang]:
+    """Member -> the gang of its part, as the binding says."""
+    gang = gang_of(view)
+    if gang is None or not view.parts:
+        return {}
+    shares = [counts for _, counts in view.parts]
+    gangs = divide(gang, shares) if len(shares) > 1 else [gang.sized(shares[0])]
+    return {name: as_it_runs(view, name, part) for (name, _), part in zip(view.parts, gangs, strict=True)}
+
+
+def as_it_runs(view: BindingView, member: str, gang: Gang) -> Gang:
+    """The gang with what its pods request in the member where that is more than was asked for: overhead of a
+    RuntimeClass, defaults of a LimitRange, injected containers, a resize in place.
+    """
+    more = view.requests.get(member)
+    if not more:
+        return gang
+    tasks = []
+    for task in gang.tasks:
+        told = more.get(task.name, {})
+        # A flavor of a resource is counted beside it.
+        flavored = {name: told[split(name)[0]] for name in task.requests if split(name)[1] and split(name)[0] in told}
+        requests = vector.larger(task.requests, {**told, **flavored})
+        tasks.append(msgspec.structs.replace(task, requests=requests))
+    return msgspec.structs.replace(gang, tasks=tasks)
+
+
+def bound_in(binding: Binding, name: str) -> bool:
+    _, pods = binding.view.placed.get(name, (0, 0))
+    return pods >= max(binding.parts[name].min_available, 1)
+
+
+def all_bound(binding: Binding) -> bool:
+    return binding.view.bound or all(bound_in(binding, name) for name in binding.parts)
+
+
+def contained(binding: Binding, member: Member) -> bool:
+    """Whether the member's published figures contain the binding's pods or hold, or never will."""
+    if member.name not in binding.parts or binding.phase is Phase.LEAVING:
+        return True
+    if binding.phase is Phase.EVICTING or binding.epoch != binding.view.epoch or binding.resized_at is not None:
+        return False
+    generation, pods = binding.view.placed.get(member.name, (-1, 0))
+    if binding.bound and binding.deadline is not None and pods != binding.parts[member.name].replicas:
+        # The pods by which it grew are still to come.
+        return False
+    if binding.bound or bound_in(binding, member.name):
+        return member.generation >= generation
+    answer = binding.view.reserved.get(member.name)
+    return answer is not None and answer.granted and member.generation >= answer.generation

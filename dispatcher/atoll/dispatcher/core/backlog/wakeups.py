@@ -1,0 +1,141 @@
+"""Who sleeps until when: the shapes and classes that wait for room, and what wakes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from atoll.dispatcher.core.backlog.backlog import ShapeClass, Waiting
+from atoll.dispatcher.core.capacity.members import Members
+from atoll.dispatcher.core.capacity.shape import Shape
+from atoll.dispatcher.core.elastic.sizes import Hungry
+from atoll.dispatcher.core.quota.queue import Queue, path
+from atoll.dispatcher.core.quota.tree import Tree
+from atoll.model.vector import Vector
+from atoll.model.verdict import Reason
+
+
+class Waking:
+    """What waits, in which queues and for which members; whoever takes events in says what wakes it."""
+
+    def __init__(self) -> None:
+        self.tree = Tree()
+        self.waiting = Waiting(self.tree)
+        self.world = Members()
+        #: row of the world -> shapes that wait for room and use it; outermost queue with ceilings in members -> those
+        #: that such ceilings stop
+        self._blocked: dict[int | Queue, dict[Shape, None]] = {}
+        #: shapes that were woken in this pass and not looked at yet -> column of a member that holds them, None where
+        #: that is not known or takes several
+        self._woken: dict[Shape, int | None] = {}
+        #: classes that wait for a change of a Queue or of a namespace, or for room that is kept for others
+        self._idle: dict[ShapeClass, None] = {}
+        #: what runs with fewer pods than it asks for
+        self._hungry = Hungry()
+
+    def _wake(self, shape: bytes) -> None:
+        self.waiting.wake_shape(shape)
+
+    def _wake_grown(self) -> None:
+        """Look again at the shapes for which members have more room, where that may be enough."""
+        for name, rows in self.world.take_grown():
+            self._hungry.wake(name)
+            held = self.world.counts[:, self.world.column(name)].tolist()
+            nodes = self.world.members[name].nodes
+            free = dict(zip(nodes.resources, np.maximum(nodes.free, 0).sum(axis=1).tolist(), strict=True))
+
+            def enough(shape: Shape, held: list[int] = held, free: Vector = free) -> bool:
+                """Each task by itself, and of everything as much as all of them ask for."""
+                if shape.divided or any(enough(other) for other in shape.others):
+                    return True
+                if any(held[row] < least for row, least in zip(shape.rows, shape.floor, strict=True)):
+                    return False
+                return len(shape.rows) == 1 or not any(
+                    amount > free.get(each, 0) for each, amount in shape.request.items()
+                )
+
+            for row in sorted(rows & self._blocked.keys()):
+                # A shape of several rows leaves all of them when the first is looked at.
+                for shape in [shape for shape in self._blocked.get(row, ()) if enough(shape)]:
+                    self._unblock(shape)
+                    if not shape.others:
+                        self._woken[shape] = None
+                    self._wake(shape.key)
+            # What would delay others elsewhere may not delay them there.
+            for group in [group for group in self._idle if not rows.isdisjoint(group.shape.rows)]:
+                if group.parked is not None and group.parked.reason is Reason.WOULD_DELAY and enough(group.shape):
+                    del self._idle[group]
+                    if group.members and group.lot is None:
+                        self.waiting.refresh(group)
+
+    def _sleep_again(self, touched: Iterable[str]) -> None:
+        """Of what was woken, that for which a dispatch to these members took the room sleeps again without being looked
+        at.
+        """
+        gone = {None, *(self.world.column(name) for name in touched)}
+        shapes = [shape for shape, column in self._woken.items() if column in gone]
+        if not shapes:
+            return
+        for shape, fits, column in zip(shapes, *self.world.may_fit(shapes), strict=True):
+            if fits:
+                self._woken[shape] = column if column >= 0 else None
+            else:
+                self.waiting.sleep_shape(shape.key)
+                self._block(shape)
+
+    def _wake_all(self) -> None:
+        """Look at everything again that was blocked by members."""
+        for shape in {shape: None for shapes in self._blocked.values() for shape in shapes}:
+            self._wake(shape.key)
+        self._blocked.clear()
+        self._refresh_idle()
+
+    def _ceilings_eased(self, leaf: Queue) -> None:
+        """The queue uses less: look again at what ceilings of the queues above it stopped, itself included."""
+        for above in {capping(leaf), self.tree.root}:
+            for shape in list(self._blocked.get(above, ())) if above is not None else ():
+                self._unblock(shape)
+                self._wake(shape.key)
+
+    def _block(self, shape: Shape, capped: Queue | None = None) -> None:
+        """It waits for more room in members, and with a queue for less use below that one; where it leaves its flavor
+        open for either, anywhere.
+        """
+        capped = self.tree.root if shape.others else capped
+        if shape.capped is not capped:
+            self._unblock(shape)
+            shape.capped = capped
+        self._woken.pop(shape, None)
+        for place in _lacking(shape):
+            self._blocked.setdefault(place, {})[shape] = None
+
+    def _unblock(self, shape: Shape) -> None:
+        self._woken.pop(shape, None)
+        for place in _lacking(shape):
+            shapes = self._blocked.get(place)
+            if shapes is not None:
+                shapes.pop(shape, None)
+                if not shapes:
+                    del self._blocked[place]
+
+    def _refresh_idle(self) -> None:
+        self._hungry.wake(None)
+        idle, self._idle = self._idle, {}
+        for group in idle:
+            if group.members and group.lot is None:
+                self.waiting.refresh(group)
+
+
+def capping(leaf: Queue) -> Queue | None:
+    """The outermost queue on the path that has ceilings in members; None without one."""
+    above = None
+    for queue in path(leaf):
+        if queue.tracks:
+            above = queue
+    return above
+
+
+def _lacking(shape: Shape) -> tuple[int | Queue, ...]:
+    rows = shape.rows + tuple(row for other in shape.others for row in other.rows)
+    return rows if shape.capped is None else (*rows, shape.capped)

@@ -1,0 +1,1 @@
+"""What members have: nodes, what of each shape fits where, and which members are not to be tried for a while."""

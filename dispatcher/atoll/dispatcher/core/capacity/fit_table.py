@@ -1,0 +1,374 @@
+"""How many pods of every waiting shape each member and each domain still holds: the table, and what is asked of it.
+
+`counts` is int64[shapes, members], and the same is kept of every domain. Both are kept by difference: nodes that were
+alike and are alike again are computed once, so a decision costs O(shapes x distinct changes), and choosing among a
+hundred members is one comparison of a row, however many nodes they have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from atoll.dispatcher.core.capacity.layout import distinct, higher, sums
+from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.capacity.requests import MANY, Requests
+from atoll.dispatcher.core.capacity.shape import Shape
+from atoll.fit import Nodes, Placement, Profile, find, find_one
+from atoll.fit.nodes import UNBOUNDED
+from atoll.fit.placement import Ints
+from atoll.model.gang import Gang, Task
+
+_encoder = msgspec.json.Encoder(order="sorted")
+_NOTHING: tuple[Ints, Ints] = np.zeros(0, np.int64), np.zeros((0, 1), np.int64)
+"""Asked for by nobody."""
+_FIRST_ROWS = 64
+_IDLE_ROWS = 64
+"""Rows that are kept up to date though nobody waits for them now: most shapes come back."""
+
+
+class FitTable:
+    """The nodes of all members side by side, and one row for each kind of pod that somebody waits for."""
+
+    def __init__(self) -> None:
+        #: members in order of their names: the columns of `counts`
+        self.order: list[Member] = []
+        self._column: dict[str, int] = {}
+        #: raised when a Cluster object changed: answers about which members accept whom are outdated
+        self.version = 0
+        self.ready: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._resources: tuple[str, ...] = ()
+        #: first node of each member, and the end
+        self._bounds: list[int] = [0]
+        #: int64[resources + 1, nodes]: what is free, and the profile; `_free` and `_profile` are views of it
+        self._states: Ints = np.zeros((1, 0), np.int64)
+        self._free: Ints = self._states[:-1]
+        self._profile: Ints = self._states[-1]
+        self._profiles: list[Profile] = []
+        self._profile_index: dict[bytes, int] = {}
+        #: int64[ranks, nodes]: domain of each node per rank of its tier, numbered over all members; the last is none
+        self._domains: Ints = np.zeros((0, 0), np.int64)
+        #: first domain of each member
+        self._first_domain: list[int] = []
+        #: per domain: column of its member, rank of its tier
+        self._owner: Ints = np.zeros(0, np.int64)
+        self._rank: Ints = np.zeros(0, np.int64)
+        #: pod key -> row; a row is free while nobody uses it
+        self._rows: dict[bytes, int] = {}
+        self._tasks: list[Task | None] = []
+        self._users: list[int] = []
+        self._vacant: list[int] = []
+        #: row -> how many of its users have other tasks as well: these fit only beside each other
+        self._beside: dict[int, int] = {}
+        #: rows without users that are kept, the longest idle first
+        self._idle: dict[int, None] = {}
+        #: per row: int64[K] the resources that its task asks for, int64[K, 1] the positive amounts
+        self._wanted: list[tuple[Ints, Ints]] = []
+        self.counts: Ints = np.zeros((_FIRST_ROWS, 0), np.int64)
+        #: int64[domains + 1, rows]: pods that the domain's nodes hold; the last line means nothing
+        self._held: Ints = np.zeros((1, _FIRST_ROWS), np.int64)
+        self._requests = Requests((), _FIRST_ROWS)
+        #: bool[rows, profiles]
+        self._accepts: NDArray[np.bool_] = np.zeros((_FIRST_ROWS, 0), np.bool_)
+        #: member -> bool[rows]: for which some node of it has more room than before, or more of something that a row
+        #: asks for whose task needs room beside others; emptied by `take_grown`
+        self._grown: dict[str, NDArray[np.bool_]] = {}
+
+    def column(self, name: str) -> int:
+        """Of a member in `counts` and `order`."""
+        return self._column[name]
+
+    def room(self, member: Member, shape: Shape) -> list[Ints]:
+        """Per task int64[nodes of the member]; the shape is enrolled."""
+        columns = slice(*self._span(member))
+        return [self._room(row, columns) for row in shape.rows]
+
+    def held(self, member: Member, shape: Shape) -> list[Ints]:
+        """Per task int64[domains of the member + 1], the sums of `room` over each; the last entry is zero."""
+        first = self._first_domain[self._column[member.name]]
+        last = first + len(member.nodes.tree.domains)
+        sums = [self._held[first : last + 1, row].copy() for row in shape.rows]
+        for each in sums:
+            each[-1] = 0
+        return sums
+
+    def find(self, member: Member, shape: Shape, gang: Gang) -> Placement | None:
+        """Where a gang of the shape, which is enrolled, goes in the member; None where it does not fit."""
+        if shape.full != [1]:
+            return find(member.nodes, gang, shape.floor, self.room(member, shape), self.held(member, shape))
+        # Most are a single pod, for which the room of few nodes matters.
+        [row], start = shape.rows, self._span(member)[0]
+        first = self._first_domain[self._column[member.name]]
+        held = [*self._held[first : first + len(member.nodes.tree.domains), row].tolist(), 0]
+
+        def room(inside: Ints) -> Ints:
+            columns = inside + start
+            return self._room_in(row, self._free.take(columns, axis=1), self._profile.take(columns))
+
+        return find_one(member.nodes, gang, held, room)
+
+    def allowed(self, shape: Shape) -> list[NDArray[np.bool_]]:
+        """Per affinity of the shape, bool[members]: who accepts it, ready or not."""
+        if shape.seen != self.version:
+            shape.allowed = [
+                np.array(
+                    [
+                        member.unfit(shape.gang) is None and member.accepts(affinity, shape.tolerations)
+                        for member in self.order
+                    ],
+                    np.bool_,
+                )
+                for affinity in shape.affinities
+            ]
+            shape.seen = self.version
+        return shape.allowed
+
+    def accepted(self, shape: Shape) -> bool:
+        """Whether some node somewhere accepts each task of the shape, free or not."""
+        return bool(self._accepts[list(shape.rows)].any(axis=1).all())
+
+    def may_fit(self, shapes: Sequence[Shape]) -> tuple[list[bool], list[int]]:
+        """Per shape: whether some ready member, or all together for a divided one, hold the first task's minimum; and
+        the column of such a member, -1 where there is none.
+        """
+        counts = self.counts[[shape.rows[0] for shape in shapes]] * self.ready
+        floors = np.array([shape.floor[0] for shape in shapes])
+        enough = counts >= floors[:, None]
+        whole = enough.any(axis=1)
+        divided = np.array([shape.divided for shape in shapes])
+        fits = whole | (divided & (counts.sum(axis=1) >= floors))
+        return fits.tolist(), np.where(whole, enough.argmax(axis=1), -1).tolist()
+
+    def nearest_tier(self, shape: Shape) -> Ints:
+        """int64[members]: rank of the nearest tier with a domain that holds all pods of the shape's every task.
+
+        The number of tiers where no domain does. A bound from below: each task by itself.
+        """
+        none = len(self._domains)
+        fits = np.ones(len(self._owner), np.bool_)
+        for row, wanted in zip(shape.rows, shape.full, strict=True):
+            fits &= self._held[:-1, row] >= wanted
+        best = np.full(len(self.order), none, np.int64)
+        np.minimum.at(best, self._owner[fits], self._rank[fits])
+        return best
+
+    def take_grown(self) -> list[tuple[str, set[int]]]:
+        """(member, rows) for which there may be more room than at the last call."""
+        grown, self._grown = self._grown, {}
+        return [(name, set(rows.nonzero()[0].tolist())) for name, rows in sorted(grown.items())]
+
+    def check(self) -> None:
+        """Verify the matrix against the nodes themselves.
+
+        Raises:
+            AssertionError: naming the member.
+        """
+        for column, member in enumerate(self.order):
+            start, end = self._span(member)
+            for row, task in _used(self._tasks):
+                exact = np.where(member.nodes.accepting(task), member.nodes.room(task.requests), 0)
+                exact = np.minimum(exact, MANY)
+                assert (self._room(row, slice(start, end)) == exact).all(), (
+                    f"{member.name}: rooms differ from its nodes"
+                )
+                assert self.counts[row, column] == exact.sum(), f"{member.name}: counts differ from its rooms"
+                for domains in self._domains[:, start:end]:
+                    for domain in set(domains.tolist()) - {len(self._owner)}:
+                        held = exact[domains == domain].sum()
+                        assert self._held[domain, row] == held, f"{member.name}: a domain's sum differs from its rooms"
+
+    # -- rows ----------------------------------------------------------------------------------------------------------
+
+    def release(self, shape: Shape) -> None:
+        """The inverse of `enroll`."""
+        for other in shape.others:
+            self.release(other)
+        shape.enrolled -= 1
+        if shape.enrolled:
+            return
+        for row in shape.rows:
+            self._users[row] -= 1
+            if not self._users[row]:
+                self._idle[row] = None
+            if len(shape.rows) > 1:
+                self._beside[row] -= 1
+                if not self._beside[row]:
+                    del self._beside[row]
+        shape.rows = ()
+        while len(self._idle) > _IDLE_ROWS:
+            row = next(iter(self._idle))
+            del self._idle[row]
+            task = self._tasks[row]
+            assert task is not None, "an idle row has a task"
+            del self._rows[_pod_key(task)]
+            self._tasks[row] = None
+            self._vacant.append(row)
+            self._wanted[row] = _NOTHING
+            self._requests.set(row, {})
+            self._accepts[row] = False
+            self.counts[row] = 0
+            self._held[:, row] = 0
+
+    def _enroll(self, task: Task) -> int:
+        key = _pod_key(task)
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = self._vacant.pop() if self._vacant else len(self._tasks)
+            if row == len(self._tasks):
+                self._tasks.append(None)
+                self._wanted.append(_NOTHING)
+                self._users.append(0)
+                if row == len(self.counts):
+                    self._make_higher()
+            self._tasks[row] = task
+            self._fill_row(row, task)
+        self._users[row] += 1
+        self._idle.pop(row, None)
+        return row
+
+    def _make_higher(self) -> None:
+        height = 2 * len(self.counts)
+        self.counts, self._accepts = higher(self.counts, height), higher(self._accepts, height)
+        self._held = np.ascontiguousarray(higher(self._held.T, height).T)
+        self._grown = {name: higher(rows, height) for name, rows in self._grown.items()}
+        self._requests.make_higher(height)
+
+    def _fill_row(self, row: int, task: Task) -> None:
+        possible = self._possible(task)
+        wanted = {name: amount for name, amount in task.requests.items() if amount > 0} if possible else {}
+        asked = [index for index, name in enumerate(self._resources) if name in wanted]
+        amounts = [[wanted[self._resources[index]]] for index in asked]
+        self._wanted[row] = np.array(asked, np.int64), np.array(amounts, np.int64).reshape(-1, 1)
+        self._requests.set(row, wanted)
+        self._accepts[row] = False
+        for number, profile in enumerate(self._profiles):
+            self._accepts[row, number] = possible and profile.accepts(task, "")
+        room = self._room(row, slice(None))
+        self.counts[row] = sums(room, self._bounds)
+        self._held[:, row] = 0
+        for domains in self._domains:
+            np.add.at(self._held[:, row], domains, room)
+
+    def _in_use(self) -> NDArray[np.bool_]:
+        """bool[rows]: those that are some task's."""
+        return np.array([task is not None for task in _padded(self._tasks, len(self.counts))], np.bool_)
+
+    def _possible(self, task: Task) -> bool:
+        """Whether somebody has all that a task asks for; what its row asks for means nothing where nobody does."""
+        wanted = {name: amount for name, amount in task.requests.items() if amount > 0}
+        return wanted.keys() <= set(self._resources) and all(amount < UNBOUNDED for amount in wanted.values())
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def _span(self, member: Member) -> tuple[int, int]:
+        column = self._column[member.name]
+        return self._bounds[column], self._bounds[column + 1]
+
+    def _numbered(self, nodes: Nodes) -> Ints:
+        """The profile of each node in numbers that all members share."""
+        numbers = []
+        for profile in nodes.profiles:
+            key = _encoder.encode((profile.labels, profile.taints, sorted(profile.unknown)))
+            number = self._profile_index.get(key)
+            if number is None:
+                number = self._profile_index[key] = len(self._profiles)
+                self._profiles.append(profile)
+                if number >= self._accepts.shape[1]:
+                    wider = np.zeros((len(self.counts), max(2 * number, 8)), np.bool_)
+                    wider[:, : self._accepts.shape[1]] = self._accepts
+                    self._accepts = wider
+                self._accepts[:, number] = [
+                    task is not None and self._possible(task) and profile.accepts(task, "")
+                    for task in _padded(self._tasks, len(self.counts))
+                ]
+            numbers.append(number)
+        return np.array(numbers, np.int64)[nodes.profile] if numbers else np.zeros(len(nodes), np.int64)
+
+    def _room(self, row: int, columns: slice) -> Ints:
+        """int64[K]: pods of the row's task that each of these nodes holds."""
+        return self._room_in(row, self._free[:, columns], self._profile[columns])
+
+    def _room_in(self, row: int, free: Ints, profile: Ints) -> Ints:
+        resources, amounts = self._wanted[row]
+        quotients = free.take(resources, axis=0)
+        quotients //= amounts
+        room: Ints = np.minimum.reduce(quotients, initial=MANY)
+        room *= self._accepts[row].take(profile)
+        return np.maximum(room, 0, out=room)
+
+    def _changed(self, member: Member, columns: Ints, before: Ints, *, less: bool = False) -> None:
+        """Bring the sums up to what these nodes of a member hold now.
+
+        Args:
+            member: whose nodes they are.
+            columns: each node once.
+            before: int64[resources + 1, K], what their states were.
+            less: nothing but less is free now.
+        """
+        if not before.shape[1]:
+            return
+        states, kinds = distinct(np.concatenate((before, self._states[:, columns])))
+        half, column = states.shape[1], self._column[member.name]
+        change = self._gained(member, np.concatenate((states[: len(before)], states[len(before) :]), axis=1), less=less)
+        self.counts[:, column] += change @ np.bincount(kinds)
+        domains = self._domains[:, columns]
+        if domains.size:
+            # How many nodes of each domain changed in each of the ways.
+            first, last = int(domains.min()), int(domains.max())
+            nodes = np.bincount(((domains - first) * half + kinds).ravel(), minlength=(last - first + 1) * half)
+            nodes = nodes.reshape(-1, half)
+            found = np.flatnonzero(nodes.any(axis=1))
+            self._held[first + found] += nodes[found] @ change.T
+
+    def _changed_one(self, member: Member, node: int, states: Ints, *, less: bool) -> None:
+        """As `_changed` for one node: most decisions are about one pod; int64[resources + 1, 2] before and now."""
+        change = self._gained(member, states, less=less)[:, 0]
+        self.counts[:, self._column[member.name]] += change
+        for domain in self._domains[:, node].tolist():
+            self._held[domain] += change
+
+    def _rooms(self, states: Ints) -> Ints:
+        """int64[rows, K]: pods of every row that nodes of int64[resources + 1, K] states hold."""
+        rooms = self._requests.rooms(states[:-1])
+        rooms *= self._accepts.take(states[-1], axis=1)
+        return rooms
+
+    def _gained(self, member: Member, states: Ints, *, less: bool) -> Ints:
+        """int64[rows, K]: by how many pods nodes of int64[resources + 1, 2 * K] states, before and now, changed."""
+        rooms = self._rooms(states)
+        half = states.shape[1] // 2
+        change: Ints = rooms[:, half:] - rooms[:, :half]
+        if not less:
+            grown: NDArray[np.bool_] = np.logical_or.reduce(change > 0, axis=1)
+            if self._beside:
+                # Of what no single pod more has room for, the pods of two tasks together may need just that.
+                free = states[:-1]
+                more: NDArray[np.bool_] = np.logical_or.reduce(free[:, half:] > free[:, :half], axis=1)
+                asked = self._requests.asking(more)
+                grown[[row for row in self._beside if asked[row]]] = True
+            if np.count_nonzero(grown):
+                self._note(member.name, grown)
+        return change
+
+    def _note(self, name: str, grown: NDArray[np.bool_]) -> None:
+        """Some node of this member may have more room for these rows."""
+        known = self._grown.get(name)
+        if known is None:
+            self._grown[name] = grown.copy()
+        else:
+            known |= grown
+
+
+def _pod_key(task: Task) -> bytes:
+    return _encoder.encode((task.requests, task.node_selector, task.node_terms, task.tolerations))
+
+
+def _padded(tasks: Sequence[Task | None], length: int) -> list[Task | None]:
+    return [*tasks, *[None] * (length - len(tasks))]
+
+
+def _used(tasks: Sequence[Task | None]) -> Iterator[tuple[int, Task]]:
+    return ((row, task) for row, task in enumerate(tasks) if task is not None)

@@ -1,0 +1,140 @@
+"""Shapes: what makes pending workloads interchangeable, each kept once however many ask for the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.events import BindingView
+from atoll.dispatcher.core.quota.queue import Queue
+from atoll.model import selectors
+from atoll.model.gang import Gang
+from atoll.model.vector import Vector
+
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+@dataclass(slots=True, eq=False)
+class Shape:
+    """Everything about a workload that decides where it fits, and the answers that are worth keeping."""
+
+    key: bytes
+    """Equal keys, equal verdicts."""
+    gang: Gang
+    """Of the first workload seen; names, queue and priority of it mean nothing here."""
+    affinities: tuple[Mapping[str, Any], ...]
+    tolerations: tuple[Mapping[str, Any], ...]
+    divided: bool
+    least_clusters: int
+    most_clusters: int | None
+    request: Vector
+    """What it must be admitted with."""
+    floor: list[int]
+    """Pods per task that must start together."""
+    full: list[int]
+    """Pods per task."""
+    near: bool
+    """Whether some members are better than others because its pods are nearer each other there."""
+    selects: frozenset[str] = frozenset()
+    """Keys of labels, and fields, by which its pods choose nodes."""
+    users: int = 0
+    """Bindings that have it."""
+    capped: Queue | None = None
+    """The queue whose ceilings, or those of queues below it, stop it while it is known to be blocked by them."""
+    enrolled: int = 0
+    """How often the world was asked to keep rooms for it."""
+    rows: tuple[int, ...] = ()
+    """Row of each task in the world's matrix while it is enrolled."""
+    allowed: list[NDArray[np.bool_]] = field(default_factory=list)
+    """Per affinity, bool[members]: who may take it, whether ready or not; of world version `seen`."""
+    seen: int = -1
+    others: tuple[Shape, ...] = ()
+    """With the other flavors that it may get, the first to be tried first; this one is what it waits for."""
+
+    def asks(self, member: Member) -> bool:
+        """Whether it selects by what the member's figures leave out, so that only the member can say if it fits."""
+        return bool(self.selects) and not self.selects.isdisjoint(member.unknown)
+
+    @property
+    def elastic(self) -> bool:
+        """Whether it may run with fewer pods than all; what may be divided over members runs with all."""
+        return not self.divided and self.floor != self.full
+
+    @property
+    def least(self) -> Gang:
+        """The gang with as many pods as it must start with."""
+        return self.gang.sized(self.floor) if self.elastic else self.gang
+
+    @property
+    def limited(self) -> bool:
+        """Whether it must fit one domain, at least in members that have any."""
+        wish = self.gang.network_topology
+        return wish is not None and wish.limited
+
+
+def shape_key(binding: BindingView, restricted: str) -> bytes:
+    """What makes two workloads interchangeable for fitting: equal bytes, equal verdicts.
+
+    Args:
+        binding: of which namespace, name, queue, priority and age don't matter.
+        restricted: anything else that limits where it may go or what it may use, such as its queue's name.
+    """
+    gang = binding.gang
+    tasks = [msgspec.structs.replace(task, name="") for task in gang.tasks] if gang else None
+    wish = (gang.min_available, gang.network_topology, gang.needs, gang.features) if gang else None
+    spread = (binding.divided, binding.least_clusters, binding.most_clusters)
+    # Of a gang that leaves its flavor open, with which it would start where the first is short.
+    others = [[each.assigned for each in binding.variants]] if binding.variants else []
+    return _encoder.encode((tasks, wish, binding.affinities, binding.tolerations, spread, restricted, *others))
+
+
+def shape_of(binding: BindingView, key: bytes) -> Shape:
+    """The shape, of this key, of a binding that has a gang."""
+    gang = binding.gang
+    assert gang is not None, "only a binding with a gang has a shape"
+    shape = Shape(
+        key,
+        gang,
+        binding.affinities,
+        binding.tolerations,
+        binding.divided,
+        binding.least_clusters,
+        binding.most_clusters,
+        {},
+        gang.floor(),
+        gang.full(),
+        gang.replicas > 1,
+        frozenset[str]().union(*[selectors.selected_keys(task.node_selector, task.node_terms) for task in gang.tasks]),
+    )
+    shape.request = shape.least.total()
+    alike = (replace(binding, gang=each.gang, variants=()) for each in binding.variants[1:])
+    shape.others = tuple(shape_of(each, shape_key(each, "")) for each in alike)
+    return shape
+
+
+class Shapes:
+    """The shapes of all bindings."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Shape] = {}
+
+    def take(self, binding: BindingView, restricted: str = "") -> Shape:
+        """The shape of a binding that has a gang; give it back with `drop`."""
+        key = shape_key(binding, restricted)
+        shape = self._known.get(key)
+        if shape is None:
+            shape = self._known[key] = shape_of(binding, key)
+        shape.users += 1
+        return shape
+
+    def drop(self, shape: Shape) -> None:
+        """One binding less has it."""
+        shape.users -= 1
+        if not shape.users:
+            del self._known[shape.key]

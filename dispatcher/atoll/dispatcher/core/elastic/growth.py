@@ -1,0 +1,81 @@
+"""How large what runs is beside what it asks for: filed when that changes, so that nobody has to search for it."""
+
+from __future__ import annotations
+
+from atoll.dispatcher.core.backlog.binding import Binding
+from atoll.dispatcher.core.elastic.sizes import Hungry, can_grow, can_shrink, full
+from atoll.dispatcher.core.quota.queue import Queue
+from atoll.model.decision import Phase
+from atoll.model.timestamps import to_seconds
+from atoll.model.verdict import Reason
+
+GROW_TIMEOUT = 30.0
+"""Seconds within which a member's figures are expected to contain the pods by which something grew."""
+
+
+class Sizes:
+    """What runs with more pods than it should, could run with fewer, or wants more."""
+
+    def __init__(self, hungry: Hungry) -> None:
+        self._hungry = hungry
+        #: UIDs of what runs with fewer pods than its binding says, because its user asks for no more
+        self.oversized: dict[str, None] = {}
+        #: leaf -> priority -> UIDs of what could run with fewer pods
+        self.spare: dict[Queue, dict[int, dict[str, None]]] = {}
+
+    def file(self, binding: Binding) -> None:
+        """A binding that is charged has this size now."""
+        self.forget(binding)
+        if binding.phase is not Phase.BOUND or len(binding.parts) != 1:
+            return
+        [(name, part)] = binding.parts.items()
+        gang, uid = binding.gang, binding.view.uid
+        for where, counts in binding.view.parts:
+            if where == name and any(n > task.replicas for n, task in zip(counts, part.tasks, strict=True)):
+                self.oversized[uid] = None
+        if part is gang and gang.min_available >= gang.replicas:
+            return
+        size = full(part)
+        if can_grow(gang, size):
+            self._hungry.add(uid)
+        if not binding.view.divided and can_shrink(gang, size):
+            self.spare.setdefault(binding.leaf, {}).setdefault(-binding.key[0], {})[uid] = None
+
+    def forget(self, binding: Binding) -> None:
+        """It is charged no more, or with another size."""
+        uid, priority = binding.view.uid, -binding.key[0]
+        self._hungry.remove(uid)
+        self.oversized.pop(uid, None)
+        if uid in self.spare.get(binding.leaf, {}).get(priority, {}):
+            del self.spare[binding.leaf][priority][uid]
+            if not self.spare[binding.leaf][priority]:
+                del self.spare[binding.leaf][priority]
+
+
+def still_grows(binding: Binding, now: float) -> bool:
+    """Whether pods beyond those that made it bound are expected soon."""
+    if binding.phase is not Phase.BOUND or len(binding.parts) != 1:
+        return False
+    [(name, part)] = binding.parts.items()
+    view = binding.view
+    grown, pods = view.decision.reason is Reason.GROWN, view.placed.get(name, (0, 0))[1]
+    if pods == part.replicas or (pods > part.replicas and not grown):
+        return False
+    # A report of more than it has grown to is of a time before it shrank.
+    if not (grown or part.replicas > part.min_available):
+        return False
+    return grows_until(binding) > now
+
+
+def grows_until(binding: Binding) -> float:
+    """When the pods by which it grew are expected no more: counted from when that was written, if that took long."""
+    return max(to_seconds(binding.view.decision.deadline), binding.grows_until)
+
+
+def keep_size(binding: Binding, old: Binding) -> None:
+    """What has shrunk stays so until another size is written: a user may ask for fewer pods and then for more before
+    the first is written down.
+    """
+    parts = old.parts if old.resized_at is None else old.before
+    if len(binding.parts) == 1 and binding.view.parts == old.view.parts and binding.parts.keys() == parts.keys():
+        binding.parts = {name: part.sized(full(parts[name])) for name, part in binding.parts.items()}

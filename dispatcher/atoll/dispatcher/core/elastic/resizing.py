@@ -1,0 +1,406 @@
+"""More and fewer pods for what runs: within its epoch, without touching the other pods.
+
+Growing passes through everything that a dispatch does: the limits of the queues on the path, of the namespace, of the
+queue in the member, the member's nodes, and the room that is kept for others. Shrinking gives quota back at once; nodes
+are free once the member says so.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import msgspec
+
+from atoll.dispatcher.core.backfill.reservation import Pods, Promise, Stay
+from atoll.dispatcher.core.backlog.backlog import Key
+from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate, evict_timeout, evicted_at
+from atoll.dispatcher.core.capacity.shape import shape_key
+from atoll.dispatcher.core.commands import Command, Dispatch, Part, Resize
+from atoll.dispatcher.core.elastic.growth import GROW_TIMEOUT
+from atoll.dispatcher.core.elastic.sizes import Counts, cut, difference, first_pods, full, joined, larger, smaller
+from atoll.dispatcher.core.placement.choice import Choice, spots
+from atoll.dispatcher.core.quota.queue import Queue, Rank, Standing, path
+from atoll.dispatcher.core.state import Books, Loss
+from atoll.fit import Miss, Nodes, Placement, place
+from atoll.model import vector
+from atoll.model.decision import Decision, Line, Phase, Spots
+from atoll.model.gang import Gang, TopologyWish
+from atoll.model.timestamps import rfc3339
+from atoll.model.topology import NO_DOMAIN
+from atoll.model.vector import Vector
+from atoll.model.verdict import Blocker, Reason, Verdict, blocker
+
+
+class Stop(NamedTuple):
+    """Why something does not grow."""
+
+    verdict: Verdict
+    place: Queue | str | None = None
+    """What must change: a queue, a member, or anything."""
+
+
+Missed = dict[tuple[str, bytes, str, Counts, int | None], Stop]
+"""(member, shape, size, domain to stay in) -> why nothing of that kind grows."""
+
+
+class Resizing(Books):
+    """Gives to and takes from running workloads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: UID of what runs with fewer pods than it asks for -> why, where its binding may not say so yet
+        self._stopped: dict[str, Verdict] = {}
+        #: what has found no room in this pass: (member, shape, size, domain to stay in) -> why
+        self._missed: Missed = {}
+
+    # -- growing -----------------------------------------------------------------------------------------------------
+
+    def _grow_all(self, commands: list[Command]) -> list[Queue]:
+        """Give what is left to those that run with fewer pods than they ask for: what a user waits for first, then by
+        the order of queues and of the workloads in them. What is dispatched in this pass starts with what it gets.
+
+        Args:
+            commands: of this pass; added to, or changed.
+
+        Returns:
+            The queues of what grew.
+        """
+        if not self._hungry.awake:
+            return []
+        self._missed.clear()
+        grew: dict[Queue, None] = {}
+        begun = {command.uid: index for index, command in enumerate(commands) if isinstance(command, Dispatch)}
+        for binding in sorted((self.bindings[uid] for uid in self._hungry.awake), key=_turn):
+            uid = binding.view.uid
+            if not self._may_resize(binding, begun=uid in begun):
+                # It is filed again when something is seen of it.
+                self._hungry.remove(uid)
+                continue
+            [name] = binding.parts
+            growth = self.growth(binding, self.world.members[name].nodes, self._where(binding, name), self._missed)
+            if isinstance(growth, Stop):
+                self._hungry.park(uid, growth.place)
+                self._stopped[uid] = growth.verdict
+                continue
+            before = binding.pods
+            self._take(binding, *growth)
+            grew[binding.leaf] = None
+            # Lest its new pods go where others are expected, who may be dispatched in this very pass.
+            expected = spots(self.world.members[name], binding.gang, growth[1])
+            if uid in begun:
+                command = commands[begun[uid]]
+                assert isinstance(command, Dispatch), "what begins is dispatched"
+                decision = command.decision
+                if decision.expected:
+                    at_first = decision.expected[name]
+                    both = {name: [*at_first, *expected[name]]} if expected else {}
+                    decision = msgspec.structs.replace(decision, expected=both)
+                commands[begun[uid]] = replace(command, parts=_parts(binding), decision=decision)
+            else:
+                text = f"{binding.pods} pods, not {before}: there is room"
+                deadline = self._now + GROW_TIMEOUT
+                commands.append(self._resize(binding, Reason.GROWN, text, deadline, expected))
+        return list(grew)
+
+    def _may_resize(self, binding: Binding, *, begun: bool = False) -> bool:
+        """Whether a decision on its size can be made now; what it has must be written down first."""
+        written = binding.epoch == binding.view.epoch and binding.resized_at is None
+        settled = binding.bound and written and binding.view.uid not in self._sizes.oversized
+        return binding.phase is Phase.BOUND and not binding.gang.hold and (settled or begun)
+
+    def growth(
+        self, binding: Binding, nodes: Nodes, pods: Pods, missed: Missed, begins: Placement | None = None
+    ) -> tuple[Counts, Placement] | Stop:
+        """The largest size that it may have now and where the additional pods would go.
+
+        Args:
+            binding: in one member; it wants more than it has.
+            nodes: of that member, less what it has.
+            pods: where those are that it has, as far as is known.
+            missed: what was asked before while nothing changed; added to.
+            begins: where what it has is to go, while nothing of it is charged yet.
+        """
+        [(name, part)] = binding.parts.items()
+        whole, now = as_it_runs(binding.view, name, binding.gang), full(part)
+        charged = now if begins is None else (0,) * len(now)
+        ladder = larger(whole, now)
+        amounts = [_requests(whole, difference(size, charged)) for size in ladder]
+        stop = self._stop(binding, name, amounts[0])
+        if stop is not None:
+            return stop
+        # What is admitted with more pods is admitted with fewer.
+        able = bisect_left(amounts, True, key=lambda amount: self._stop(binding, name, amount) is not None)
+        member = self.world.members[name]
+        more = _addition(whole, difference(ladder[0], now), difference(ladder[able - 1], now))
+        around = _domain_around(nodes, whole.network_topology, pods)
+        alike = (name, shape_key(binding.view, ""), repr(binding.view.requests.get(name)), now, around)
+        if alike in missed:
+            return missed[alike]
+        placement = place(nodes, more, within=around)
+        if isinstance(placement, Miss):
+            about = Blocker("Cluster", name, "pods", str(placement.requested), str(placement.available))
+            missed[alike] = Stop(Verdict(placement.reason, about), name)
+            return missed[alike]
+        fitting = [size for size in ladder[:able] if _holds(placement, difference(size, now))]
+        for size in dict.fromkeys((fitting[-1], fitting[0])):
+            landing = cut(placement, difference(size, now))
+            gang, taken = more.sized(landing.counts), landing
+            if begins is not None:
+                taken = joined(begins, landing)
+                gang = whole.sized(taken.counts)
+            choice = Choice((member,), (gang,), (taken,))
+            amount, end = _requests(whole, taken.counts), self._now + estimate(binding)
+            if self.promises.refuses(binding.view.uid, binding.leaf, amount, choice, end):
+                continue
+            if not self._ceilings_kept(binding.view.uid, binding.leaf, name, amount):
+                return size, landing
+        return Stop(Verdict(Reason.WOULD_DELAY))
+
+    def _stop(self, binding: Binding, name: str, amount: Vector) -> Stop | None:
+        """What does not admit so much more, nodes apart."""
+        leaf, namespace = binding.leaf, binding.view.namespace
+        if self.tree.standing(leaf) is not Standing.OPEN:
+            return Stop(Verdict(Reason.QUEUE_CLOSED, Blocker("Queue", leaf.name)))
+        if (outside := self.outside(leaf, namespace)) is not None:
+            return Stop(outside)
+        short = self.tree.shortage(leaf, amount)
+        if short is not None:
+            return Stop(short.verdict(), short.queue)
+        if (there := self.tree.shortage_in(leaf, name, amount)) is not None:
+            return Stop(there.verdict())
+        if (missing := self.namespaces.shortage(namespace, amount)) is not None:
+            return Stop(Verdict(Reason.QUOTA_EXCEEDED, blocker("Namespace", namespace, *missing)))
+        if not self.world.member(name).ready:
+            return Stop(Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", name)))
+        return None
+
+    def _ceilings_kept(self, uid: str, leaf: Queue, member: str, amount: Vector) -> list[Promise]:
+        """The promises to others, for whom room is being made in the member, that so much more there would break under
+        a ceiling on the paths of both.
+        """
+        capped = [queue for queue in path(leaf) if queue.tracks]
+        broken: list[Promise] = []
+        for promise in self.promises.claims.values() if capped else ():
+            if promise.uid == uid or promise.member.name != member:
+                continue
+            gone = [self.bindings[each] for each, stays in promise.leaving.items() if stays]
+            for queue in capped:
+                if queue not in path(promise.leaf):
+                    continue
+                used = dict(queue.used_in.get(member, {}))
+                vector.add(used, promise.shape.request)
+                for each in gone:
+                    if queue in path(each.leaf):
+                        vector.add(used, each.where().get(member, {}), -1)
+                if vector.shortage(used, amount, queue.ceilings.get(member, {})):
+                    broken.append(promise)
+                    break
+        return broken
+
+    def _where(self, binding: Binding, name: str) -> Pods:
+        stay = self.promises.stay(binding.view.uid)
+        return stay.parts[name][1] if stay is not None and name in stay.parts else ()
+
+    def _take(self, binding: Binding, size: Counts, placement: Placement) -> None:
+        """Count that it has so many pods, the additional ones where they are expected."""
+        uid, [name] = binding.view.uid, binding.parts
+        pods = [*self._where(binding, name), *sorted(placement.pods)]
+        if binding.epoch != binding.view.epoch:
+            # It is not there yet: the member places all of them at once, by the names of nodes.
+            pods.sort()
+        self._charge_size(binding, size, pods)
+        gang = as_it_runs(binding.view, name, binding.gang)
+        self.world.assume_more(self.world.members[name], uid, gang, placement)
+
+    # -- shrinking ---------------------------------------------------------------------------------------------------
+
+    def _shrink(self, binding: Binding, size: Counts, text: str) -> Command:
+        """Take pods back, those of the highest indices."""
+        [name] = binding.parts
+        before = binding.pods
+        self._charge_size(binding, size, first_pods(self._where(binding, name), size))
+        self._refresh_idle()
+        self._ceilings_eased(binding.leaf)
+        self._hungry.released(binding.leaf)
+        self._settle_binding(binding)
+        return self._resize(binding, Reason.SHRUNK, f"{binding.pods} pods, not {before}: {text}")
+
+    def _let_go(self, uid: str, loss: Loss) -> bool:
+        """Whether a victim has nothing left of what it was to give up."""
+        binding = self.bindings.get(uid)
+        if binding is not None and binding.phase is Phase.LEAVING:
+            # Its queue has its quota back, and its member still has its pods.
+            return False
+        if binding is None or not binding.phase.charged or binding.epoch > loss.epoch + 1:
+            # It has gone, and perhaps it runs anew.
+            return True
+        if loss.stays is None or binding.phase is not Phase.BOUND or binding.resized_at is not None:
+            return False
+        placed = binding.view.placed
+        return self._has_shrunk(binding, loss.stays) and all(
+            placed.get(name, (0, 0))[1] <= part.replicas for name, part in binding.parts.items()
+        )
+
+    def _goes(self, uid: str, loss: Loss, since: float) -> bool:
+        """Whether a victim that has not gone is on its way: where it was decided, at that time if it shrinks, and its
+        member can tell of it.
+        """
+        binding = self.bindings[uid]
+        if self._now >= self._gone_until(binding, since):
+            return False
+        if binding.phase is Phase.EVICTING:
+            return self._leaves(binding)
+        if loss.stays is None or not all(self._is_ready(name) for name in binding.parts):
+            return False
+        return binding.resized_at is not None or self._has_shrunk(binding, loss.stays)
+
+    def _leaves(self, binding: Binding) -> bool:
+        """Whether what was told to go is expected to: its members can say so, and it had not too long."""
+        if not all(self._is_ready(name) for name in binding.parts):
+            return False
+        return self._now < self._gone_until(binding, self._now)
+
+    def _gone_until(self, binding: Binding, since: float) -> float:
+        """Until when others count on the room of what was told to go, or to shrink at that time: as long as its queue
+        pays for it.
+        """
+        told = evicted_at(binding, self._now) if binding.phase is Phase.EVICTING else since
+        return told + evict_timeout(binding.leaf)
+
+    def _has_shrunk(self, binding: Binding, stays: Counts) -> bool:
+        [part] = binding.parts.values()
+        return all(task.replicas <= count for task, count in zip(part.tasks, stays, strict=True))
+
+    def _is_ready(self, name: str) -> bool:
+        member = self.world.members.get(name)
+        return member is not None and member.ready
+
+    def _keep_to_wishes(self) -> Iterator[Command]:
+        """Write down that users ask for fewer pods than their workloads run with: it is so already, and must not be
+        more again unless it is admitted.
+        """
+        for uid in list(self._sizes.oversized):
+            binding = self.bindings[uid]
+            if binding.epoch == binding.view.epoch and binding.resized_at is None:
+                del self._sizes.oversized[uid]
+                binding.before = binding.parts
+                yield self._resize(binding, Reason.SHRUNK, f"{binding.pods} pods: no more were asked for")
+
+    def _shrink_again(self) -> Iterator[Command]:
+        """What was to shrink, and was changed by its user meanwhile, gives back what others were given of its quota."""
+        for uid in list(self._unshrunk):
+            binding = self.bindings.get(uid)
+            if binding is not None and binding.phase is Phase.BOUND and not self._may_resize(binding):
+                continue
+            del self._unshrunk[uid]
+            if binding is None or binding.phase is not Phase.BOUND:
+                continue
+            limits = [(name, queue.left(name)) for queue in path(binding.leaf) for name in binding.amount]
+            lacks = [(name, -left) for name, left in limits if left is not None and left < 0]
+            now = full(*binding.parts.values())
+            steps = smaller(binding.gang, now) if lacks else []
+            for size in steps:
+                back = _requests(binding.gang, difference(now, size))
+                if size == steps[-1] or all(back.get(name, 0) >= lack for name, lack in lacks):
+                    yield self._shrink(binding, size, "others were given what it was to give up")
+                    break
+
+    # -- both --------------------------------------------------------------------------------------------------------
+
+    def _charge_size(self, binding: Binding, size: Counts, pods: Pods) -> None:
+        [name] = binding.parts
+        gang = as_it_runs(binding.view, name, binding.gang)
+        part = gang.sized(size)
+        amount = part.total()
+        more = dict(amount)
+        vector.add(more, binding.amount, -1)
+        binding.before, binding.parts, binding.amount = binding.parts, {name: part}, amount
+        self.tree.charge(binding.leaf, more, {name: more})
+        self.namespaces.charge(binding.view.namespace, more)
+        self.waiting.limits_changed(binding.leaf)
+        stay = self.promises.stay(binding.view.uid)
+        assert stay is not None, f"{binding.view.uid} is charged and not known to run"
+        self.promises.enter(binding.view.uid, Stay(binding.leaf, amount, stay.start, stay.end, {name: (gang, pods)}))
+        self._sizes.file(binding)
+
+    def _resize(
+        self,
+        binding: Binding,
+        reason: Reason,
+        text: str,
+        deadline: float | None = None,
+        expected: Mapping[str, Spots] | None = None,
+    ) -> Resize:
+        """The command that makes its binding say what was decided. `expected`: where new pods are to be."""
+        view = binding.view
+        line = Line(rfc3339(self._now), Phase.BOUND, reason, text)
+        story = view.decision.told(line)
+        if len(story) > 1 and story[-2].reason is reason:
+            # Many small changes must not push out what happened before.
+            story = [*story[:-2], line]
+        until = view.decision.deadline if deadline is None else rfc3339(deadline)
+        decision = Decision(
+            binding.epoch,
+            Phase.BOUND,
+            reason,
+            None,
+            until,
+            story,
+            rounds=view.decision.rounds,
+            expected=dict(expected or {}),
+            dispatched=view.decision.dispatched,
+            evicted=view.decision.evictions,
+            refused=view.decision.refused,
+            flavors=binding.flavors,
+        )
+        binding.resized_at, binding.told = view.generation, None
+        self._stopped.pop(view.uid, None)
+        parts = _parts(binding)
+        return Resize(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision, parts=parts)
+
+
+def _parts(binding: Binding) -> tuple[Part, ...]:
+    return tuple(
+        Part(name, tuple((task.name, task.replicas) for task in part.tasks)) for name, part in binding.parts.items()
+    )
+
+
+def _turn(binding: Binding) -> tuple[bool, list[Rank], Key]:
+    """What runs below the minimum that its user has raised comes first."""
+    urgent = binding.pods < sum(binding.gang.floor())
+    above = [*path(binding.leaf)][-2::-1]
+    return not urgent, [node.rank() for node in above], binding.key
+
+
+def _requests(gang: Gang, counts: Counts | list[int]) -> Vector:
+    return vector.total(vector.scaled(task.requests, count) for task, count in zip(gang.tasks, counts, strict=True))
+
+
+def _addition(gang: Gang, least: Counts, most: Counts) -> Gang:
+    """A gang of the pods that are added: at least so many, at most so many."""
+    tasks = [
+        msgspec.structs.replace(task, replicas=many, min_available=few)
+        for task, few, many in zip(gang.tasks, least, most, strict=True)
+    ]
+    return msgspec.structs.replace(gang, tasks=tasks, min_available=sum(least))
+
+
+def _holds(placement: Placement, counts: Counts) -> bool:
+    return all(held >= count for held, count in zip(placement.counts, counts, strict=True))
+
+
+def _domain_around(nodes: Nodes, wish: TopologyWish | None, pods: Pods) -> int | None:
+    """For a topology with a highest tier, the largest allowed domain around what runs; None for anywhere."""
+    here = next((node for _, node, _ in pods if node < len(nodes)), None)
+    allowed = nodes.tree.ceiling(wish)
+    if allowed is None or here is None:
+        return None
+    around = [
+        int(nodes.domain[level, here])
+        for level, tier in enumerate(nodes.tree.tiers)
+        if tier <= allowed and nodes.domain[level, here] != NO_DOMAIN
+    ]
+    return around[-1] if around else None

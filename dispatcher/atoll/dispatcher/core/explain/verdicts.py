@@ -1,0 +1,707 @@
+"""The whole verdict on one workload: its place, what blocks it with numbers, what would let it start.
+
+Questions only: nothing that is asked here changes what will be decided, which tests prove by histories with and without
+questions. The cost follows the shapes in its queue and the members, not the number of those that wait.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from atoll.dispatcher.core.backfill.reservation import SETTLE
+from atoll.dispatcher.core.backlog.backlog import differs
+from atoll.dispatcher.core.backlog.binding import Binding, order_key, withheld
+from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.capacity.members import Members
+from atoll.dispatcher.core.capacity.shape import Shape, shape_key, shape_of
+from atoll.dispatcher.core.dispatcher import standing_verdict
+from atoll.dispatcher.core.elastic.resizing import Stop
+from atoll.dispatcher.core.elastic.sizes import joined
+from atoll.dispatcher.core.events import BindingView, Strategy
+from atoll.dispatcher.core.explain.excess import exceeded, higher, limit_of
+from atoll.dispatcher.core.placement import excluding, relaxing
+from atoll.dispatcher.core.placement.choice import Choice, alone, choose
+from atoll.dispatcher.core.preemption.search import Claimant, Plan, Victim, departures, plan
+from atoll.dispatcher.core.quota.figures import figures
+from atoll.dispatcher.core.quota.queue import Queue, Standing, path, subtree
+from atoll.fit import Miss, Placement, place
+from atoll.model import quantity, selectors
+from atoll.model.decision import Phase
+from atoll.model.flavors import SIGN
+from atoll.model.gang import Gang
+from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, Position, Promised, Room
+from atoll.model.timestamps import rfc3339
+from atoll.model.vector import Vector
+from atoll.model.verdict import Blocker, Reason, Verdict, reason_of_refusal
+from atoll.model.words import counted
+
+if TYPE_CHECKING:
+    from atoll.dispatcher.core.dispatcher import Dispatcher
+
+AHEAD = 10
+"""Workloads ahead that are named."""
+NAMED = 20
+"""Workloads of a change that are named."""
+EXACT = 8
+"""Members, the nearest first, in which a placement is tried; of the others each task is counted by itself."""
+ENDING = 1000
+"""Running workloads, those that end soonest, among which a set is searched whose end would help."""
+
+
+def account(core: Dispatcher, uid: str) -> Account | None:
+    """All about a binding; None when the core does not know it."""
+    binding = core.bindings.get(uid)
+    if binding is None:
+        return None
+    return msgspec.structs.replace(_account(core, binding), figures=figures(binding.leaf))
+
+
+def _account(core: Dispatcher, binding: Binding) -> Account:
+    uid = binding.view.uid
+    verdict = core.verdict(uid)
+    if binding.shape is None:
+        reason = verdict.reason if verdict is not None else binding.view.decision.reason
+        said = verdict or Verdict(reason, binding.view.decision.blocker)
+        return Account(
+            phase=binding.phase.value,
+            reason=reason.value,
+            message=said.sentence(),
+            blocker=said.blocker if said.reason is Reason.QUEUE_NOT_OPEN else None,
+            since=_since(binding, said),
+            changes=_by_itself(said),
+        )
+    look = _Look(core, binding, binding.shape, core.world)
+    with core.promises.untouched():
+        outcome = look.outcome()
+        if verdict is None:
+            verdict = outcome if isinstance(outcome, Verdict) else Verdict(Reason.SUBMITTED)
+        elif isinstance(outcome, Verdict) and (_has_numbers(verdict) or not differs(verdict, outcome)):
+            # Numbers are those of now, and so is what they are about: another member may come nearest by now.
+            verdict = outcome
+        return Account(
+            phase=binding.phase.value,
+            reason=verdict.reason.value,
+            message=verdict.sentence(),
+            blocker=verdict.blocker,
+            since=_since(binding, verdict),
+            queue=_position(core, binding, waits=True),
+            limits=look.limits,
+            clusters=look.rooms,
+            promised=_promised(core, uid),
+            changes=look.changes(verdict),
+            never=look.never(verdict),
+        )
+
+
+def _wrong(member: Member) -> str:
+    """The HyperNodes of a member that are wrong; empty where none are."""
+    if not member.problems:
+        return ""
+    (name, message), *others = member.problems
+    more = f" (and {len(others)} more)" if others else ""
+    return f"HyperNode {name} is wrong: {message}{more}"
+
+
+def _has_numbers(verdict: Verdict) -> bool:
+    return verdict.blocker is not None and bool(verdict.blocker.resource)
+
+
+def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
+    """Whether a workload that does not exist would start if it came now, where, or the smallest change that would
+    admit it.
+
+    Args:
+        core: unchanged afterwards.
+        view: of a binding that can be read; its UID is nobody's.
+        now: seconds since the epoch.
+    """
+    gang = view.gang
+    assert gang is not None, "what can't be read is refused before"
+    if not gang.submitted:
+        gang = msgspec.structs.replace(gang, submitted=rfc3339(now))
+        view = replace(view, gang=gang)
+    leaf = core.tree.queues.get(gang.queue)
+    if leaf is None:
+        return _refused(standing_verdict(gang.queue, Standing.MISSING))
+    if gang.hold:
+        kept = withheld(gang)
+        return Account(reason=kept.reason.value, message=kept.sentence(), changes=_by_itself(kept))
+    if (outside := core.outside(leaf, view.namespace)) is not None:
+        return _refused(outside)
+    binding = Binding(view, 0, Phase.SUSPENDED, {}, gang, None, order_key(view), leaf, {})
+    view = core.filed_as(binding)
+    binding = replace(binding, view=view, wish=view.gang, variants=view.variants)
+    world = core.world.aside()
+    shape = shape_of(view, shape_key(view, core.restricted(binding)))
+    binding.amount = shape.request
+    world.enroll(shape)
+    look = _Look(core, binding, shape, world)
+    with core.promises.untouched(), core.tree.supposing(leaf, shape.request):
+        outcome = look.outcome()
+        position = _position(core, binding, waits=False)
+        for variant, other in zip(binding.variants[1:], shape.others, strict=True):
+            if isinstance(outcome, Choice):
+                break
+            # With another flavor than the first; where none will do, it waits for that one.
+            second = replace(binding, wish=variant.gang, amount=other.request, variants=(variant,))
+            beside = _Look(core, second, other, world)
+            found = beside.outcome()
+            if isinstance(found, Choice):
+                outcome, look, binding = found, beside, second
+        if isinstance(outcome, Choice):
+            flavors = [f"{each.resource}{SIGN}{each.flavor}" for each in binding.flavors]
+            return Account(starts=True, places=_places(look.whole(outcome)), queue=position, flavors=flavors)
+        changes = look.changes(outcome)
+        if outcome.reason in _SEARCHED:
+            changes = sorted([*changes, *look.search(now)], key=lambda change: not change.enough)
+        return Account(
+            reason=outcome.reason.value,
+            message=outcome.sentence(),
+            blocker=outcome.blocker,
+            queue=position,
+            limits=look.limits,
+            clusters=look.rooms,
+            changes=changes,
+            never=look.never(outcome),
+        )
+
+
+_SEARCHED = (Reason.QUOTA_EXCEEDED, Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS, Reason.WOULD_DELAY)
+"""Verdicts that the end of others can change."""
+
+
+@dataclass
+class _Look:
+    """One workload against everything as it is; each answer is found once."""
+
+    core: Dispatcher
+    binding: Binding
+    shape: Shape
+    """Enrolled in the world."""
+    world: Members
+    #: member -> what of it would go there, where a ceiling stops that
+    _capped_in: dict[str, Vector] = field(default_factory=dict)
+    #: member -> what of it would have to be larger, and why, though all that runs there had ended
+    _small_in: dict[str, tuple[str, str]] = field(default_factory=dict)
+    #: members in which it was placed as they are, the nearest first
+    _tried: list[Member] = field(default_factory=list)
+    #: members that it may not use, and what would have to be otherwise for that
+    _excluded: list[tuple[Member, str]] = field(default_factory=list)
+
+    @property
+    def _gang(self) -> Gang:
+        return self.binding.gang
+
+    @property
+    def _leaf(self) -> Queue:
+        return self.binding.leaf
+
+    def _permits(self, choice: Choice) -> bool:
+        return self.core.judge(self.binding, choice)[0]
+
+    def _settles(self, choice: Choice) -> Choice | None:
+        return self.core.settle(self.binding, choice, self._permits)
+
+    def _capped(self, choice: Choice) -> Verdict | None:
+        verdict = self.core.capped(self._leaf, choice)
+        if verdict is not None:
+            self._capped_in |= {
+                member.name: gang.total() for member, gang in zip(choice.members, choice.gangs, strict=True)
+            }
+        return verdict
+
+    def outcome(self) -> Choice | Verdict:
+        """What a pass would say of this workload now, also if it does not come to it."""
+        core, leaf = self.core, self._leaf
+        if core.tree.standing(leaf) is Standing.OPEN and self._is_behind():
+            return Verdict(Reason.BEHIND_HEAD, Blocker("Queue", leaf.name))
+        found = core.admit(leaf, self.shape, self.binding.view.namespace, lambda: self.choice)
+        return found if isinstance(found, Choice) else found.verdict
+
+    def _is_behind(self) -> bool:
+        """Whether its queue is strict and another one is first."""
+        if self._leaf.view is None or self._leaf.view.strategy is not Strategy.FIFO:
+            return False
+        head = self.core.waiting.head(self._leaf)
+        return head is not None and head.members[0] < self.binding.key
+
+    @cached_property
+    def choice(self) -> Choice | Verdict:
+        """Where it would go, quota aside."""
+        core = self.core
+        found = choose(
+            self.shape,
+            self._gang,
+            self.world,
+            serving=core.serves(self._leaf),
+            avoided=core.avoided(self.binding, self.shape),
+            permits=self._settles,
+            capped=self._capped,
+            times=partial(core.times, self._leaf),
+        )
+        return found if isinstance(found, Choice) else core.in_words(self.binding, self.shape, found)
+
+    def whole(self, choice: Choice) -> Choice:
+        """The choice with the pods beyond the minimum that it would be given as it starts."""
+        if not self.shape.elastic:
+            return choice
+        [member], [part], [begins] = choice.members, choice.gangs, choice.placements
+        nodes = member.nodes.copy()
+        nodes.take(part.requests(), begins)
+        started = replace(self.binding, parts={member.name: part})
+        growth = self.core.growth(started, nodes, begins.pods, {}, begins)
+        if isinstance(growth, Stop):
+            return choice
+        size, more = growth
+        return Choice((member,), (self._gang.sized(size),), (joined(begins, more),))
+
+    # -- what blocks -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def limits(self) -> list[Limit]:
+        """Every limit that it would exceed: of the queues on its path, from its own up, and of its namespace; then the
+        ceilings of these queues in the members where it could go.
+        """
+        wanted = [(name, amount) for name, amount in sorted(self.shape.request.items()) if amount > 0]
+        above = {node.name: position for position, node in enumerate(path(self._leaf))}
+        found = [limit for name, amount in wanted for limit in exceeded(self._leaf, name, amount)]
+        found.sort(key=lambda limit: above[limit.name])
+        namespace = self.binding.view.namespace
+        charged, limits = self.core.namespaces.used.get(namespace, {}), self.core.namespaces.limits.get(namespace, {})
+        for name, amount in wanted:
+            left = limits.get(name, math.inf) - charged.get(name, 0)
+            if amount > left:
+                found.append(limit_of("Namespace", namespace, name, amount, int(left)))
+        return [*found, *self._ceilings()] if isinstance(self.choice, Verdict) else found
+
+    def _ceilings(self) -> Iterator[Limit]:
+        for member, wanted in self._capped_in.items():
+            for queue in path(self._leaf):
+                if member in queue.ceilings:
+                    used, ceiling = queue.used_in.get(member, {}), queue.ceilings[member]
+                    kind, name_of = ("Cluster", member) if queue.parent is None else ("Queue", queue.name)
+                    for name, amount in sorted(wanted.items()):
+                        left = ceiling.get(name, math.inf) - used.get(name, 0)
+                        if amount > max(left, 0):
+                            yield limit_of(kind, name_of, name, amount, int(left), cluster=member)
+
+    @cached_property
+    def rooms(self) -> list[Room]:
+        """What each member could take, those that hold most of it first."""
+        world, shape, core = self.world, self.shape, self.core
+        allowed = np.any(world.allowed(shape), axis=0) if world.order else np.zeros(0, np.bool_)
+        serving = core.serves(self._leaf)
+        avoided, refusing = core.avoided(self.binding, shape), core.refusals.avoided(self.binding.view)
+        barred = core.breakers.barred(self.binding.view.namespace)
+        floor = np.array(shape.floor)
+        held = np.minimum(world.counts[list(shape.rows)], floor[:, None]).sum(axis=0)
+        wanted = sum(shape.floor)
+        rooms, exact = [], EXACT
+        for column in np.lexsort((np.arange(len(world.order)), -held)):
+            member, fits = world.order[int(column)], int(held[column])
+            if member.view is None:
+                # It has left the federation, and is remembered for what ran there.
+                continue
+            if not allowed[column]:
+                if (unfit := member.unfit(shape.gang)) is None:
+                    why, text = Reason.NO_CLUSTER, excluding.by_policy(member, self.binding.view)
+                    self._excluded.append((member, _OTHERWISE.get(text, _TAINTED)))
+                else:
+                    why, text = unfit[0].reason, unfit[1]
+                rooms.append(_room(member, wanted, fits, why, text))
+            elif serving is not None and not serving[column]:
+                rooms.append(_room(member, wanted, fits, Reason.NO_CLUSTER, excluding.QUEUE))
+                self._excluded.append((member, "a queue that uses this member"))
+            elif not world.ready[column]:
+                rooms.append(_room(member, wanted, fits, Reason.CLUSTERS_NOT_READY, "it is not ready"))
+            elif member.name in refusing:
+                said = f": {refusing[member.name]}" if refusing[member.name] else ""
+                text = f"it refused it and is avoided for a while{said}"
+                rooms.append(_room(member, wanted, fits, reason_of_refusal(said), text))
+            elif member.name in barred:
+                text = "it does not bind what is sent to it, or confirms no removals; one workload at a time is tried"
+                rooms.append(_room(member, wanted, fits, Reason.MEMBER_FAILING, text))
+            elif member.name in avoided:
+                text = "it failed such a workload lately and is avoided for a while"
+                rooms.append(_room(member, wanted, fits, Reason.AVOIDED, text))
+            elif exact:
+                exact -= 1
+                self._tried.append(member)
+                rooms.append(self._exact(member, wanted))
+            else:
+                reason = Reason.NO_DOMAIN_FITS if shape.limited else Reason.INSUFFICIENT_RESOURCES
+                rooms.append(_room(member, wanted, fits, reason, Miss(reason, wanted, fits).sentence()))
+        # Those that could take it at once come first, then by how near they come.
+        return sorted(rooms, key=lambda room: (bool(room.reason), -room.fits))
+
+    def _exact(self, member: Member, wanted: int) -> Room:
+        placement = place(member.nodes, self._gang, room=self.world.room(member, self.shape))
+        if isinstance(placement, Placement):
+            choice = alone(self.shape, self._gang, member, placement)
+            domain = _domain(member, placement)
+            capped = self.core.capped(self._leaf, choice)
+            if capped is not None and (block := capped.blocker) is not None:
+                whose = f"of queue {block.name} there" if block.kind == "Queue" else "of this member"
+                text = f"the ceiling {whose} leaves {block.available} {block.resource}"
+                return _room(member, wanted, wanted, Reason.QUOTA_EXCEEDED, text)
+            if self._settles(choice) is None:
+                text = "the room there is kept for a workload that goes before it"
+                return _room(member, wanted, wanted, Reason.WOULD_DELAY, text)
+            return Room(member.name, wanted, wanted, message="it has room", domain=domain)
+        shortage = quantity.format_units(placement.resource, placement.needed) if placement.resource else ""
+        too_small = ""
+        if pod := self._too_small(member):
+            too_small = pod
+            self._small_in[member.name] = "larger nodes, or smaller pods: ", f"{pod} in cluster {member.name}"
+        elif not self.shape.divided and (gang := self._all_too_small(member, placement)):
+            too_small, what = gang, "larger domains" if placement.reason is Reason.NO_DOMAIN_FITS else "more nodes"
+            self._small_in[member.name] = f"{what} in cluster {member.name}, or a gang of fewer pods: ", gang
+        wrong = _wrong(member) if self.shape.limited else ""
+        return Room(
+            member.name,
+            wanted,
+            placement.available,
+            placement.reason.value,
+            "; ".join(text for text in (placement.sentence(), too_small, wrong) if text),
+            placement.domain,
+            placement.resource,
+            shortage,
+        )
+
+    def _too_small(self, member: Member) -> str:
+        """Why no node there holds a pod of some task, even if all that runs there had ended; empty where one would."""
+        total, rooms = member.total(), self.world.room(member, self.shape)
+        if not total:
+            return ""
+        for task, least, room in zip(self._gang.tasks, self.shape.floor, rooms, strict=True):
+            accepts = member.nodes.accepting(task)
+            if not least or room.any() or not accepts.any():
+                continue
+            nodes = self.core.promises.emptied(member)
+            most = dict(zip(nodes.resources, (nodes.free * accepts).max(axis=1).tolist(), strict=True))
+            seen = dict(zip(nodes.resources, nodes.free.sum(axis=1).tolist(), strict=True))
+            for name, amount in sorted(task.requests.items()):
+                if amount <= (most_of := max(most.get(name, 0), 0)) or seen.get(name, 0) < total.get(name, 0):
+                    # Or others use some of it as well, or nobody knows where: nodes may have more than they seem to.
+                    continue
+                asked, has = (quantity.format_units(name, value) for value in (amount, most_of))
+                limit = f"no node has more than {has}" if most_of else "no node has any"
+                return f"a pod of task {task.name} asks for {asked} {name}, and {limit} for it"
+        return ""
+
+    def _all_too_small(self, member: Member, miss: Miss) -> str:
+        """Whether nothing there would hold the gang even if all that runs there had ended; empty where it would."""
+        if miss.reason not in (Reason.NO_DOMAIN_FITS, Reason.INSUFFICIENT_RESOURCES):
+            return ""
+        total = member.total()
+        if not total:
+            return ""
+        nodes = self.core.promises.emptied(member)
+        seen = dict(zip(nodes.resources, nodes.free.sum(axis=1).tolist(), strict=True))
+        if any(seen.get(name, 0) < total.get(name, 0) for task in self._gang.tasks for name in task.requests):
+            # Others use some of it as well, or nobody knows where.
+            return ""
+        if isinstance(place(nodes, self._gang), Placement):
+            return ""
+        if miss.reason is Reason.INSUFFICIENT_RESOURCES:
+            return "its nodes together are not enough, even if all of them were empty"
+        return "no domain of a tier that it allows is large enough, even if all of them were empty"
+
+    def never(self, verdict: Verdict) -> str:
+        """Why it can't start as things are, whatever ends; empty where it may."""
+        asked = [(name, amount) for name, amount in sorted(self.shape.request.items()) if amount > 0]
+        namespace = self.binding.view.namespace
+        bounds = [("queue", queue.name, queue.view.capability) for queue in path(self._leaf) if queue.view is not None]
+        bounds.append(("namespace", namespace, self.core.namespaces.limits.get(namespace, {})))
+        for kind, name, most in bounds:
+            for resource, amount in asked:
+                if amount > most.get(resource, amount):
+                    wants, has = (quantity.format_units(resource, each) for each in (amount, most[resource]))
+                    return f"it asks for {wants} {resource}, and {kind} {name} may use {has} at most"
+        if verdict.reason is Reason.NO_NODE_MATCHES:
+            return "no node of the members that it may use accepts its pods, whatever ends there"
+        if verdict.reason in (Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS, Reason.QUOTA_EXCEEDED):
+            full = [room.cluster for room in self.rooms if room.reason != Reason.NO_CLUSTER.value]
+            if full and all(name in self._small_in for name in full):
+                return "no member that it may use is large enough, even if all that runs there had ended"
+        return ""
+
+    # -- what would help ---------------------------------------------------------------------------------------------
+
+    def _relaxations(self) -> list[Change]:
+        """What it could give up to start now; nothing where its quota has no room either."""
+        if self.limits or self.shape.divided or self.shape.others:
+            return []
+        self.rooms  # noqa: B018  finds the members
+        return [*relaxing.relaxations(self._gang, self._tried, self._excluded[:EXACT], self._would_fit)]
+
+    def _would_fit(self, member: Member, gang: Gang) -> bool:
+        if member.view is None or not member.ready:
+            return False
+        placement = place(member.nodes, gang)
+        return isinstance(placement, Placement) and self._permits(alone(self.shape, gang, member, placement))
+
+    def changes(self, verdict: Verdict) -> list[Change]:
+        """What is known to help without a search: what is enough by itself first."""
+        found = self._changes(verdict)
+        if verdict.reason in _RELAXED:
+            found = [*self._relaxations(), *found]
+        return sorted(found, key=lambda change: not change.enough)
+
+    def _changes(self, verdict: Verdict) -> list[Change]:
+        queue = self._leaf.name
+        match verdict.reason:
+            case Reason.QUEUE_NOT_FOUND | Reason.QUEUE_CLOSED | Reason.QUEUE_INVALID | Reason.QUEUE_NOT_LEAF:
+                return [_queue_change(verdict.reason, self._leaf)]
+            case Reason.BEHIND_HEAD:
+                return [Change(ChangeKind.QUEUE, f"the first workload of queue {queue} starts or leaves")]
+            case Reason.QUOTA_EXCEEDED:
+                stopped = self.choice.blocker if isinstance(self.choice, Verdict) else None
+                ceiling = stopped.cluster if stopped is not None else ""
+                limits = [limit for limit in self.limits if limit.cluster in ("", ceiling)]
+                if not limits:
+                    # What stopped it has gone since the last pass.
+                    return _by_itself(Verdict(Reason.SUBMITTED))
+                enough = bool(ceiling) or isinstance(self.choice, Choice)
+                rest = "" if enough else ", and there must be room as well"
+                kind = (
+                    ChangeKind.LIMITS if any(each.declared or each.guaranteed for each in limits) else ChangeKind.ROOM
+                )
+                change = Change(kind, f"{higher(limits)}{rest}", enough, limits)
+                return [change] if enough else [change, *self._more_room()]
+            case Reason.INSUFFICIENT_RESOURCES | Reason.NO_DOMAIN_FITS:
+                return self._more_room()
+            case Reason.WOULD_DELAY:
+                return [
+                    Change(ChangeKind.WISH, "a shorter estimate of its run time, if that is true"),
+                    Change(ChangeKind.WAIT, "the workload that room is kept for starts"),
+                ]
+            case Reason.NO_CLUSTER:
+                allowed = "a policy, and a queue, that allow a member which has room"
+                return [*self._missing_members(), Change(ChangeKind.POLICY, allowed)]
+            case Reason.NO_TOPOLOGY:
+                text = "HyperNodes of a tier that it allows in a member, a higher highestTierAllowed, or none"
+                return [Change(ChangeKind.WISH, text)]
+            case Reason.TOPOLOGY_INVALID:
+                wrong = [f"{_wrong(member)} in {member.name}" for member in self.world.order if member.problems]
+                return [Change(ChangeKind.WISH, text) for text in wrong]
+            case Reason.NO_PLACER:
+                text = "a member where kube-scheduler, Volcano or Kueue places, or pods that do not insist on that"
+                return [Change(ChangeKind.POLICY, text)]
+            case Reason.FEATURE_MISSING:
+                text = "a member whose agent and Kubernetes have that, or a workload without it"
+                return [Change(ChangeKind.POLICY, text)]
+            case Reason.AGENT_VERSION:
+                return [Change(ChangeKind.WAIT, "an operator upgrades the host, or the agents of its members")]
+            case Reason.NO_NODE_MATCHES:
+                return [Change(ChangeKind.WISH, "nodes that its selectors and tolerations accept")]
+        return _by_itself(verdict)
+
+    def _missing_members(self) -> list[Change]:
+        """Members that its queue, or one above it, names or selects and that do not exist."""
+        found = []
+        for queue in path(self._leaf):
+            view = queue.view
+            if view is None:
+                continue
+            if queue.serving == frozenset() and view.affinity:
+                label = "label one (atollctl cluster label NAME KEY=VALUE)"
+                text = (
+                    f"no member matches the selector of queue {queue.name} ({selectors.text(view.affinity)}): {label}"
+                )
+                found.append(f"{text}, or select others (atollctl queue update {queue.name} --clusters SELECTOR)")
+            found += [
+                f"member {name}, which queue {queue.name} names in spec.extendClusters and which does not exist: join"
+                f" it, or name others (atollctl queue update {queue.name} --member NAME)"
+                for name in sorted(set(view.members) - set(self.core.tree.members))
+            ]
+        return [Change(ChangeKind.QUEUE, text) for text in found]
+
+    def _more_room(self) -> list[Change]:
+        """Room in the member that comes nearest."""
+        full = [room for room in self.rooms if room.fits < room.pods and room.reason in _FULL]
+        if not full:
+            return []
+        nearest = next((room for room in full if room.cluster not in self._small_in), None)
+        if nearest is None:
+            return [Change(ChangeKind.ROOM, "".join(self._small_in[full[0].cluster]))]
+        parts = sorted((room.fits for room in full), reverse=True)[: self.shape.most_clusters]
+        together = sum(parts)
+        if self.shape.divided and len(parts) > 1 and together < nearest.pods:
+            pods = counted(nearest.pods - together, "more pod")
+            return [Change(ChangeKind.ROOM, f"room for {pods} in the members that it may be divided over")]
+        where = f"cluster {nearest.cluster}" + (f", domain {nearest.domain}" if nearest.domain else "")
+        what = f", such as {nearest.shortage} {nearest.resource}" if nearest.resource else " on its nodes"
+        pods = counted(nearest.pods - nearest.fits, "more pod")
+        found = [Change(ChangeKind.ROOM, f"room for {pods} in {where}{what}")]
+        if not self.shape.divided and not self._gang.whole and together >= nearest.pods:
+            text = "a policy that lets it be divided (replicaSchedulingType: Divided): together its members have room"
+            found.append(Change(ChangeKind.POLICY, text))
+        return found
+
+    def search(self, now: float) -> list[Change]:
+        """Whom the dispatcher would take back for it, and whose end would let it start."""
+        core, found = self.core, []
+        claimant = Claimant(
+            self.binding.view.uid, self._leaf, -self.binding.key[0], self.shape, self.shape.least
+        )  # fmt: skip
+        running = list(core.running())
+        serving, avoided = core.serves(self._leaf), core.avoided(self.binding, self.shape)
+        # As the dispatcher plans: others for whom room is being made are counted as having it.
+        with core.promises.settled(but=self.binding.view.uid):
+            evicting = plan(
+                claimant,
+                running,
+                core.tree,
+                self.world,
+                now=now,
+                serving=serving,
+                avoided=avoided,
+                permits=self._permits,
+            )
+        if isinstance(evicting, Plan) and evicting.losses:
+            verb = "taken back" if evicting.victims else "shrunk"
+            if 0 < len(evicting.victims) < len(evicting.losses):
+                verb += " or shrunk"
+            found.append(self._going(ChangeKind.EVICT, f"{{}} {verb} by the dispatcher", evicting))
+        ends = {each.uid: self._end(each) for each in running}
+        running.sort(key=lambda each: (ends[each.uid], each.uid))
+        ending = departures(
+            claimant,
+            running[:ENDING],
+            core.tree,
+            self.world,
+            serving=serving,
+            avoided=avoided,
+            permits=self._permits,
+        )
+        if isinstance(ending, Plan) and ending.losses:
+            at = max(ends[loss.uid] for loss in ending.losses)
+            found.append(self._going(ChangeKind.FINISH, "the end of {}", ending, at))
+        return found
+
+    def _end(self, victim: Victim) -> float:
+        stay = self.core.promises.stay(victim.uid)
+        return stay.end if stay is not None else math.inf
+
+    def _going(self, kind: ChangeKind, text: str, found: Plan, at: float = math.inf) -> Change:
+        names = _named(self.core, (loss.uid for loss in found.losses))
+        what = counted(len(names), "workload")
+        when = rfc3339(at + SETTLE) if at < math.inf else ""
+        return Change(
+            kind, text.format(what), True, workloads=names[:NAMED], more=max(len(names) - NAMED, 0), at=when
+        )  # fmt: skip
+
+
+_RELAXED = (
+    Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS, Reason.NO_TOPOLOGY, Reason.NO_NODE_MATCHES, Reason.NO_CLUSTER,
+)  # fmt: skip
+"""Verdicts that follow from its own wishes as well as from what members have."""
+_TAINTED = "a toleration of its taint (clusterTolerations of its policy)"
+_OTHERWISE = {
+    "its policy does not allow this member": "a policy that allows another member",
+    "this member is cordoned": "an end of its cordon (atollctl cluster uncordon)",
+}
+_FULL = (Reason.INSUFFICIENT_RESOURCES.value, Reason.NO_DOMAIN_FITS.value)
+
+
+def _refused(verdict: Verdict) -> Account:
+    assert verdict.blocker is not None, "it names the queue"
+    changes = [_queue_change(verdict.reason, Queue(verdict.blocker.name))]
+    return Account(reason=verdict.reason.value, message=verdict.sentence(), blocker=verdict.blocker, changes=changes)
+
+
+def _queue_change(reason: Reason, queue: Queue) -> Change:
+    name = queue.name
+    leaves = ", ".join(sorted(each.name for each in subtree(queue) if each is not queue and not each.children))
+    text = {
+        Reason.QUEUE_NOT_FOUND: f"queue {name} is created",
+        Reason.QUEUE_CLOSED: f"queue {name}, or the closed one above it, is opened",
+        Reason.QUEUE_INVALID: f"what is wrong with queue {name} is mended",
+        Reason.QUEUE_NOT_LEAF: f"it goes to one of the queues below {name}: {leaves}",
+        Reason.QUEUE_NOT_OPEN: f"its namespace gets labels that queue {name} is open to, or it goes to another queue",
+    }[reason]
+    return Change(ChangeKind.QUEUE, text)
+
+
+def _by_itself(verdict: Verdict) -> list[Change]:
+    if verdict.reason is Reason.QUEUE_NOT_OPEN and verdict.blocker is not None:
+        return [_queue_change(verdict.reason, Queue(verdict.blocker.name))]
+    text = {
+        Reason.HELD: (ChangeKind.WISH, "its user releases it"),
+        Reason.NO_PODS: (ChangeKind.WISH, "its user gives it pods"),
+        Reason.CLUSTERS_NOT_READY: (ChangeKind.WAIT, "a member that it may use is ready again"),
+        Reason.NAMESPACE_NOT_ACCEPTED: (ChangeKind.WISH, "the member's administrator lets the namespace in"),
+        Reason.REFUSED_BY_MEMBER: (ChangeKind.WISH, "what the member says is mended, there or in the workload"),
+        Reason.DEACTIVATED: (ChangeKind.WISH, "what the member says is mended, and then: atollctl job retry"),
+        Reason.AVOIDED: (ChangeKind.WAIT, "the room in the members that failed it changes, or their pause is over"),
+        Reason.MEMBER_FAILING: (ChangeKind.WAIT, "what is tried in the members that fail is bound there"),
+        Reason.ASKING_MEMBERS: (ChangeKind.WAIT, "the members that are asked answer, within seconds"),
+        Reason.AWAITING_VICTIMS: (ChangeKind.WAIT, "the workloads that make room for it end"),
+        Reason.NOT_READY_IN_TIME: (ChangeKind.WAIT, "its pause is over; until then, mend what its containers wait for"),
+        Reason.SUBMITTED: (ChangeKind.WAIT, "the next pass of the dispatcher looks at it"),
+    }.get(verdict.reason)
+    return [Change(*text)] if text is not None else []
+
+
+def _position(core: Dispatcher, binding: Binding, *, waits: bool) -> Position:
+    """Its place in the queue, by bisection in each class of it."""
+    ahead, waiting = 0, 0 if waits else 1
+    near: list[tuple[int, str, str]] = []
+    for group in core.waiting.classes(binding.leaf).values():
+        before = bisect.bisect_left(group.members, binding.key)
+        ahead += before
+        waiting += len(group.members)
+        near += group.members[max(before - AHEAD, 0) : before]
+    named = heapq.nlargest(AHEAD, near)[::-1]
+    return Position(
+        binding.leaf.name, ahead + 1, waiting, _named(core, (key[2] for key in named)), ahead - len(named)
+    )  # fmt: skip
+
+
+def _named(core: Dispatcher, uids: Iterable[str]) -> list[Named]:
+    return [Named(view.namespace, view.name) for uid in uids for view in (core.bindings[uid].view,)]
+
+
+def _promised(core: Dispatcher, uid: str) -> Promised | None:
+    promise = core.promises.own(uid)
+    if promise is None:
+        return None
+    names = ", ".join(member.name for member in (promise.member, *promise.also))
+    return Promised(names, rfc3339(promise.at) if promise.at < math.inf else "")
+
+
+def _since(binding: Binding, verdict: Verdict) -> str:
+    """When the reason was first written, by the story; empty while the binding does not say it."""
+    at = ""
+    for line in reversed(binding.view.decision.story):
+        if line.reason is not verdict.reason:
+            break
+        at = line.at
+    return at
+
+
+def _places(choice: Choice) -> list[Place]:
+    parts: Sequence[tuple[Member, Gang, Placement]] = list(
+        zip(choice.members, choice.gangs, choice.placements, strict=True)
+    )
+    return [
+        Place(member.name, sum(placement.counts), _domain(member, placement)) for member, _, placement in parts
+    ]  # fmt: skip
+
+
+def _domain(member: Member, placement: Placement) -> str:
+    return member.nodes.tree.domains[placement.domain].name if placement.domain is not None else ""
+
+
+def _room(member: Member, wanted: int, fits: int, reason: Reason, message: str) -> Room:
+    return Room(member.name, wanted, fits, reason.value, message)

@@ -1,0 +1,382 @@
+"""What queues and nodes would hold if some workloads went: tried out on copies, and taken back without a trace.
+
+Apart from the plan that uses it because it is arithmetic: each step costs the nodes and queues that it touches, so a
+plan may try thousands of them. The quota tree itself is asked, with other figures of use, so that its rules are written
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.capacity.members import Members
+from atoll.dispatcher.core.capacity.requests import MANY
+from atoll.dispatcher.core.capacity.shape import Shape
+from atoll.dispatcher.core.placement.choice import Choice, always
+from atoll.dispatcher.core.quota.queue import Queue, bring_up_to_date, path, use
+from atoll.dispatcher.core.quota.tree import Shortage, Tree
+from atoll.dispatcher.split import Division, divide_natively
+from atoll.fit import Nodes, Placement, place
+from atoll.fit.placement import Ints
+from atoll.model.gang import Gang
+from atoll.model.topology import NO_DOMAIN
+from atoll.model.vector import Vector
+
+Pods = Sequence[tuple[int, Vector, int]]
+"""(node index, requests of one pod, pods)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """A workload that waits and can't start."""
+
+    uid: str
+    leaf: Queue
+    priority: int
+    shape: Shape
+    """Enrolled in the world."""
+    gang: Gang
+
+
+@dataclass(slots=True, eq=False)
+class Bundle:
+    """The smallest thing that can go: a workload, or what one elastic workload can spare on one node."""
+
+    uid: str
+    leaf: Queue
+    amount: Vector
+    """What its queue gets back."""
+    pods: Mapping[str, Pods]
+    """Member -> the pods that go."""
+    after: Bundle | None = field(default=None, repr=False)
+    """What of the same elastic workload goes first."""
+    surplus: bool = False
+    foreign: bool = False
+    """It goes to another queue: reclaim, not preemption."""
+    position: int = 0
+    """Its place in the order of victims."""
+    kind: tuple[Queue, tuple[tuple[str, int], ...]] = field(init=False)
+    """Equal kinds, equal answers of the quota tree."""
+    spots: Collection[tuple[str, int]] = field(init=False)
+    """(member, node) of its pods, each once."""
+
+    def __post_init__(self) -> None:
+        self.kind = (self.leaf, tuple(self.amount.items()))
+        self.spots = dict.fromkeys((member, node) for member, pods in self.pods.items() for node, _, _ in pods)
+
+    def chain(self) -> list[Bundle]:
+        """All that goes with it, in order."""
+        found = [self]
+        while (before := found[-1].after) is not None:
+            found.append(before)
+        return found[::-1]
+
+
+class Site:
+    """One member that may take the claimant: a copy of its nodes, and what they hold of each task.
+
+    A *cell* is a part of the member that may take the whole claimant: all of it, or with a hard topology each domain of
+    an allowed tier.
+    """
+
+    def __init__(self, member: Member, claimant: Claimant, world: Members) -> None:
+        self.member = member
+        self.nodes: Nodes = member.nodes.copy()
+        tasks = claimant.gang.tasks
+        #: per task int64[nodes]
+        self.room: list[Ints] = [each.copy() for each in world.room(member, claimant.shape)]
+        self.accepts = [self.nodes.accepting(task) for task in tasks]
+        row = {name: index for index, name in enumerate(self.nodes.resources)}
+        #: per task: (row, amount) of what it asks; None where nobody has it
+        self.asks: list[list[tuple[int, int]] | None] = []
+        for task in tasks:
+            asked = [(name, amount) for name, amount in task.requests.items() if amount > 0]
+            known = all(name in row for name, _ in asked)
+            self.asks.append([(row[name], amount) for name, amount in asked] if known else None)
+        #: per node, the cells that it is in
+        self.cells_of, self.cells = _cells(self.nodes, claimant.gang)
+        #: [cell][task] -> pods
+        self.held: list[list[int]] = [[0] * len(tasks) for _ in range(self.cells)]
+        self.recount()
+
+    def recount(self) -> None:
+        """Sum up again what each cell holds."""
+        sums = [cell_sums(self.cells_of, self.cells, each) for each in self.room]
+        self.held = [[int(each[cell]) for each in sums] for cell in range(self.cells)]
+
+    def refill(self) -> None:
+        """Count what all nodes hold again, after their free amounts were changed in bulk."""
+        for task, (asks, accepts) in enumerate(zip(self.asks, self.accepts, strict=True)):
+            if asks is not None:
+                room = np.full(len(self.nodes), MANY)
+                for row, amount in asks:
+                    np.minimum(room, self.nodes.free[row] // amount, out=room)
+                self.room[task] = np.where(accepts, np.maximum(room, 0), 0)
+        self.recount()
+
+    def room_of(self, task: int, free: Sequence[int]) -> int:
+        """How many pods of a task such amounts hold."""
+        asks = self.asks[task]
+        if asks is None:
+            return 0
+        room = MANY
+        for row, amount in asks:
+            room = min(room, free[row] // amount)
+        return max(room, 0)
+
+    def change(self, node: int, request: Vector, pods: int) -> None:
+        """Give room for so many pods of these requests back; a negative number takes it again."""
+        self.nodes.free[:, node] += self.nodes.column(request) * pods
+        free = self.nodes.free[:, node].tolist()
+        for task, accepts in enumerate(self.accepts):
+            if accepts[node]:
+                room = self.room[task]
+                now = self.room_of(task, free)
+                if more := now - int(room[node]):
+                    room[node] = now
+                    for row in self.cells_of:
+                        if (cell := int(row[node])) >= 0:
+                            self.held[cell][task] += more
+
+
+class Trial:
+    """Use with `with`: on leaving, the tree is as it was, to the object.
+
+    Raises:
+        AssertionError: a bundle is put back that was not taken.
+    """
+
+    def __init__(
+        self,
+        claimant: Claimant,
+        tree: Tree,
+        sites: Mapping[str, Site],
+        permits: Callable[[Choice], bool] = always,
+    ) -> None:
+        self.claimant, self.tree, self.sites, self._permits = claimant, tree, sites, permits
+        shape = claimant.shape
+        self.request = shape.request
+        #: queues on the claimant's path have ceilings in members
+        self.capped = any(queue.tracks for queue in path(claimant.leaf))
+        self._shared = frozenset(path(claimant.leaf))
+        #: bundles that went, in the order in which they did
+        self.taken: dict[Bundle, None] = {}
+        #: kind of foreign bundles that went -> how many
+        self._kinds: dict[tuple[Queue, tuple[tuple[str, int], ...]], int] = {}
+        self._before: dict[Queue, tuple[Vector, dict[str, Vector], Vector]] = {}
+        #: times that there was room, and no choice of it was permitted
+        self.refused = 0
+        #: resources in which the claimant's queue is entitled to take back
+        self.entitled = entitled(tree, claimant.leaf, self.request)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for node, (used, used_in, kept) in self._before.items():
+            node.used, node.used_in, node.kept = used, used_in, kept
+
+    # -- what goes ---------------------------------------------------------------------------------------------------
+
+    def lends(self, leaf: Queue, amount: Vector) -> bool:
+        """Whether a queue would give this back, in a resource that the claimant's queue is entitled to."""
+        return self.tree.lends(leaf, self.claimant.leaf, amount, self.entitled, whole=self.request)
+
+    def take(self, bundle: Bundle) -> bool:
+        """Let a bundle go, unless its queue or those of the bundles that went before do not lend so much.
+
+        Whichever goes last, its queue is above its entitlement until then: members evict in any order.
+        """
+        if bundle.after is not None and bundle.after not in self.taken:
+            return False
+        self.release(bundle.leaf, bundle.amount, bundle.pods)
+        if bundle.foreign and not self._all_lent(bundle):
+            self.release(bundle.leaf, bundle.amount, bundle.pods, -1)
+            return False
+        self.taken[bundle] = None
+        if bundle.foreign:
+            self._kinds[bundle.kind] = self._kinds.get(bundle.kind, 0) + 1
+        self._give(bundle, 1)
+        return True
+
+    def put(self, bundle: Bundle) -> None:
+        """Take a bundle's departure back."""
+        assert bundle in self.taken, f"{bundle.uid} did not go"
+        del self.taken[bundle]
+        if bundle.foreign:
+            self._kinds[bundle.kind] -= 1
+            if not self._kinds[bundle.kind]:
+                del self._kinds[bundle.kind]
+        self.release(bundle.leaf, bundle.amount, bundle.pods, -1)
+        self._give(bundle, -1)
+
+    def move(self, bundle: Bundle, times: int = 1) -> None:
+        """Count as gone what nobody decides on here; of `times` -1 as there again."""
+        self.release(bundle.leaf, bundle.amount, bundle.pods, times)
+        self._give(bundle, times)
+
+    def put_all(self) -> None:
+        """Take all departures back."""
+        for bundle in reversed(list(self.taken)):
+            self.put(bundle)
+
+    def release(self, leaf: Queue, amount: Vector, pods: Mapping[str, Pods], times: int = 1) -> None:
+        """Count an amount of a queue as not used; of `times` -1 as used again."""
+        for queue in path(leaf):
+            if queue not in self._before:
+                # What its parent divides follows from what is really used.
+                bring_up_to_date(queue)
+                self._before[queue] = (queue.used, queue.used_in, queue.kept)
+                queue.used, queue.kept = dict(queue.used), dict(queue.kept)
+                queue.used_in = {name: dict(part) for name, part in queue.used_in.items()}
+        use(leaf, amount, -times)
+        for queue in path(leaf):
+            if queue.tracks:
+                for member, parts in pods.items():
+                    there = queue.used_in.setdefault(member, {})
+                    for _, requests, count in parts:
+                        for name, value in requests.items():
+                            there[name] = there.get(name, 0) - value * count * times
+
+    def _all_lent(self, bundle: Bundle) -> bool:
+        """Whether each kind that went would be lent if it went last of all."""
+        kinds = dict.fromkeys((bundle.kind, *self._kinds))
+        top = {queue for queue in path(bundle.leaf) if queue not in self._shared}
+        for leaf, items in kinds:
+            if leaf is not bundle.leaf and top.isdisjoint(path(leaf)):
+                continue
+            amount = dict(items)
+            self.release(leaf, amount, {}, -1)
+            lent = self.lends(leaf, amount)
+            self.release(leaf, amount, {})
+            if not lent:
+                return False
+        return True
+
+    def _give(self, bundle: Bundle, times: int) -> None:
+        for member, pods in bundle.pods.items():
+            site = self.sites.get(member)
+            if site is not None:
+                for node, request, count in pods:
+                    if node < len(site.nodes):
+                        site.change(node, request, count * times)
+
+    # -- whether it fits ---------------------------------------------------------------------------------------------
+
+    def shortage(self, member: str = "") -> Shortage | None:
+        """The queue that still has no room for the claimant: at all, or in the member where all of it is to go."""
+        short = self.tree.shortage(self.claimant.leaf, self.request)
+        if short is None and member and self.capped:
+            short = self.tree.shortage_in(self.claimant.leaf, member, self.request)
+        return short
+
+    def may_fit(self) -> bool:
+        """A necessary condition, each task by itself; on nodes, and on ceilings in members, alone."""
+        shape = self.claimant.shape
+        if shape.least_clusters <= 1 and any(self._roomy(site) for site in self.sites.values()):
+            return True
+        return shape.divided and self._enough_together()
+
+    def fits(self) -> bool:
+        """Whether the claimant has quota and nodes."""
+        if self.shortage() is not None or not self.may_fit():
+            return False
+        return self._exact() or self.choice() is not None
+
+    def choice(self) -> Choice | None:
+        """Where the claimant would go: all replicas before the minimum, then the nearest tier, then the least left."""
+        shape, gang = self.claimant.shape, self.claimant.gang
+        found: list[tuple[tuple[bool, int, int, str], Choice]] = []
+        if shape.least_clusters <= 1:
+            for name in sorted(self.sites):
+                site = self.sites[name]
+                if not self._roomy(site):
+                    continue
+                placement = place(site.nodes, gang, room=site.room)
+                if isinstance(placement, Placement):
+                    short = sum(placement.counts) < gang.replicas
+                    tier = MANY if placement.tier is None else placement.tier
+                    choice = Choice((site.member,), (gang,), (placement,))
+                    found.append(((short, tier, int(site.room[0].sum()) if site.room else 0, name), choice))
+        found.sort(key=lambda each: each[0])
+        whole = [choice for (short, *_), choice in found if not (short and shape.divided)]
+        small = [choice for (short, *_), choice in found if short and shape.divided]
+        for choice in whole:
+            if self._permits(choice):
+                return choice
+        if shape.divided and self._enough_together():
+            division = divide_natively(
+                gang,
+                {name: site.nodes for name, site in self.sites.items()},
+                at_least=shape.least_clusters,
+                at_most=shape.most_clusters,
+                room={name: site.room for name, site in self.sites.items()},
+            )
+            if isinstance(division, Division):
+                members = tuple(self.sites[name].member for name in division.clusters)
+                choice = Choice(members, division.gangs, division.placements)
+                if self._permits(choice):
+                    return choice
+        for choice in small:
+            if self._permits(choice):
+                return choice
+        self.refused += bool(found)
+        return None
+
+    def _roomy(self, site: Site) -> bool:
+        if self.capped and self.tree.shortage_in(self.claimant.leaf, site.member.name, self.request) is not None:
+            return False
+        floor = self.claimant.shape.floor
+        return any(all(has >= wants for has, wants in zip(held, floor, strict=True)) for held in site.held)
+
+    def _enough_together(self) -> bool:
+        full = self.claimant.shape.full
+        for task, wanted in enumerate(full):
+            if sum(max((held[task] for held in site.held), default=0) for site in self.sites.values()) < wanted:
+                return False
+        return True
+
+    def _exact(self) -> bool:
+        """Whether `may_fit` is the truth: one task, whose pods don't compete with others."""
+        shape = self.claimant.shape
+        return len(shape.floor) == 1 and not shape.divided and shape.least_clusters <= 1 and self._permits is always
+
+
+def entitled(tree: Tree, leaf: Queue, request: Vector) -> Vector:
+    """Of a request, the resources in which its queue is entitled to take back from others."""
+    if not tree.entitled(leaf, request):
+        return {}
+    return {
+        name: amount for name, amount in request.items() if amount > 0 and tree.entitled(leaf, {name: amount})
+    }  # fmt: skip
+
+
+def _cells(nodes: Nodes, gang: Gang) -> tuple[list[Ints], int]:
+    """(per allowed tier int64[nodes] the cell of each node or -1, number of cells)."""
+    tree = nodes.tree
+    highest = tree.ceiling(gang.network_topology)
+    if highest is None:
+        return [np.zeros(len(nodes), np.int64)], 1
+    rows = [
+        np.where(nodes.domain[level] == NO_DOMAIN, -1, nodes.domain[level])
+        for level, tier in enumerate(tree.tiers)
+        if tier <= highest
+    ]
+    return rows, len(tree.domains) if rows else 0
+
+
+def cell_sums(rows: Sequence[Ints], cells: int, room: Ints) -> Ints:
+    """int64[cells]: the sum of a figure per node over each cell."""
+    sums = np.zeros(cells, np.int64)
+    for row in rows:
+        inside = row >= 0
+        np.add.at(sums, row[inside], room[inside])
+    return sums

@@ -1,0 +1,584 @@
+"""The quota tree: which queue may use how much, who is ahead of whom, who may take back from whom.
+
+Rules as in Volcano's capacity plugin, and as in its proportion plugin where no sibling declares deserved; unlike there,
+what is wrong in one queue stops only that queue and those below it, and reclaim looks at every level.
+Charges and demand cost O(depth); edits of queues cost what they change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from atoll.dispatcher.core.events import QueueView
+from atoll.dispatcher.core.quota.limits import Totals, compute, guarantee_of
+from atoll.dispatcher.core.quota.queue import Queue, Rank, Standing, bring_up_to_date, path, subtree, use
+from atoll.model import vector
+from atoll.model.keys import ROOT_QUEUE
+from atoll.model.vector import Vector
+from atoll.model.verdict import Reason, Verdict, blocker
+
+
+class Shortage(NamedTuple):
+    """The queue that has no room, in integer units; `available` is negative where a limit shrank below the use."""
+
+    queue: Queue
+    resource: str
+    requested: int
+    available: int
+    member: str = ""
+    """The limit is a ceiling in this member."""
+    below: Queue | None = None
+    """The limit would do, were the rest of it not guaranteed to the siblings of this one."""
+
+    def verdict(self) -> Verdict:
+        """What it is to a workload that made the request."""
+        named = self.below or self.queue
+        if self.member and named.parent is None:
+            whole = blocker("Cluster", self.member, self.resource, self.requested, self.available, self.member)
+            return Verdict(Reason.QUOTA_EXCEEDED, whole)
+        about = blocker("Queue", named.name, self.resource, self.requested, self.available, self.member)
+        return Verdict(Reason.QUOTA_EXCEEDED, about)
+
+
+class Tree:
+    """All queues and what they use; see the module.
+
+    Queues once made stay until `drop_unnamed`: of a queue that is there, or that anybody names, holding one is safe.
+    """
+
+    def __init__(self) -> None:
+        self.root = Queue(ROOT_QUEUE)
+        #: name -> queue, the root included
+        self.queues: dict[str, Queue] = {ROOT_QUEUE: self.root}
+        #: member -> (allocatable total, labels), sorted by name
+        self.members: Totals = {}
+        #: member -> the most of it that may be used, as its administrator says
+        self._ceilings: Mapping[str, Vector] = {}
+        #: queues of which use, demand or figures changed since `take_changed`; those above them are not named
+        self._changed: dict[Queue, None] = {}
+        #: queues of which the use changed since a queue that uses something came or went below them
+        self._moved: dict[Queue, None] = {}
+
+    # -- what is told ------------------------------------------------------------------------------------------------
+
+    def set_queue(self, view: QueueView) -> list[Queue]:
+        """Take a queue in, new or changed.
+
+        Returns the queues, by name, whose limit, declared entitlement, problem, members or state changed. Under another
+        parent its charges and demand move along; then those of which the use is another one are among them.
+        """
+        return self.set_queues((view,))
+
+    def set_queues(self, views: Iterable[QueueView]) -> list[Queue]:
+        """As `set_queue` for many at once, in time proportional to their number."""
+        dirty: dict[Queue, None] = {}
+        told: list[Queue] = []
+        for view in views:
+            queue = self.queue(view.name)
+            if queue.view != view:
+                self._replace(queue, view, dirty)
+                told.append(queue)
+        return self._refresh(dirty, told)
+
+    def drop_queue(self, name: str) -> list[Queue]:
+        """Forget a queue's object; what it uses stays charged. Returns as `set_queue`."""
+        queue = self.queues.get(name)
+        if queue is None or queue.view is None:
+            return []
+        dirty: dict[Queue, None] = {}
+        self._replace(queue, None, dirty)
+        return self._refresh(dirty, [queue])
+
+    def unnamed(self, queue: Queue) -> bool:
+        """Whether nobody told of the queue, nor names it: neither a binding nor a queue."""
+        return queue.view is None and not queue.named and not queue.children and queue is not self.root
+
+    def drop_unnamed(self, queue: Queue) -> None:
+        """Forget such a queue; another queue takes its place once it is named again."""
+        assert self.unnamed(queue), f"queue {queue.name} is named"
+        assert not queue.wanted, f"queue {queue.name} is in use"
+        assert not queue.waiting, f"somebody waits in queue {queue.name}"
+        queue.leave_order()
+        del self.root.children[queue.name]
+        del self.queues[queue.name]
+        self.root.stale = True
+        self._moved.pop(queue, None)
+        self._changed[queue] = None
+
+    def set_members(self, members: Mapping[str, tuple[Vector, Mapping[str, str]]]) -> list[Queue]:
+        """The members that can run work: name -> (allocatable total, labels). Returns as `set_queue`.
+
+        An empty total is an unknown one; a queue that such a member serves is not limited by totals.
+        """
+        members = {name: members[name] for name in sorted(members)}
+        if members == self.members:
+            return []
+        self.members = members
+        return self._refresh(dict.fromkeys(subtree(self.root)), [])
+
+    def set_ceilings(self, ceilings: Mapping[str, Vector]) -> None:
+        """The most that may be used of each member, all queues together; of one that is not named, all."""
+        if ceilings != self._ceilings:
+            self._ceilings = ceilings
+            self._track(self.root)
+
+    def charge(self, queue: Queue, amount: Vector, where: Mapping[str, Vector], times: int = 1) -> None:
+        """Count an amount as used; -1 times releases it. `where` says how much of it is in which member."""
+        self._changed[queue] = None
+        vector.add(queue.own, amount, times)
+        vector.add(queue.own_wanted, amount, times)
+        _add_in(queue.own_in, where, times)
+        use(queue, amount, times)
+        up: Queue | None = queue
+        while up is not None:
+            vector.add(up.wanted, amount, times)
+            if up.tracks:
+                _add_in(up.used_in, where, times)
+            up.unrank()
+            up.stale = True
+            up = up.parent
+
+    def wait(self, queue: Queue, amount: Vector, times: int = 1) -> None:
+        """Count an amount as wanted by pending work; -1 times takes it back."""
+        self._changed[queue] = None
+        vector.add(queue.own_wanted, amount, times)
+        up: Queue | None = queue
+        while up is not None:
+            vector.add(up.wanted, amount, times)
+            up.waiting += times
+            if up.guarantee or up.waiting <= 1:
+                # Else neither its rank nor its place depends on what it wants.
+                up.unrank()
+            up.stale = True
+            up = up.parent
+
+    def start(self, queue: Queue, amount: Vector, where: Mapping[str, Vector], times: int = 1) -> None:
+        """What waited is used from now on; -1 times is the way back.
+
+        The same as `wait` and `charge` together, and cheaper: nobody's entitlement moves where demand stays.
+        """
+        self._changed[queue] = None
+        vector.add(queue.own, amount, times)
+        _add_in(queue.own_in, where, times)
+        use(queue, amount, times)
+        up: Queue | None = queue
+        while up is not None:
+            if up.tracks:
+                _add_in(up.used_in, where, times)
+            up.waiting -= times
+            up.unrank()
+            if up.parent is not None and up.stuck:
+                up.parent.stale = True
+            up = up.parent
+
+    @contextmanager
+    def supposing(self, queue: Queue, amount: Vector) -> Iterator[None]:
+        """Inside, an amount is wanted in addition; afterwards all is as it was."""
+        changed = dict(self._changed)
+        self.wait(queue, amount)
+        try:
+            yield
+        finally:
+            self.wait(queue, amount, -1)
+            self._changed = changed
+
+    # -- what is asked -----------------------------------------------------------------------------------------------
+
+    def queue(self, name: str) -> Queue:
+        """The queue of that name, made as a missing one below the root when nobody told of it."""
+        queue = self.queues.get(name)
+        if queue is None:
+            queue = self.queues[name] = Queue(name, parent=self.root, depth=1)
+            self.root.children[name] = queue
+            compute(queue, self.members)
+            self.root.stale = True
+        return queue
+
+    def path(self, queue: Queue) -> tuple[Queue, ...]:
+        """The queue first, the root last."""
+        return tuple(path(queue))
+
+    def standing(self, queue: Queue) -> Standing:
+        """Whether the queue may admit work at all."""
+        if queue is self.root:
+            return Standing.PARENT
+        if queue.view is None:
+            return Standing.MISSING
+        if queue.problem:
+            return Standing.INVALID
+        if queue.children:
+            return Standing.PARENT
+        return Standing.CLOSED if queue.closed else Standing.OPEN
+
+    def rank(self, queue: Queue) -> Rank:
+        """The queue's place among its siblings; smaller goes first."""
+        return queue.rank()
+
+    def first(self, ways: Sequence[Collection[Queue]]) -> Queue:
+        """The one of some siblings that goes first; somebody waits below each.
+
+        They are sought in the order of all siblings, of which few changed; few among many are compared with each other.
+
+        Args:
+            ways: one or more sets of them, none empty.
+        """
+        one = next(iter(ways[0]))
+        most = max(map(len, ways))
+        if most == 1 == len(ways):
+            return one
+        bring_up_to_date(one)
+        up, queues = one.parent, self.queues
+        if up is not None and most**2 > len(up.order):
+            for rank in up.put_in_order():
+                queue = queues[rank[-1]]
+                for way in ways:
+                    if queue in way:
+                        return queue
+        return queues[min([queue.current_rank() for way in ways for queue in way])[-1]]
+
+    def shortage(self, queue: Queue, request: Vector) -> Shortage | None:
+        """The first queue on the way up whose limit the request would exceed, or the rest of whose limit is guaranteed
+        to others; None when it fits.
+
+        Only what is requested counts; of several resources the first by name.
+        """
+        each: Queue | None = queue
+        below: Queue | None = None
+        while each is not None:
+            used, limit = each.used, each.limit
+            for name, amount in request.items():
+                # Most often nothing is short, so the order by name can wait until something is.
+                if amount > 0 and name in limit and amount > limit[name] - used.get(name, 0):
+                    short = vector.shortage(used, request, limit)
+                    assert short is not None, "something is short"
+                    return Shortage(each, *short)
+            if each.kept and below is not None:
+                for name in sorted(each.kept.keys() & request.keys()):
+                    left = each.left(name, queue)
+                    if left is not None and request[name] > max(left, 0):
+                        return Shortage(each, name, request[name], left, below=below)
+            each, below = each.parent, each
+        return None
+
+    def declared_shortage(self, queue: Queue, request: Vector) -> Shortage | None:
+        """As `shortage`, against what the queues declare: not what the members have, less what others are guaranteed,
+        and not what follows from a limit above.
+        """
+        for each in path(queue):
+            if each.view is not None:
+                short = vector.shortage(each.used, request, each.view.capability)
+                if short is not None:
+                    return Shortage(each, *short)
+        return None
+
+    def shortage_in(self, queue: Queue, member: str, request: Vector) -> Shortage | None:
+        """As `shortage`, against the queues' ceilings in one member."""
+        for each in path(queue):
+            if member in each.ceilings:
+                short = vector.shortage(each.used_in.get(member, {}), request, each.ceilings[member])
+                if short is not None:
+                    return Shortage(each, *short, member=member)
+        return None
+
+    def times_in(self, queue: Queue, member: str, request: Vector, most: int) -> int:
+        """How often the queues' ceilings in one member have room for the request, `most` at most."""
+        for each in path(queue):
+            if member in each.ceilings:
+                used = each.used_in.get(member, {})
+                for name, ceiling in each.ceilings[member].items():
+                    if amount := request.get(name, 0):
+                        most = min(most, max(ceiling - used.get(name, 0), 0) // amount)
+        return most
+
+    def serves(self, queue: Queue, member: str) -> bool:
+        """Whether the queue, and each one above it, may use the member."""
+        return queue.serving is None or member in queue.serving
+
+    def entitled(self, queue: Queue, request: Vector) -> bool:
+        """Whether the queue may take back for this request: within its own limit afterwards, and in some requested
+        resource within what it, or a queue above it that has an entitlement, deserves.
+
+        Limits above are not looked at: it is the victims who make room there; test `shortage` without them.
+        """
+        if self.standing(queue) is not Standing.OPEN or vector.shortage(queue.used, request, queue.limit):
+            return False
+        asked = [(name, amount) for name, amount in request.items() if amount > 0]
+        return any(
+            name in deserved and each.used.get(name, 0) + amount <= deserved[name]
+            for each, deserved in ((each, each.deserved) for each in path(queue) if each is not self.root)
+            for name, amount in asked
+        )
+
+    def lends(
+        self, queue: Queue, claimant: Queue, amount: Vector, request: Vector, *, whole: Vector | None = None
+    ) -> bool:
+        """Whether an amount may be taken back from `queue` for the claimant's request.
+
+        At the queue and at each one above it that is not above the claimant as well: it is reclaimable, stays at or
+        above its guarantee, and uses more than it deserves of something that is asked for. A queue lends neither to
+        itself nor to one below it.
+
+        Of the two queues that share what both use, the claimant's must still have the smaller share afterwards than
+        the other one has now, of whatever resource each has most of: so the larger of their shares falls with each
+        eviction, and two queues that contend for several resources come to rest.
+
+        Args:
+            queue: the queue that would lend.
+            claimant: the queue in which the claimant waits.
+            amount: what one workload of `queue` uses.
+            request: what the claimant asks for, as far as its queue is entitled to take it back.
+            whole: all that the claimant asks for, where that is more.
+        """
+        relevant = [name for name in amount if amount[name] > 0 and request.get(name, 0) > 0]
+        levels = self._below_common(queue, claimant)
+        if not relevant or not levels or not all(_spares(each, amount, relevant) for each in levels):
+            return False
+        top, mine = levels[-1], self._below_common(claimant, queue)[-1]
+        if not any(name in top.deserved for name in relevant):
+            # Nothing says what is due to whom there.
+            return True
+        wanted = dict(mine.used)
+        vector.add(wanted, whole if whole is not None else request)
+        return mine.share(wanted) < top.share(top.used)
+
+    def is_claimed(self, queue: Queue, amount: Vector) -> bool:
+        """Whether others, with what they use and what waits in them, may claim some of an amount for themselves if it
+        is all that the queue uses: it is more than the queue deserves, and than they leave of what they share.
+        """
+        for each in path(queue):
+            up = each.parent
+            if up is None or (each.view is not None and not each.view.reclaimable):
+                return False
+            for name, value in amount.items():
+                if value > each.deserved.get(name, 0):
+                    claims = sum(
+                        min(other.wanted.get(name, 0), other.deserved.get(name, 0))
+                        for other in up.children.values()
+                        if other is not each
+                    )
+                    if claims > 0 and value > up.limit.get(name, value) - claims:
+                        return True
+        return False
+
+    def is_due_before(self, queue: Queue, amount: Vector, other: Queue, request: Vector) -> bool:
+        """Whether one queue stays within what it deserves with an amount, and another one would borrow with a request:
+        each as the part of the tree that is not above both. Where nothing is declared, and parts follow from who wants
+        how much, nobody borrows in that sense: a large workload would never start.
+        """
+        mine, theirs = self._below_common(queue, other), self._below_common(other, queue)
+        if not mine or not theirs or mine[-1].parent is None:
+            return False
+        first, second, declared = mine[-1], theirs[-1], mine[-1].parent.claimed
+        within = all(
+            amount.get(name, 0) <= 0 or first.used.get(name, 0) + amount[name] <= first.deserved.get(name, 0)
+            for name in declared
+        )
+        return within and any(
+            request.get(name, 0) > 0 and second.used.get(name, 0) + request[name] > second.deserved.get(name, 0)
+            for name in declared
+        )
+
+    def is_due(self, queue: Queue, amount: Vector) -> bool:
+        """Whether the queue, and each one above it, stays within what it deserves with an amount, where that is
+        declared at all; see `is_due_before`.
+        """
+        return all(
+            each.used.get(name, 0) + value <= each.deserved.get(name, 0)
+            for each in path(queue)
+            if each.parent is not None
+            for name in each.parent.claimed
+            if (value := amount.get(name, 0)) > 0
+        )
+
+    def may_lend(self, claimant: Queue, request: Vector) -> Callable[[Queue], bool]:
+        """A quick test of queues: where it says no, `lends` says so of every amount. Each level is looked at once."""
+        known: dict[Queue, bool] = dict.fromkeys(path(claimant), True)
+        names = [name for name, amount in request.items() if amount > 0]
+
+        def test(queue: Queue) -> bool:
+            answer = known.get(queue)
+            if answer is None:
+                deserved = queue.deserved
+                over = any(name not in deserved or queue.has(name) > deserved[name] for name in names)
+                lends = over and (queue.view is None or queue.view.reclaimable)
+                answer = known[queue] = lends and (queue.parent is None or test(queue.parent))
+            return answer
+
+        return test
+
+    def take_changed(self) -> list[Queue]:
+        """The queues of which use, demand or figures changed since the last call; the same holds for those above."""
+        changed, self._changed = self._changed, {}
+        return list(changed)
+
+    def check(self) -> None:
+        """What must hold at any time.
+
+        Raises:
+            AssertionError: naming the invariant and the queue.
+        """
+        for name, queue in self.queues.items():
+            assert queue.name == name, f"{name} is filed under another name"
+            up = queue.parent
+            assert (up is None) == (queue is self.root), f"queue {name}: only the root has no parent"
+            assert up is None or up.children.get(name) is queue, f"queue {name}: its parent does not know it"
+            assert queue.depth == (up.depth + 1 if up else 0), f"queue {name}: wrong depth"
+            below = queue.children.values()
+            assert queue.used == vector.total([queue.own, *(c.used for c in below)]), f"queue {name}: used"
+            assert queue.wanted == vector.total([queue.own_wanted, *(c.wanted for c in below)]), f"queue {name}: wanted"
+            assert queue.used_in == (_spread(queue) if queue.tracks else {}), f"queue {name}: used_in"
+            assert not set(queue.claimed) & set(queue.divided), f"queue {name}: a resource both declared and divided"
+            assert queue.waiting >= sum(c.waiting for c in below), f"queue {name}: waiting"
+            known = [child.ordered for child in below if child.ordered is not None]
+            assert queue.order == sorted(known), f"queue {name}: order of its children"
+            for child in below:
+                current = child.ordered == (child.ranked if child.waiting else None)
+                assert current or child in queue.unordered, f"queue {child.name}: its place among its siblings"
+            assert queue.pledged == vector.total(c.guarantee for c in below), f"queue {name}: pledged"
+            kept = {each: sum(c.idle(each) for c in below) for each in queue.pledged}
+            assert queue.kept == {each: idle for each, idle in kept.items() if idle}, f"queue {name}: kept"
+        assert sum(1 for _ in subtree(self.root)) == len(self.queues), "a queue is not below the root"
+
+    # -- structure ---------------------------------------------------------------------------------------------------
+
+    def _replace(self, queue: Queue, view: QueueView | None, dirty: dict[Queue, None]) -> None:
+        """Set a queue's view and its place in the tree; queues to compute again go to `dirty`."""
+        before = self._circle(queue)
+        queue.view = view
+        involved = {each.name: each for each in (*before, *self._circle(queue), queue)}
+        touched = [involved[name] for name in sorted(involved)]
+        for each in touched:
+            each.circle = tuple(other.name for other in self._circle(each))
+            each.guarantee = guarantee_of(each) if each is not self.root else each.pledged
+            target = self.root if each.circle or each is self.root else self._above(each)
+            if each is not self.root and target is not each.parent:
+                dirty[each.parent or self.root] = None
+                self._move(each, self.root)
+        for each in touched:
+            if each is not self.root and not each.circle:
+                self._move(each, self._above(each))
+        for each in touched:
+            dirty[each] = None
+            if each.parent is not None:
+                dirty[each.parent] = None
+        self._track(queue)
+
+    def _above(self, queue: Queue) -> Queue:
+        """The parent that its view asks for."""
+        return self.queue(queue.view.parent) if queue.view and queue.view.parent else self.root
+
+    def _circle(self, queue: Queue) -> list[Queue]:
+        """The queues of the circle of declared parents through this queue, from it up; empty when there is none."""
+        found: list[Queue] = []
+        seen: set[Queue] = set()
+        each = queue
+        while each is not self.root and each not in seen:
+            found.append(each)
+            seen.add(each)
+            each = self._above(each)
+        return found if each is queue and found else []
+
+    def _move(self, queue: Queue, parent: Queue) -> None:
+        """Hang a queue, with all that is charged and waits below it, under another parent."""
+        old = queue.parent
+        if old is parent or old is None:
+            return
+        where = _spread(queue)
+        self._changed |= {old: None, parent: None}
+        queue.leave_order()
+        for times, top in ((-1, old), (1, parent)):
+            for each in path(top):
+                if queue.used:
+                    self._moved[each] = None
+                # What is kept there is counted again once all are where they belong.
+                vector.add(each.used, queue.used, times)
+                vector.add(each.wanted, queue.wanted, times)
+                if each.tracks:
+                    _add_in(each.used_in, where, times)
+                each.waiting += times * queue.waiting
+                each.unrank()
+                each.stale = True
+        del old.children[queue.name]
+        parent.children[queue.name] = queue
+        queue.parent = parent
+        queue.unrank()
+        for each in subtree(queue):
+            each.depth = each.parent.depth + 1 if each.parent else 0
+
+    def _track(self, queue: Queue) -> None:
+        said = queue.view.members if queue.view is not None else {}
+        queue.ceilings = {name: ceiling.capability for name, ceiling in said.items() if ceiling.capability}
+        if queue is self.root:
+            for name, most in self._ceilings.items():
+                queue.ceilings[name] = vector.lower(queue.ceilings.get(name, {}), most)
+        tracks = bool(queue.ceilings)
+        if tracks != queue.tracks:
+            queue.tracks = tracks
+            queue.used_in = _spread(queue) if tracks else {}
+
+    # -- figures -----------------------------------------------------------------------------------------------------
+
+    def _refresh(self, dirty: dict[Queue, None], told: list[Queue]) -> list[Queue]:
+        """Compute the dirty queues again, and below them as far as something changes."""
+        changed = {queue.name: queue for queue in (*told, *self._moved)}
+        self._moved.clear()
+        forced = set(told)
+        for queue in sorted(dirty, key=lambda each: (each.depth, each.name)):
+            rest = [queue]
+            while rest:
+                each = rest.pop()
+                inner, outer = compute(each, self.members)
+                if outer:
+                    changed[each.name] = each
+                if inner or outer or each in forced:
+                    rest.extend(each.children.values())
+        above = {each: None for queue in dirty for each in path(queue)}
+        for queue in sorted(above, key=lambda each: -each.depth):
+            queue.count_kept()
+        result = [changed[name] for name in sorted(changed)]
+        self._changed |= dict.fromkeys(result)
+        return result
+
+    def _below_common(self, queue: Queue, other: Queue) -> list[Queue]:
+        """The queue and those above it that are not above the other one too."""
+        shared = set(path(other))
+        return [each for each in path(queue) if each not in shared]
+
+
+def validate(views: Iterable[QueueView]) -> dict[str, str]:
+    """What is wrong with a set of queues: queue -> why it would admit nothing. Empty when all is well.
+
+    The queues below a wrong one are named too, with the same reason.
+    """
+    tree = Tree()
+    tree.set_queues(views)
+    return {name: queue.problem for name, queue in sorted(tree.queues.items()) if queue.problem}
+
+
+def _spares(queue: Queue, amount: Vector, relevant: list[str]) -> bool:
+    """Whether a queue that lends is above its entitlement, and stays within its guarantee."""
+    if queue.view is not None and not queue.view.reclaimable:
+        return False
+    guarantee, deserved = queue.guarantee, queue.deserved
+    if any(queue.has(name) - amount[name] < guarantee.get(name, 0) for name in amount if amount[name] > 0):
+        return False
+    measured = [name for name in relevant if name in deserved]
+    return not measured or any(queue.has(name) > deserved[name] for name in measured)
+
+
+def _add_in(into: dict[str, Vector], where: Mapping[str, Vector], times: int) -> None:
+    for member, part in where.items():
+        there = into.setdefault(member, {})
+        vector.add(there, part, times)
+        if not there:
+            del into[member]
+
+
+def _spread(queue: Queue) -> dict[str, Vector]:
+    """Member -> what the subtree uses there."""
+    result: dict[str, Vector] = {}
+    for each in subtree(queue):
+        _add_in(result, each.own_in, 1)
+    return result

@@ -1,0 +1,841 @@
+"""What the core was told, filed so that decisions find it without searching.
+
+Every binding is in one place: it waits in a class of its queue, is charged to its queue and namespace, or is over. What
+was decided counts from the decision on; what members and the API server say of it later is compared with that.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atoll.dispatcher.core.backfill.reservation import Pods, Stay, placed_as_told, where_seen
+from atoll.dispatcher.core.backfill.reservations import Promises
+from atoll.dispatcher.core.backlog.backlog import ShapeClass, differs
+from atoll.dispatcher.core.backlog.binding import (
+    Binding,
+    alike,
+    all_bound,
+    behind,
+    charged_alike,
+    contained,
+    echoes,
+    estimate,
+    evict_timeout,
+    evicted_at,
+    gang_of,
+    newly_bound,
+    order_key,
+    overtakes,
+    parts_of,
+    patient_until,
+    paused,
+    paused_until,
+    phase_of,
+    ready_by,
+    variant_of,
+    withheld,
+)
+from atoll.dispatcher.core.backlog.deadlines import Deadlines
+from atoll.dispatcher.core.backlog.wakeups import Waking, capping
+from atoll.dispatcher.core.capacity.breakers import Breakers
+from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.capacity.refusals import Refusals
+from atoll.dispatcher.core.capacity.shape import Shape, Shapes
+from atoll.dispatcher.core.elastic.growth import GROW_TIMEOUT, Sizes, grows_until, keep_size, still_grows
+from atoll.dispatcher.core.elastic.sizes import Counts, as_before, last_pods
+from atoll.dispatcher.core.events import (
+    BindingGone,
+    BindingSet,
+    BindingView,
+    CapacityGone,
+    CapacitySet,
+    CapacityView,
+    Circuit,
+    ClusterGone,
+    ClusterSet,
+    ClusterView,
+    Event,
+    NamespaceGone,
+    NamespaceSet,
+    NamespaceView,
+    QueueGone,
+    QueueSet,
+    QueueView,
+    Refused,
+)
+from atoll.dispatcher.core.quota.namespaces import Namespaces
+from atoll.dispatcher.core.quota.queue import Queue, Standing, path, subtree
+from atoll.model import vector
+from atoll.model.decision import Phase
+from atoll.model.flavors import Variant
+from atoll.model.gang import Gang
+from atoll.model.timestamps import to_seconds
+from atoll.model.verdict import REFUSED, Blocker, Reason, Verdict
+
+AVOID_MAX = 300.0
+"""Seconds that a member is avoided for a shape at most."""
+
+
+@dataclass(slots=True)
+class Avoided:
+    """A member that failed a shape."""
+
+    namespace: str
+    """For whose workloads alone; empty for all."""
+    until: float
+    """When it may be tried again although its capacity is the same."""
+    failures: int = 1
+    """One after the other; the next time is twice as long."""
+    over: bool = False
+    """It may be tried again; the failures are remembered for a while."""
+
+    @property
+    def forgotten(self) -> float:
+        """When the failures are forgotten."""
+        return self.until + 2 * AVOID_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What something that runs gives up for a workload that waits."""
+
+    epoch: int
+    """In which it ran until then."""
+    stays: Counts | None = None
+    """Pods per task that it keeps; None when all of it goes."""
+
+
+class Books(Waking):
+    """Queues, members, bindings, and who waits for what; `tell` is the only way in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.namespaces = Namespaces()
+        self.promises = Promises(self.world)
+        self.refusals = Refusals()
+        self.breakers = Breakers()
+        self._shapes = Shapes()
+        #: UID -> binding; changed by `_put` alone
+        self.bindings: dict[str, Binding] = {}
+        #: queues that a binding or a queue names no longer, and perhaps nobody; until the end of a pass
+        self._left: dict[Queue, None] = {}
+        #: (shape, member) -> where a gang of that shape was not bound in time
+        self._avoid: dict[tuple[bytes, str], Avoided] = {}
+        #: namespaces of these: what waits in them is in classes of its own, lest others' failures cost anybody a member
+        self._failing: dict[str, None] = {}
+        #: queues in which somebody came first or waits no longer, so that another one may be the head; until the end of
+        #: the pass
+        self._reordered: dict[Queue, None] = {}
+        #: classes whose first workload is of a higher priority than the one before was, or follows one for which others
+        #: were to go, or in which somebody follows one for whom they go; until the end of the pass
+        self._headed: dict[ShapeClass, None] = {}
+        #: leaf -> bool[members] that it may use, None for all; of `_serving_version`
+        self._serving: dict[Queue, NDArray[np.bool_] | None] = {}
+        self._serving_version = -1
+        #: (time at which a workload has waited long enough to be kept room for, UID); stale ones are skipped
+        self._patience: list[tuple[float, str]] = []
+        #: UIDs of waiting bindings that have waited that long
+        self._impatient: dict[str, None] = {}
+        #: leaf -> UIDs of the bindings charged to it
+        self._charged: dict[Queue, dict[str, None]] = {}
+        #: leaf -> priority -> how many of these have it
+        self._priorities: defaultdict[Queue, Counter[int]] = defaultdict(Counter)
+        #: UIDs of bindings that were told to go and have not gone
+        self._leaving: dict[str, None] = {}
+        #: UID of a waiting binding -> UID of each that goes for it -> what it loses, while not all of them are gone
+        self._awaiting: dict[str, dict[str, Loss]] = {}
+        #: UIDs of waiting bindings that say that others make room for them, and that is not taken up yet
+        self._nominated: dict[str, None] = {}
+        #: UIDs of waiting bindings for which an earlier leader kept room, until the next pass; those for which this one
+        #: has: what is written of these is not news
+        self._kept_before: dict[str, None] = {}
+        self._kept_here: dict[str, None] = {}
+        #: UID -> those that were evicted so that it could start
+        self._cleared: dict[str, tuple[str, ...]] = {}
+        #: UIDs of bindings in phase Reserving, and of those that run against the user's wish; looked at once
+        #: whenever their binding is seen
+        self._unsettled: dict[str, None] = {}
+        #: (deadline, UID); stale entries are skipped when popped
+        self._deadlines: list[tuple[float, str]] = []
+        #: when bindings that wait are tried again that are not before; these are in no class
+        self.pauses = Deadlines()
+        #: when the minimum of bindings that are bound must run
+        self._ready_by = Deadlines()
+        #: when the pods of bindings in phase Evicting must have gone
+        self._gone_by = Deadlines()
+        #: UIDs of claimants of whose victims something else is known to keep them
+        self._stuck_victims: dict[str, None] = {}
+        #: UIDs of waiting bindings that leave their flavor open
+        self._open: dict[str, None] = {}
+        #: UIDs of waiting bindings whose queue is not open to their namespace; these are in no class
+        self._outside: dict[str, None] = {}
+        #: UIDs of held, paused and unreadable bindings that may not yet say so, oldest first
+        self._untold: dict[str, None] = {}
+        self._sizes = Sizes(self._hungry)
+        #: UIDs of what was to shrink, which was not written: others may have its quota by now
+        self._unshrunk: dict[str, None] = {}
+        #: of the last pass
+        self._now = 0.0
+
+    def tell(self, event: Event) -> None:
+        """Take an event in."""
+        match event:
+            case BindingSet(binding):
+                self._set_binding(binding)
+            case BindingGone(uid):
+                self._drop_binding(uid)
+            case Refused(uid, epoch, generation):
+                self._refused(uid, epoch, generation)
+            case QueueSet(view):
+                self._set_queue(view.name, view)
+            case QueueGone(name):
+                self._set_queue(name, None)
+            case NamespaceSet(namespace):
+                self._set_namespace(namespace)
+            case NamespaceGone(name):
+                self._set_namespace(NamespaceView(name))
+            case ClusterSet(cluster, circuit):
+                self._set_cluster(cluster, circuit)
+            case ClusterGone(name):
+                self.breakers.leave(name)
+                if self.world.set_view(name, None):
+                    self._members_changed()
+            case CapacitySet(capacity):
+                self._set_capacity(capacity.cluster, capacity.root, capacity)
+            case CapacityGone(name, root):
+                self._set_capacity(name, root, None)
+
+    # -- taking in: queues, namespaces, members ------------------------------------------------------------------------
+
+    def _set_queue(self, name: str, view: QueueView | None) -> None:
+        queue = self.tree.queue(name)
+        self._left[queue] = None
+        if queue.view == view:
+            return
+        if queue.parent is not None:
+            self._left[queue.parent] = None
+        estimated = queue.view.estimate if queue.view is not None else None
+        moved: list[Binding] = []
+        if view is None or queue.view is None or _place_of(view) != _place_of(queue.view):
+            moved = [self.bindings[key[2]] for group in self._classes_below(queue, name) for key in group.members]
+            moved += [self.bindings[uid] for uid in self._outside if self.bindings[uid].leaf is queue]
+            for binding in moved:
+                self._leave(binding)
+        changed = self.tree.drop_queue(name) if view is None else self.tree.set_queue(view)
+        self._serving.clear()
+        for binding in moved:
+            self._enter(binding)
+        if queue.view is not None and queue.view.estimate != estimated:
+            for uid in self._charged.get(queue, ()):
+                self.promises.enter(uid, self._stay(self.bindings[uid], self.promises.stay(uid)))
+        for each in subtree(queue):
+            for uid in self._charged.get(each, ()):
+                self._watch_times(self.bindings[uid])
+        for group in self.waiting.classes(queue).values():
+            group.shortest = 0.0
+        for each in changed:
+            self.waiting.limit_changed(each)
+            if each.parent is not None:
+                # What is guaranteed to it is not there for those beside it.
+                self.waiting.limit_changed(each.parent)
+            self._ceilings_eased(each)
+        for each in (*changed, *path(queue)):
+            if self.tree.standing(each) is not Standing.OPEN:
+                # It has another reason to wait now, whatever it waited for.
+                for group in list(self.waiting.classes(each).values()):
+                    self.waiting.refresh(group)
+        self._order_flavors()
+        self._refresh_idle()
+        self._hungry.wake_all()
+
+    def _classes_below(self, queue: Queue, name: str) -> list[ShapeClass]:
+        """Classes of the queues below the queue, of those that name it as their parent, and of those in a circle of
+        parents with it, which hang below each other once it leaves that.
+        """
+        naming = (each for each in self.tree.queues.values() if each.view is not None and each.view.parent == name)
+        circle = (self.tree.queues[each] for each in queue.circle)
+        below = {each: None for root in (queue, *naming, *circle) for each in subtree(root)}
+        return [group for each in below for group in self.waiting.classes(each).values()]
+
+    def _set_namespace(self, view: NamespaceView) -> None:
+        self._hungry.wake_all()
+        name, limits = view.name, view.limits or None
+        known = name in self.namespaces.limits
+        if self.namespaces.label(name, view.labels) or known != (limits is not None):
+            # Whether a namespace has limits is part of the shape of what waits in it; its labels open queues to it.
+            self._file_again(name, lambda: self.namespaces.set(name, limits))
+        else:
+            self.namespaces.set(name, limits)
+            self._refresh_idle()
+
+    def _set_cluster(self, view: ClusterView, circuit: Circuit | None) -> None:
+        before = self.world.member(view.name).view
+        self.breakers.take_over(view.name, circuit)
+        if before is not None and before.cordoned and not view.cordoned:
+            # Whoever kept work away from it says that it may have some.
+            self.breakers.forget(view.name)
+        if self.world.set_view(view.name, view):
+            self._members_changed()
+
+    def _members_changed(self) -> None:
+        """A member came, went, or is another one now: every answer that names members may be another one."""
+        self._tell_tree_of_members()
+        self._serving.clear()
+        self._wake_all()
+        self._hungry.wake_all()
+
+    def _set_capacity(self, name: str, root: str, capacity: CapacityView | None) -> None:
+        member = self.world.member(name)
+        before, total = member.generation, member.total()
+        if capacity is None:
+            self.world.drop_root(name, root)
+        else:
+            self.world.set_root(capacity)
+        self.promises.republished(name)
+        if member.generation != before:
+            self._forgive(member)
+        if member.total() != total:
+            self._tell_tree_of_members()
+        self._settle(member)
+        self._hungry.wake(name)
+
+    def _tell_tree_of_members(self) -> None:
+        members = self.world.members.values()
+        known = {member.name: (member.total(), member.view.labels) for member in members if member.view is not None}
+        self.tree.set_ceilings({each.name: each.view.ceiling for each in members if each.view and each.view.ceiling})
+        for node in self.tree.set_members(known):
+            self.waiting.limit_changed(node)
+            if node.parent is not None:
+                self.waiting.limit_changed(node.parent)
+            self._ceilings_eased(node)
+            self._hungry.wake(node)
+        self._order_flavors()
+
+    def serves(self, leaf: Queue) -> NDArray[np.bool_] | None:
+        """bool[members]: which members the queue may use; None for all."""
+        if self._serving_version != self.world.version:
+            self._serving.clear()
+            self._serving_version = self.world.version
+        if leaf.serving is None:
+            return None
+        if leaf not in self._serving:
+            mask = np.array([self.tree.serves(leaf, member.name) for member in self.world.order], np.bool_)
+            self._serving[leaf] = None if mask.all() else mask
+        return self._serving[leaf]
+
+    # -- taking in: bindings -----------------------------------------------------------------------------------------
+
+    def _set_binding(self, view: BindingView) -> None:
+        old = self.bindings.get(view.uid)
+        if old is not None and behind(view, old) and not overtakes(view, old):
+            # The watch is behind our own decision; keep the newest object for the case that the write is refused.
+            old.view = view
+            return
+        self._observe(view, old)
+
+    def _observe(self, view: BindingView, old: Binding | None) -> None:
+        """Go by what was seen, whatever was decided before."""
+        phase = phase_of(view)
+        if old is not None and old.view.stuck != view.stuck and view.decision.room_for:
+            self._stuck_victims[view.decision.room_for] = None
+        told = None
+        if phase in (Phase.SUSPENDED, Phase.BOUND) and phase is view.decision.phase:
+            told = None if view.decision.reason in _MOVES else Verdict(view.decision.reason, view.decision.blocker)
+        goes_on = phase is Phase.SUSPENDED and self.refusals.deactivated(view) is None
+        if goes_on and old is not None and old.shape is not None and alike(view, old.view):
+            # It waits as before; most often this is the echo of its reason.
+            old.view, old.epoch, old.told = view, view.epoch, told
+            self.waiting.tell_again(old.leaf, old.shape, old.key, told)
+            return
+        if old is not None and echoes(view, old):
+            self._confirm(view, old)
+            return
+        binding = Binding(
+            view,
+            view.epoch,
+            phase,
+            parts_of(view) if phase.charged else {},
+            view.gang if phase is Phase.SUSPENDED else gang_of(view),
+            None,
+            order_key(view),
+            self._leaf_of(view, phase, old),
+            {},
+            told=told,
+            variants=() if phase is Phase.SUSPENDED else variant_of(view),
+        )
+        if old is not None and phase is old.phase is Phase.BOUND and view.epoch == old.epoch:
+            keep_size(binding, old)
+            binding.grows_until = old.grows_until
+            if old.resized_at is not None and view.decision.reason is Reason.GROWN:
+                # Its member hears of it now.
+                binding.grows_until = self._now + GROW_TIMEOUT
+            if old.resized_at is not None and binding.pods > old.pods:
+                self._unshrunk[view.uid] = None
+        if old is not None and old.phase.charged and binding.parts and binding.parts == old.parts:
+            binding.amount = old.amount
+        else:
+            binding.amount = vector.total(part.total() for part in binding.parts.values())
+        binding.bound = all_bound(binding) or (old is not None and old.bound and old.epoch == view.epoch)
+        if old is not None and old.phase.going and not phase.going:
+            for name in old.parts:
+                self.breakers.removed(name)
+        if phase.going and old is not None:
+            # What the member has still to let go of.
+            binding.parts, binding.amount = old.parts, old.amount
+        elif phase.charged and not binding.parts and binding.wish is not None:
+            # Perhaps it had less, but nobody knows any more.
+            binding.amount = binding.wish.total()
+        stay = self.promises.stay(view.uid)
+        if stay is not None and old is not None and newly_bound(binding, old):
+            self._hear(old, stay)
+        if old is not None and charged_alike(binding, old):
+            # Most often the echo of a dispatch, or a report of where its pods are.
+            self._put(view.uid, binding)
+            self._enter_charged(binding, stay)
+            self._settle_binding(binding)
+            return
+        if old is not None:
+            waits = old.shape
+            self._leave(old, view.placed)
+            if waits is not None and self.promises.asks_otherwise(view.uid):
+                self._refresh_idle()
+        self._put(view.uid, binding)
+        self._enter(binding, stay)
+
+    def _leaf_of(self, view: BindingView, phase: Phase, old: Binding | None) -> Queue:
+        """The queue in which a binding waits; or that it is charged to, which is the same until it was let go."""
+        stays = phase.going or (old is not None and view.epoch == old.epoch)
+        if old is not None and old.wish is not None and old.phase.charged and phase.charged and stays:
+            return old.leaf
+        return self.tree.queue(view.gang.queue) if view.gang else self.tree.root
+
+    def _put(self, uid: str, binding: Binding | None) -> None:
+        """File a binding in place of what is known of it; None takes it out."""
+        old = self.bindings.get(uid)
+        if binding is None:
+            self.bindings.pop(uid, None)
+        else:
+            self.bindings[uid] = binding
+            binding.leaf.named += 1
+        if old is not None:
+            old.leaf.named -= 1
+            self._left[old.leaf] = None
+        if binding is not None and binding.phase is Phase.EVICTING:
+            self._leaving[uid] = None
+        else:
+            self._leaving.pop(uid, None)
+        if binding is None or not binding.phase.charged or binding.phase.going:
+            self.breakers.withdrawn(uid)
+
+    def _forget_unnamed_queues(self) -> None:
+        """Users may name as many queues that there are not as they like: each is known for as long as that."""
+        for node in self._left:
+            if self.tree.unnamed(node):
+                self.waiting.forget(node)
+                self.tree.drop_unnamed(node)
+                for known in (self._charged, self._priorities, self._serving, self._sizes.spare):
+                    known.pop(node, None)
+        self._left.clear()
+
+    def _hear(self, binding: Binding, stay: Stay) -> None:
+        """Its members have bound what was sent to them, or it has ended there."""
+        for name in binding.parts:
+            member = self.world.member(name)
+            member.heard_at, member.heard_of = self._now, max(member.heard_of, stay.start)
+            self.breakers.bound(name, self._now)
+            if self.refusals.accepted(binding.view.namespace, name):
+                self._wake_namespace(binding.view.namespace)
+
+    def _confirm(self, view: BindingView, old: Binding) -> None:
+        """What was decided is written: all that follows from it is filed already."""
+        binding = Binding(
+            view, old.epoch, old.phase, old.parts, gang_of(view), None, old.key, old.leaf, old.amount, bound=old.bound,
+            variants=old.variants,
+        )  # fmt: skip
+        self._put(view.uid, binding)
+        self._watch_deadline(binding)
+        self._settle_soon(binding)
+
+    def _settle_soon(self, binding: Binding) -> None:
+        """Have what members answered, and what its user wishes, looked at in the next pass."""
+        self._unsettled.pop(binding.view.uid, None)
+        if binding.phase is Phase.RESERVING or binding.gang.hold or self._refusing(binding):
+            self._unsettled[binding.view.uid] = None
+
+    def _drop_binding(self, uid: str) -> None:
+        binding = self.bindings.get(uid)
+        if binding is not None:
+            self._put(uid, None)
+            self._leave(binding)
+            self._untold.pop(uid, None)
+            self._impatient.pop(uid, None)
+            self._awaiting.pop(uid, None)
+            self._cleared.pop(uid, None)
+            self._kept_here.pop(uid, None)
+            if self.promises.drop(uid):
+                self._refresh_idle()
+            for member in list(self.world.holders.get(uid, ())):
+                self.world.forget(member, uid)
+
+    def _refused(self, uid: str, epoch: int, generation: int | None) -> None:
+        binding = self.bindings.get(uid)
+        if binding is None or binding.epoch != epoch:
+            return
+        if binding.resized_at is not None and generation is not None and generation != binding.resized_at:
+            # Another size was decided on since.
+            return
+        # Back to what was last seen; if somebody else decided, the watch is about to say so.
+        self._observe(binding.view, binding)
+
+    def _enter(self, binding: Binding, before: Stay | None = None) -> None:
+        """File a binding under its phase: waiting, charged, or neither; `before` is where it ran as last known."""
+        uid = binding.view.uid
+        if binding.wish is None:
+            self._untold[uid] = None
+        elif binding.phase is Phase.SUSPENDED and (kept := self.withheld(binding)) is not None:
+            if kept.reason is Reason.QUEUE_NOT_OPEN:
+                self._outside[uid] = None
+            if differs(binding.told, kept):
+                self._untold[uid] = None
+        elif binding.phase is Phase.SUSPENDED and (until := paused_until(binding.view)) > self._now:
+            self.pauses.set(uid, until)
+            if differs(binding.told, paused(binding.view)):
+                self._untold[uid] = None
+        elif binding.phase is Phase.SUSPENDED:
+            self.refusals.enter(binding.view, self._now)
+            binding.shape = self._take_shape(binding)
+            binding.amount = binding.shape.request
+            self.world.enroll(binding.shape)
+            self.tree.wait(binding.leaf, binding.shape.request)
+            group = self.waiting.add(binding.leaf, binding.shape, binding.key)
+            if group.members[0] == binding.key:
+                self._reordered[binding.leaf] = None
+                if any(key[0] > binding.key[0] for key in group.members[1:2]):
+                    self._headed[group] = None
+            elif self._awaiting and group.before(binding.key)[2] in self._awaiting:
+                # The first for whom nobody goes yet.
+                self._headed[group] = None
+            if (until := patient_until(binding)) < math.inf:
+                heapq.heappush(self._patience, (until, uid))
+            if group in self._idle:
+                # Perhaps it is short enough for the room that is kept for others.
+                del self._idle[group]
+                self.waiting.refresh(group)
+            verdict = group.verdict(binding.key)
+            if verdict is not None and differs(binding.told, verdict):
+                self.waiting.unsaid[group] = None
+            if binding.view.decision.nominated and uid not in self._awaiting:
+                self._nominated[uid] = None
+            if binding.view.decision.kept is not None and uid not in self._kept_here:
+                self._kept_before[uid] = None
+        elif binding.phase.charged:
+            self._charge(binding)
+            self._enter_charged(binding, before)
+        self._settle_binding(binding)
+
+    def _take_shape(self, binding: Binding) -> Shape:
+        """What it waits for: of several flavors the first of which its queues may have as much as it asks for."""
+        view = self.filed_as(binding)
+        if view.variants:
+            binding.wish, binding.variants = view.gang, view.variants
+            self._open[view.uid] = None
+        return self._shapes.take(view, self.restricted(binding))
+
+    def filed_as(self, binding: Binding) -> BindingView:
+        """Its view, with the flavor first that it would wait for now."""
+        view = binding.view
+        if not view.variants:
+            return view
+        variants = self.in_order(binding.leaf, view.variants)
+        return replace(view, gang=variants[0].gang, variants=variants)
+
+    def in_order(self, leaf: Queue, variants: Sequence[Variant]) -> tuple[Variant, ...]:
+        """The flavors that a workload may get, those first of which its queues may have as much as it asks for."""
+
+        def never(variant: Variant) -> bool:
+            request = variant.gang.sized(variant.gang.floor()).total()
+            return any(
+                amount > queue.limit.get(name, amount) for queue in path(leaf) for name, amount in request.items()
+            )
+
+        return tuple(sorted(variants, key=never))
+
+    def _order_flavors(self) -> None:
+        """What the queues may have of flavors is more or less than before: some waits for another one now."""
+        for uid in list(self._open):
+            binding = self.bindings[uid]
+            if self.in_order(binding.leaf, binding.view.variants) != binding.variants:
+                self._leave(binding)
+                self._enter(binding)
+
+    def _enter_charged(self, binding: Binding, before: Stay | None) -> None:
+        """File a binding whose charge is right."""
+        self.promises.enter(binding.view.uid, self._stay(binding, before))
+        self._watch_deadline(binding)
+        self._watch_times(binding)
+        self._sizes.file(binding)
+        self._settle_soon(binding)
+
+    def _watch_times(self, binding: Binding) -> None:
+        if (when := ready_by(binding)) is not None:
+            self._ready_by.set(binding.view.uid, when)
+        else:
+            self._ready_by.drop(binding.view.uid)
+        if binding.phase is Phase.EVICTING:
+            self._gone_by.set(binding.view.uid, evicted_at(binding, self._now) + evict_timeout(binding.leaf))
+        else:
+            self._gone_by.drop(binding.view.uid)
+
+    def withheld(self, binding: Binding) -> Verdict | None:
+        """Why a workload is not to be tried at all: its user holds it, its queue is not open to its namespace, or
+        members refused it too often.
+        """
+        if binding.gang.hold:
+            return withheld(binding.gang)
+        return self.outside(binding.leaf, binding.view.namespace) or self.refusals.deactivated(binding.view)
+
+    def outside(self, leaf: Queue, namespace: str) -> Verdict | None:
+        """Why a queue takes nothing from a namespace; None where it is open to it, or there is no such queue."""
+        if leaf.view is None or leaf.view.namespaces is None:
+            return None
+        if self.namespaces.selected(namespace, leaf.view.namespaces):
+            return None
+        return Verdict(Reason.QUEUE_NOT_OPEN, Blocker("Queue", leaf.name))
+
+    def _refusing(self, binding: Binding) -> dict[str, str]:
+        """Member -> its words, of those that refused something of what is dispatched there and not bound yet."""
+        if binding.bound or not binding.phase.charged or binding.phase is Phase.EVICTING:
+            return {}
+        return {name: words for name, words in binding.view.refused.items() if name in binding.parts}
+
+    def _file_again(self, namespace: str, change: Callable[[], None] = lambda: None) -> None:
+        """File what waits in this namespace anew after a change of what its shapes depend on."""
+        waiting = [self.bindings[key[2]] for group in self.waiting.all() for key in group.members]
+        waiting += [self.bindings[uid] for uid in self._outside]
+        moved = [binding for binding in waiting if binding.view.namespace == namespace]
+        for binding in moved:
+            self._leave(binding)
+        change()
+        for binding in moved:
+            self._enter(binding)
+
+    def _heed_breakers(self) -> None:
+        """Look again at what waits where other members may be tried than before."""
+        if self.breakers.moved:
+            self.breakers.moved = False
+            for namespace in self.breakers.to_mark():
+                self._file_again(namespace, partial(self.breakers.mark, namespace))
+            self._wake_all()
+
+    def _forget_refusals(self) -> None:
+        """Look again at what waited for members that may be tried again."""
+        uids, namespaces, forgotten = self.refusals.ended(self._now)
+        for uid in uids:
+            binding = self.bindings.get(uid)
+            if binding is not None and binding.shape is not None:
+                self._wake(binding.shape.key)
+        for namespace in namespaces:
+            self._wake_namespace(namespace)
+        for namespace in forgotten:
+            self._file_again(namespace)
+
+    def _wake_namespace(self, namespace: str) -> None:
+        for group in list(self.waiting.all()):
+            if self.bindings[group.members[0][2]].view.namespace == namespace:
+                self._wake(group.shape.key)
+
+    def _leave(self, binding: Binding, placed: Mapping[str, tuple[int, int]] | None = None) -> None:
+        """The inverse of `_enter`; `placed` is what was seen of its pods since it was filed."""
+        if binding.wish is None:
+            return
+        self.pauses.drop(binding.view.uid)
+        self._open.pop(binding.view.uid, None)
+        self._outside.pop(binding.view.uid, None)
+        if binding.phase.charged:
+            self._ready_by.drop(binding.view.uid)
+            self._gone_by.drop(binding.view.uid)
+            self.promises.leave(binding.view.uid, binding.view.placed if placed is None else placed)
+            self._charge(binding, -1)
+            self._unsettled.pop(binding.view.uid, None)
+            self._sizes.forget(binding)
+            self._hungry.released(binding.leaf)
+            if binding.view.decision.reason not in REFUSED:
+                for name in binding.parts:
+                    if self.refusals.eased(binding.view.namespace, name):
+                        self._wake_namespace(binding.view.namespace)
+        elif binding.shape is not None:
+            self.tree.wait(binding.leaf, binding.shape.request, -1)
+            self._stop_waiting(binding, binding.shape)
+
+    def _stop_waiting(self, binding: Binding, shape: Shape) -> None:
+        binding.shape = None
+        left = self.waiting.classes(binding.leaf)[shape.key]
+        self.waiting.remove(binding.leaf, shape, binding.key)
+        self.refusals.leave(binding.view.uid)
+        if not left.members:
+            self._idle.pop(left, None)
+        self._reordered[binding.leaf] = None
+        if binding.view.uid in self._awaiting:
+            group = self.waiting.classes(binding.leaf).get(shape.key)
+            if group is not None:
+                self._headed[group] = None
+        if shape.enrolled == 1:
+            self._unblock(shape)
+        self.world.release(shape)
+        self._shapes.drop(shape)
+
+    def _stay(self, binding: Binding, old: Stay | None) -> Stay:
+        """Where it runs and until when, as far as that is known."""
+        view = binding.view
+        start = old.start if old is not None else _dispatched_at(view, self._now)
+        parts: dict[str, tuple[Gang, Pods]] = {}
+        for name, gang in binding.parts.items():
+            member = self.world.members.get(name)
+            seen = view.nodes.get(name)
+            if seen and member is not None and not member.index:
+                # A leader that begins is told of all bindings before its first pass.
+                self.world.refresh()
+            if seen and member is not None and member.index:
+                self._renumber_moved()
+                told = placed_as_told(gang, view.decision.expected.get(name, ()), member.index)
+                before = old.parts[name][1] if old is not None and name in old.parts else ()
+                pods = where_seen(gang, seen, member.index, (told, before))
+                if old is not None and name in old.parts and gang.min_available < gang.replicas:
+                    pods = as_before(pods, old.parts[name][1])
+                parts[name] = (gang, pods)
+            elif binding.bound and view.placed.get(name, (0, -1))[1] == 0:
+                # All that ran has ended; its report that it is over may come later than the room.
+                parts[name] = (gang, [])
+            elif old is not None and name in old.parts:
+                parts[name] = old.parts[name]
+            else:
+                parts[name] = (gang, [])
+        return Stay(binding.leaf, binding.amount, start, start + estimate(binding), parts)
+
+    def _renumber_moved(self) -> None:
+        """Nodes of some members have other indices since the world was refreshed."""
+        for member, moved in self.world.take_moved():
+            self.promises.renumber(member, moved)
+            for uid in self.promises.running_in(member):
+                # A node may be back on which it was all the time.
+                binding = self.bindings[uid]
+                if binding.view.nodes.get(member.name):
+                    self.promises.enter(uid, self._stay(binding, self.promises.stay(uid)))
+
+    def restricted(self, binding: Binding) -> str:
+        """What limits the binding apart from its own wishes: part of its shape."""
+        namespace, alone = binding.view.namespace, ""
+        marked = self.refusals.is_marked(namespace) or namespace in self._failing or self.breakers.is_marked(namespace)
+        if namespace not in self.namespaces.limits and not marked:
+            namespace = ""
+        if self.refusals.counted(binding.view):
+            # No other is kept out of a member, nor waits, because of what one refused of this.
+            alone = binding.view.uid
+        # Ceilings of queues name the members that serve them; those of members are for all queues alike.
+        limited = binding.leaf.serving is not None
+        own = limited and (self.serves(binding.leaf) is not None or capping(binding.leaf) is not None)
+        # Which flavor it gets, or waits for, is for its queue's quotas to say.
+        own = own or bool(binding.view.variants)
+        queue = binding.leaf.name if own else ""
+        return f"{queue}/{namespace}/{alone}" if queue or namespace or alone else ""
+
+    def _charge(self, binding: Binding, times: int = 1) -> None:
+        """Charge the binding to its queue and namespace, or take that back."""
+        self.tree.charge(binding.leaf, binding.amount, binding.where(), times)
+        self.waiting.limits_changed(binding.leaf)
+        self.namespaces.charge(binding.view.namespace, binding.amount, times)
+        self._list_charged(binding, times)
+        if times < 0:
+            self._ceilings_eased(binding.leaf)
+            if self._idle:
+                self._refresh_idle()
+
+    def _list_charged(self, binding: Binding, times: int = 1) -> None:
+        charged = self._charged.setdefault(binding.leaf, {})
+        if times > 0:
+            charged[binding.view.uid] = None
+        else:
+            del charged[binding.view.uid]
+        counts = self._priorities[binding.leaf]
+        priority = -binding.key[0]
+        counts[priority] += times
+        if not counts[priority]:
+            del counts[priority]
+
+    def _watch_deadline(self, binding: Binding) -> None:
+        if not binding.view.decision.deadline:
+            return
+        waiting = binding.phase is Phase.RESERVING or (binding.phase is Phase.BOUND and not binding.bound)
+        if waiting or still_grows(binding, self._now):
+            binding.deadline = to_seconds(binding.view.decision.deadline) if waiting else grows_until(binding)
+            heapq.heappush(self._deadlines, (binding.deadline, binding.view.uid))
+
+    def _settle_binding(self, binding: Binding) -> None:
+        """Let go of what was assumed in a member once the member's own figures contain it, or once it is over."""
+        uid = binding.view.uid
+        for member in list(self.world.holders.get(uid, ())):
+            if contained(binding, member):
+                self.world.forget(member, uid)
+        for name in binding.parts:
+            member = self.world.member(name)
+            if binding.phase is Phase.EVICTING and uid not in member.expected:
+                # The figures contain what is leaving.
+                continue
+            if not contained(binding, member):
+                self.world.expect(member, uid)
+                self.world.assume_no_more(member, uid, binding.parts[name])
+                self._assume_late(binding, member)
+
+    def _settle(self, member: Member) -> None:
+        for uid in sorted(member.expected):
+            binding = self.bindings.get(uid)
+            if binding is None or contained(binding, member):
+                self.world.forget(member, uid)
+            else:
+                self._assume_late(binding, member)
+
+    def _assume_late(self, binding: Binding, member: Member) -> None:
+        """Count a part that an earlier leader decided and the member's figures lack, where it would go now."""
+        uid = binding.view.uid
+        if uid not in member.inflight and member.roots:
+            part = binding.parts[member.name]
+            if binding.bound and binding.phase is Phase.BOUND:
+                # Its last pods, for the first ones are there, unless the figures are older than they are.
+                generation, pods = binding.view.placed.get(member.name, (0, 0))
+                if generation <= member.generation:
+                    part = part.sized(last_pods(part, max(part.replicas - pods, 0)))
+            self.world.assume_late(member, uid, part)
+
+    def _forgive(self, member: Member) -> None:
+        """The member's figures moved on: shapes that were not bound in time there may try it again."""
+        for key, avoided in self._avoid.items():
+            if key[1] == member.name and not avoided.over:
+                avoided.over = True
+                self._wake(key[0])
+
+
+_MOVES = (Reason.SUBMITTED, Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
+"""Reasons that say what happened, not what keeps something from happening."""
+
+
+def _dispatched_at(view: BindingView, now: float) -> float:
+    """When it was dispatched; where an earlier version wrote that, by its story, which is bounded."""
+    if view.decision.dispatched:
+        return to_seconds(view.decision.dispatched)
+    for line in reversed(view.decision.story):
+        if line.reason in (Reason.DISPATCHED, Reason.RESERVING):
+            return to_seconds(line.at)
+    return now
+
+
+def _place_of(view: QueueView) -> object:
+    """What decides where a queue is in the tree, whom it serves and may use, and how its workloads wait."""
+    return view.parent, view.members, view.affinity, view.namespaces, view.strategy, view.patience
