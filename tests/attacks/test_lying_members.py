@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from atoll import install
-from atoll.cli.clusters import gather, text
+from atoll.cli.clusters import gather
 from atoll.install import quota
 from atoll.install.credentials import ensure_account, ensure_namespace
 from atoll.install.rights import remove_rights
@@ -31,6 +31,7 @@ from atoll.model.apiresource import (
     ApiResource,
 )
 from atoll.model.timestamps import rfc3339_micro
+from atoll.view.clusters import text
 from tests.integration.federation import Json, Site, job, until
 
 pytestmark = pytest.mark.integration

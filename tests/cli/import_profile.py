@@ -20,7 +20,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.cli.test_rendering import binding, job, queue, told
+from tests.view.made import binding, job, queue, told
 
 Json = dict[str, Any]
 

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from atoll.cli import clusters, top
+from atoll.cli import clusters
 from atoll.cli.errors import CommandError
-from tests.cli.test_rendering import NOW, T0, queue, told
+from atoll.view import clusters as shown
+from atoll.view import top
+from tests.view.made import NOW, T0, queue, told
 
 Json = dict[str, Any]
 
@@ -47,17 +49,17 @@ LEASE = {
 
 
 def test_a_member_is_listed_with_what_is_free_of_all() -> None:
-    found = clusters.summary(member(), [capacity(), capacity("west")], [work(True), work(False)], [LEASE])
-    [row] = clusters.rows([found], NOW, wide=False)
+    found = shown.summary(member(), [capacity(), capacity("west")], [work(True), work(False)], [LEASE])
+    [row] = shown.rows([found], NOW, wide=False)
     assert row == ["east", "True", "v1.34.0", "Atoll", 4, "24/32", "52/64", "1/2", "2s ago", "60s"]
-    lines = clusters.text(found, NOW).splitlines()
+    lines = shown.text(found, NOW).splitlines()
     assert "  nvidia.com/gpu           24 of 32 (25% used)" in lines
     assert "  works       2, of which 1 are not applied yet" in lines
 
 
 def test_a_member_of_which_nothing_is_known_is_listed() -> None:
     bare: Json = {"metadata": {"name": "new"}}
-    [row] = clusters.rows([clusters.summary(bare, [], [], [])], NOW, wide=True)
+    [row] = shown.rows([shown.summary(bare, [], [], [])], NOW, wide=True)
     assert row[:4] == ["new", "Unknown", "", ""]
 
 
@@ -92,7 +94,7 @@ def test_the_fullest_come_first() -> None:
         ["a", 1, 0, "cpu", "2", "8", "25%"],
         ["b", 0, 0, "memory", "1Gi", "", ""],
     ]
-    found = clusters.summary(member(), [capacity()], [], [])
+    found = shown.summary(member(), [capacity()], [], [])
     assert top.member_rows([found]) == [
         ["east", "Atoll", 4, GPU, "8", "32", "25%"],
         ["east", "Atoll", 4, "cpu", "12", "64", "19%"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from aiohttp import web
 
-from atoll.cli import workloads
+from atoll.cli import lookup
 from atoll.kube import errors
 from tests.kube.servers import serving
 
@@ -23,13 +23,13 @@ def allows(*groups: str):
 
 async def test_who_may_not_list_batch_jobs_sees_volcano_jobs(capsys: pytest.CaptureFixture[str]) -> None:
     async with serving(allows("batch", "batch.volcano.sh")) as host:
-        found = await workloads.listed(host, "n")
+        found = await lookup.listed(host, "n")
     assert [each["apiVersion"] for each in found] == ["batch.volcano.sh/v1alpha1", "batch/v1"]
     assert capsys.readouterr().err == ""
     async with serving(allows("batch.volcano.sh")) as host:
-        [found_one] = await workloads.listed(host, "n")
+        [found_one] = await lookup.listed(host, "n")
     assert found_one["apiVersion"] == "batch.volcano.sh/v1alpha1"
     assert capsys.readouterr().err.startswith("batch Jobs are left out: jobs is forbidden")
     async with serving(allows("batch")) as host:
         with pytest.raises(errors.Forbidden):
-            await workloads.listed(host, "n")
+            await lookup.listed(host, "n")

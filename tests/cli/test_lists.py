@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from atoll.cli import columns, moving, queues, workloads
+from atoll.cli import columns, lookup, moving, workloads
 from atoll.cli.errors import CommandError
 from atoll.cli.options import Format, Shape, shape
 from atoll.cli.printing import name_of, show_objects
 from atoll.model.apiresource import BATCH_JOBS, JOBS
-from tests.cli.test_rendering import NOW, queue
+from atoll.view import queues
 from tests.kube.servers import serving
+from tests.view.made import NOW, queue
 
 QUEUES: list[dict[str, Any]] = [
     {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", **each}
@@ -160,7 +161,7 @@ async def test_labels_are_the_servers_to_compare() -> None:
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
 
     async with serving(answer) as host:
-        assert await workloads.listed(host, "n", "team in (a,b)") == []
+        assert await lookup.listed(host, "n", "team in (a,b)") == []
     assert asked == [
         ("/apis/batch.volcano.sh/v1alpha1/namespaces/n/jobs", "team in (a,b)"),
         ("/apis/batch/v1/namespaces/n/jobs", "team in (a,b)"),

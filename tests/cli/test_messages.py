@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from atoll.cli import explanation, jobs, verdicts
-from atoll.cli.connection import default_namespace
+from atoll.cli.options import default_namespace
 from atoll.kube import config
 from atoll.kube.access import BadKubeconfig
 from atoll.model import gang, keys, quantity
 from atoll.model.decision import Phase
 from atoll.model.gang import TopologyWish
 from atoll.model.verdict import Blocker, Reason, Verdict
-from tests.cli.test_rendering import NOW, T0, binding, job, told
-from tests.cli.test_rendering import queue as made_queue
+from atoll.view import explanation, jobs, verdicts
+from tests.view.made import NOW, T0, binding, job, told
+from tests.view.made import queue as made_queue
 
 Json = dict[str, Any]
 

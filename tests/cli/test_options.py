@@ -13,11 +13,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from atoll.cli import connection, errors, explain, installing, options, queue_spec
+from atoll.cli import connection, errors, installing, lookup, options, queue_spec
 from atoll.cli.app import tree
-from atoll.cli.connection import default_namespace
 from atoll.cli.errors import CommandError
-from atoll.cli.options import Settings
+from atoll.cli.options import Settings, default_namespace
 from atoll.install import Refused
 from atoll.kube.errors import AlreadyExists, NotFound, Unreachable, from_response
 from atoll.kube.transport import ApiServer
@@ -168,13 +167,13 @@ def test_a_queue_says_only_what_was_given() -> None:
     ],
 )
 def test_workload_names(text: str, expected: tuple[str, str]) -> None:
-    assert explain.parse(text) == expected
+    assert lookup.parse(text) == expected
 
 
 @pytest.mark.parametrize("text", ["/train", "vcjob/", "a/b/c", ""])
 def test_workload_names_that_are_none(text: str) -> None:
     with pytest.raises(errors.CommandError, match="KIND/NAME"):
-        explain.parse(text)
+        lookup.parse(text)
 
 
 def test_where_the_webhook_is() -> None:

@@ -58,11 +58,3 @@ async def _tell_of_silence(host: ApiServer) -> None:
     await asyncio.sleep(_SILENCE)
     if not any(code for _, _, code in host.requests):
         print(f"{host.url} does not answer; it is tried for some seconds more", file=sys.stderr)
-
-
-def default_namespace(kubeconfig: str | None, context: str | None) -> str:
-    """The namespace that the kubeconfig's context names, else `default`."""
-    from atoll.kube import plainconfig
-
-    paths = [kubeconfig] if kubeconfig else (os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)
-    return plainconfig.namespace(paths, context) or "default"

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.errors import CommandError
+from atoll.cli.lookup import binding_of, title
 from atoll.cli.suggestions import queue_names
-from atoll.cli.workloads import Names, Selected, each, title
+from atoll.cli.workloads import Names, Selected, each
 
 if TYPE_CHECKING:
     from atoll.kube.transport import ApiServer
@@ -46,11 +47,10 @@ async def moved(host: ApiServer, resource: ApiResource, found: Json, queue: str)
         CommandError: it has ended, is dispatched, or is of a kind that can't be moved.
     """
     from atoll.cli import commands
-    from atoll.cli.explain import binding_of
-    from atoll.cli.jobs import queue_of
-    from atoll.cli.seen import seen
     from atoll.kinds import BY_RESOURCE
     from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS
+    from atoll.view.jobs import queue_of
+    from atoll.view.seen import seen
 
     meta, name = found["metadata"], title(resource, found["metadata"]["name"])
     if resource not in (JOBS, BATCH_JOBS):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.errors import CommandError
-from atoll.cli.workloads import Names, Selected, Work, each, title
+from atoll.cli.lookup import title
+from atoll.cli.workloads import Names, Selected, Work, each
 
 if TYPE_CHECKING:
     from atoll.kube.transport import ApiServer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -70,9 +71,15 @@ class Settings:
         """The namespace of a named object."""
         if self.namespace:
             return self.namespace
-        from atoll.cli.connection import default_namespace
-
         return default_namespace(self.kubeconfig, self.context)
+
+
+def default_namespace(kubeconfig: str | None, context: str | None) -> str:
+    """The namespace that the kubeconfig's context names, else `default`."""
+    from atoll.kube import plainconfig
+
+    paths = [kubeconfig] if kubeconfig else (os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)
+    return plainconfig.namespace(paths, context) or "default"
 
 
 def settings(ctx: typer.Context) -> Settings:

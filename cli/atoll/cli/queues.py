@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli import queue_changes, queue_objects
+from atoll.cli import queue_changes
 from atoll.cli.errors import FAILED, USAGE, CommandError
 from atoll.cli.options import DataOutput, NoHeaders, Output, Selector, SortBy, Watch, settings, shape
 from atoll.cli.printing import show_data, show_objects, show_table
 from atoll.cli.suggestions import queue_names
 from atoll.cli.workloads import do_all, one_way
 from atoll.model import keys
-from atoll.model.ages import age
+from atoll.view.queues import HEADERS, WIDE, rows
 
 if TYPE_CHECKING:
     from atoll.kube.transport import ApiServer
@@ -25,8 +25,6 @@ Json = dict[str, Any]
 
 app = typer.Typer(no_args_is_help=True, help="Queues: quota and order of workloads.")
 
-HEADERS = ("NAME", "STATE", "PRIORITY", "PENDING", "INQUEUE", "RUNNING", "USED", "DESERVED", "CAPABILITY", "AGE")
-WIDE = ("WEIGHT", "PARENT", "GUARANTEE")
 
 _GROUP = "scheduling.volcano.sh"
 _WAIT_S = 10.0
@@ -65,10 +63,10 @@ def describe(
     """Show what queues and those below them may use and do use, who borrows from whom, what runs, and why the rest
     waits.
     """
-    from atoll.cli import queue_description
     from atoll.cli.connection import call
     from atoll.cli.unseen import Unseen
     from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, QUEUES
+    from atoll.view import queue_description
 
     options = settings(ctx)
     one_way("queues", names, selector, all_queues)
@@ -158,66 +156,6 @@ def delete(
     _each(ctx, names, selector, work)
 
 
-def tree(queues: Sequence[Json]) -> list[tuple[int, Json]]:
-    """(depth, queue): each below its parent, siblings by their names; one whose parent is not here is at the top."""
-    by_name = {str(queue["metadata"]["name"]): queue for queue in queues}
-    children: dict[str, list[str]] = {}
-    for name, queue in sorted(by_name.items()):
-        above = queue_objects.parent_of(queue) or (keys.ROOT_QUEUE if name != keys.ROOT_QUEUE else "")
-        children.setdefault(above if above in by_name else "", []).append(name)
-    found: list[tuple[int, Json]] = []
-
-    def add(name: str, depth: int) -> None:
-        found.append((depth, by_name.pop(name)))
-        for each in children.get(name, ()):
-            if each in by_name:
-                add(each, depth + 1)
-
-    for name in children.get("", ()):
-        add(name, 0)
-    # Queues that are below themselves: nothing is above them.
-    while by_name:
-        add(min(by_name), 0)
-    return found
-
-
-def rows(
-    queues: Sequence[Json], now: float, *, wide: bool, chosen: Sequence[Json] | None = None, flat: bool = False
-) -> list[list[object]]:
-    """The table's rows, each with what is in the queue and below it.
-
-    Args:
-        queues: all of them, as the API server gave them.
-        now: seconds since the epoch.
-        wide: with the columns of `-o wide`.
-        chosen: only these of them.
-        flat: in their order, and not as a tree.
-    """
-    result, states = [], queue_objects.states(queues)
-    shown = queues if chosen is None else chosen
-    for depth, queue in [(0, each) for each in shown] if flat else tree(shown):
-        spec, name = queue_objects.mapping(queue.get("spec")), queue["metadata"]["name"]
-        guarantee = queue_objects.mapping(queue_objects.mapping(spec.get("guarantee")).get("resource"))
-        row: list[object] = [
-            "  " * depth + name,
-            states[name],
-            spec.get("priority") or 0,
-            *queue_objects.counts(queue).values(),
-            _amounts(queue_objects.allocated(queue)),
-            _amounts(queue_objects.mapping(spec.get("deserved"))),
-            _amounts(queue_objects.mapping(spec.get("capability"))),
-            age(queue["metadata"].get("creationTimestamp"), now),
-        ]
-        if wide:
-            row += [spec.get("weight", 1), spec.get("parent") or "", _amounts(guarantee)]
-        result.append(row)
-    return result
-
-
-def _amounts(amounts: Mapping[str, object]) -> str:
-    return ",".join(f"{name}={amounts[name]}" for name in sorted(amounts))
-
-
 async def _chosen(host: ApiServer, names: Sequence[str] | None, selector: str | None) -> list[Json]:
     from atoll.model.apiresource import QUEUES
 
@@ -294,8 +232,8 @@ def _each(
 
 
 async def _delete(host: ApiServer, name: str, force: bool) -> None:
-    from atoll.cli.bindings import use_by_queue, views
     from atoll.model.apiresource import BINDINGS, QUEUES
+    from atoll.view.bindings import use_by_queue, views
 
     if name == keys.DEFAULT_QUEUE:
         raise CommandError(f"queue {name} is built in and can't be deleted; close it instead")

@@ -111,7 +111,7 @@ def show(
         SystemExit: one of several could not be answered.
         Exception: the only one could not be answered.
     """
-    from atoll.cli import verdicts
+    from atoll.view import verdicts
 
     if len(answers) == 1 and isinstance(answers[0], Exception):
         raise answers[0]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.errors import FAILED, USAGE, CommandError, describe
+from atoll.cli.lookup import find, listed, ours
 from atoll.cli.options import settings
 from atoll.cli.suggestions import job_names
 
@@ -40,79 +41,6 @@ Selected = Annotated[
     str | None,
     typer.Option("--selector", "-l", help="Instead of names: all jobs of the namespace with such labels."),
 ]
-
-
-async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResource, Json]:
-    """The resource and the object that the user means.
-
-    Raises:
-        NotFound: there is none of that kind.
-        CommandError: no such kind; without a kind, nothing of that name, or a Volcano Job and a batch Job.
-    """
-    from atoll.cli.explain import find_resource, parse
-    from atoll.kube.errors import NotFound
-    from atoll.model.apiresource import BATCH_JOBS, JOBS
-
-    kind, name = parse(workload)
-    if "/" in workload:
-        resource = await find_resource(host, kind)
-        return resource, await host.get(resource, name, namespace)
-    found = []
-    for resource in (JOBS, BATCH_JOBS):
-        try:
-            found.append((resource, await host.get(resource, name, namespace)))
-        except NotFound:
-            continue
-    if not found:
-        raise CommandError(
-            f"there is no Volcano Job and no batch Job {name} in namespace {namespace}: choose another with -n, or"
-            f" write KIND/NAME, such as job/{name} or vcjob/{name}"
-        )
-    if len(found) > 1:
-        raise CommandError(
-            f"{name} is a Volcano Job and a batch Job in namespace {namespace}: write vcjob/{name} or job.batch/{name}"
-        )
-    return found[0]
-
-
-async def listed(host: ApiServer, namespace: str | None, selector: str | None = None) -> list[Json]:
-    """The Volcano Jobs and, where their user may list them, the batch Jobs of a namespace, or of all.
-
-    Raises:
-        Forbidden: not even Volcano Jobs may be listed.
-    """
-    from atoll.kube import errors
-    from atoll.model.apiresource import BATCH_JOBS, JOBS
-
-    found: list[Json] = []
-    for resource in (JOBS, BATCH_JOBS):
-        try:
-            items = await host.list(resource, namespace, label_selector=selector or "")
-        except errors.Forbidden as error:
-            if resource == JOBS:
-                raise
-            print(f"batch Jobs are left out: {error.message}", file=sys.stderr)
-            continue
-        found += [{"apiVersion": resource.api_version, "kind": resource.kind, **each} for each in items]
-    return found
-
-
-def ours(jobs: Sequence[Json]) -> list[Json]:
-    """The jobs without the batch Jobs that Atoll leaves alone."""
-    from atoll.model.apiresource import BATCH_JOBS
-
-    if all(job["apiVersion"] != BATCH_JOBS.api_version for job in jobs):
-        # Nothing but Volcano Jobs: then no kind need be known.
-        return [*jobs]
-    from atoll.kinds import BY_RESOURCE
-
-    takes = BY_RESOURCE[BATCH_JOBS].takes
-    return [job for job in jobs if job["apiVersion"] != BATCH_JOBS.api_version or takes(job)]
-
-
-def title(resource: ApiResource, name: str) -> str:
-    """As kubectl names it: `job.batch.volcano.sh/train`."""
-    return f"{resource.kind.lower()}{'.' if resource.group else ''}{resource.group}/{name}"
 
 
 def each(ctx: typer.Context, names: Sequence[str] | None, selector: str | None, work: Work) -> None:

@@ -55,3 +55,13 @@ def with_condition(
 def find(conditions: list[Condition], type_: str) -> Condition | None:
     """The condition of this type, if any."""
     return next((c for c in conditions if c.get("type") == type_), None)
+
+
+def condition(item: dict[str, Any], type_: str) -> Condition:
+    """The condition of this type of an object; empty where there is none."""
+    return find((item.get("status") or {}).get("conditions") or [], type_) or {}
+
+
+def is_true(found: Condition) -> bool:
+    """Whether a condition holds."""
+    return found.get("status") == "True"

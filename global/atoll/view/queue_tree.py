@@ -10,8 +10,6 @@ from typing import Any
 
 import msgspec
 
-from atoll.cli import queue_objects
-from atoll.cli.bindings import QueueUse, charges, readable
 from atoll.dispatcher import flavoring, objects
 from atoll.dispatcher.capacity import believed
 from atoll.dispatcher.core.events import BindingView, QueueView
@@ -21,6 +19,8 @@ from atoll.dispatcher.core.quota.tree import Tree
 from atoll.model import keys, quantity, selectors, vector
 from atoll.model.flavors import NONE, Flavors
 from atoll.model.vector import Vector
+from atoll.view import queue_objects
+from atoll.view.bindings import QueueUse, charges, readable
 
 Json = dict[str, Any]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from atoll.cli import queue_description
 from atoll.model import keys
 from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker, Reason
-from tests.cli.test_rendering import NOW, binding, queue
+from atoll.view import queue_description
+from tests.view.made import NOW, binding, queue
 
 
 def test_an_empty_queue_without_limits() -> None:

@@ -6,79 +6,17 @@ from typing import Any
 
 import pytest
 
-from atoll.cli import explanation, jobs, printing, queue_description, queues
-from atoll.cli.bindings import use_by_queue, views, waiting_line
-from atoll.model import ages, decision, gang, keys
-from atoll.model.decision import Decision, Line, Phase
+from atoll.model import ages, gang, keys
+from atoll.model.decision import Line, Phase
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Blocker, Reason
+from atoll.view import explanation, jobs, queue_description, queues, tables
+from atoll.view.bindings import use_by_queue, views, waiting_line
+from tests.view.made import NOW, T0, binding, job, queue, told
 
 Json = dict[str, Any]
 
-NOW = 1_800_000_000.0
-T0 = "2027-01-15T07:59:00Z"
 QUOTA = Blocker("Queue", "research", "nvidia.com/gpu", "16", "4")
-
-
-def job(name: str = "train", **status: Any) -> Json:
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "team", "uid": f"job-{name}", "creationTimestamp": T0},
-        "spec": {"queue": "research"},
-        "status": status,
-    }
-
-
-def binding(
-    name: str = "train",
-    *,
-    phase: Phase = Phase.SUSPENDED,
-    reason: Reason = Reason.QUOTA_EXCEEDED,
-    blocker: Blocker | None = None,
-    priority: int = 0,
-    submitted: str = T0,
-    clusters: tuple[str, ...] = (),
-    conditions: tuple[str, ...] = (),
-    reports: tuple[Json, ...] = (),
-    story: tuple[Line, ...] = (),
-) -> Json:
-    wish = gang.Gang(
-        queue="research",
-        tasks=[gang.Task("worker", 2, 2, {"cpu": 4000, "nvidia.com/gpu": 8, "pods": 1})],
-        min_available=2,
-        priority=priority,
-        submitted=submitted,
-    )
-    told = Decision(epoch=1, phase=phase, reason=reason, blocker=blocker, story=list(story))
-    return {
-        "metadata": {
-            "name": f"{name}-job",
-            "namespace": "team",
-            "uid": f"binding-{name}",
-            "creationTimestamp": T0,
-            "annotations": {keys.GANG: gang.encode(wish), keys.DECISION: decision.encode(told), keys.EPOCH: "1"},
-        },
-        "spec": {
-            "resource": {"uid": f"job-{name}"},
-            "suspension": {"scheduling": phase is Phase.SUSPENDED},
-            "clusters": [{"name": cluster, "replicas": 2} for cluster in clusters],
-        },
-        "status": {
-            "conditions": [{"type": item, "status": "True", "lastTransitionTime": T0} for item in conditions],
-            "aggregatedStatus": list(reports),
-        },
-    }
-
-
-def queue(name: str = "research", **spec: Any) -> Json:
-    return {"metadata": {"name": name, "creationTimestamp": T0}, "spec": spec, "status": {"state": "Open"}}
-
-
-def told(item: Json, problem: str = "", **status: Any) -> Json:
-    """A queue with the status that the dispatcher has written."""
-    valid = {"type": "Valid", "status": "False" if problem else "True", "message": problem}
-    return {**item, "status": {**item["status"], **status, "conditions": [valid]}}
 
 
 @pytest.mark.parametrize(
@@ -91,9 +29,9 @@ def test_lengths_of_time_read_as_in_kubectl(seconds: int, text: str) -> None:
 
 
 def test_a_table_is_aligned_and_ends_without_spaces() -> None:
-    text = printing.table(("NAME", "AGE"), [["a", ""], ["longer", "3s"]])
+    text = tables.table(("NAME", "AGE"), [["a", ""], ["longer", "3s"]])
     assert text.splitlines() == ["NAME     AGE", "a        <none>", "longer   3s"]
-    assert printing.table(("NAME",), [["a"]], no_headers=True) == "a"
+    assert tables.table(("NAME",), [["a"]], no_headers=True) == "a"
 
 
 def test_a_queue_counts_and_charges_by_phase() -> None:

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from atoll.cli.conditions import condition, is_true
 from atoll.model import decision, gang, keys, numbers
+from atoll.model.conditions import condition, is_true
 from atoll.model.decision import Decision, Phase
 from atoll.model.gang import Gang
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from atoll.cli.conditions import condition
 from atoll.model import keys
+from atoll.model.conditions import condition
 
 Json = dict[str, Any]
 

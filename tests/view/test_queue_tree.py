@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from atoll.cli import queue_description, queue_tree
-from atoll.cli.bindings import views
-from atoll.cli.queues import rows
 from atoll.model import keys
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
-from tests.cli.test_rendering import NOW, binding, queue, told
+from atoll.view import queue_description, queue_tree
+from atoll.view.bindings import views
+from atoll.view.queues import rows
+from tests.view.made import NOW, binding, queue, told
 
 Json = dict[str, Any]
 

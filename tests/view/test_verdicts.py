@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from atoll.cli import verdicts
 from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, Position, Promised, Room
-from tests.cli.test_rendering import NOW
+from atoll.view import verdicts
+from tests.view.made import NOW
 
 
 def plain(account: Account):

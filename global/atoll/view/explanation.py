@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from atoll.cli import charges, queue_objects, verdicts
-from atoll.cli.conditions import condition, is_true
-from atoll.cli.seen import Seen, seen, waits_since
 from atoll.model import keys, quantity, vector
 from atoll.model.ages import duration
+from atoll.model.conditions import condition, is_true
 from atoll.model.decision import Phase
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason, Verdict
 from atoll.model.words import counted
+from atoll.view import charges, queue_objects, verdicts
+from atoll.view.seen import Seen, seen, waits_since
 
 Json = dict[str, Any]
 

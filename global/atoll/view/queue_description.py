@@ -9,15 +9,15 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from atoll.cli import queue_objects, queue_tree
-from atoll.cli.bindings import charges, use_by_queue, views, waiting_line
-from atoll.cli.printing import table
-from atoll.cli.seen import waits_since
 from atoll.dispatcher.core.events import BindingView
 from atoll.model import keys, quantity, selectors, vector
 from atoll.model.ages import duration
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Verdict
+from atoll.view import queue_objects, queue_tree
+from atoll.view.bindings import charges, use_by_queue, views, waiting_line
+from atoll.view.seen import waits_since
+from atoll.view.tables import table
 
 Json = dict[str, Any]
 

@@ -1,0 +1,124 @@
+"""The pods of a workload, in all its members, as the host was told: counts and nodes, not the pods themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from atoll.view.tables import table
+
+if TYPE_CHECKING:
+    from atoll.model.apiresource import ApiResource
+
+Json = dict[str, Any]
+
+HEADERS = ("CLUSTER", "NODE", "PODS", "DOMAIN")
+_COUNTS = ("pending", "running", "active", "ready", "succeeded", "failed")
+
+
+def describe(
+    resource: ApiResource,
+    workload: Json,
+    binding: Json | None,
+    silent: Mapping[str, str] = {},
+    unseen: Sequence[str] = (),
+) -> Json:
+    """Where the pods of a workload are.
+
+    Args:
+        resource: of the workload.
+        workload: the object.
+        binding: its binding, if it has one that may be seen.
+        silent: member that is not ready -> since when (RFC 3339).
+        unseen: what its user may not see, in words.
+    """
+    meta = workload["metadata"]
+    data: Json = {
+        "kind": resource.kind,
+        "apiVersion": resource.api_version,
+        "namespace": meta.get("namespace", ""),
+        "name": meta["name"],
+        "pods": _counts(workload.get("status") or {}),
+        "clusters": [],
+    }
+    spec, status = (binding or {}).get("spec") or {}, (binding or {}).get("status") or {}
+    reports = {item.get("clusterName"): item for item in status.get("aggregatedStatus") or ()}
+    sent = {item["name"]: item.get("replicas") for item in spec.get("clusters") or ()}
+    for name in sorted({*sent, *reports}):
+        said = (reports.get(name) or {}).get("status") or {}
+        place = said.get("placement") or {}
+        cluster: Json = {"cluster": name, "pods": _counts(said), "nodes": place.get("nodes") or {}}
+        if sent.get(name) is not None:
+            cluster["replicas"] = sent[name]
+        if name in silent:
+            cluster["notReadySince"] = silent[name]
+        if name not in sent:
+            cluster["leaving"] = True
+        cluster |= {key: place[key] for key in ("domain", "tier", "waiting", "starting", "leaving") if place.get(key)}
+        data["clusters"].append(cluster)
+    if unseen:
+        data["unseen"] = list(unseen)
+    return data
+
+
+def _counts(status: Json) -> dict[str, int]:
+    """Pods by state; of a batch Job `active` is divided into those that are ready and those that are not yet."""
+    found = {key: int(status.get(key) or 0) for key in _COUNTS}
+    running = found["running"] or found["ready"]
+    pending = found["pending"] or max(0, found["active"] - found["ready"])
+    counts = {"pending": pending, "running": running, "succeeded": found["succeeded"], "failed": found["failed"]}
+    return {key: count for key, count in counts.items() if count}
+
+
+def text(data: Json, *, no_headers: bool = False) -> str:
+    """The pods as a person reads them: a row per node, then a line per member.
+
+    Args:
+        data: as `describe` gives it.
+        no_headers: only the rows.
+    """
+    rows = [
+        [each["cluster"], node, count, each.get("domain", "")]
+        for each in data["clusters"]
+        for node, count in sorted(each["nodes"].items())
+    ]
+    lines = [table(HEADERS, rows, no_headers=no_headers)] if rows else []
+    if no_headers:
+        return "\n".join(lines)
+    if not data["clusters"] and "unseen" not in data:
+        lines.append("no member has pods of it" + (f"; in all: {_words(data['pods'])}" if data["pods"] else ""))
+    if "unseen" in data:
+        lines.append(f"in all: {_words(data['pods'])}")
+    else:
+        lines += [""] if rows else []
+        lines += [_member(each) for each in data["clusters"]]
+    lines += [f"not shown: {each}" for each in data.get("unseen", ())]
+    if rows:
+        lines.append(f"names and logs are the member's: kubectl get pods -n {data['namespace']} -l {_label(data)}")
+    return "\n".join(lines)
+
+
+def _member(cluster: Json) -> str:
+    line = f"{cluster['cluster']}: {_words(cluster['pods'])}"
+    if (wanted := cluster.get("replicas")) is not None:
+        line += f" of {wanted}"
+    if since := cluster.get("notReadySince"):
+        line += f"; not ready since {since}, figures are of then"
+    for key in ("waiting", "starting"):
+        if key in cluster:
+            line += f"; {cluster[key]}"
+    if leaving := cluster.get("leaving"):
+        line += "; they are taken back" + (f": {leaving}" if isinstance(leaving, str) else "")
+    return line
+
+
+def _words(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in counts.items()) or "no pods yet"
+
+
+def _label(data: Json) -> str:
+    from atoll.model import keys
+    from atoll.model.apiresource import BATCH_JOBS
+
+    key = "batch.kubernetes.io/job-name" if data["apiVersion"] == BATCH_JOBS.api_version else keys.JOB_NAME
+    return f"{key}={data['name']}"
