@@ -16,9 +16,10 @@ from pathlib import Path
 import orjson
 from aiohttp import web
 
+from atoll.admission import jsonpatch
 from atoll.kube import authority, certificates
 from atoll.local.processes import Process, ProcessSpec
-from atoll.webhook import jsonpatch, reviews
+from atoll.webhook import reviews
 from bench.seed import search_path
 
 _UID = re.compile(rb'"uid":"([0-9a-f-]{36})"')

@@ -27,6 +27,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from yarl import URL
 
 from atoll import install
+from atoll.kinds.volcano_job import admission as jobs
 from atoll.kube.transport import ApiServer
 from atoll.local import audit
 from atoll.local.binaries import ensure
@@ -36,7 +37,6 @@ from atoll.local.ports import free_ports
 from atoll.local.processes import Process, ProcessSpec
 from atoll.model import keys
 from atoll.model.apiresource import JOBS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, ApiResource
-from atoll.webhook import jobs
 from bench import bare, machine
 from bench.load import Request, clear, creation, namespace, read_log, send, workspace
 from bench.report import Progress, Report, percentile, progress, rate, run, sizes

@@ -13,8 +13,9 @@ import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from atoll.admission import jsonpatch
 from atoll.api import batch, scheduling
-from atoll.webhook import jsonpatch, reviews, server
+from atoll.webhook import reviews, server
 from tests.fuzz import examples
 from tests.integration.federation import batch_job
 from tests.webhook.builders import Json, defaulted, make_job, make_queue, make_task

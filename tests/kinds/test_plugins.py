@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from atoll.kinds import plugins
-from atoll.kinds.plugins import JobView, KeyPair, Task
+from atoll.kinds.volcano_job import plugins
+from atoll.kinds.volcano_job.plugins import JobView, KeyPair, Task
 
 Json = dict[str, Any]
 OWNER = {"kind": "Job", "name": "j", "uid": "u"}

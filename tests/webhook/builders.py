@@ -7,7 +7,9 @@ from typing import Any
 
 import msgspec
 
-from atoll.webhook import jobs, jsonpatch, queues
+from atoll.admission import jsonpatch
+from atoll.kinds.volcano_job import admission as jobs
+from atoll.webhook import queues
 
 Json = dict[str, Any]
 

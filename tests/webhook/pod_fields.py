@@ -10,7 +10,7 @@ from typing import Any
 Json = dict[str, Any]
 
 _ROOT = "io.k8s.api.core.v1.PodTemplateSpec"
-_FILE = Path(__file__).parents[2] / "webhook" / "atoll" / "webhook" / "pod_fields.txt"
+_FILE = Path(__file__).parents[2] / "lib" / "atoll" / "admission" / "pod_fields.txt"
 _HEAD = """\
 # The fields of a pod template in Kubernetes {version}, by type; `name:Type` is an object, or a list of such objects.
 # Generated from an API server's OpenAPI; to change it: kubectl get --raw /openapi/v3/api/v1 | python -m tests.webhook.pod_fields VERSION

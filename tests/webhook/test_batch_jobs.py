@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from atoll.admission import jsonpatch
+from atoll.kinds.batch_job import KIND
+from atoll.kinds.batch_job import admission as batch_jobs
 from atoll.model import keys
-from atoll.webhook import batch_jobs, jsonpatch
+from atoll.model.keys import CONTROL_ACCOUNT as CONTROL
 
 Json = dict[str, Any]
 USER = "alice"
@@ -96,7 +99,7 @@ NAMESPACE = {keys.QUEUE_ANNOTATION: "of-namespace"}
 def test_the_queue(metadata: Json, template: dict[str, str], queue: str) -> None:
     job = make_job(metadata)
     job["spec"]["template"]["metadata"] = {"annotations": template}
-    assert batch_jobs.queue_of(job, NAMESPACE) == queue
+    assert KIND.queue_of(job, default="of-namespace") == queue
     stamped = taken(job, NAMESPACE)["metadata"]["labels"][keys.QUEUE_LABEL]
     assert stamped == metadata.get("labels", {}).get(keys.QUEUE_LABEL, queue)
 
@@ -115,9 +118,9 @@ def test_suspending_a_job_that_may_run_holds_it() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "user"),
     [
-        pytest.param(suspended(False), suspended(True), batch_jobs.CONTROL, id="our own controller suspends it"),
+        pytest.param(suspended(False), suspended(True), CONTROL, id="our own controller suspends it"),
         pytest.param(suspended(True), suspended(True), USER, id="it was suspended already"),
-        pytest.param(suspended(True), suspended(False), batch_jobs.CONTROL, id="our own controller lifts it"),
+        pytest.param(suspended(True), suspended(False), CONTROL, id="our own controller lifts it"),
         pytest.param(make_job(), make_job(suspend=True), USER, id="it is not ours"),
     ],
 )
@@ -136,7 +139,7 @@ def test_lifting_by_hand_is_refused_with_what_to_do_instead() -> None:
 
 
 def test_control_may_lift_and_anybody_may_release() -> None:
-    assert batch_jobs.validate_job_update(suspended(True), suspended(False), batch_jobs.CONTROL) == []
+    assert batch_jobs.validate_job_update(suspended(True), suspended(False), CONTROL) == []
     held = suspended(True, **{keys.HOLD: "true"})
     assert batch_jobs.validate_job_update(held, suspended(True), USER) == []
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from atoll.admission import jsonpatch
 from atoll.model import keys
-from atoll.webhook import bindings, jsonpatch
-from atoll.webhook.batch_jobs import CONTROL
+from atoll.model.keys import CONTROL_ACCOUNT as CONTROL
+from atoll.webhook import bindings
 from tests.webhook.builders import Json
 
 OTHER = {"dispatching": True, "dispatchingOnClusters": {"clusterNames": ["m1"]}}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from atoll.webhook import jobs
+from atoll.kinds.volcano_job import admission as jobs
 from tests.webhook.builders import (
     changed,
     defaulted,

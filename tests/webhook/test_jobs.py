@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.webhook import jobs, jsonpatch
+from atoll.admission import jsonpatch
+from atoll.kinds.volcano_job import admission as jobs
 from tests.webhook.builders import (
     Json,
     changed,

@@ -9,7 +9,9 @@ import orjson
 import pytest
 import yaml
 
-from atoll.webhook import batch_jobs, jobs, pod_fields
+from atoll.admission import pod_fields
+from atoll.kinds.batch_job import admission as batch_jobs
+from atoll.kinds.volcano_job import admission as jobs
 from tests.integration.federation import Site
 from tests.webhook import pod_fields as generator
 from tests.webhook.builders import Json, defaulted, make_container, make_job, make_task, with_container

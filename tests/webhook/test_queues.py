@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from atoll.webhook import jsonpatch, queues
+from atoll.admission import jsonpatch
+from atoll.webhook import queues
 from tests.webhook.builders import Json, cached, changed, make_queue
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import orjson
 import pytest
 
+from atoll.kinds.batch_job import admission as batch_job
+from atoll.kinds.volcano_job import admission as jobs
 from atoll.model import keys
-from atoll.webhook import jobs, queues, resources
+from atoll.webhook import queues, resources
 from tests.webhook.builders import Json, cached, make_job, make_queue, with_container
 
 GPU = "nvidia.com/gpu"
@@ -80,11 +82,15 @@ def test_the_resources_that_objects_name() -> None:
     }
     assert cached(queue).resources == {"cpu", "a.b/c", "d.e/f"}
     job = with_container(resources={"limits": {GPU: 1, "cpu": 2}, "requests": {"cpu": 1}})
-    assert [name for _, name in resources.of_job(job)] == [GPU, "cpu"]
+    assert [name for _, name in of_job(job)] == [GPU, "cpu"]
     batch = {"spec": {"template": job["spec"]["tasks"][0]["template"]}}
     path = f"spec.template.spec.containers[0].resources.limits.{GPU}"
-    assert next(iter(resources.of_batch_job(batch))) == (path, GPU)
-    assert not list(resources.of_job(make_job()))
+    assert next(iter(resources.of_templates(batch_job.ADMISSION.templates(batch)))) == (path, GPU)
+    assert not list(of_job(make_job()))
+
+
+def of_job(job: Json) -> list[tuple[str, str]]:
+    return list(resources.of_templates(jobs.ADMISSION.templates(job)))
 
 
 # -- flavors -----------------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""One small module per workload kind behind one interface: pure functions on dicts.
+"""One module, or one folder, per workload kind behind one interface: pure functions on dicts.
 
-A kind says what its pods need, how its object is rewritten for a member, what a member reports of it, and how the
-reports of all members become the status on the host. Nothing outside this package knows a workload's fields. It
-imports only `atoll.api` and `atoll.model`.
+A kind says what admission checks and fills in, what its pods need, how its object is rewritten for a member, what a
+member reports of it, and how the reports of all members become the status on the host. Nothing outside this package
+knows a workload's fields. It imports only `atoll.api`, `atoll.model` and `atoll.admission`.
 """
 
 from __future__ import annotations

@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from atoll.model import keys
 from atoll.model.apiresource import ApiResource
 from atoll.model.flavors import Assigned
 from atoll.model.gang import Gang
 from atoll.model.placer import MadeFor
+
+if TYPE_CHECKING:
+    from atoll.admission.rules import Rules
 
 Json = dict[str, Any]
 NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
@@ -66,6 +69,9 @@ class Kind(Protocol):
 
     def takes(self, obj: Mapping[str, Any]) -> bool:
         """Whether this object is Atoll's to run."""
+
+    def admission(self) -> Rules:
+        """What the webhook asks of it; imported when it is asked for, as nobody else needs it."""
 
     def queue_of(self, obj: Mapping[str, Any], *, default: str = keys.DEFAULT_QUEUE) -> str:
         """The queue by the order of the design; `default`, the namespace's, when the object names none."""

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from atoll.model import duration, keys, numbers, selectors
 from atoll.model.flavors import Assigned, pinned, required
 from atoll.model.gang import TopologyWish
-from atoll.model.placer import TOLERATION, MadeFor, Placer
+from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, TOLERATION, MadeFor, Placer
 
 _HOST_ANNOTATIONS = (
     "kubectl.kubernetes.io/last-applied-configuration", keys.HOLD, keys.ABORTED, keys.RETRIES, keys.AT_ONCE,
     keys.RETRY,
 )  # fmt: skip
-_QUEUE_NAMES = (keys.KUEUE_QUEUE_LABEL, keys.QUEUE_LABEL, keys.QUEUE_ANNOTATION)
-"""Labels and annotations that name a queue of the host; a queue system of the member would take them for its own."""
-
-SCHEDULERS = ("", keys.SCHEDULER_NAME, "volcano", "default-scheduler")
-"""schedulerName of pods that leave it to the federation who places them."""
-SCHEDULER_OF = {
-    Placer.ATOLL: keys.SCHEDULER_NAME,
-    Placer.VOLCANO: "volcano",
-    Placer.KUBE_SCHEDULER: "default-scheduler",
-    Placer.KUEUE: "default-scheduler",
-}
+QUEUE_PLACES: Final = (
+    ("labels", keys.KUEUE_QUEUE_LABEL), ("labels", keys.QUEUE_LABEL), ("annotations", keys.QUEUE_ANNOTATION),
+)  # fmt: skip
+"""Where the metadata of a workload may name its queue, the first that does counts. A queue system of the member would
+take them for its own.
+"""
+_QUEUE_KEYS = frozenset(key for _, key in QUEUE_PLACES)
 MOST_OF_ATTEMPT = 64
 """Characters of the annotation that count."""
 
@@ -75,7 +71,7 @@ def ending_in_time(template: Mapping[str, Any], grace: int | None) -> dict[str, 
 
 def without_queues(named: Mapping[str, str] | None) -> dict[str, str]:
     """Labels or annotations without those that name a queue of the host."""
-    return {name: value for name, value in (named or {}).items() if name not in _QUEUE_NAMES}
+    return {name: value for name, value in (named or {}).items() if name not in _QUEUE_KEYS}
 
 
 def template_for(template: Mapping[str, Any], how: MadeFor, *, scheduler: str = "") -> dict[str, Any]:
@@ -157,16 +153,28 @@ def _seconds(obj: Mapping[str, Any], *names: str) -> float | None:
     return next((seconds for seconds in found if seconds is not None), None)
 
 
-def queue_by_metadata(obj: Mapping[str, Any], template: Mapping[str, Any] | None = None) -> str | None:
-    """The queue that labels or annotations name: Kueue's label, Volcano's label, Volcano's annotation; then the pod
-    template's annotation.
+def queue_of(
+    obj: Mapping[str, Any], templates: Iterable[object] = (), *, first: object = None, default: str = keys.DEFAULT_QUEUE
+) -> str:
+    """The queue that a workload names, by the one order for all kinds.
+
+    Args:
+        obj: the workload, or a pod; what has the wrong type names none.
+        templates: its PodTemplateSpecs, whose annotation counts after all that the workload says.
+        first: what a field of its spec says, which comes before all.
+        default: where it names none.
     """
-    metadata = obj.get("metadata") or {}
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    pod_annotations = ((template or {}).get("metadata") or {}).get("annotations") or {}
-    return (
-        labels.get(keys.KUEUE_QUEUE_LABEL)
-        or labels.get(keys.QUEUE_LABEL)
-        or annotations.get(keys.QUEUE_ANNOTATION)
-        or pod_annotations.get(keys.QUEUE_ANNOTATION)
-    )
+    places = [first, *(_said(obj, field, key) for field, key in QUEUE_PLACES)]
+    places += [_said(template, "annotations", keys.QUEUE_ANNOTATION) for template in templates]
+    return next((place for place in places if isinstance(place, str) and place), default)
+
+
+def default_queue(namespace: Mapping[str, str] | None) -> str:
+    """The queue of workloads that name none, by the annotations of their namespace."""
+    return (namespace or {}).get(keys.QUEUE_ANNOTATION) or keys.DEFAULT_QUEUE
+
+
+def _said(holder: object, field: str, key: str) -> object:
+    for step in ("metadata", field, key):
+        holder = holder.get(step) if isinstance(holder, Mapping) else None
+    return holder

@@ -168,6 +168,8 @@ QUEUE_LABEL: Final = "volcano.sh/queue-name"
 KUEUE_QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 
 SYSTEM_NAMESPACE: Final = "atoll-system"
+CONTROL_ACCOUNT: Final = f"system:serviceaccount:{SYSTEM_NAMESPACE}:atoll-control"
+"""The user name of atoll-control, which alone moves suspend switches."""
 QUERY_SERVICE: Final = "atoll-query"
 """Service by which the host's API server finds the dispatcher that leads."""
 QUERY_ENDPOINTS: Final = {QUERY_SERVICE: "IPv4", f"{QUERY_SERVICE}-ipv6": "IPv6"}

@@ -48,6 +48,14 @@ class Placer(StrEnum):
         return self is not Placer.ATOLL
 
 
+SCHEDULERS: Final = ("", keys.SCHEDULER_NAME, "volcano", "default-scheduler")
+"""schedulerName of pods that leave it to the federation who places them."""
+SCHEDULER_OF: Final[Mapping[Placer, str]] = {
+    Placer.ATOLL: keys.SCHEDULER_NAME,
+    Placer.VOLCANO: "volcano",
+    Placer.KUBE_SCHEDULER: "default-scheduler",
+    Placer.KUEUE: "default-scheduler",
+}
 REASONS: Final[Mapping[str, str]] = {
     Placer.ATOLL: "Atoll",
     Placer.VOLCANO: "Volcano",

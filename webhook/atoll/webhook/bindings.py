@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from atoll.admission import jsonpatch
+from atoll.admission.problems import Json
 from atoll.model import keys
-from atoll.webhook import jsonpatch
-from atoll.webhook.batch_jobs import CONTROL
-from atoll.webhook.problems import Json
 
 
 def is_ours(binding: Json, username: str) -> bool:
     """Whether a binding that this user creates is Atoll's: our detector makes it, or it says what its gang is."""
     metadata = binding.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return username == CONTROL or (isinstance(annotations, dict) and keys.GANG in annotations)
+    return username == keys.CONTROL_ACCOUNT or (isinstance(annotations, dict) and keys.GANG in annotations)
 
 
 def suspend_binding(binding: Json) -> list[jsonpatch.Operation]:

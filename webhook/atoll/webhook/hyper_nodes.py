@@ -5,7 +5,7 @@ The topology of a member is what its own HyperNodes say of its own nodes; its ag
 
 from __future__ import annotations
 
-from atoll.webhook.problems import Problem
+from atoll.admission.problems import Problem
 
 
 def validate_hyper_node() -> list[Problem]:

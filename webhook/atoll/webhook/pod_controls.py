@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from atoll.webhook.problems import Json, mapping, sequence
+from atoll.admission.problems import Json, mapping, sequence
 
 
 class Violation(NamedTuple):

@@ -11,13 +11,8 @@ from typing import Any
 
 import msgspec
 
-from atoll.model import duration, flavors, keys, quantity, selectors, vector
-from atoll.model import queues as tree
-from atoll.model.objects import Slim
-from atoll.model.vector import Vector
-from atoll.model.words import counted
-from atoll.webhook import jsonpatch, resources
-from atoll.webhook.problems import (
+from atoll.admission import jsonpatch
+from atoll.admission.problems import (
     MAX_ITEMS,
     SUBDOMAIN_RULE,
     Json,
@@ -29,6 +24,12 @@ from atoll.webhook.problems import (
     mapping,
     sequence,
 )
+from atoll.model import duration, flavors, keys, quantity, selectors, vector
+from atoll.model import queues as tree
+from atoll.model.objects import Slim
+from atoll.model.vector import Vector
+from atoll.model.words import counted
+from atoll.webhook import resources
 
 _MAX_WEIGHT = 65535
 _CLOSED = ("Closed", "Closing")

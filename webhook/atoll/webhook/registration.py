@@ -10,19 +10,20 @@ as they come. What our own accounts write again and again, and what changes no s
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
+from atoll.admission.rules import NEW_SPEC
+from atoll.kinds import KINDS
 from atoll.kube.authority import split_pem
 from atoll.model import keys
 from atoll.model.apiresource import (
-    BATCH_JOBS,
     BINDINGS,
     CLUSTER_POLICIES,
     HYPER_NODES,
-    JOBS,
     MUTATING_WEBHOOKS,
     POLICIES,
     QUEUES,
@@ -30,7 +31,6 @@ from atoll.model.apiresource import (
     ApiResource,
 )
 from atoll.model.namespaces import system_rule
-from atoll.webhook.batch_jobs import CONTROL
 
 Json = dict[str, Any]
 
@@ -48,13 +48,6 @@ _NOT_LEAVING = {
     "name": "not-being-deleted",
     "expression": 'request.operation == "DELETE" || !has(object.metadata.deletionTimestamp)',
 }
-# A new one is refused; what was there before its namespace opted in goes on as it is.
-_NOT_ANOTHERS = {
-    "name": "not-one-that-another-controller-runs-already",
-    "expression": (
-        f'request.operation == "CREATE" || !has(object.spec.managedBy) || object.spec.managedBy == "{keys.CONTROLLER}"'
-    ),
-}
 _NOT_SUSPENDED = {
     "name": "not-suspended-yet",
     "expression": (
@@ -66,21 +59,8 @@ _NOT_SUSPENDED = {
 _OUR_BINDING = {
     "name": "a-binding-of-atoll",
     "expression": (
-        f'request.userInfo.username == "{CONTROL}" || (has(object.metadata.annotations)'
+        f'request.userInfo.username == "{keys.CONTROL_ACCOUNT}" || (has(object.metadata.annotations)'
         f' && "{keys.GANG}" in object.metadata.annotations)'
-    ),
-}
-# What control creates goes through the queue like anything else; what it changes is the suspend switch, all day long.
-_NOT_CONTROL = {
-    "name": "not-a-change-by-control",
-    "expression": f'request.operation != "UPDATE" || request.userInfo.username != "{CONTROL}"',
-}
-# Defaults and rules of a Volcano Job are about its spec alone, and a change of anything else is never refused.
-_NEW_SPEC = {
-    "name": "spec-is-new",
-    "expression": (
-        'request.operation != "UPDATE" || has(object.spec) != has(oldObject.spec)'
-        " || (has(object.spec) && object.spec != oldObject.spec)"
     ),
 }
 
@@ -92,7 +72,7 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
         "port"}}`. ca_bundle: base64 of the PEM certificates to trust.
     """
 
-    def webhook(act: str, resource: ApiResource, operations: list[str], *conditions: Json) -> Json:
+    def webhook(act: str, resource: ApiResource, operations: list[str], *conditions: Mapping[str, str]) -> Json:
         opt_in = resource.namespaced
         return {
             "name": f"{act}.{_ROUTES[resource]}.atoll.sh",
@@ -122,20 +102,16 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
 
     both = ["CREATE", "UPDATE"]
     mutating = [
-        # Updates too: a manifest applied again brings its tasks without the names and counts that
-        # were filled in.
-        webhook("mutate", JOBS, both, _NEW_SPEC),
-        webhook("mutate", BATCH_JOBS, both, _NOT_ANOTHERS, _NOT_CONTROL),
+        *(webhook("mutate", kind.resource, both, *kind.admission().conditions) for kind in KINDS),
         webhook("mutate", QUEUES, both),
         webhook("mutate", BINDINGS, ["CREATE"], _OUR_BINDING, _NOT_SUSPENDED),
     ]
     validating = [
-        webhook("validate", JOBS, both, _NEW_SPEC),
-        webhook("validate", BATCH_JOBS, both, _NOT_ANOTHERS, _NOT_CONTROL),
+        *(webhook("validate", kind.resource, both, *kind.admission().conditions) for kind in KINDS),
         webhook("validate", QUEUES, [*both, "DELETE"]),
         webhook("validate", HYPER_NODES, ["CREATE"]),
-        webhook("validate", POLICIES, both, _NEW_SPEC),
-        webhook("validate", CLUSTER_POLICIES, both, _NEW_SPEC),
+        webhook("validate", POLICIES, both, NEW_SPEC),
+        webhook("validate", CLUSTER_POLICIES, both, NEW_SPEC),
     ]
     for entry in mutating:
         entry["reinvocationPolicy"] = "Never"
@@ -199,8 +175,7 @@ def trusted_by(configuration: Json) -> tuple[bytes, ...] | None:
 
 
 _ROUTES = {
-    JOBS: "jobs",
-    BATCH_JOBS: "batch-jobs",
+    **{kind.resource: kind.admission().route for kind in KINDS},
     QUEUES: "queues",
     BINDINGS: "bindings",
     HYPER_NODES: "hypernodes",

@@ -8,9 +8,9 @@ from fractions import Fraction
 
 import msgspec
 
+from atoll.admission.problems import Json, Problem, mapping, sequence
 from atoll.model import flavors, keys, quantity
 from atoll.model.objects import Slim
-from atoll.webhook.problems import Json, Problem, mapping, sequence
 
 Named = tuple[str, str]
 """(field, resource) of an object."""
@@ -101,15 +101,10 @@ def unknown_flavors(queue: Json, known: flavors.Flavors) -> Iterator[Problem]:
             yield Problem(field, f"there is no flavor {flavor!r} of {resource}: {what} ({how})")
 
 
-def of_job(job: Json) -> Iterator[Named]:
-    """(field, resource) of a Volcano Job's containers."""
-    for index, task in enumerate(sequence(mapping(job.get("spec")).get("tasks"))):
-        yield from _of_template(mapping(task).get("template"), f"spec.tasks[{index}].template")
-
-
-def of_batch_job(job: Json) -> Iterator[Named]:
-    """(field, resource) of a batch Job's containers."""
-    return _of_template(mapping(job.get("spec")).get("template"), "spec.template")
+def of_templates(templates: Iterable[tuple[str, object]]) -> Iterator[Named]:
+    """(field, resource) of the containers of a workload's (path, PodTemplateSpec)."""
+    for path, template in templates:
+        yield from _of_template(template, path)
 
 
 def _of_template(template: object, path: str) -> Iterator[Named]:

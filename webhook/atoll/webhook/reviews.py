@@ -15,25 +15,16 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from atoll.kinds import batch_job, volcano_job
+from atoll.admission import jsonpatch, trust
+from atoll.admission.problems import Json, Problem, added, idle, report
+from atoll.admission.rules import Change, Rules
+from atoll.kinds import KINDS, Kind, metadata
 from atoll.kube.reflector import Reflector
 from atoll.model import keys
 from atoll.model.flavors import SIGN
 from atoll.model.objects import Slim
 from atoll.model.queues import most_grace
-from atoll.webhook import (
-    batch_jobs,
-    bindings,
-    hyper_nodes,
-    jobs,
-    jsonpatch,
-    pod_security,
-    queues,
-    resources,
-    sizes,
-    trust,
-)
-from atoll.webhook.problems import Json, Problem, added, idle, report
+from atoll.webhook import bindings, hyper_nodes, pod_security, queues, resources, sizes
 
 API_VERSION: Final = "admission.k8s.io/v1"
 CHILDREN: Final = "children"
@@ -225,14 +216,10 @@ class Reviews:
         queue_cache.on_change(self._notice)
         #: path -> kind, for messages, and handler
         self.mutations: dict[str, Callable[[Request], list[jsonpatch.Operation]]] = {
-            "/mutate/jobs": self._default_job,
-            "/mutate/batch-jobs": self._default_batch_job,
             "/mutate/queues": lambda request: queues.default_queue(request.object or {}),
             "/mutate/bindings": self._suspend_binding,
         }
         self.validations: dict[str, tuple[str, Callable[[Request], Awaitable[list[Problem]]]]] = {
-            "/validate/jobs": ("Job", self._validate_job),
-            "/validate/batch-jobs": ("Job", self._validate_batch_job),
             "/validate/queues": ("Queue", self._validate_queue),
             "/validate/hypernodes": ("HyperNode", self._validate_hyper_node),
             "/validate/policies": ("PropagationPolicy", _nothing_wrong),
@@ -240,20 +227,6 @@ class Reviews:
         }
         #: path -> what is told of an object that is taken
         self.warnings: dict[str, Callable[[Request], list[Problem]]] = {
-            "/mutate/batch-jobs": self._switch_warnings,
-            "/validate/jobs": lambda request: [
-                *jobs.warnings(request.object or {}),
-                *self._insecure(request, "warn"),
-                *self._slow_to_end(request, jobs.queue_of),
-                *self._unknown_classes(request, trust.classes_of_job),
-                *self._unknown_resources(request, resources.of_job),
-            ],
-            "/validate/batch-jobs": lambda request: [
-                *batch_jobs.warnings(request.object or {}),
-                *self._unknown_classes(request, trust.classes_of_batch_job),
-                *self._slow_to_end(request, batch_jobs.queue_of),
-                *self._unknown_resources(request, resources.of_batch_job),
-            ],
             "/validate/queues": lambda request: [
                 *idle("Queue", request.object or {}),
                 *self._unknown_resources(request, resources.of_queue, self._named_by_others),
@@ -261,10 +234,23 @@ class Reviews:
             "/validate/policies": lambda request: idle("PropagationPolicy", request.object or {}),
             "/validate/cluster-policies": lambda request: idle("ClusterPropagationPolicy", request.object or {}),
         }
+        #: path -> rules of a kind whose insecure pods the audit log is told of
+        self._audited: dict[str, Rules] = {}
+        for kind in KINDS:
+            self._serve(kind, kind.admission())
+
+    def _serve(self, kind: Kind, rules: Rules) -> None:
+        mutate, validate = f"/mutate/{rules.route}", f"/validate/{rules.route}"
+        self.mutations[mutate] = lambda request: rules.defaults(self._change(request))
+        self.warnings[mutate] = lambda request: rules.of_defaults(self._change(request))
+        self.validations[validate] = (kind.resource.kind, lambda request: self._validate_workload(kind, rules, request))
+        self.warnings[validate] = lambda request: self._warnings_of_workload(kind, rules, request)
+        if rules.insecure_told:
+            self._audited[validate] = rules
 
     def audit_of(self, path: str, request: Request) -> str:
         """What the audit log is to say of an object; PodSecurity itself says it of batch Jobs."""
-        found = self._insecure(request, "audit") if path == "/validate/jobs" else []
+        found = self._insecure(rules, request, "audit") if (rules := self._audited.get(path)) is not None else []
         return "; ".join(map(str, found))[:_AUDITED]
 
     @staticmethod
@@ -276,81 +262,60 @@ class Reviews:
     async def _validate_hyper_node(self, _: Request) -> list[Problem]:
         return hyper_nodes.validate_hyper_node()
 
-    def _default_job(self, request: Request) -> list[jsonpatch.Operation]:
-        return jobs.default_job(request.object or {}, self._annotations(request.namespace))
+    def _change(self, request: Request) -> Change:
+        old = request.old_object if request.operation == "UPDATE" else None
+        user, namespace = request.user_info.username, self._annotations(request.namespace)
+        return Change(new=request.object or {}, old=old, user=user, namespace=namespace)
 
-    async def _validate_job(self, request: Request) -> list[Problem]:
-        job = request.object or {}
-        if request.operation == "UPDATE" and (old := request.old_object) is not None:
-            annotations = self._annotations(request.namespace)
-            name, left = jobs.queue_of(job, annotations), jobs.queue_of(old, annotations)
-            before, after = (
-                list(trust.not_allowed(trust.classes_of_job(each), queue, self._classes_allowed(queue)))
-                for each, queue in ((old, left), (job, name))
-            )
-            moved = self._queue_problems(name, request.namespace) if name != left else []
-            problems = [*jobs.validate_job_update(old, job), *moved, *added(before, after)]
-            return problems or added(*(sizes.gang_problems(volcano_job.KIND, each) for each in (old, job)))
-        name = jobs.queue_of(job, self._annotations(request.namespace))
-        classes = trust.not_allowed(trust.classes_of_job(job), name, self._classes_allowed(name))
-        problems = [*jobs.validate_job(job), *self._queue_problems(name, request.namespace), *classes]
-        return problems or [*sizes.gang_problems(volcano_job.KIND, job), *self._insecure(request)]
+    async def _validate_workload(self, kind: Kind, rules: Rules, request: Request) -> list[Problem]:
+        """All that is wrong with a workload; of a change only what it brings."""
+        change = self._change(request)
+        problems = rules.problems(change)
+        if not kind.takes(change.new):
+            return problems
+        default, old = metadata.default_queue(change.namespace), change.old
+        queue = kind.queue_of(change.new, default=default)
+        classes = self._not_allowed(rules, change.new, queue)
+        if old is None:
+            problems += [*classes, *self._queue_problems(queue, request.namespace, rules.queue_field)]
+            return problems or [*sizes.gang_problems(kind, change.new), *self._insecure(rules, request)]
+        left = kind.queue_of(old, default=default)
+        problems += added(self._not_allowed(rules, old, left), classes)
+        if queue != left:
+            problems += rules.kept(old, left) or self._queue_problems(queue, request.namespace, rules.queue_field)
+        problems += self._made_insecure(rules, request, old)
+        return problems or added(*(sizes.gang_problems(kind, each) for each in (old, change.new)))
 
-    def _default_batch_job(self, request: Request) -> list[jsonpatch.Operation]:
-        job = request.object or {}
-        if request.operation == "UPDATE" and request.old_object is not None:
-            return batch_jobs.keep_switch(request.old_object, job, request.user_info.username)
-        return batch_jobs.default_job(job, self._annotations(request.namespace))
+    def _not_allowed(self, rules: Rules, workload: Json, queue: str) -> list[Problem]:
+        return list(trust.not_allowed(rules.classes(workload), queue, self._classes_allowed(queue)))
 
-    @staticmethod
-    def _switch_warnings(request: Request) -> list[Problem]:
-        if request.operation != "UPDATE" or request.old_object is None:
-            return []
-        return batch_jobs.switch_warnings(request.old_object, request.object or {}, request.user_info.username)
+    def _warnings_of_workload(self, kind: Kind, rules: Rules, request: Request) -> list[Problem]:
+        change = self._change(request)
+        queue = kind.queue_of(change.new, default=metadata.default_queue(change.namespace))
+        most = most_grace(queue, self._said_of_queue)
+        return [
+            *rules.warnings(change),
+            *(self._insecure(rules, request, "warn") if rules.insecure_told else ()),
+            *trust.slow_to_end(rules.templates(change.new), most, queue),
+            *self._unknown_classes(request, rules.classes),
+            *self._unknown_resources(request, lambda workload: resources.of_templates(rules.templates(workload))),
+        ]
 
-    async def _validate_batch_job(self, request: Request) -> list[Problem]:
-        job, old = request.object or {}, request.old_object
-        if not batch_jobs.is_ours(job):
-            return list(trust.manager_problems(job)) if request.operation == "CREATE" else []
-        annotations = self._annotations(request.namespace)
-        name = batch_jobs.queue_of(job, annotations)
-        if request.operation == "UPDATE" and old is not None:
-            problems = batch_jobs.validate_job_update(old, job, request.user_info.username)
-            problems += self._made_insecure(request, old)
-            problems += added(*(sizes.gang_problems(batch_job.KIND, each) for each in (old, job)))
-            before = batch_jobs.queue_of(old, annotations)
-            if name == before:
-                return problems
-            if charged := batch_jobs.queue_change_problems(old, before):
-                return [*problems, *charged]
-        else:
-            problems = batch_jobs.validate_new_job(job)
-            problems += self._insecure(request)
-            problems += sizes.gang_problems(batch_job.KIND, job)
-        problems += trust.not_allowed(trust.classes_of_batch_job(job), name, self._classes_allowed(name))
-        return [*problems, *self._queue_problems(name, request.namespace, f"metadata.labels[{keys.QUEUE_LABEL}]")]
-
-    def _insecure(self, request: Request, mode: str = "enforce") -> list[Problem]:
+    def _insecure(self, rules: Rules, request: Request, mode: str = "enforce") -> list[Problem]:
         """What the namespace's Pod Security has against the pods of a new workload."""
         if request.operation != "CREATE":
             return []
-        return list(pod_security.problems(trust.templates_of(request.object or {}), self._labels(request), mode))
+        return list(pod_security.problems(rules.templates(request.object or {}), self._labels(request), mode))
 
-    def _made_insecure(self, request: Request, old: Json) -> list[Problem]:
+    def _made_insecure(self, rules: Rules, request: Request, old: Json) -> list[Problem]:
         before, after = (
-            pod_security.problems(trust.templates_of(each), self._labels(request))
-            for each in (old, request.object or {})
+            pod_security.problems(rules.templates(each), self._labels(request)) for each in (old, request.object or {})
         )
         return added(before, after)
 
     def _labels(self, request: Request) -> dict[str, str]:
         found = self._namespaces.get(request.namespace)
         return found.metadata.labels if found is not None else {}
-
-    def _slow_to_end(self, request: Request, queue_of: Callable[[Json, dict[str, str]], str]) -> list[Problem]:
-        workload = request.object or {}
-        queue = queue_of(workload, self._annotations(request.namespace))
-        return list(trust.slow_to_end(trust.templates_of(workload), most_grace(queue, self._said_of_queue), queue))
 
     def _said_of_queue(self, name: str) -> tuple[Mapping[str, str], str] | None:
         found = self._queues.get(name)
@@ -388,7 +353,7 @@ class Reviews:
         found = self._queues.get(queue)
         return trust.classes_allowed(found.metadata.annotations) if found is not None else None
 
-    def _queue_problems(self, name: str, namespace: str, field: str = "spec.queue") -> list[Problem]:
+    def _queue_problems(self, name: str, namespace: str, field: str) -> list[Problem]:
         """Why a workload of this namespace can't go to this queue."""
         found = self._namespaces.get(namespace)
         labels = found.metadata.labels if found is not None else None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from atoll.admission.problems import Json, Problem
 from atoll.kinds import Kind
 from atoll.model import gang
 from atoll.model.objects import MALFORMED
-from atoll.webhook.problems import Json, Problem
 
 MOST_GANG: Final = 128 * 1024
 """Bytes of what a workload asks for, in its binding; all annotations of an object together may have twice as many."""

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from atoll.agent.jobs import pods as made
-from atoll.kinds import plugins
+from atoll.kinds.volcano_job import plugins
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import CONFIGMAPS, NETWORK_POLICIES, SECRETS, SERVICES

@@ -13,7 +13,7 @@ import msgspec
 
 from atoll.agent.jobs.state import RETRY_COUNT, index_of, min_available, task_minimum, task_name
 from atoll.agent.objects import Pod
-from atoll.kinds import plugins
+from atoll.kinds.volcano_job import plugins
 from atoll.model import keys, numbers, quantity, vector
 from atoll.model.vector import Vector
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from atoll.kinds.plugins.options import Option, Value
+from atoll.kinds.volcano_job.plugins.options import Option, Value
 
 Json = dict[str, Any]
 Values = Mapping[str, Value]

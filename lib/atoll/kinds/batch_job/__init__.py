@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from atoll.kinds import metadata
 from atoll.kinds.interface import NOTHING, Json, Outcome, Part, Report
@@ -17,6 +17,9 @@ from atoll.model.apiresource import BATCH_JOBS, PRIORITY_CLASSES, SERVICE_ACCOUN
 from atoll.model.gang import Gang, Task
 from atoll.model.placer import MadeFor, Placer, Unplaceable
 from atoll.model.vector import pod_requests
+
+if TYPE_CHECKING:
+    from atoll.admission.rules import Rules
 
 TASK = "main"
 """Its one task."""
@@ -37,11 +40,19 @@ class BatchJob:
 
     def takes(self, obj: Mapping[str, Any]) -> bool:
         """Only those whose spec.managedBy was set to ours when they were created: it can't be set later."""
-        return bool(obj["spec"].get("managedBy") == keys.CONTROLLER)
+        spec = obj.get("spec")
+        return isinstance(spec, dict) and spec.get("managedBy") == keys.CONTROLLER
+
+    def admission(self) -> Rules:
+        """The rules of the module beside this one."""
+        from atoll.kinds.batch_job.admission import ADMISSION
+
+        return ADMISSION
 
     def queue_of(self, obj: Mapping[str, Any], *, default: str = keys.DEFAULT_QUEUE) -> str:
         """Labels and annotations of the Job, then of its pods."""
-        return metadata.queue_by_metadata(obj, obj["spec"].get("template")) or default
+        spec = obj.get("spec")
+        return metadata.queue_of(obj, (spec.get("template"),) if isinstance(spec, dict) else (), default=default)
 
     def priority_class_of(self, obj: Mapping[str, Any]) -> str:
         """That of its pods."""

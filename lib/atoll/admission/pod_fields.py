@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib import resources
 from typing import Final, NamedTuple
 
-from atoll.webhook.problems import Json, Problem
+from atoll.admission.problems import Json, Problem
 
 _MOST = 20
 """Unknown fields that are looked at: spelling takes a while."""

@@ -9,34 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from atoll.kinds import batch_job
+from atoll.admission import jsonpatch, pods, trust
+from atoll.admission.problems import Json, Problem, added, integer, mapping, unread_durations
+from atoll.admission.rules import NOT_ANOTHERS, NOT_CONTROL, Change, Rules
+from atoll.kinds.batch_job import KIND, minimum_of
+from atoll.kinds.metadata import default_queue
 from atoll.model import keys
 from atoll.model.gang import MOST_PODS
-from atoll.webhook import jsonpatch, pods, trust
-from atoll.webhook.problems import Json, Problem, added, integer, mapping, unread_durations
-
-CONTROL: Final = f"system:serviceaccount:{keys.SYSTEM_NAMESPACE}:atoll-control"
-"""The account that lifts and sets the suspend switch."""
-
-
-def is_ours(job: Json) -> bool:
-    """Whether the Job was taken over; that never changes."""
-    return mapping(job.get("spec")).get("managedBy") == keys.CONTROLLER
-
-
-def queue_of(job: Json, namespace_annotations: Mapping[str, str]) -> str:
-    """The queue that the Job goes to: the first place that names one, else `default`."""
-    metadata, spec = mapping(job.get("metadata")), mapping(job.get("spec"))
-    labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
-    template = mapping(mapping(spec.get("template")).get("metadata"))
-    places = (
-        labels.get(keys.KUEUE_QUEUE_LABEL),
-        labels.get(keys.QUEUE_LABEL),
-        annotations.get(keys.QUEUE_ANNOTATION),
-        mapping(template.get("annotations")).get(keys.QUEUE_ANNOTATION),
-        namespace_annotations.get(keys.QUEUE_ANNOTATION),
-    )
-    return next((place for place in places if isinstance(place, str) and place), keys.DEFAULT_QUEUE)
 
 
 def default_job(job: Json, namespace_annotations: Mapping[str, str]) -> list[jsonpatch.Operation]:
@@ -60,7 +39,8 @@ def default_job(job: Json, namespace_annotations: Mapping[str, str]) -> list[jso
     elif spec.get("suspend") is not True:
         patch.append(jsonpatch.add(True, "spec", "suspend"))
     if not mapping(metadata.get("labels")).get(keys.QUEUE_LABEL):
-        patch += _with_entry(metadata, "labels", keys.QUEUE_LABEL, queue_of(job, namespace_annotations))
+        queue = KIND.queue_of(job, default=default_queue(namespace_annotations))
+        patch += _with_entry(metadata, "labels", keys.QUEUE_LABEL, queue)
     return patch
 
 
@@ -68,7 +48,7 @@ def keep_switch(old: Json, new: Json, user: str) -> list[jsonpatch.Operation]:
     """The patch of a change: whoever suspends a Job that may run wants it held; but a manifest that is applied again
     says what it said when the Job was created, and that has no effect.
     """
-    if user == CONTROL or not is_ours(old) or not isinstance(new.get("spec"), dict):
+    if user == keys.CONTROL_ACCOUNT or not KIND.takes(old) or not isinstance(new.get("spec"), dict):
         return []
     if _lifts(old, new):
         return [jsonpatch.add(True, "spec", "suspend")]
@@ -82,7 +62,7 @@ def keep_switch(old: Json, new: Json, user: str) -> list[jsonpatch.Operation]:
 
 def switch_warnings(old: Json, new: Json, user: str) -> list[Problem]:
     """What is told of a change whose suspend switch has no effect."""
-    if user == CONTROL or not is_ours(old):
+    if user == keys.CONTROL_ACCOUNT or not KIND.takes(old):
         return []
     if _lifts(old, new):
         return [Problem("spec.suspend", f"stays true: {_how_it_starts(new)}")]
@@ -97,7 +77,7 @@ def validate_job(job: Json) -> list[Problem]:
     """Everything that is wrong with a Job that is ours, except for the state of its queue."""
     problems, at_once = [], _pods(job)
     try:
-        batch_job.minimum_of(job)
+        minimum_of(job)
     except (ValueError, AttributeError) as error:
         problems.append(Problem("metadata.annotations", str(error)))
     if at_once > MOST_PODS:
@@ -110,7 +90,7 @@ def validate_job(job: Json) -> list[Problem]:
 def validate_job_update(old: Json, new: Json, user: str) -> list[Problem]:
     """Everything that is wrong with a change of a Job that is ours, except for the state of its queue."""
     problems = added(validate_job(old), validate_job(new))
-    if user == CONTROL or not _suspended(old) or _suspended(new):
+    if user == keys.CONTROL_ACCOUNT or not _suspended(old) or _suspended(new):
         return problems
     # The mutating webhook has set it again, unless the API server did not ask it.
     return [*problems, Problem("spec.suspend", f"can't be set to false by hand: {_how_it_starts(new)}")]
@@ -118,7 +98,7 @@ def validate_job_update(old: Json, new: Json, user: str) -> list[Problem]:
 
 def queue_change_problems(old: Json, queue: str) -> list[Problem]:
     """Why a Job may not go to another queue now: the one that it is in is charged for it."""
-    if _suspended(old) or batch_job.BatchJob().finished(mapping(old.get("status"))) is not None:
+    if _suspended(old) or KIND.finished(mapping(old.get("status"))) is not None:
         return []
     name = mapping(old.get("metadata")).get("name")
     text = (
@@ -143,7 +123,7 @@ def validate_new_job(job: Json) -> list[Problem]:
     be lowered, and all of them start together then.
     """
     problems, at_once = validate_job(job), _pods(job)
-    minimum = None if problems else batch_job.minimum_of(job)
+    minimum = None if problems else minimum_of(job)
     if minimum is not None and 0 < at_once < minimum:
         text = (
             f"annotation {keys.GROUP_MIN_MEMBER}: {minimum} is more than the {at_once} pods that run at once; lower it,"
@@ -155,7 +135,7 @@ def validate_new_job(job: Json) -> list[Problem]:
 
 def warnings(job: Json) -> list[Problem]:
     """What of a Job that is ours has no effect."""
-    if not is_ours(job):
+    if not KIND.takes(job):
         return []
     template = mapping(job.get("spec")).get("template")
     return [*unread_durations(job), *pods.template_warnings(template, "spec.template")]
@@ -187,3 +167,36 @@ def _with_entry(metadata: Json, field: str, key: str, value: str) -> list[jsonpa
     if not isinstance(metadata[field], dict) or metadata[field].get(key) == value:
         return []
     return [jsonpatch.add(value, "metadata", field, key)]
+
+
+# -- for the webhook -------------------------------------------------------------------------------
+
+
+def _problems(change: Change) -> list[Problem]:
+    old, new = change.old, change.new
+    if not KIND.takes(new):
+        return list(trust.manager_problems(new)) if old is None else []
+    return validate_new_job(new) if old is None else validate_job_update(old, new, change.user)
+
+
+def _templates(job: Json) -> list[tuple[str, object]]:
+    return [("spec.template", mapping(job.get("spec")).get("template"))]
+
+
+ADMISSION: Final = Rules(
+    route="batch-jobs",
+    conditions=(NOT_ANOTHERS, NOT_CONTROL),
+    queue_field=f"metadata.labels[{keys.QUEUE_LABEL}]",
+    templates=_templates,
+    classes=lambda job: [(f"{path}.spec.priorityClassName", trust.class_of(each)) for path, each in _templates(job)],
+    defaults=lambda change: (
+        default_job(change.new, change.namespace)
+        if change.old is None
+        else keep_switch(change.old, change.new, change.user)
+    ),
+    problems=_problems,
+    kept=queue_change_problems,
+    warnings=lambda change: warnings(change.new),
+    of_defaults=lambda change: [] if change.old is None else switch_warnings(change.old, change.new, change.user),
+    insecure_told=False,
+)

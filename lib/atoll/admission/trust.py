@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from atoll.kinds import metadata
+from atoll.admission.problems import Json, Problem, integer, mapping
 from atoll.model import keys
-from atoll.webhook.problems import Json, Problem, integer, mapping, sequence
+from atoll.model.placer import SCHEDULERS
 
 
 def template_problems(template: object, path: str) -> Iterator[Problem]:
@@ -49,7 +49,7 @@ def slow_to_end(templates: Iterable[tuple[str, object]], most: int, queue: str) 
 
 def scheduler_problems(name: object, field: str) -> Iterator[Problem]:
     """What is wrong with the scheduler that a workload or its template names; None where it names none."""
-    if name is not None and name not in metadata.SCHEDULERS:
+    if name is not None and name not in SCHEDULERS:
         text = f"{name!r} does not place gangs of Atoll's; leave it out, and the member's placer does"
         yield Problem(field, text)
 
@@ -93,24 +93,9 @@ def unknown_classes(names: Iterable[tuple[str, object]], known: Callable[[str], 
             yield Problem(field, f"{text} another")
 
 
-def templates_of(workload: Json) -> list[tuple[str, object]]:
-    """(path, template) of a Volcano Job's tasks, or of a batch Job."""
-    spec = mapping(workload.get("spec"))
-    if "tasks" not in spec:
-        return [("spec.template", spec.get("template"))]
-    tasks = enumerate(sequence(spec["tasks"]))
-    return [(f"spec.tasks[{index}].template", mapping(task).get("template")) for index, task in tasks]
-
-
-def classes_of_job(job: Json) -> list[tuple[str, object]]:
-    """(field, class) of a Volcano Job and of its templates."""
-    templates = [(f"{path}.spec.priorityClassName", _class_of(each)) for path, each in templates_of(job)]
-    return [("spec.priorityClassName", mapping(job.get("spec")).get("priorityClassName")), *templates]
-
-
-def classes_of_batch_job(job: Json) -> list[tuple[str, object]]:
-    """(field, class) of a batch Job's template."""
-    return [("spec.template.spec.priorityClassName", _class_of(mapping(job.get("spec")).get("template")))]
+def class_of(template: object) -> object:
+    """The priority class that a pod template names; None where it names none."""
+    return mapping(mapping(template).get("spec")).get("priorityClassName")
 
 
 def manager_problems(job: Json) -> Iterator[Problem]:
@@ -119,10 +104,6 @@ def manager_problems(job: Json) -> Iterator[Problem]:
     if manager not in (None, keys.CONTROLLER):
         text = f"{manager!r} would run the Job past its queue; leave it out, or use a namespace that is not Atoll's"
         yield Problem("spec.managedBy", text)
-
-
-def _class_of(template: object) -> object:
-    return mapping(mapping(template).get("spec")).get("priorityClassName")
 
 
 def _listed(names: list[str]) -> str:

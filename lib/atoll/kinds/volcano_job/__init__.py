@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from atoll.kinds import metadata
 from atoll.kinds.interface import NOTHING, Json, Outcome, Part, Report
+from atoll.kinds.volcano_job.tasks import task_minimum, task_name, task_replicas
 from atoll.model import duration, features, keys, needs, numbers, reports, selectors
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task, TopologyWish
-from atoll.model.placer import MadeFor, Placer, Unplaceable
+from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, MadeFor, Placer, Unplaceable
 from atoll.model.vector import pod_requests
 from atoll.model.verdict import WITHHELD
 from atoll.model.words import listed
+
+if TYPE_CHECKING:
+    from atoll.admission.rules import Rules
 
 _FINAL = {"Completed": Outcome.SUCCEEDED, "Failed": Outcome.FAILED, "Terminated": Outcome.FAILED, "Aborted": None}
 _PHASES = (
@@ -48,10 +52,21 @@ class VolcanoJob:
         """All: nothing else runs them on the host."""
         return True
 
+    def admission(self) -> Rules:
+        """The rules of the module beside this one."""
+        from atoll.kinds.volcano_job.admission import ADMISSION
+
+        return ADMISSION
+
     def queue_of(self, obj: Mapping[str, Any], *, default: str = keys.DEFAULT_QUEUE) -> str:
         """spec.queue first, then labels and annotations."""
-        tasks = obj["spec"].get("tasks") or [{}]
-        return obj["spec"].get("queue") or metadata.queue_by_metadata(obj, tasks[0].get("template")) or default
+        spec = obj.get("spec")
+        if not isinstance(spec, dict):
+            return metadata.queue_of(obj, default=default)
+        listed = spec.get("tasks")
+        tasks = listed if isinstance(listed, list) else ()
+        templates = [each.get("template") for each in tasks if isinstance(each, dict)]
+        return metadata.queue_of(obj, templates, first=spec.get("queue"), default=default)
 
     def priority_class_of(self, obj: Mapping[str, Any]) -> str:
         """spec.priorityClassName, else that of the first task's pods."""
@@ -117,13 +132,13 @@ class VolcanoJob:
         head = metadata.for_member(obj)
         tasks, at_once = [], {}
         for number, task in enumerate(spec.get("tasks") or ()):
-            name = _task_name(number, task)
+            name = task_name(task, number)
             count = part.counts.get(name, 0)
             minimum = part.minimums.get(name, count)
             if "template" in task:
                 template = metadata.template_for_member(task["template"], name, part.flavors)
                 task = {**task, "template": metadata.ending_in_time(template, part.grace)}
-            if part.parts == 1 and count < int(task.get("replicas", 1)):
+            if part.parts == 1 and count < task_replicas(task):
                 at_once[name] = count
                 tasks.append({**task, "minAvailable": minimum, "template": _identified(task, part.identity)})
             elif count:
@@ -132,9 +147,9 @@ class VolcanoJob:
         spec.update(tasks=tasks, minAvailable=part.min_available)
         if part.parts > 1 and spec.get("plugins"):
             wide = {
-                name: (part.preceding.get(name, 0), int(task.get("replicas", 1)))
+                name: (part.preceding.get(name, 0), task_replicas(task))
                 for number, task in enumerate(obj["spec"].get("tasks") or ())
-                if (name := _task_name(number, task)) in part.counts
+                if (name := task_name(task, number)) in part.counts
             }
             head["annotations"][keys.INDEX_OFFSET] = msgspec.json.encode(wide, order="sorted").decode()
         if at_once:
@@ -158,8 +173,8 @@ class VolcanoJob:
             {**task, "template": metadata.template_for(task.get("template") or {}, how, scheduler=scheduler)}
             for task in spec["tasks"]
         ]
-        if scheduler in metadata.SCHEDULERS:
-            spec["schedulerName"] = metadata.SCHEDULER_OF[how.placer]
+        if scheduler in SCHEDULERS:
+            spec["schedulerName"] = SCHEDULER_OF[how.placer]
         return {**manifest, "spec": spec}
 
     def started(self, status: Mapping[str, Any]) -> int:
@@ -181,7 +196,7 @@ class VolcanoJob:
     def reported(self, manifest: Mapping[str, Any], status: Any, *, field: str = "status") -> Json:
         """Its counts are cut to the pods that were sent."""
         tasks = (manifest.get("spec") or {}).get("tasks") or ()
-        pods = sum(int(task.get("replicas", 1)) for task in tasks)
+        pods = sum(task_replicas(task) for task in tasks)
         phases = reports.table(reports.number(pods), reports.text(32), 16)
         counts: dict[str, reports.Check[Any]] = dict.fromkeys(_COUNTS, reports.number(pods))
         own = {
@@ -302,10 +317,6 @@ def _task_counts(reports: Sequence[Report]) -> dict[str, Json]:
     return result
 
 
-def _task_name(number: int, task: Mapping[str, Any]) -> str:
-    return task.get("name") or f"default{number}"
-
-
 def _identified(task: Mapping[str, Any], identity: Mapping[str, str]) -> Json:
     """The task's pod template with the annotations of a dispatch: whoever makes its pods copies them."""
     template = task.get("template") or {}
@@ -319,12 +330,10 @@ def _pod_spec(task: Mapping[str, Any]) -> Json:
 
 def _task(number: int, task: Mapping[str, Any]) -> Task:
     pod = _pod_spec(task)
-    replicas = int(task.get("replicas", 1))
-    minimum = task.get("minAvailable")
     return Task(
-        name=_task_name(number, task),
-        replicas=replicas,
-        min_available=replicas if minimum is None else int(minimum),
+        name=task_name(task, number),
+        replicas=task_replicas(task),
+        min_available=task_minimum(task),
         requests=pod_requests(pod),
         node_selector=pod.get("nodeSelector") or {},
         node_terms=selectors.required_node_terms(pod),

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from atoll.kinds.plugins import env, hcclrank, mpi, mxnet, pytorch, ray, ssh, svc, tensorflow
-from atoll.kinds.plugins.interface import JobView, Json, KeyPair, Plugin, Task, Values
-from atoll.kinds.plugins.options import BadArgument, parse
+from atoll.kinds.volcano_job.plugins import env, hcclrank, mpi, mxnet, pytorch, ray, ssh, svc, tensorflow
+from atoll.kinds.volcano_job.plugins.interface import JobView, Json, KeyPair, Plugin, Task, Values
+from atoll.kinds.volcano_job.plugins.options import BadArgument, parse
 
 PLUGINS: Mapping[str, Plugin] = {
     module.PLUGIN.name: module.PLUGIN for module in (env, svc, ssh, tensorflow, pytorch, mpi, ray, hcclrank, mxnet)

@@ -10,12 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, get_args
 
-from atoll.api import batch
-from atoll.kinds import plugins
-from atoll.model import keys
-from atoll.model.gang import MOST_PODS
-from atoll.webhook import jsonpatch, pods, trust
-from atoll.webhook.problems import (
+from atoll.admission import jsonpatch, pods, trust
+from atoll.admission.problems import (
     LABEL_RULE,
     MAX_ITEMS,
     SUBDOMAIN_RULE,
@@ -30,6 +26,13 @@ from atoll.webhook.problems import (
     sequence,
     unread_durations,
 )
+from atoll.admission.rules import NEW_SPEC, Rules
+from atoll.api import batch
+from atoll.kinds.metadata import default_queue
+from atoll.kinds.volcano_job import KIND, plugins
+from atoll.kinds.volcano_job.tasks import task_minimum, task_partitions, task_replicas
+from atoll.model import keys
+from atoll.model.gang import MOST_PODS
 
 EVENTS: Final = get_args(batch.Event)
 ACTIONS: Final = get_args(batch.Action)
@@ -56,22 +59,6 @@ _RUNS = (
 # -- defaults --------------------------------------------------------------------------------------
 
 
-def queue_of(job: Json, namespace_annotations: Mapping[str, str] | None = None) -> str:
-    """The queue that the Job goes to: the first place that names one, else `default`."""
-    spec, metadata = mapping(job.get("spec")), mapping(job.get("metadata"))
-    labels = mapping(metadata.get("labels"))
-    templates = [mapping(mapping(task).get("template")) for task in sequence(spec.get("tasks"))]
-    places = [
-        spec.get("queue"),
-        labels.get(keys.KUEUE_QUEUE_LABEL),
-        labels.get(keys.QUEUE_LABEL),
-        mapping(metadata.get("annotations")).get(keys.QUEUE_ANNOTATION),
-        *(mapping(mapping(t.get("metadata")).get("annotations")).get(keys.QUEUE_ANNOTATION) for t in templates),
-        (namespace_annotations or {}).get(keys.QUEUE_ANNOTATION),
-    ]
-    return next((place for place in places if isinstance(place, str) and place), keys.DEFAULT_QUEUE)
-
-
 def default_job(job: Json, namespace_annotations: Mapping[str, str] | None = None) -> list[jsonpatch.Operation]:
     """The patch that fills in what the Job leaves out; empty when nothing is missing.
 
@@ -84,7 +71,7 @@ def default_job(job: Json, namespace_annotations: Mapping[str, str] | None = Non
         return []
     patch = []
     if not spec.get("queue"):
-        patch.append(jsonpatch.add(queue_of(job, namespace_annotations), "spec", "queue"))
+        patch.append(jsonpatch.add(KIND.queue_of(job, default=default_queue(namespace_annotations)), "spec", "queue"))
     if not spec.get("schedulerName"):
         patch.append(jsonpatch.add(keys.SCHEDULER_NAME, "spec", "schedulerName"))
     if spec.get("maxRetry") is None:
@@ -94,7 +81,7 @@ def default_job(job: Json, namespace_annotations: Mapping[str, str] | None = Non
         if not isinstance(task, dict):
             continue
         patch += _default_task(task, index)
-        minimum += _minimum(task)
+        minimum += task_minimum(task)
     # Nobody means a gang of none: as in Volcano, 0 stands for absent.
     if not spec.get("minAvailable") and minimum > 0:
         patch.append(jsonpatch.add(minimum, "spec", "minAvailable"))
@@ -107,37 +94,15 @@ def _default_task(task: Json, index: int) -> Iterator[jsonpatch.Operation]:
     if not task.get("name"):
         yield jsonpatch.add(f"default{index}", *path, "name")
     if task.get("replicas") is None:
-        yield jsonpatch.add(_replicas(task), *path, "replicas")
+        yield jsonpatch.add(task_replicas(task), *path, "replicas")
     if task.get("minAvailable") is None:
-        yield jsonpatch.add(_minimum(task), *path, "minAvailable")
+        yield jsonpatch.add(task_minimum(task), *path, "minAvailable")
     if task.get("maxRetry") is None:
         yield jsonpatch.add(_MAX_RETRY, *path, "maxRetry")
     pod = mapping(mapping(task.get("template")).get("spec"))
     # Without it, pods on the host network can't resolve the names of the Job's other pods.
     if pod.get("hostNetwork") is True and pod.get("dnsPolicy") in (None, "", "ClusterFirst"):
         yield jsonpatch.add("ClusterFirstWithHostNet", *path, "template", "spec", "dnsPolicy")
-
-
-def _partitions(task: Json) -> tuple[int, int, int]:
-    """Partitions, their size, and how many of them the gang needs; zeros where there are none."""
-    policy = mapping(task.get("partitionPolicy"))
-    names = ("totalPartitions", "partitionSize", "minPartitions")
-    total, size, needed = (max(integer(policy.get(name)) or 0, 0) for name in names)
-    return total, size, needed
-
-
-def _replicas(task: Json) -> int:
-    if task.get("replicas") is not None:
-        return max(integer(task["replicas"]) or 0, 0)
-    total, size, _ = _partitions(task)
-    return total * size or 1
-
-
-def _minimum(task: Json) -> int:
-    if task.get("minAvailable") is not None:
-        return max(integer(task["minAvailable"]) or 0, 0)
-    _, size, needed = _partitions(task)
-    return needed * size or _replicas(task)
 
 
 # -- rules -----------------------------------------------------------------------------------------
@@ -153,7 +118,7 @@ def validate_job(job: Json) -> list[Problem]:
     if not tasks:
         problems.append(Problem("spec.tasks", "is empty; a Job needs at least one task"))
     problems += _count_problems(spec, ("minAvailable", "maxRetry", "ttlSecondsAfterFinished"), "spec")
-    replicas = sum(_replicas(task) for task in tasks)
+    replicas = sum(task_replicas(task) for task in tasks)
     if replicas > MOST_PODS:
         problems.append(
             Problem("spec.tasks", f"ask for {replicas} pods in all; a Job gets at most {MOST_PODS}: make several of it")
@@ -237,7 +202,7 @@ def _task_problems(task: Json, path: str, job_name: str, names: set[str]) -> Ite
     retries = task.get("maxRetry")
     if retries is not None and (integer(retries) is None or retries < -1):
         yield Problem(f"{path}.maxRetry", f"is {retries}; use -1 (no limit), 0 or more")
-    replicas, needed = _replicas(task), _minimum(task)
+    replicas, needed = task_replicas(task), task_minimum(task)
     if needed > replicas:
         yield Problem(
             f"{path}.minAvailable",
@@ -278,25 +243,26 @@ def _partition_problems(task: Json, path: str) -> Iterator[Problem]:
     if task.get("partitionPolicy") is None:
         return
     path_here = f"{path}.partitionPolicy"
-    total, size, needed = _partitions(task)
+    total, size, needed = task_partitions(task)
     for field, value in (("totalPartitions", total), ("partitionSize", size)):
         if value < 1:
             yield Problem(f"{path_here}.{field}", "must be 1 or more")
-    if total and size and total * size != _replicas(task):
+    if total and size and total * size != task_replicas(task):
         yield Problem(
             path_here,
             f"{total} partitions of {size} are {total * size} pods, but the task has"
-            f" {_replicas(task)} replicas; make them equal",
+            f" {task_replicas(task)} replicas; make them equal",
         )
     if needed > total:
         yield Problem(
             f"{path_here}.minPartitions",
             f"{needed} is more than totalPartitions ({total}); lower it",
         )
-    elif needed and size and _minimum(task) != needed * size:
+    elif needed and size and task_minimum(task) != needed * size:
         yield Problem(
             f"{path}.minAvailable",
-            f"is {_minimum(task)}, but {needed} partitions of {size} need {needed * size}; use that, or leave it out",
+            f"is {task_minimum(task)}, but {needed} partitions of {size} need {needed * size}; use that, or leave"
+            " it out",
         )
     yield from _topology_problems(
         mapping(task["partitionPolicy"]).get("networkTopology"), f"{path_here}.networkTopology"
@@ -377,7 +343,7 @@ def _volume_problems(volumes: object) -> Iterator[Problem]:
 
 def _plugin_problems(given: object, tasks: Sequence[Json]) -> Iterator[Problem]:
     arguments = {name: [str(each) for each in sequence(found)] for name, found in mapping(given).items()}
-    replicas = {str(task.get("name")): _replicas(task) for task in tasks}
+    replicas = {str(task.get("name")): task_replicas(task) for task in tasks}
     for name, text in plugins.problems(arguments, replicas):
         yield Problem(f"spec.plugins.{name}", text)
 
@@ -485,3 +451,33 @@ def _differences(old: Any, new: Any, path: str, depth: int = 0) -> Iterator[str]
                 yield from _differences(left, right, f"{path}[{index}]", depth + 1)
     elif old != new:
         yield path
+
+
+# -- for the webhook -------------------------------------------------------------------------------
+
+
+def templates(job: Json) -> list[tuple[str, object]]:
+    """(path, PodTemplateSpec) of its tasks."""
+    tasks = enumerate(sequence(mapping(job.get("spec")).get("tasks")))
+    return [(f"spec.tasks[{index}].template", mapping(task).get("template")) for index, task in tasks]
+
+
+def _classes(job: Json) -> list[tuple[str, object]]:
+    named = [(f"{path}.spec.priorityClassName", trust.class_of(each)) for path, each in templates(job)]
+    return [("spec.priorityClassName", mapping(job.get("spec")).get("priorityClassName")), *named]
+
+
+ADMISSION: Final = Rules(
+    route="jobs",
+    # Updates are defaulted too: a manifest applied again brings its tasks without the names and counts that were filled
+    # in.
+    conditions=(NEW_SPEC,),
+    queue_field="spec.queue",
+    templates=templates,
+    classes=_classes,
+    defaults=lambda change: default_job(change.new, change.namespace),
+    problems=lambda change: (
+        validate_job(change.new) if change.old is None else validate_job_update(change.old, change.new)
+    ),
+    warnings=lambda change: warnings(change.new),
+)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from atoll.kinds.plugins.interface import JobView, Json, KeyPair, Task, Values, open_port
-from atoll.kinds.plugins.options import Option
+from atoll.kinds.volcano_job.plugins.interface import JobView, Json, KeyPair, Task, Values, open_port
+from atoll.kinds.volcano_job.plugins.options import Option
 from atoll.model import keys
 
 

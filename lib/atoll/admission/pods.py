@@ -10,10 +10,8 @@ from fractions import Fraction
 
 import msgspec
 
-from atoll.model import flavors, needs, quantity
-from atoll.model.selectors import NodeSelectorTerm
-from atoll.webhook import pod_fields
-from atoll.webhook.problems import (
+from atoll.admission import pod_fields
+from atoll.admission.problems import (
     LABEL_RULE,
     Json,
     Problem,
@@ -23,6 +21,8 @@ from atoll.webhook.problems import (
     mapping,
     sequence,
 )
+from atoll.model import flavors, needs, quantity
+from atoll.model.selectors import NodeSelectorTerm
 
 
 class _Resources(msgspec.Struct):

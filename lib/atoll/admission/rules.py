@@ -1,0 +1,80 @@
+"""What the webhook asks of a workload kind: each kind gives one `Rules`, and the webhook goes through all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from atoll.admission.jsonpatch import Operation
+from atoll.admission.problems import Json, Problem
+from atoll.model import keys
+
+NEW_SPEC: Final = {
+    "name": "spec-is-new",
+    "expression": (
+        'request.operation != "UPDATE" || has(object.spec) != has(oldObject.spec)'
+        " || (has(object.spec) && object.spec != oldObject.spec)"
+    ),
+}
+"""Where defaults and rules are about the spec alone, and a change of anything else is never refused."""
+NOT_ANOTHERS: Final = {
+    "name": "not-one-that-another-controller-runs-already",
+    "expression": (
+        f'request.operation == "CREATE" || !has(object.spec.managedBy) || object.spec.managedBy == "{keys.CONTROLLER}"'
+    ),
+}
+"""A new one is refused; what was there before its namespace opted in goes on as it is."""
+NOT_CONTROL: Final = {
+    "name": "not-a-change-by-control",
+    "expression": f'request.operation != "UPDATE" || request.userInfo.username != "{keys.CONTROL_ACCOUNT}"',
+}
+"""What control creates goes through the queue like anything else; what it changes is the suspend switch, all day."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is asked to be stored: a new object, or a change of one."""
+
+    new: Json
+    old: Json | None = None
+    """None for a new object."""
+    user: str = ""
+    """Who asks."""
+    namespace: Mapping[str, str]
+    """Annotations of the object's namespace, which may name a default queue."""
+
+
+def nothing(_: Change) -> list[Any]:
+    """No problem, no warning, no patch."""
+    return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Admission of a kind. All functions are pure; what has the wrong type is left to the schema."""
+
+    route: str
+    """What its webhooks are called: `jobs` in `/validate/jobs` and `validate.jobs.atoll.sh`."""
+    conditions: Sequence[Mapping[str, str]] = ()
+    """Match conditions: what the API server does not ask about, besides what it never asks about."""
+    queue_field: str
+    """The field that messages name where something is wrong with the queue."""
+    templates: Callable[[Json], list[tuple[str, object]]]
+    """(path, PodTemplateSpec) of all that pods are made from."""
+    classes: Callable[[Json], list[tuple[str, object]]]
+    """(field, priority class) of the workload and of its templates; None where a field names none."""
+    defaults: Callable[[Change], list[Operation]]
+    """The patch that fills in what is left out, and takes a new workload over."""
+    problems: Callable[[Change], list[Problem]]
+    """All that is wrong with it by itself: not its queue, its classes' queue, its pods' security or its size."""
+    kept: Callable[[Json, str], list[Problem]] = lambda _, __: []
+    """Why this workload may not leave this queue now."""
+    warnings: Callable[[Change], list[Problem]]
+    """What of it has no effect."""
+    of_defaults: Callable[[Change], list[Problem]] = nothing
+    """What is told of a change that `defaults` undoes."""
+    insecure_told: bool = True
+    """Whether its sender is warned of pods that the namespace's Pod Security warns of; the API server's own does that
+    for the kinds that it knows.
+    """
