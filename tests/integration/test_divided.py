@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from atoll.model import gang, keys
 from atoll.model.apiresource import BINDINGS, CAPACITIES, JOBS, PODS, POLICIES, WORKS
 from tests.integration.federation import Site, job, until
 
@@ -52,6 +53,9 @@ async def test_a_gang_that_no_member_holds_alone_starts_whole_over_two(site: Sit
     await until(whole, what="16 pods are bound in alpha and 8 in beta")
     parts = [await site.find(JOBS, "wide", member) for member in ("alpha", "beta")]
     assert [part["spec"]["minAvailable"] for part in parts if part] == [16, 8]
+    works = [await site.host.list(WORKS, keys.execution_namespace(member)) for member in ("alpha", "beta")]
+    sent = [each["metadata"]["annotations"][keys.GANG] for found in works for each in found]
+    assert [gang.decode(text).full() for text in sent] == [[16], [8]]
 
     async def counted() -> bool:
         found = await site.find(JOBS, "wide")

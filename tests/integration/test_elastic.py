@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from atoll.model import keys
-from atoll.model.apiresource import BINDINGS, EVENTS, JOBS, PODS
+from atoll.model import gang, keys
+from atoll.model.apiresource import BINDINGS, EVENTS, JOBS, PODS, WORKS
 from atoll.model.verdict import Reason
 from tests.integration.federation import Site, job, until
 from tests.integration.test_queue_tree import decisions, status
@@ -72,6 +72,9 @@ async def test_a_job_grows_into_what_others_leave_and_shrinks_for_an_entitled_qu
     first = {pod["metadata"]["uid"] for pod in await site.pods(await site.where("wide"))}
     await site.host.delete(JOBS, "other", site.namespace)
     await runs(site, "wide", 0, 1, 2, 3, 4, 5)
+    works = await site.host.list(WORKS, keys.execution_namespace(await site.where("wide")))
+    [sent] = [each for each in works if each["metadata"]["name"].startswith("wide-")]
+    assert gang.decode(sent["metadata"]["annotations"][keys.GANG]).full() == [6]
     await status(site, borrower, allocated={"cpu": "6", "memory": "96Mi", "pods": "6"})
     await site.submit(job("own", cpu="1", replicas=3, seconds=None, queue=owner))
     await runs(site, "wide", 0, 1, 2)

@@ -16,7 +16,7 @@ from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, ClusterObject
 from atoll.control.story import sizes, tell
 from atoll.control.works import binding_key, works_gone
-from atoll.delivery.work import WorkObject
+from atoll.delivery.work import WorkObject, gang_of
 from atoll.kinds import Kind, Outcome, Report
 from atoll.kube import errors
 from atoll.kube.events import Recorder
@@ -312,7 +312,7 @@ def _placed(work: WorkObject, kind: Kind) -> int:
 
 
 def _minimum(work: WorkObject, kind: Kind) -> int:
-    return max(kind.gang(work.manifest, priority=0).min_available, 1)
+    return max(gang_of(work, kind).min_available, 1)
 
 
 def _regained(works: list[WorkObject], kind: Kind, bound: Condition) -> tuple[bool, str, str] | None:
@@ -346,7 +346,7 @@ def _started(work: WorkObject, kind: Kind) -> bool:
     if running is None:
         # An agent from before that was told.
         return kind.running(work.reported)
-    return int(running) >= max(kind.gang(work.manifest, priority=0).min_available, 1)
+    return int(running) >= _minimum(work, kind)
 
 
 def _held_up(works: list[WorkObject]) -> str:

@@ -29,7 +29,7 @@ from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, WORKS
 from atoll.model.decision import Question, encode_gone, encode_spots
-from atoll.model.gang import Gang, counts_in, divide
+from atoll.model.gang import Gang, counts_in, divide, encode
 from atoll.model.objects import Full, Slim
 
 Json = dict[str, Any]
@@ -137,7 +137,10 @@ class Works:
                 await self._host.merge_patch(
                     WORKS,
                     existing.metadata.name,
-                    {"spec": manifest["spec"]},
+                    {
+                        "metadata": {"annotations": {keys.GANG: manifest["metadata"]["annotations"][keys.GANG]}},
+                        "spec": manifest["spec"],
+                    },
                     namespace,
                     field_manager="atoll-control",
                 )
@@ -239,7 +242,9 @@ class Works:
             parts = [] if binding.condition("Finished") else _parts_of(binding, gang, counts)
             return {
                 keys.execution_namespace(part.cluster): _asking(
-                    self._work(binding, kind, obj, replace(part, identity=identity, carried=carried, grace=grace)),
+                    self._work(
+                        binding, kind, obj, gang, replace(part, identity=identity, carried=carried, grace=grace)
+                    ),
                     question,
                 )
                 for part in parts
@@ -255,12 +260,12 @@ class Works:
             parts = [part for part in parts if keys.execution_namespace(part.cluster) in ended]
         return {
             keys.execution_namespace(part.cluster): self._work(
-                binding, kind, obj, replace(part, identity=identity, carried=carried, grace=grace)
+                binding, kind, obj, gang, replace(part, identity=identity, carried=carried, grace=grace)
             )
             for part in parts
         }
 
-    def _work(self, binding: BindingObject, kind: Kind, obj: Full, part: Part) -> Json:
+    def _work(self, binding: BindingObject, kind: Kind, obj: Full, gang: Gang, part: Part) -> Json:
         manifest = kind.rewrite(obj.body, part)
         annotations = manifest["metadata"]["annotations"]
         annotations.update(part.identity)
@@ -280,6 +285,7 @@ class Works:
                     **_carrying(part.carried),
                     **({keys.GRACE: str(part.grace)} if part.grace is not None else {}),
                     **_expecting(binding, part.cluster),
+                    keys.GANG: encode(part.gang(gang)),
                     keys.BINDING_NAME: binding.metadata.name,
                     keys.BINDING_NAMESPACE: binding.metadata.namespace,
                 },

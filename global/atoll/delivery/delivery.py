@@ -20,7 +20,7 @@ from atoll.delivery.delivered import change, encode, recorded, with_record
 from atoll.delivery.namespaces import Namespaces, NotAccepted
 from atoll.delivery.refusals import PodRefusals
 from atoll.delivery.reservations import Reservations
-from atoll.delivery.work import WorkObject, decode_work, identifier, stranger, work_name
+from atoll.delivery.work import WorkObject, decode_work, gang_of, identifier, stranger, work_name
 from atoll.kinds import BY_GVK, Kind
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
@@ -507,7 +507,7 @@ class Delivery:
             await self._write_status(work, kind, "this agent makes no reservations")
             return
         metadata = work.manifest["metadata"]
-        gang = kind.gang(work.manifest, priority=0)
+        gang = gang_of(work, kind)
         if problem := self._namespaces.problem(metadata["namespace"]):
             if work.question is None:
                 await self._write_status(work, kind, f"refused by {self._cluster}: {problem}", refused=problem)
@@ -575,7 +575,7 @@ class Delivery:
         words = self._refusals.of(found.metadata.uid)
         if not words or kind.finished(found.body.get("status") or {}) is not None:
             return ""
-        return words if self._pods(work.binding_uid) < kind.gang(work.manifest, priority=0).replicas else ""
+        return words if self._pods(work.binding_uid) < gang_of(work, kind).replicas else ""
 
     def _differences(self, work: WorkObject) -> str:
         """What is other in the member of what the workload needs there."""
@@ -671,6 +671,6 @@ def _placed(work: WorkObject, kind: Kind, placement: Json) -> Json:
     """The placement as the host is told: what pods request only where that is more than it asked for."""
     told = {name: value for name, value in placement.items() if name != "requests"}
     requests = placement.get("requests")
-    if requests and (more := beyond(kind.gang(work.manifest, priority=0), requests)):
+    if requests and (more := beyond(gang_of(work, kind), requests)):
         told["requests"] = more
     return told

@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 
 from atoll.kinds import Kind
-from atoll.model import keys, numbers
+from atoll.model import gang, keys, numbers
 from atoll.model.apiresource import NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS
 from atoll.model.decision import Gone, Spots, decode_gone, decode_spots
+from atoll.model.gang import Gang
 from atoll.model.namespaces import PROPAGATED, is_system
 from atoll.model.objects import Slim
 
@@ -138,6 +139,17 @@ def identifier(work: WorkObject, kind: Kind) -> Json:
         "namespace": metadata.get("namespace", ""),
         "name": metadata.get("name", ""),
     }
+
+
+def gang_of(work: WorkObject, kind: Kind) -> Gang:
+    """The gang of the part, as control sent it.
+
+    Works that release 0.1 made have none: then it is what the manifest asks for. Goes with release 0.3.
+    """
+    try:
+        return gang.decode(work.metadata.annotations.get(keys.GANG, ""))
+    except msgspec.MsgspecError:
+        return kind.gang(work.manifest, priority=0)
 
 
 _NEEDS = {

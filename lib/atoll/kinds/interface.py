@@ -8,9 +8,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import msgspec
+
 from atoll.model import keys
 from atoll.model.apiresource import ApiResource
-from atoll.model.flavors import Assigned
+from atoll.model.flavors import Assigned, kept_to_nodes
 from atoll.model.gang import Gang
 from atoll.model.placer import MadeFor
 
@@ -50,6 +52,20 @@ class Part:
     """That it got: its pods are kept to their nodes."""
     grace: int | None = None
     """Seconds that its pods may take to end at most, and without finalizers; None leaves both as they are."""
+
+    def gang(self, whole: Gang) -> Gang:
+        """The part's gang: its tasks that have pods, kept to the nodes of their flavors.
+
+        Args:
+            whole: the workload's.
+        """
+        tasks = [
+            msgspec.structs.replace(task, replicas=count, min_available=self.minimums.get(task.name, count))
+            for task in whole.tasks
+            if (count := self.counts.get(task.name, 0))
+        ]
+        part = msgspec.structs.replace(whole, tasks=tasks, min_available=self.min_available)
+        return kept_to_nodes(part, self.flavors)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Final
 ENABLED: Final = "atoll.sh/enabled"
 """Namespace label: `true` opts the namespace in."""
 GANG: Final = "atoll.sh/gang"
-"""Binding annotation: the gang as JSON (`atoll.model.gang.Gang`)."""
+"""Annotation of a binding and, for its part of the workload, of a Work: the gang as JSON (`atoll.model.gang.Gang`)."""
 EPOCH: Final = "atoll.sh/epoch"
 """Binding, Work and pod annotation: which decision of the binding this is."""
 DECISION: Final = "atoll.sh/decision"
