@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from atoll.dispatcher.core import BindingView, Ceiling, ClusterView, QueueView, Reservation, Strategy
-from atoll.dispatcher.core.events import Circuit, Failure
+from atoll.dispatcher.core.events import NOTHING, Circuit, Failure
 from atoll.model import conditions, decision, duration, flavors, gang, keys, numbers, placer, quantity, selectors, skew
 from atoll.model.member import UNSAID, AgentFacts, features_of
 from atoll.model.objects import Slim
@@ -406,13 +406,14 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         bound=whole or lost,
         bound_at=bound.last_transition_time if whole else "",
         lost_at=bound.last_transition_time if lost else "",
-        waiting={cluster: status.waiting for cluster, status in said.items() if status.waiting},
+        waiting={cluster: status.waiting for cluster, status in said.items() if status.waiting} or NOTHING,
         started="Running" in conditions and conditions["Running"].status == "True",
         held_up={
             cluster: status.placement.starting
             for cluster, status in said.items()
             if status.placement is not None and status.placement.starting
-        },
+        }
+        or NOTHING,
         finished="Finished" in conditions and conditions["Finished"].status == "True",
         stuck=released.message if released is not None and released.status == "False" else "",
         released=released.observed_generation if released is not None and released.status == "True" else 0,
@@ -420,27 +421,32 @@ def binding_view(obj: BindingObject) -> BindingView | None:
             cluster: (status.placement.generation, sum(status.placement.nodes.values()))
             for cluster, status in said.items()
             if status.placement is not None
-        },
+        }
+        or NOTHING,
         reserved={
             cluster: Reservation(hold.state in _YES, hold.generation, hold.requested, hold.available)
             for cluster, status in said.items()
             if (hold := status.reservation) is not None and hold.epoch == at
-        },
+        }
+        or NOTHING,
         nodes={
             cluster: status.placement.nodes
             for cluster, status in said.items()
             if status.placement is not None and status.placement.nodes
-        },
+        }
+        or NOTHING,
         requests={
             cluster: status.placement.requests
             for cluster, status in said.items()
             if status.placement is not None and status.placement.requests
-        },
+        }
+        or NOTHING,
         refused={
             cluster: refusal.message or "it does not say why"
             for cluster, status in said.items()
             if (refusal := status.refused) is not None and refusal.epoch == at
-        },
+        }
+        or NOTHING,
     )
 
 

@@ -31,15 +31,11 @@ class Phase(StrEnum):
     LEAVING = "Leaving"
     """Taken back so long ago that its queue has its quota back, though a member still has pods of it."""
 
-    @property
-    def charged(self) -> bool:
-        """Whether a queue pays for it in this phase."""
-        return self not in (Phase.SUSPENDED, Phase.FINISHED, Phase.LEAVING)
-
-    @property
-    def going(self) -> bool:
-        """Whether it was taken back, and waits for its members to let go of it."""
-        return self in (Phase.EVICTING, Phase.LEAVING)
+    def __init__(self, value: str) -> None:
+        #: whether a queue pays for it in this phase
+        self.charged = value not in ("Suspended", "Finished", "Leaving")
+        #: whether it was taken back, and waits for its members to let go of it
+        self.going = value in ("Evicting", "Leaving")
 
 
 _FOR_OTHERS = (Reason.PREEMPTED, Reason.RECLAIMED)

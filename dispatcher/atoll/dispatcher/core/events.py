@@ -13,6 +13,9 @@ from atoll.model.flavors import NONE, Flavors, Variant
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
+NOTHING: Mapping[str, Any] = {}
+"""What nobody said of a binding yet: one for all, for a hundred thousand bindings wait at once."""
+
 
 class Strategy(StrEnum):
     """What may pass a blocked head of a queue."""
@@ -216,26 +219,26 @@ class BindingView:
     """RFC 3339: since when, as control saw it."""
     lost_at: str = ""
     """RFC 3339: since when pods of its minimum that were bound are without a node again; empty where none are."""
-    waiting: Mapping[str, str] = field(default_factory=dict)
+    waiting: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """Member -> why pods have no node there."""
     started: bool = False
     """Whether its minimum ran in this epoch, as control saw it."""
-    held_up: Mapping[str, str] = field(default_factory=dict)
+    held_up: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """Member -> why pods that have nodes don't run there."""
     finished: bool = False
     released: int = 0
     """Newest generation at which control saw no Work of it."""
     stuck: str = ""
     """Why it is not released though it was taken back, as far as that is known."""
-    placed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    placed: Mapping[str, tuple[int, int]] = field(default_factory=lambda: NOTHING)
     """Member -> (capacity generation that includes its pods, pods placed)."""
-    reserved: Mapping[str, Reservation] = field(default_factory=dict)
+    reserved: Mapping[str, Reservation] = field(default_factory=lambda: NOTHING)
     """Member -> its answer to the hold of this epoch."""
-    nodes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    nodes: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: NOTHING)
     """Member -> node -> pods placed there."""
-    requests: Mapping[str, Mapping[str, Vector]] = field(default_factory=dict)
+    requests: Mapping[str, Mapping[str, Vector]] = field(default_factory=lambda: NOTHING)
     """Member -> task -> what a pod of it requests there, of the resources of which that is more than was asked for."""
-    refused: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """Member -> why its API server or admission refused something of this epoch, in its words."""
 
 

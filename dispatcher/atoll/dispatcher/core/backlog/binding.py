@@ -247,12 +247,15 @@ def charged_alike(binding: Binding, old: Binding) -> bool:
 
 def variant_of(view: BindingView) -> tuple[Variant, ...]:
     """The flavors that it got, as its decision says; empty where it left none open, or got none that there is."""
+    if not view.variants:
+        return ()
     return tuple(each for each in view.variants if [*each.assigned] == view.decision.flavors)
 
 
 def gang_of(view: BindingView) -> Gang | None:
     """What it asks for with the flavors that it got."""
-    return next((each.gang for each in variant_of(view)), view.gang)
+    got = variant_of(view)
+    return got[0].gang if got else view.gang
 
 
 def parts_of(view: BindingView) -> dict[str, Gang]:

@@ -313,7 +313,8 @@ class FitTable:
         states, kinds = distinct(np.concatenate((before, self._states[:, columns])))
         half, column = states.shape[1], self._column[member.name]
         change = self._gained(member, np.concatenate((states[: len(before)], states[len(before) :]), axis=1), less=less)
-        self.counts[:, column] += change @ np.bincount(kinds)
+        counts = self.counts[:, column]
+        counts += change @ np.bincount(kinds)
         domains = self._domains[:, columns]
         if domains.size:
             # How many nodes of each domain changed in each of the ways.
@@ -326,9 +327,12 @@ class FitTable:
     def _changed_one(self, member: Member, node: int, states: Ints, *, less: bool) -> None:
         """As `_changed` for one node: most decisions are about one pod; int64[resources + 1, 2] before and now."""
         change = self._gained(member, states, less=less)[:, 0]
-        self.counts[:, self._column[member.name]] += change
+        # In place: with an index on the left numpy would copy the result onto itself.
+        counts = self.counts[:, self._column[member.name]]
+        counts += change
         for domain in self._domains[:, node].tolist():
-            self._held[domain] += change
+            held = self._held[domain]
+            held += change
 
     def _rooms(self, states: Ints) -> Ints:
         """int64[rows, K]: pods of every row that nodes of int64[resources + 1, K] states hold."""
