@@ -456,13 +456,10 @@ class Books(Waking):
 
     def _confirm(self, view: BindingView, old: Binding) -> None:
         """What was decided is written: all that follows from it is filed already."""
-        binding = Binding(
-            view, old.epoch, old.phase, old.parts, gang_of(view), None, old.key, old.leaf, old.amount, bound=old.bound,
-            variants=old.variants,
-        )  # fmt: skip
-        self._put(view.uid, binding)
-        self._watch_deadline(binding)
-        self._settle_soon(binding)
+        old.view, old.wish, old.told, old.deadline = view, gang_of(view), None, None
+        old.resized_at, old.before, old.grows_until = None, {}, 0.0
+        self._watch_deadline(old)
+        self._settle_soon(old)
 
     def _settle_soon(self, binding: Binding) -> None:
         """Have what members answered, and what its user wishes, looked at in the next pass."""

@@ -93,7 +93,7 @@ class Waking:
 
     def _ceilings_eased(self, leaf: Queue) -> None:
         """The queue uses less: look again at what ceilings of the queues above it stopped, itself included."""
-        for above in {capping(leaf), self.tree.root}:
+        for above in (capping(leaf), self.tree.root):
             for shape in list(self._blocked.get(above, ())) if above is not None else ():
                 self._unblock(shape)
                 self._wake(shape.key)
