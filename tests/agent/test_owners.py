@@ -10,6 +10,7 @@ import pytest
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Pod
 from atoll.model import keys
+from atoll.model.apiresource import BATCH_JOBS
 from tests.kube.servers import client
 
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j", "controller": True}
@@ -37,7 +38,7 @@ def of(cache: MemberCache) -> set[str]:
 
 async def test_a_pod_belongs_to_the_binding_that_its_owner_was_delivered_for() -> None:
     cache = MemberCache(client(9))
-    tell(cache.batch_jobs, "ADDED", JOB, 1)
+    tell(cache.workloads[BATCH_JOBS], "ADDED", JOB, 1)
     tell(cache.pods, "ADDED", pod("mine", OWNER), 2)
     tell(cache.pods, "ADDED", pod("forged", None), 3)
     tell(cache.pods, "ADDED", pod("other", OWNER, binding="c"), 4)
@@ -57,16 +58,16 @@ async def test_a_pod_that_is_heard_of_before_its_owner_is_looked_at_again() -> N
     cache.pods.on_change(note)
     tell(cache.pods, "ADDED", pod("early", OWNER), 1)
     assert of(cache) == set()
-    tell(cache.batch_jobs, "ADDED", JOB, 2)
+    tell(cache.workloads[BATCH_JOBS], "ADDED", JOB, 2)
     assert of(cache) == {"early"}
     assert seen == [(None, True), (True, False)]
 
 
 async def test_a_pod_stays_what_it_is_when_its_owner_goes_first() -> None:
     cache = MemberCache(client(9))
-    tell(cache.batch_jobs, "ADDED", JOB, 1)
+    tell(cache.workloads[BATCH_JOBS], "ADDED", JOB, 1)
     tell(cache.pods, "ADDED", pod("mine", OWNER), 2)
-    tell(cache.batch_jobs, "DELETED", JOB, 3)
+    tell(cache.workloads[BATCH_JOBS], "DELETED", JOB, 3)
     tell(cache.pods, "MODIFIED", pod("mine", OWNER), 4)
     assert of(cache) == {"mine"}
     tell(cache.pods, "DELETED", pod("mine", OWNER), 5)
@@ -76,8 +77,8 @@ async def test_a_pod_stays_what_it_is_when_its_owner_goes_first() -> None:
 @pytest.mark.parametrize("binding", ["", "c"])
 async def test_a_workload_that_is_another_binding_s_takes_its_pods_along(binding: str) -> None:
     cache = MemberCache(client(9))
-    tell(cache.batch_jobs, "ADDED", JOB, 1)
+    tell(cache.workloads[BATCH_JOBS], "ADDED", JOB, 1)
     tell(cache.pods, "ADDED", pod("mine", OWNER), 2)
     notes = {keys.BINDING_UID: binding} if binding else {}
-    tell(cache.batch_jobs, "MODIFIED", {"metadata": {**JOB["metadata"], "annotations": notes}}, 3)
+    tell(cache.workloads[BATCH_JOBS], "MODIFIED", {"metadata": {**JOB["metadata"], "annotations": notes}}, 3)
     assert of(cache) == set()

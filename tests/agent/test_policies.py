@@ -230,14 +230,6 @@ def test_the_message_names_action_event_pod_and_exit_code() -> None:
     assert wish.message == "RestartJob: PodFailed of pod train-w-0, exit code 3"
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("10s", 10.0), ("1h30m", 5400.0), ("1.5s", 1.5), ("200ms", 0.2), ("", 0.0), ("soon", 0.0), ("3", 0.0)],
-)
-def test_durations(text: str, value: float) -> None:
-    assert policies.seconds(text) == pytest.approx(value)
-
-
 # -- what an action does -----------------------------------------------------------------------------------------------
 
 RESTARTS = ("RestartJob", "RestartTask", "RestartPod", "RestartPartition")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from atoll.control.ttl import due_at
+from atoll.kinds import batch_job, volcano_job
 
 AT = 1767225600.0
 
@@ -46,4 +47,5 @@ CASES: list[tuple[str, dict[str, Any], float | None]] = [
 
 @pytest.mark.parametrize(("obj", "expected"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
 def test_due(obj: dict[str, Any], expected: float | None) -> None:
-    assert due_at(obj) == expected
+    kind = volcano_job.KIND if "state" in obj["status"] else batch_job.KIND
+    assert due_at(kind, obj) == expected

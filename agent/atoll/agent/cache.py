@@ -18,11 +18,11 @@ from atoll.agent.objects import (
 )
 from atoll.agent.owners import Owners
 from atoll.agent.volumes import Claim, StorageClass, Volume, decode_claim, decode_class, decode_volume
+from atoll.kinds import KINDS
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import (
-    BATCH_JOBS,
     CLAIMS,
     HYPER_NODES,
     JOBS,
@@ -49,26 +49,24 @@ class MemberCache:
         self.claims: Reflector[Claim] = Reflector(api, CLAIMS, decode_claim)
         self.volumes: Reflector[Volume] = Reflector(api, VOLUMES, decode_volume)
         self.storage_classes: Reflector[StorageClass] = Reflector(api, STORAGE_CLASSES, decode_class)
-        self.jobs: Reflector[Full] = Reflector(api, JOBS, decode_full)
-        self.batch_jobs: Reflector[Full] = Reflector(api, BATCH_JOBS, decode_full)
+        #: kinds that Works deliver, cached whole
+        self.workloads: dict[ApiResource, Reflector[Full]] = {
+            kind.resource: Reflector(api, kind.resource, decode_full) for kind in KINDS
+        }
+        self.jobs = self.workloads[JOBS]
         self.pods.add_index("claim", lambda pod: [f"{pod.metadata.namespace}/{claim.name}" for claim in pod.claims])
         self.pods.add_index("owner", lambda pod: _present(pod.metadata.controller_uid))
         self.pods.add_index("group", lambda pod: _present(pod.group))
         self.pods.add_index("binding", lambda pod: _present(pod.binding_uid))
-        self.owners.watch(self.pods, (self.jobs, self.batch_jobs))
+        self.owners.watch(self.pods, self.workloads.values())
         self.pod_groups.add_index(
             "binding", lambda group: _present(group.metadata.annotations.get(keys.BINDING_UID, ""))
         )
 
     @property
-    def workloads(self) -> dict[ApiResource, Reflector[Full]]:
-        """Kinds that Works deliver and that are cached whole."""
-        return {JOBS: self.jobs, BATCH_JOBS: self.batch_jobs}
-
-    @property
     def _reflectors(self) -> tuple[Reflector[Any], ...]:
         storage = (self.claims, self.volumes, self.storage_classes)
-        return (self.pods, self.nodes, self.pod_groups, self.hyper_nodes, *storage, self.jobs, self.batch_jobs)
+        return (self.pods, self.nodes, self.pod_groups, self.hyper_nodes, *storage, *self.workloads.values())
 
     @property
     def synced(self) -> bool:

@@ -24,6 +24,8 @@ import structlog
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.ours import Ours
+from atoll.kinds import KINDS
+from atoll.kinds.metadata import queue_of
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
@@ -39,7 +41,13 @@ _HIGHEST_TIER = "volcano.sh/network-topology-highest-tier"
 _PREFIX = "podgroup-"
 _REPLICA_SETS = ApiResource("apps", "v1", "replicasets", "ReplicaSet")
 _STATEFUL_SETS = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
-_API_VERSIONS = {"Job": "batch/v1", "ReplicaSet": "apps/v1", "Deployment": "apps/v1", "StatefulSet": "apps/v1"}
+_API_VERSIONS = {
+    "ReplicaSet": "apps/v1",
+    "Deployment": "apps/v1",
+    "StatefulSet": "apps/v1",
+    **{kind.resource.kind: kind.resource.api_version for kind in KINDS if kind.in_member.groups},
+}
+"""Kind of a controller whose pods get a PodGroup -> its apiVersion."""
 _COALESCE = 0.01
 """Seconds for which pods of one owner are gathered, so that most of a gang is known by its first look."""
 
@@ -94,12 +102,11 @@ def group_of(owner: Owner, pod: Pod) -> Json:
 
 
 def _spec(pod: Pod, members: int) -> Json:
-    notes, labels = pod.metadata.annotations, pod.metadata.labels
-    queue = notes.get(keys.QUEUE_ANNOTATION) or labels.get(keys.QUEUE_LABEL) or labels.get(keys.KUEUE_QUEUE_LABEL)
+    notes = pod.metadata.annotations
     spec: Json = {
         "minMember": members,
         "minResources": _resources(notes.get(_MIN_RESOURCES)) or _requests(pod, members),
-        "queue": queue or keys.DEFAULT_QUEUE,
+        "queue": queue_of({"metadata": {"labels": pod.metadata.labels, "annotations": notes}}),
     }
     if wish := _topology(notes):
         spec["networkTopology"] = wish

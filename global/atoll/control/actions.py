@@ -12,13 +12,12 @@ import structlog
 from atoll.control.caches import Caches
 from atoll.control.works import binding_key
 from atoll.delivery.work import WorkObject
+from atoll.kinds import kind_of
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS
-
-ACTIONS = frozenset({"RestartJob", "AbortJob", "TerminateJob", "CompleteJob"})
 
 log = structlog.get_logger(__name__)
 
@@ -59,11 +58,8 @@ class Actions:
 
 def asked(work: WorkObject) -> str | None:
     """The action that this part asks for."""
-    state = work.reported.get("state") or {}
-    if state.get("reason") != keys.ACTION_REQUIRED:
-        return None
-    action = str(state.get("message") or "").partition(":")[0]
-    return action if action in ACTIONS else None
+    kind = kind_of(work.manifest)
+    return kind.asked(work.reported) if kind is not None else None
 
 
 def answer(works: list[WorkObject]) -> str | None:
@@ -71,5 +67,5 @@ def answer(works: list[WorkObject]) -> str | None:
     wishes = [action for work in works if (action := asked(work)) is not None]
     if not wishes:
         return None
-    retries = max(int(work.reported.get("retryCount") or 0) for work in works)
+    retries = max(kind.retries(work.reported) for work in works if (kind := kind_of(work.manifest)) is not None)
     return f"{wishes[0]}/{works[0].epoch}-{retries}"

@@ -11,6 +11,7 @@ from atoll.control import objects
 from atoll.delivery import decode_reported
 from atoll.delivery.work import WorkObject
 from atoll.kinds import KINDS, Kind
+from atoll.kinds.metadata import default_queue
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
@@ -30,6 +31,7 @@ from atoll.model.apiresource import (
 from atoll.model.namespaces import PROPAGATED, is_system
 from atoll.model.objects import Full, decode_full, decode_meta
 from atoll.model.policies import decode_policy
+from atoll.model.priority import decode_priority_class
 from atoll.model.queues import most_grace
 
 
@@ -46,7 +48,7 @@ class Caches:
         }
         self.policies = Reflector(host, POLICIES, decode_policy)
         self.cluster_policies = Reflector(host, CLUSTER_POLICIES, decode_policy)
-        self.priority_classes = Reflector(host, PRIORITY_CLASSES, objects.decode_priority_class)
+        self.priority_classes = Reflector(host, PRIORITY_CLASSES, decode_priority_class)
         self.bindings = Reflector(host, BINDINGS, objects.decode_binding)
         self.works = Reflector(host, WORKS, decode_reported)
         self.queues = Reflector(host, QUEUES, objects.decode_queue)
@@ -166,7 +168,7 @@ class Caches:
     def default_queue(self, namespace: str) -> str:
         """The queue of workloads in this namespace that name none."""
         found = self.namespaces.get(namespace)
-        return (found.metadata.annotations.get(keys.QUEUE_ANNOTATION) if found else None) or keys.DEFAULT_QUEUE
+        return default_queue(found.metadata.annotations if found else None)
 
     def enabled(self, namespace: str) -> bool:
         """Whether the namespace has opted in, and may."""

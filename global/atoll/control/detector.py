@@ -26,6 +26,7 @@ from atoll.model import gang, keys, numbers, quantity
 from atoll.model.apiresource import BINDINGS, PRIORITY_CLASSES, ApiResource
 from atoll.model.binding_names import binding_names
 from atoll.model.objects import MALFORMED, Full
+from atoll.model.priority import priority_of
 from atoll.model.reports import readable
 from atoll.model.verdict import Reason
 
@@ -206,7 +207,7 @@ class Detector:
         status = obj.body.get("status") or {}
         wish = kind.gang(
             obj.body,
-            priority=self._priority(kind.priority_class_of(obj.body)),
+            priority=priority_of(kind.priority_class_of(obj.body), self._caches.priority_classes),
             default_queue=self._caches.default_queue(obj.metadata.namespace),
             carried=self._caches.carried(current, kind, obj) if current is not None else kind.carried(status),
         )
@@ -265,12 +266,6 @@ class Detector:
             "uid": metadata.uid,
         }
         self._recorder.record(about, reason, note, warning=True)
-
-    def _priority(self, name: str) -> int:
-        found = self._caches.priority_classes.get(name) if name else None
-        if found is not None:
-            return found.value
-        return next((each.value for each in self._caches.priority_classes if each.global_default), 0)
 
 
 def _arrival(obj: Full, current: BindingObject | None) -> int:

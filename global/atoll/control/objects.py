@@ -109,15 +109,6 @@ class BindingObject(Slim, frozen=True, rename="camel"):
         return any(c.get("type") == type_ and c.get("status") == "True" for c in self.status.get("conditions") or ())
 
 
-class PriorityClassObject(Slim, frozen=True, rename="camel"):
-    """A PriorityClass."""
-
-    value: int = 0
-    global_default: bool = False
-    description: str = ""
-    preemption_policy: str | None = None
-
-
 class QueueSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """spec of a Queue."""
 
@@ -179,7 +170,6 @@ class ClusterObject(Slim, frozen=True, rename="camel"):
 
 
 decode_binding = msgspec.json.Decoder(BindingObject).decode
-decode_priority_class = msgspec.json.Decoder(PriorityClassObject).decode
 decode_queue = msgspec.json.Decoder(QueueObject).decode
 decode_command = msgspec.json.Decoder(CommandObject).decode
 decode_lease = msgspec.json.Decoder(LeaseObject).decode

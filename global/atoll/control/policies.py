@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from atoll.control.caches import Caches
 from atoll.model import keys
+from atoll.model import policies as model
 from atoll.model.apiresource import ApiResource
 from atoll.model.objects import Full
-from atoll.model.policies import PolicyObject, best
+from atoll.model.policies import PolicyObject
 
 
 def choose(caches: Caches, resource: ApiResource, obj: Full, queue: str) -> PolicyObject | None:
@@ -21,12 +22,12 @@ def choose(caches: Caches, resource: ApiResource, obj: Full, queue: str) -> Poli
         obj: the workload.
         queue: the one that it goes to.
     """
-    namespaced = (policy for policy in caches.policies if policy.metadata.namespace == obj.metadata.namespace)
-    return best(namespaced, resource, obj) or best(caches.cluster_policies, resource, obj) or _default_of(caches, queue)
-
-
-def _default_of(caches: Caches, queue: str) -> PolicyObject | None:
-    """The policy in the queue's annotation: `name` of a cluster-scoped one, or `namespace/name`."""
     found = caches.queues.get(queue)
-    named = found.metadata.annotations.get(keys.DEFAULT_POLICY, "") if found is not None else ""
-    return caches.policies.get(named) if "/" in named else caches.cluster_policies.get(named)
+    return model.choose(
+        resource,
+        obj,
+        own=(policy for policy in caches.policies if policy.metadata.namespace == obj.metadata.namespace),
+        common=caches.cluster_policies,
+        default=found.metadata.annotations.get(keys.DEFAULT_POLICY, "") if found is not None else "",
+        others=caches.policies,
+    )

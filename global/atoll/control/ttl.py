@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from atoll.control.caches import Caches
-from atoll.kinds import BY_RESOURCE
+from atoll.kinds import BY_RESOURCE, Kind
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
@@ -43,7 +43,7 @@ class Ttl:
         await self._queue.run(self._reconcile, workers=4)
 
     def _changed(self, resource: ApiResource, _: Full | None, new: Full | None) -> None:
-        if new is None or new.body.get("spec", {}).get("ttlSecondsAfterFinished") is None:
+        if new is None or _time_to_live(new.body) is None:
             return
         if (due := self._due(resource, new)) is not None:
             self._queue.add((resource, new.metadata.key), after=max(0.0, due - time.time()))
@@ -59,8 +59,8 @@ class Ttl:
                     self._changed(resource, None, obj)
 
     def _due(self, resource: ApiResource, obj: Full) -> float | None:
-        outcome = BY_RESOURCE[resource].finished(obj.body.get("status") or {})
-        return None if outcome is None else due_at(obj.body)
+        kind = BY_RESOURCE[resource]
+        return None if kind.finished(obj.body.get("status") or {}) is None else due_at(kind, obj.body)
 
     async def _reconcile(self, item: tuple[ApiResource, str]) -> None:
         resource, key = item
@@ -84,31 +84,17 @@ class Ttl:
         log.info("finished workload removed", kind=resource.kind, workload=key)
 
 
-def due_at(obj: Mapping[str, Any]) -> float | None:
+def due_at(kind: Kind, obj: Mapping[str, Any]) -> float | None:
     """When a finished workload is to be removed, in seconds since the epoch; None where it has no time to live.
 
     Args:
+        kind: of the workload.
         obj: a workload that has ended, whole.
     """
-    ttl = (obj.get("spec") or {}).get("ttlSecondsAfterFinished")
-    ended = _ended(obj.get("status") or {})
+    ttl, ended = _time_to_live(obj), kind.ended_at(obj.get("status") or {})
     return None if ttl is None or ended is None else to_seconds(ended) + int(ttl)
 
 
-def _ended(status: Mapping[str, Any]) -> str | None:
-    """completionTime, or the last transition into a final state: of a Volcano Job's phase, else of a condition."""
-    if moment := status.get("completionTime"):
-        return str(moment)
-    phase = (status.get("state") or {}).get("phase")
-    conditions = status.get("conditions") or ()
-    if phase:
-        last = [c["lastTransitionTime"] for c in conditions if c.get("status") == phase and "lastTransitionTime" in c]
-        moment = last[-1] if last else status["state"].get("lastTransitionTime")
-        return str(moment) if moment else None
-    final = ("Complete", "Completed", "Failed", "Succeeded")
-    moments = [
-        c["lastTransitionTime"]
-        for c in conditions
-        if c.get("type") in final and c.get("status") == "True" and c.get("lastTransitionTime")
-    ]
-    return max(moments, default=None)
+def _time_to_live(obj: Mapping[str, Any]) -> int | None:
+    """Seconds; None for a workload that stays."""
+    return (obj.get("spec") or {}).get("ttlSecondsAfterFinished")

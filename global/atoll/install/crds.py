@@ -9,9 +9,10 @@ from typing import Any
 from atoll.api.crdgen import load_crds
 from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
 from atoll.install.refusal import Refused
+from atoll.kinds import KINDS
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import CRDS, HYPER_NODES, JOBS, POD_GROUPS, QUEUES, ApiResource
+from atoll.model.apiresource import CRDS, HYPER_NODES, POD_GROUPS, QUEUES, ApiResource
 from atoll.model.release import VERSION
 from atoll.model.skew import is_newer
 
@@ -28,7 +29,7 @@ def host_crds() -> list[Json]:
 
 def member_crds() -> list[Json]:
     """The CRDs that a member needs, labelled as ours."""
-    wanted = {_crd_name(resource) for resource in (JOBS, POD_GROUPS, QUEUES, HYPER_NODES)}
+    wanted = {_crd_name(resource) for resource in (*(kind.resource for kind in KINDS), POD_GROUPS, QUEUES, HYPER_NODES)}
     return [crd for crd in host_crds() if crd["metadata"]["name"] in wanted]
 
 

@@ -22,11 +22,11 @@ from atoll.install.placing import mark_nodes
 from atoll.install.refusal import Refused, some
 from atoll.install.rights import remove_rights
 from atoll.install.roles import AGENT_IN_MEMBER
+from atoll.kinds import KINDS
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
 from atoll.model.apiresource import (
-    BATCH_JOBS,
     BINDINGS,
     CLUSTERS,
     CRDS,
@@ -308,10 +308,16 @@ async def _clean(member: ApiServer, name: str, purge: bool, progress: Callable[[
         ours = [crd for crd in member_crds() if not is_foreign(found.get(crd["metadata"]["name"]))]
         for crd in ours:
             await member.delete(CRDS, crd["metadata"]["name"])
-        jobs = await member.list(BATCH_JOBS, label_selector=f"{keys.MANAGED}=true")
-        for job in jobs:
-            await member.delete(BATCH_JOBS, job["metadata"]["name"], job["metadata"]["namespace"])
-        progress(f"member {name}: {len(ours)} CRDs with their objects and {len(jobs)} batch Jobs deleted")
+        told = [f"{len(ours)} CRDs with their objects"]
+        with_crds = {(crd["spec"]["group"], crd["spec"]["names"]["plural"]) for crd in member_crds()}
+        for kind in KINDS:
+            if (kind.resource.group, kind.resource.plural) in with_crds:
+                continue
+            found_here = await member.list(kind.resource, label_selector=f"{keys.MANAGED}=true")
+            for each in found_here:
+                await member.delete(kind.resource, each["metadata"]["name"], each["metadata"]["namespace"])
+            told.append(f"{len(found_here)} {kind.words.title}s")
+        progress(f"member {name}: {' and '.join(told)} deleted")
     await mark_nodes(member, name, "", progress)
     await remove_rights(member, AGENT, AGENT_IN_MEMBER)
     await remove_flows(member, AGENT)

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
 from atoll.install.refusal import Refused
+from atoll.kinds import KINDS, Kind
+from atoll.kinds.metadata import QUEUE_PLACES
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys, namespaces
@@ -22,11 +24,9 @@ from atoll.model.apiresource import (
     ADMISSION_POLICIES,
     ADMISSION_POLICY_BINDINGS,
     API_SERVICES,
-    BATCH_JOBS,
     BINDINGS,
     CAPACITIES,
     COMMANDS,
-    JOBS,
     NAMESPACES,
     QUEUES,
     WORKS,
@@ -264,16 +264,25 @@ CAPACITY: Final = _policy(
     ],
 )
 
+
+def _by_kind(rules: Mapping[Kind, str]) -> str:
+    """CEL: the rule of the kind that a request is about."""
+    return " || ".join(
+        f'request.resource.group == "{kind.resource.group}" && request.resource.resource == "{kind.resource.plural}"'
+        f" && ({rule})"
+        for kind, rule in rules.items()
+    )
+
+
 _HELD: Final = f'{_annotation("object", keys.HOLD)} == "true"'
 
 SUSPENSION: Final = _policy(
     "atoll-suspension",
-    BATCH_JOBS,
+    tuple(kind.resource for kind in KINDS if kind.guard.suspended),
     ["UPDATE"],
     {
         "not-control": f"!({_BY_CONTROL})",
-        "atoll-suspended-it": f'oldObject.spec.?managedBy.orValue("") == "{keys.CONTROLLER}"'
-        " && oldObject.spec.?suspend.orValue(false)",
+        "atoll-suspended-it": _by_kind({kind: kind.guard.suspended for kind in KINDS if kind.guard.suspended}),
         "not-in-a-system-namespace": f"!{system_rule('request.namespace')}",
     },
     [
@@ -293,24 +302,19 @@ SUSPENSION: Final = _policy(
 
 def _queue_of(holder: str) -> str:
     """CEL: the queue that a workload names by itself; empty where it names none."""
-    labels = [f'{holder}.metadata.?labels[?"{key}"]' for key in (keys.KUEUE_QUEUE_LABEL, keys.QUEUE_LABEL)]
-    places = [f"dyn({holder}).spec.?queue", *labels, f'{holder}.metadata.?annotations[?"{keys.QUEUE_ANNOTATION}"]']
+    places = [f"dyn({holder}).spec.?queue"]
+    places += [f'{holder}.metadata.?{field}[?"{key}"]' for field, key in QUEUE_PLACES]
     named = ", ".join(f'string({place}.orValue(""))' for place in places)
     return f'[{named}].filter(each, each != "")[?0].orValue("")'
 
 
 QUEUE_POLICY: Final = _policy(
     "atoll-queues",
-    (BATCH_JOBS, JOBS),
+    tuple(kind.resource for kind in KINDS),
     ["UPDATE"],
     {
-        # What waits may move; of a Volcano Job that was dispatched and has not started only its binding knows.
-        "charged": f'request.resource.group == "{JOBS.group}"'
-        ' ? !(dyn(oldObject).?status.?state.?phase.orValue("") in ["", "Pending", "Aborted"])'
-        " : !oldObject.spec.?suspend.orValue(false) && !oldObject.?status.?conditions.orValue([])"
-        '.exists(each, each.?type.orValue("") in ["Complete", "Failed"] && each.?status.orValue("") == "True")',
-        "ours": f'request.resource.group == "{JOBS.group}"'
-        f' || dyn(oldObject).spec.?managedBy.orValue("") == "{keys.CONTROLLER}"',
+        "charged": _by_kind({kind: kind.guard.charged for kind in KINDS}),
+        "ours": _by_kind({kind: kind.guard.ours for kind in KINDS}),
         "was-in-a-queue": f'{_queue_of("oldObject")} != ""',
         "not-in-a-system-namespace": f"!{system_rule('request.namespace')}",
     },

@@ -17,7 +17,6 @@ from atoll.model import keys
 from atoll.model.apiresource import (
     ACCESS_REVIEWS,
     API_SERVICES,
-    BATCH_JOBS,
     BINDINGS,
     CAPACITIES,
     CLAIMS,
@@ -29,7 +28,6 @@ from atoll.model.apiresource import (
     ENDPOINT_SLICES,
     EVENTS,
     HYPER_NODES,
-    JOBS,
     LEASES,
     LIMIT_RANGES,
     MUTATING_WEBHOOKS,
@@ -314,7 +312,7 @@ AGENT_IN_MEMBER: Final = (
             _on(POD_GROUPS, "delete", rare="only the plan of a part that was released"),
             *(
                 rule
-                for resource in (JOBS, BATCH_JOBS)
+                for resource in (kind.resource for kind in KINDS)
                 for rule in (
                     _on(resource, "list", "watch"),
                     _on(resource, "create", "delete", rare=_DELIVERED),
@@ -323,8 +321,8 @@ AGENT_IN_MEMBER: Final = (
                     _owner(resource),
                 )
             ),
-            # The status of a batch Job is its member's own controller's.
-            _on(JOBS, "patch", sub="status", rare=_DELIVERED),
+            # The status of others is their own controllers'.
+            *(_on(kind.resource, "patch", sub="status", rare=_DELIVERED) for kind in KINDS if kind.in_member.status),
             _on(NAMESPACES, "list", "watch"),
             _on(NAMESPACES, "create", rare=_DELIVERED),
             _on(NAMESPACES, "patch", rare="only once a namespace on the host says what its pods may"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -78,10 +78,64 @@ class Report:
     """Counts of earlier dispatches, the same for all parts."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """How people name the workloads of a kind."""
+
+    title: str
+    """In sentences: `Volcano Job`."""
+    names: Sequence[str]
+    """What may stand before the slash of KIND/NAME, besides what the API server says of the resource; the first one is
+    what messages recommend.
+    """
+    prefix: str = ""
+    """Before the name in tables that show several kinds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """What admission policies know of a kind, without the webhook: CEL about `oldObject`."""
+
+    ours: str = "true"
+    """Whether Atoll runs it."""
+    charged: str
+    """Whether its queue is charged for it, so that it may not leave it now."""
+    suspended: str = ""
+    """Whether Atoll has its suspend switch set, which nobody else may lift; empty for a kind without spec.suspend."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InMember:
+    """What the agent does about a kind in its member."""
+
+    status: bool = False
+    """It writes the status, being the controller of the kind."""
+    groups: bool = False
+    """It makes a PodGroup for the pods of each of them, whose controller knows nothing of gangs."""
+    pods_label: str
+    """Label of the pods that has the workload's name."""
+
+
+class Standing(NamedTuple):
+    """Where a workload stands, for lists."""
+
+    state: str
+    """In the words of its kind."""
+    pending: int
+    running: int
+    succeeded: int
+    failed: int
+
+
 class Kind(Protocol):
     """One workload kind. Every method is pure."""
 
     resource: ApiResource
+    words: Words
+    guard: Guard
+    in_member: InMember
+    commands: Collection[str]
+    """Actions of Volcano's Commands that it obeys."""
 
     def takes(self, obj: Mapping[str, Any]) -> bool:
         """Whether this object is Atoll's to run."""
@@ -161,6 +215,24 @@ class Kind(Protocol):
         Raises:
             BadReport: a field is of the wrong type or form.
         """
+
+    def stopped(self, status: Mapping[str, Any]) -> bool:
+        """Whether a policy of its own stopped the object of this status until somebody resumes it."""
+
+    def asked(self, status: Mapping[str, Any]) -> str | None:
+        """The action that a part of a divided gang asks for, to be done in all of its parts."""
+
+    def retries(self, status: Mapping[str, Any]) -> int:
+        """How often the object of this status was started again."""
+
+    def ended_at(self, status: Mapping[str, Any]) -> str | None:
+        """When the object of this status ended (RFC 3339), from when its time to live counts."""
+
+    def standing(self, obj: Mapping[str, Any]) -> Standing:
+        """Its row in a list, from the object on the host."""
+
+    def moved(self, obj: Mapping[str, Any], queue: str) -> Json:
+        """The merge patch by which the object on the host goes to another queue."""
 
     def carried(self, status: Mapping[str, Any]) -> dict[str, int]:
         """What of the host's status the next dispatch must add to."""

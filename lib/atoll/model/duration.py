@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
-_DURATION = re.compile(r"(?:\d+(?:\.\d*)?(?:ns|us|µs|ms|s|m|h))+", re.ASCII)
-_PART = re.compile(r"(\d+(?:\.\d*)?)(ns|us|µs|ms|s|m|h)", re.ASCII)
+_NUMBER, _UNIT = r"(?:\d+(?:\.\d*)?|\.\d+)", "(?:ns|us|µs|ms|s|m|h)"
+_DURATION = re.compile(f"(?:{_NUMBER}{_UNIT})+", re.ASCII)
+_PART = re.compile(f"({_NUMBER})({_UNIT})", re.ASCII)
+BOUNDED = re.compile(rf"(?:\d{{1,9}}(?:\.\d{{0,9}})?{_UNIT}){{1,6}}", re.ASCII)
+"""Durations that a member may report: no number in them is too large for anybody."""
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 

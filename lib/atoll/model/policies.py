@@ -31,6 +31,35 @@ class PolicyObject(Slim, frozen=True, rename="camel"):
 decode_policy = msgspec.json.Decoder(PolicyObject).decode
 
 
+def choose(
+    resource: ApiResource,
+    obj: Full,
+    *,
+    own: Iterable[PolicyObject],
+    common: Iterable[PolicyObject],
+    default: str = "",
+    others: Iterable[PolicyObject] = (),
+) -> PolicyObject | None:
+    """The policy of a workload: of its namespace, else of the cluster, else the default of its queue; None means all
+    members, one cluster.
+
+    Args:
+        resource: of the workload.
+        obj: the workload.
+        own: the policies of its namespace.
+        common: those of the cluster.
+        default: that the queue names: `name` of a cluster-scoped one, or `namespace/name`.
+        others: the policies of that namespace, or more.
+    """
+    common = [*common]
+    chosen = best(own, resource, obj) or best(common, resource, obj)
+    if chosen is not None or not default:
+        return chosen
+    namespace, _, name = default.rpartition("/")
+    named = (each for each in (others if namespace else common) if each.metadata.name == name)
+    return next((each for each in named if (each.metadata.namespace or "") == namespace), None)
+
+
 def best(policies: Iterable[PolicyObject], resource: ApiResource, obj: Full) -> PolicyObject | None:
     """Of those that select the workload the one of the highest priority; then the one that does so most exactly; then
     by name.

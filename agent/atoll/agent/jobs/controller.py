@@ -20,6 +20,7 @@ from atoll.agent.jobs import pods as made
 from atoll.agent.jobs import policies, rejections, state
 from atoll.agent.jobs.plugin_objects import PluginObjects
 from atoll.agent.objects import Pod
+from atoll.kinds.volcano_job.tasks import task_name
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
 from atoll.kube.events import Recorder
@@ -429,7 +430,7 @@ def _told(pod: Pod) -> tuple[object, ...]:
 
 def _by_task(job: dict[str, Any], names: Iterable[str]) -> Counter[str]:
     tasks = job["spec"].get("tasks") or ()
-    return Counter(state.task_name(tasks[position], position) for position, _ in made.places(job, names).values())
+    return Counter(task_name(tasks[position], position) for position, _ in made.places(job, names).values())
 
 
 def _version(obj: Full) -> int:

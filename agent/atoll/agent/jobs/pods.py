@@ -11,20 +11,16 @@ from typing import Any
 
 import msgspec
 
-from atoll.agent.jobs.state import RETRY_COUNT, index_of, min_available, task_minimum, task_name
+from atoll.agent.jobs.state import RETRY_COUNT, index_of, min_available
 from atoll.agent.objects import Pod
-from atoll.kinds.volcano_job import plugins
+from atoll.kinds.volcano_job import KIND, plugins
+from atoll.kinds.volcano_job.tasks import task_minimum, task_name, task_replicas
 from atoll.model import keys, numbers, quantity, vector
 from atoll.model.vector import Vector
 
 Json = dict[str, Any]
 
 _TEMPLATE_UID = "volcano.sh/template-uid"
-
-
-def queue_of(job: Mapping[str, Any]) -> str:
-    """The queue that the Job names."""
-    return str(job["spec"].get("queue") or keys.DEFAULT_QUEUE)
 
 
 def group_name(job: Mapping[str, Any]) -> str:
@@ -59,7 +55,7 @@ def pod_group(job: Mapping[str, Any]) -> Json:
             task_name(task, index): task_minimum(task) for index, task in enumerate(spec.get("tasks") or ())
         },
         "minResources": _min_resources(spec),
-        "queue": queue_of(job),
+        "queue": KIND.queue_of(job),
     }
     for key in ("priorityClassName", "networkTopology"):
         if spec.get(key):
@@ -81,14 +77,14 @@ def _min_resources(spec: Mapping[str, Any]) -> dict[str, str]:
     floor = min_available(spec)
     total: Vector = {}
     tasks = list(spec.get("tasks") or ())
-    counts = [min(task_minimum(task), int(task.get("replicas") or 0)) for task in tasks]
+    counts = [min(task_minimum(task), task_replicas(task)) for task in tasks]
     # Task minimums first; what is then missing to the gang's minimum comes from the tasks in their order.
     left = floor
     for index, count in enumerate(counts):
         counts[index] = min(count, left)
         left -= counts[index]
     for index, task in enumerate(tasks):
-        extra = min(left, int(task.get("replicas") or 0) - counts[index])
+        extra = min(left, task_replicas(task) - counts[index])
         counts[index] += extra
         left -= extra
         requests = vector.pod_requests((task.get("template") or {}).get("spec") or {})
@@ -136,7 +132,7 @@ def places(job: Mapping[str, Any], names: Iterable[str]) -> dict[str, tuple[int,
     """Those of these names that pods of the Job have: name -> (position of its task, index in the task)."""
     prefix = f"{job['metadata']['name']}-"
     tasks = {
-        task_name(task, position): (position, int(task.get("replicas") or 0))
+        task_name(task, position): (position, task_replicas(task))
         for position, task in enumerate(job["spec"].get("tasks") or ())
     }
     found = {}
@@ -152,7 +148,7 @@ def places(job: Mapping[str, Any], names: Iterable[str]) -> dict[str, tuple[int,
 def asked(job: Mapping[str, Any]) -> int:
     """How many pods the Job asks for now, those that have ended not counted."""
     at_once, tasks = _at_once(job), job["spec"].get("tasks") or ()
-    wanted = [(task_name(task, position), int(task.get("replicas") or 0)) for position, task in enumerate(tasks)]
+    wanted = [(task_name(task, position), task_replicas(task)) for position, task in enumerate(tasks)]
     return sum(min(at_once.get(name, replicas), replicas) for name, replicas in wanted)
 
 
@@ -168,7 +164,7 @@ def present(job: Mapping[str, Any], pods: Iterable[Pod]) -> dict[str, tuple[int,
     ended = places(job, (pod.metadata.name for pod in pods if pod.finished)) if at_once else {}
     found: dict[str, tuple[int, int]] = {}
     for position, task in enumerate(job["spec"].get("tasks") or ()):
-        name, replicas = task_name(task, position), int(task.get("replicas") or 0)
+        name, replicas = task_name(task, position), task_replicas(task)
         left = at_once.get(name, replicas)
         indices, index = {index for at, index in ended.values() if at == position}, 0
         # Not one by one to the last: there may be far more pods than may run at once.
@@ -225,7 +221,7 @@ def pod(job: Mapping[str, Any], position: int, index: int) -> Json:
         keys.TASK_SPEC: name,
         keys.TASK_INDEX: str(index),
         keys.JOB_NAME: meta["name"],
-        keys.QUEUE_LABEL: queue_of(job),
+        keys.QUEUE_LABEL: KIND.queue_of(job),
     }
     labels = {**(own.get("labels") or {}), **common, keys.JOB_NAMESPACE: meta["namespace"]}
     annotations = {
@@ -266,7 +262,7 @@ def view_of(job: Mapping[str, Any]) -> plugins.JobView:
     wide = msgspec.json.decode(text, type=dict[str, tuple[int, int]]) if text else {}
     tasks = []
     for position, task in enumerate(job["spec"].get("tasks") or ()):
-        name, replicas = task_name(task, position), int(task.get("replicas") or 0)
+        name, replicas = task_name(task, position), task_replicas(task)
         tasks.append(plugins.Task(name, replicas, *wide.get(name, (0, replicas))))
     metadata = job["metadata"]
     return plugins.JobView(metadata["name"], metadata["namespace"], tuple(tasks), owner_of(job))

@@ -10,7 +10,6 @@ listed first must not hide the failure.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,8 @@ from typing import Any
 from atoll.agent.jobs import state
 from atoll.agent.jobs.pods import places as places_of
 from atoll.agent.objects import Pod
-from atoll.model import keys, numbers
+from atoll.kinds.volcano_job.tasks import task_name, task_replicas
+from atoll.model import duration, keys, numbers
 from atoll.model.timestamps import to_seconds
 
 Json = Mapping[str, Any]
@@ -28,8 +28,6 @@ WHOLE = ("RestartJob", "AbortJob", "TerminateJob", "CompleteJob")
 """Actions on all pods, which one member may not decide for a gang that runs in several."""
 TARGETED = ("RestartTask", "RestartPod", "RestartPartition")
 _TASK_RETRIES = 3
-_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(h|ms|m|s|us|µs|ns)")
-_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
 @dataclass(frozen=True)
@@ -122,7 +120,7 @@ def _of_pod(pod: Pod, position: int) -> Iterator[Happening]:
 
 
 def _of_task(task: Json, position: int, pods: Sequence[Pod]) -> Iterator[Happening]:
-    replicas, times = int(task.get("replicas") or 0), [to_seconds(pod.since) for pod in pods if pod.since]
+    replicas, times = task_replicas(task), [to_seconds(pod.since) for pod in pods if pod.since]
     last = max(times, default=0.0)
     if replicas and sum(pod.phase == "Succeeded" for pod in pods) >= replicas:
         yield Happening("TaskCompleted", last, position)
@@ -138,7 +136,7 @@ def _matches(policy: Json, happening: Happening) -> bool:
         return happening.event == "PodFailed" and int(policy["exitCode"]) in happening.exit_codes
     events = {policy.get("event"), *(policy.get("events") or ())}
     if happening.event == "PodPending":
-        return "PodPending" in events and seconds(policy.get("timeout")) > 0
+        return "PodPending" in events and _timeout(policy) > 0
     return happening.event in events or ANY in events
 
 
@@ -150,9 +148,9 @@ def _wish(job: Json, policy: Json, happening: Happening) -> Wish:
     if not happening.pod and action in ("RestartPod", "RestartPartition"):
         action = "RestartTask"
     # Without a timeout it is due whatever the clocks say: a deletion time lies a grace period ahead.
-    timeout = seconds(policy.get("timeout"))
+    timeout = _timeout(policy)
     due = happening.at + timeout if timeout else 0.0
-    name = state.task_name(task, position)
+    name = task_name(task, position)
     target = ""
     if action == "RestartTask":
         target = name
@@ -192,8 +190,7 @@ def commanded(job: Json) -> tuple[str, str] | None:
     return text.partition("/")[0], text
 
 
-def seconds(text: object) -> float:
-    """Seconds of a Go duration such as `1m30s`; 0 for none or nonsense."""
-    if not isinstance(text, str) or not text or _DURATION.sub("", text):
-        return 0.0
-    return sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(text))
+def _timeout(policy: Json) -> float:
+    """Seconds; 0 for none or nonsense."""
+    text = policy.get("timeout")
+    return duration.parse_or_none(text if isinstance(text, str) else None) or 0.0

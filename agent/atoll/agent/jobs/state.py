@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from atoll.agent.objects import Pod
+from atoll.kinds.volcano_job.tasks import task_minimum, task_name, task_replicas
 from atoll.model import keys, numbers
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
 
@@ -87,17 +88,6 @@ def phase_of(job: Mapping[str, Any]) -> str:
     return str(((job.get("status") or {}).get("state") or {}).get("phase") or "")
 
 
-def task_name(task: Mapping[str, Any], index: int) -> str:
-    """The task's name, or the one that admission would give it."""
-    return str(task.get("name") or f"default{index}")
-
-
-def task_minimum(task: Mapping[str, Any]) -> int:
-    """Pods of the task that the gang needs."""
-    minimum = task.get("minAvailable")
-    return int(task.get("replicas") or 0) if minimum is None else int(minimum)
-
-
 def min_available(spec: Mapping[str, Any]) -> int:
     """Gang size: as given, else the sum of the task minimums."""
     minimum = spec.get("minAvailable")
@@ -108,7 +98,7 @@ def min_available(spec: Mapping[str, Any]) -> int:
 
 def replicas(spec: Mapping[str, Any]) -> int:
     """Pods of all tasks."""
-    return sum(int(task.get("replicas") or 0) for task in spec.get("tasks") or ())
+    return sum(task_replicas(task) for task in spec.get("tasks") or ())
 
 
 def max_retry(spec: Mapping[str, Any]) -> int:

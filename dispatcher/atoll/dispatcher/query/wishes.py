@@ -11,12 +11,14 @@ from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.objects import BindingObject, BindingPlacement, BindingSpec, QueueObject, binding_view
 from atoll.dispatcher.query.documents import Refusal
 from atoll.kinds import BY_GVK, Kind
+from atoll.kinds.metadata import default_queue
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import gang, keys
-from atoll.model.apiresource import CLUSTER_POLICIES, NAMESPACES, POLICIES, PRIORITY_CLASSES
+from atoll.model.apiresource import CLUSTER_POLICIES, NAMESPACES, POLICIES, PRIORITY_CLASSES, ApiResource
 from atoll.model.objects import MALFORMED, Full, Meta
-from atoll.model.policies import PolicyObject, best
+from atoll.model.policies import PolicyObject, choose
+from atoll.model.priority import PriorityClassObject, priority_of
 
 Json = dict[str, Any]
 
@@ -75,7 +77,7 @@ class Wishes:
                 f"namespace {namespace} is not opted in, so Atoll would leave the workload alone:"
                 f" kubectl label namespace {namespace} {keys.ENABLED}=true",
             )
-        default = (home["metadata"].get("annotations") or {}).get(keys.QUEUE_ANNOTATION) or keys.DEFAULT_QUEUE
+        default = default_queue(home["metadata"].get("annotations"))
         try:
             full = Full(msgspec.convert({**metadata, "creationTimestamp": ""}, Meta), body)
             wish = kind.gang(
@@ -101,25 +103,19 @@ class Wishes:
 
     async def _priority(self, name: str) -> int:
         classes = await self._host.list(PRIORITY_CLASSES)
-        named = next((each for each in classes if name and each["metadata"]["name"] == name), None)
-        found = named or next((each for each in classes if each.get("globalDefault")), None)
-        return int(found["value"]) if found is not None else 0
+        return priority_of(name, [msgspec.convert(each, PriorityClassObject) for each in classes])
 
     async def _policy(self, kind: Kind, obj: Full, queue: str) -> PolicyObject | None:
         """As control chooses it: of the namespace, else of the cluster, else the default of the queue."""
-        namespace = obj.metadata.namespace
-        own = [msgspec.convert(each, PolicyObject) for each in await self._host.list(POLICIES, namespace)]
-        common = [msgspec.convert(each, PolicyObject) for each in await self._host.list(CLUSTER_POLICIES)]
-        chosen = best(own, kind.resource, obj) or best(common, kind.resource, obj)
         found = self._queue(queue)
-        named = found.metadata.annotations.get(keys.DEFAULT_POLICY, "") if found is not None else ""
-        if chosen is not None or not named:
-            return chosen
-        if "/" not in named:
-            return next((each for each in common if each.metadata.name == named), None)
-        where, _, name = named.partition("/")
-        others = [msgspec.convert(each, PolicyObject) for each in await self._host.list(POLICIES, where)]
-        return next((each for each in others if each.metadata.name == name), None)
+        default = found.metadata.annotations.get(keys.DEFAULT_POLICY, "") if found is not None else ""
+        own = await self._policies(POLICIES, obj.metadata.namespace)
+        common = await self._policies(CLUSTER_POLICIES)
+        others = await self._policies(POLICIES, default.partition("/")[0]) if "/" in default else []
+        return choose(kind.resource, obj, own=own, common=common, default=default, others=others)
+
+    async def _policies(self, resource: ApiResource, namespace: str | None = None) -> list[PolicyObject]:
+        return [msgspec.convert(each, PolicyObject) for each in await self._host.list(resource, namespace)]
 
 
 def _kind(manifest: Any) -> Kind:

@@ -7,11 +7,11 @@ manages: no counter falls, no end is taken back, and an end is written in one pi
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from atoll.kinds import metadata
-from atoll.kinds.interface import NOTHING, Json, Outcome, Part, Report
+from atoll.kinds.interface import NOTHING, Guard, InMember, Json, Outcome, Part, Report, Standing, Words
 from atoll.model import features, keys, needs, numbers, reports, selectors
 from atoll.model.apiresource import BATCH_JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task
@@ -37,6 +37,16 @@ class BatchJob:
     """`batch/v1` Job."""
 
     resource = BATCH_JOBS
+    words = Words(title="batch Job", names=("job.batch", "job", "jobs", "jobs.batch"), prefix="job.batch/")
+    guard = Guard(
+        ours=f'dyn(oldObject).spec.?managedBy.orValue("") == "{keys.CONTROLLER}"',
+        charged="!oldObject.spec.?suspend.orValue(false) && !oldObject.?status.?conditions.orValue([])"
+        '.exists(each, each.?type.orValue("") in ["Complete", "Failed"] && each.?status.orValue("") == "True")',
+        suspended=f'oldObject.spec.?managedBy.orValue("") == "{keys.CONTROLLER}"'
+        " && oldObject.spec.?suspend.orValue(false)",
+    )
+    in_member = InMember(groups=True, pods_label="batch.kubernetes.io/job-name")
+    commands: Collection[str] = ()
 
     def takes(self, obj: Mapping[str, Any]) -> bool:
         """Only those whose spec.managedBy was set to ours when they were created: it can't be set later."""
@@ -214,6 +224,44 @@ class BatchJob:
             "conditions": reports.conditions,
         }
         return reports.part_of(status, pods, own, field)
+
+    def stopped(self, status: Mapping[str, Any]) -> bool:
+        """Never: it has no such policies."""
+        return False
+
+    def asked(self, status: Mapping[str, Any]) -> str | None:
+        """Nothing."""
+        return None
+
+    def retries(self, status: Mapping[str, Any]) -> int:
+        """None: its pods are."""
+        return 0
+
+    def ended_at(self, status: Mapping[str, Any]) -> str | None:
+        """completionTime, or the last transition into a final condition."""
+        if moment := status.get("completionTime"):
+            return str(moment)
+        ends = [each for each in _conditions(status) if each.get("type") in _ENDS and _is_true(each)]
+        return max((each["lastTransitionTime"] for each in ends if each.get("lastTransitionTime")), default=None)
+
+    def standing(self, obj: Mapping[str, Any]) -> Standing:
+        """Suspended, or how far it is; its active pods that are not ready are pending."""
+        status = obj.get("status") or {}
+        active, ready, succeeded, failed = (
+            int(status.get(name) or 0) for name in ("active", "ready", "succeeded", "failed")
+        )
+        state = "Running" if ready or succeeded or failed else "Pending"
+        if (obj.get("spec") or {}).get("suspend"):
+            state = "Suspended"
+        if outcome := self.finished(status):
+            state = "Failed" if outcome is Outcome.FAILED else "Complete"
+        return Standing(state, max(0, active - ready), ready, succeeded, failed)
+
+    def moved(self, obj: Mapping[str, Any], queue: str) -> Json:
+        """By the label that counts."""
+        labels = (obj.get("metadata") or {}).get("labels") or {}
+        key = keys.KUEUE_QUEUE_LABEL if labels.get(keys.KUEUE_QUEUE_LABEL) else keys.QUEUE_LABEL
+        return {"metadata": {"labels": {key: queue}}}
 
     def carried(self, status: Mapping[str, Any]) -> dict[str, int]:
         """What has ended so far."""

@@ -6,14 +6,14 @@ job.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from atoll.kinds import metadata
-from atoll.kinds.interface import NOTHING, Json, Outcome, Part, Report
+from atoll.kinds.interface import NOTHING, Guard, InMember, Json, Outcome, Part, Report, Standing, Words
 from atoll.kinds.volcano_job.tasks import task_minimum, task_name, task_replicas
 from atoll.model import duration, features, keys, needs, numbers, reports, selectors
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
@@ -31,10 +31,11 @@ _PHASES = (
     "Pending", "Restarting", "Running", "Completing", "Completed",
     "Aborting", "Aborted", "Terminating", "Terminated", "Failed",
 )  # fmt: skip
+_ACTIONS = frozenset({"RestartJob", "AbortJob", "TerminateJob", "CompleteJob"})
+"""That a lifecycle policy may ask for on all pods."""
 _COUNTS = ("pending", "running", "succeeded", "failed", "terminating", "unknown")
 
 
-_DURATION = re.compile(r"(?:\d{1,9}(?:\.\d{0,9})?(?:ns|us|µs|ms|s|m|h)){1,6}", re.ASCII)
 _STATE = reports.record(
     phase=reports.text(32),
     reason=reports.text(reports.MAX_WORD),
@@ -47,6 +48,16 @@ class VolcanoJob:
     """`batch.volcano.sh/v1alpha1` Job."""
 
     resource = JOBS
+    words = Words(
+        title="Volcano Job",
+        names=("vcjob", "vj", "job.batch.volcano.sh", "jobs.batch.volcano.sh", "jobs.v1alpha1.batch.volcano.sh"),
+    )
+    guard = Guard(
+        # What waits may move; of one that was dispatched and has not started only its binding knows.
+        charged='!(dyn(oldObject).?status.?state.?phase.orValue("") in ["", "Pending", "Aborted"])',
+    )
+    in_member = InMember(status=True, pods_label=keys.JOB_NAME)
+    commands: Collection[str] = ("AbortJob", "RestartJob", "ResumeJob")
 
     def takes(self, obj: Mapping[str, Any]) -> bool:
         """All: nothing else runs them on the host."""
@@ -206,10 +217,44 @@ class VolcanoJob:
             "taskStatusCount": reports.table(reports.record(phase=phases), reports.text(253), max(len(tasks), 1)),
             "version": reports.number(numbers.INT32),
             "retryCount": reports.number(numbers.INT32),
-            "runningDuration": reports.matching(_DURATION),
+            "runningDuration": reports.matching(duration.BOUNDED),
             "conditions": reports.items(reports.record(status=reports.text(32), lastTransitionTime=reports.moment), 64),
         }
         return reports.part_of(status, pods, own, field)
+
+    def stopped(self, status: Mapping[str, Any]) -> bool:
+        """It is aborted."""
+        return (status.get("state") or {}).get("phase") == "Aborted"
+
+    def asked(self, status: Mapping[str, Any]) -> str | None:
+        """The message of a state whose reason says so begins with it."""
+        state = status.get("state") or {}
+        if state.get("reason") != keys.ACTION_REQUIRED:
+            return None
+        action = str(state.get("message") or "").partition(":")[0]
+        return action if action in _ACTIONS else None
+
+    def retries(self, status: Mapping[str, Any]) -> int:
+        """As counted."""
+        return int(status.get("retryCount") or 0)
+
+    def ended_at(self, status: Mapping[str, Any]) -> str | None:
+        """The last transition into its phase."""
+        state = status.get("state") or {}
+        phase, conditions = state.get("phase"), status.get("conditions") or ()
+        moments = [each.get("lastTransitionTime") for each in conditions if each.get("status") == phase]
+        moment = next((each for each in reversed(moments) if each), state.get("lastTransitionTime"))
+        return str(moment) if moment else None
+
+    def standing(self, obj: Mapping[str, Any]) -> Standing:
+        """Its phase."""
+        status = obj.get("status") or {}
+        counts = (int(status.get(name) or 0) for name in ("pending", "running", "succeeded", "failed"))
+        return Standing(str((status.get("state") or {}).get("phase") or "Pending"), *counts)
+
+    def moved(self, obj: Mapping[str, Any], queue: str) -> Json:
+        """By spec.queue, which counts before all else."""
+        return {"spec": {"queue": queue}}
 
     def carried(self, status: Mapping[str, Any]) -> dict[str, int]:
         """Nothing: every dispatch starts from the beginning."""
@@ -330,6 +375,9 @@ def _pod_spec(task: Mapping[str, Any]) -> Json:
 
 def _task(number: int, task: Mapping[str, Any]) -> Task:
     pod = _pod_spec(task)
+    for field in ("replicas", "minAvailable"):
+        if type(task.get(field, 0)) not in (int, NoneType):
+            raise ValueError(f"spec.tasks[{number}].{field}: {task[field]!r} is no whole number")
     return Task(
         name=task_name(task, number),
         replicas=task_replicas(task),
