@@ -77,7 +77,8 @@ def _show(
     sort_by: str | None = None,
 ) -> None:
     from atoll.cli.connection import call
-    from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS
+    from atoll.kinds import BY_RESOURCE, KINDS
+    from atoll.model.apiresource import BINDINGS
 
     options, wanted = settings(ctx), shape(output)
     where = options.where if name is None else options.one_namespace
@@ -93,10 +94,9 @@ def _show(
     async def found_one(host: ApiServer) -> tuple[ApiResource, Json]:
         assert name is not None, "one job is asked for"
         resource, found = await find(host, name, options.one_namespace)
-        if resource not in (JOBS, BATCH_JOBS):
-            raise CommandError(
-                f"{name} is neither a Volcano Job nor a batch Job: `atollctl explain {name}` tells of it"
-            )
+        if resource not in BY_RESOURCE:
+            titles = " and ".join(f"no {kind.words.title}" for kind in KINDS)
+            raise CommandError(f"{name} is {titles}: `atollctl explain {name}` tells of it")
         return resource, found
 
     if watch:
@@ -108,7 +108,7 @@ def _show(
             return {job["metadata"]["uid"]: line for job, line in zip(found, lines, strict=True)}
 
         watching.check(output, sort_by)
-        resources: tuple[ApiResource, ...] = (JOBS, BATCH_JOBS)
+        resources: tuple[ApiResource, ...] = tuple(BY_RESOURCE)
         one = None
         if name is not None:
             resource, found = call(options, found_one)

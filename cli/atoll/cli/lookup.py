@@ -17,7 +17,6 @@ Json = dict[str, Any]
 
 _ANSWER_S = 3.0
 """Seconds to wait for the list of a group's resource types."""
-_VOLCANO_JOB = ("vcjob", "vj", "job.batch.volcano.sh", "jobs.batch.volcano.sh", "jobs.v1alpha1.batch.volcano.sh")
 
 
 def parse(workload: str) -> tuple[str, str]:
@@ -77,10 +76,11 @@ async def find_resource(host: ApiServer, kind: str) -> ApiResource:
     Raises:
         CommandError: the host serves none.
     """
-    from atoll.model.apiresource import JOBS
+    from atoll.kinds import KINDS
 
-    if kind in _VOLCANO_JOB:
-        return JOBS
+    for known in KINDS:
+        if kind in known.words.names:
+            return known.resource
     import orjson
 
     from atoll.kube.errors import ApiError
@@ -115,66 +115,62 @@ async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResou
 
     Raises:
         NotFound: there is none of that kind.
-        CommandError: no such kind; without a kind, nothing of that name, or a Volcano Job and a batch Job.
+        CommandError: no such kind; without a kind, nothing of that name, or workloads of several kinds.
     """
-    from atoll.kube.errors import NotFound
-    from atoll.model.apiresource import BATCH_JOBS, JOBS
+    from atoll.kinds import KINDS
 
-    kind, name = parse(workload)
+    word, name = parse(workload)
     if "/" in workload:
-        resource = await find_resource(host, kind)
+        resource = await find_resource(host, word)
         return resource, await host.get(resource, name, namespace)
-    found = []
-    for resource in (JOBS, BATCH_JOBS):
-        try:
-            found.append((resource, await host.get(resource, name, namespace)))
-        except NotFound:
-            continue
+    found = [
+        (kind, each)
+        for kind in KINDS
+        if (each := await found_or_none(host, kind.resource, name, namespace)) is not None
+    ]
     if not found:
+        none = " and ".join(f"no {kind.words.title}" for kind in KINDS)
+        ways = " or ".join(f"{kind.words.names[0]}/{name}" for kind in KINDS)
         raise CommandError(
-            f"there is no Volcano Job and no batch Job {name} in namespace {namespace}: choose another with -n, or"
-            f" write KIND/NAME, such as job/{name} or vcjob/{name}"
+            f"there is {none} {name} in namespace {namespace}: choose another with -n, or write KIND/NAME, such as"
+            f" {ways}"
         )
     if len(found) > 1:
-        raise CommandError(
-            f"{name} is a Volcano Job and a batch Job in namespace {namespace}: write vcjob/{name} or job.batch/{name}"
-        )
-    return found[0]
+        titles = " and ".join(f"a {kind.words.title}" for kind, _ in found)
+        ways = " or ".join(f"{kind.words.names[0]}/{name}" for kind, _ in found)
+        raise CommandError(f"{name} is {titles} in namespace {namespace}: write {ways}")
+    kind, each = found[0]
+    return kind.resource, each
 
 
 async def listed(host: ApiServer, namespace: str | None, selector: str | None = None) -> list[Json]:
-    """The Volcano Jobs and, where their user may list them, the batch Jobs of a namespace, or of all.
+    """The workloads of a namespace, or of all, of the kinds that their user may list.
 
     Raises:
-        Forbidden: not even Volcano Jobs may be listed.
+        Forbidden: not even those of the first kind, Volcano Jobs, may be listed.
     """
+    from atoll.kinds import KINDS
     from atoll.kube import errors
-    from atoll.model.apiresource import BATCH_JOBS, JOBS
 
     found: list[Json] = []
-    for resource in (JOBS, BATCH_JOBS):
+    for kind in KINDS:
+        resource = kind.resource
         try:
             items = await host.list(resource, namespace, label_selector=selector or "")
         except errors.Forbidden as error:
-            if resource == JOBS:
+            if kind is KINDS[0]:
                 raise
-            print(f"batch Jobs are left out: {error.message}", file=sys.stderr)
+            print(f"{kind.words.title}s are left out: {error.message}", file=sys.stderr)
             continue
         found += [{"apiVersion": resource.api_version, "kind": resource.kind, **each} for each in items]
     return found
 
 
 def ours(jobs: Sequence[Json]) -> list[Json]:
-    """The jobs without the batch Jobs that Atoll leaves alone."""
-    from atoll.model.apiresource import BATCH_JOBS
+    """The workloads without those that Atoll leaves alone."""
+    from atoll.kinds import kind_of
 
-    if all(job["apiVersion"] != BATCH_JOBS.api_version for job in jobs):
-        # Nothing but Volcano Jobs: then no kind need be known.
-        return [*jobs]
-    from atoll.kinds import BY_RESOURCE
-
-    takes = BY_RESOURCE[BATCH_JOBS].takes
-    return [job for job in jobs if job["apiVersion"] != BATCH_JOBS.api_version or takes(job)]
+    return [job for job in jobs if (kind := kind_of(job)) is not None and kind.takes(job)]
 
 
 def title(resource: ApiResource, name: str) -> str:

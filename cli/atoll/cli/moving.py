@@ -47,26 +47,26 @@ async def moved(host: ApiServer, resource: ApiResource, found: Json, queue: str)
         CommandError: it has ended, is dispatched, or is of a kind that can't be moved.
     """
     from atoll.cli import commands
-    from atoll.kinds import BY_RESOURCE
-    from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS
-    from atoll.view.jobs import queue_of
+    from atoll.kinds import BY_RESOURCE, KINDS
+    from atoll.model.apiresource import BINDINGS
     from atoll.view.seen import seen
 
     meta, name = found["metadata"], title(resource, found["metadata"]["name"])
-    if resource not in (JOBS, BATCH_JOBS):
-        raise CommandError(f"{name}: only Volcano Jobs and batch Jobs can be moved")
+    if (kind := BY_RESOURCE.get(resource)) is None:
+        titles = " and ".join(f"{each.words.title}s" for each in KINDS)
+        raise CommandError(f"{name}: only {titles} can be moved")
     found = {"apiVersion": resource.api_version, "kind": resource.kind, **found}
-    before = queue_of(found)
+    before = kind.queue_of(found)
     if before == queue:
         return f"{name} is in queue {queue} already"
-    if outcome := BY_RESOURCE[resource].finished(found.get("status") or {}):
+    if outcome := kind.finished(found.get("status") or {}):
         raise CommandError(f"{name} has ended ({outcome.value}): there is nothing to move")
     binding = await binding_of(host, resource, found)
     told = seen(binding) if binding is not None else None
     if told is not None and (told.decision.phase.charged or told.decision.phase.going):
         raise CommandError(_stays(name, before, told.decision.phase.going))
-    patch = _patch(found, queue)
-    patch["metadata"]["uid"] = meta["uid"]
+    patch = kind.moved(found, queue)
+    patch = {**patch, "metadata": {**patch.get("metadata", {}), "uid": meta["uid"]}}
     await host.merge_patch(resource, meta["name"], patch, meta["namespace"], field_manager="atollctl")
     await _warn(host, queue)
     if binding is None:
@@ -96,17 +96,6 @@ def _stays(name: str, queue: str, going: bool) -> str:
         f"{name} is dispatched, and queue {queue} pays for it: take it back first (`atollctl job hold {short}`), move"
         f" it once it waits, and release it (`atollctl job release {short}`)"
     )
-
-
-def _patch(job: Json, queue: str) -> Json:
-    from atoll.model import keys
-    from atoll.model.apiresource import BATCH_JOBS
-
-    if job["apiVersion"] != BATCH_JOBS.api_version:
-        return {"metadata": {}, "spec": {"queue": queue}}
-    labels = job["metadata"].get("labels") or {}
-    key = keys.KUEUE_QUEUE_LABEL if labels.get(keys.KUEUE_QUEUE_LABEL) else keys.QUEUE_LABEL
-    return {"metadata": {"labels": {key: queue}}}
 
 
 async def _warn(host: ApiServer, queue: str) -> None:

@@ -105,11 +105,12 @@ def _annotation(annotations: Json, done: str) -> Work:
 
 def _command(action: str, wait: bool, done: str, reached: Callable[[Json], bool]) -> Work:
     from atoll.cli import commands
-    from atoll.model.apiresource import JOBS
+    from atoll.kinds import BY_RESOURCE
 
     async def work(host: ApiServer, resource: ApiResource, found: Json) -> str:
         name = title(resource, found["metadata"]["name"])
-        if resource != JOBS:
+        kind = BY_RESOURCE.get(resource)
+        if kind is None or action not in kind.commands:
             raise CommandError(f"{name}: {action} is for Volcano Jobs; use `atollctl job hold` and `job release`")
         if (why := _pointless(action, found)) is not None:
             raise CommandError(f"{name} {why}")

@@ -22,17 +22,16 @@ _MOST = 500
 
 
 def job_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Volcano Jobs and batch Jobs of the namespace: by name, or by KIND/NAME once a kind was typed."""
-    from atoll.model.apiresource import BATCH_JOBS, JOBS
+    """Workloads of the namespace: by name, or by KIND/NAME once a kind was typed."""
+    from atoll.kinds import KINDS
 
-    kind, slash, _ = incomplete.rpartition("/")
-    batch = kind in ("job", "jobs", "job.batch", "jobs.batch")
+    word, slash, _ = incomplete.rpartition("/")
+    typed = next((kind for kind in KINDS if word in kind.words.names), KINDS[0])
 
     async def look(host: ApiServer, namespace: str) -> list[str]:
         if slash:
-            return [f"{kind}/{name}" for name in await _names(host, BATCH_JOBS if batch else JOBS, namespace)]
-        found = await _names(host, JOBS, namespace)
-        return [*found, *(f"job.batch/{name}" for name in await _names(host, BATCH_JOBS, namespace))]
+            return [f"{word}/{name}" for name in await _names(host, typed.resource, namespace)]
+        return [f"{kind.words.prefix}{name}" for kind in KINDS for name in await _names(host, kind.resource, namespace)]
 
     return _quietly(ctx, look)
 

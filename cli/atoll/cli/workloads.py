@@ -52,7 +52,7 @@ def each(ctx: typer.Context, names: Sequence[str] | None, selector: str | None, 
         Exception: the only one failed.
     """
     from atoll.cli.connection import call
-    from atoll.model.apiresource import BATCH_JOBS, JOBS
+    from atoll.kinds import BY_GVK
 
     options = settings(ctx)
     one_way("jobs", names, selector)
@@ -63,8 +63,7 @@ def each(ctx: typer.Context, names: Sequence[str] | None, selector: str | None, 
     async def work_on(host: ApiServer, target: str | Json) -> str:
         if isinstance(target, str):
             return await work(host, *await find(host, target, namespace))
-        resource = BATCH_JOBS if target["apiVersion"] == BATCH_JOBS.api_version else JOBS
-        return await work(host, resource, target)
+        return await work(host, BY_GVK[target["apiVersion"], target["kind"]].resource, target)
 
     async def all_of_them(host: ApiServer) -> bool:
         targets: Sequence[str | Json] = names or ours(await listed(host, namespace, selector))

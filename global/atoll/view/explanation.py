@@ -171,9 +171,11 @@ def _queued_at(view: Seen | None) -> str:
 
 
 def _runs(facts: Facts) -> bool:
-    status = facts.workload.get("status") or {}
-    # Active pods of a batch Job may have no node, and those that have one may wait for their images.
-    return is_true(condition(facts.binding or {}, "Running")) or bool(status.get("running") or status.get("ready"))
+    from atoll.kinds import kind_of
+
+    kind = kind_of(facts.workload)
+    runs = kind is not None and kind.standing(facts.workload).running > 0
+    return is_true(condition(facts.binding or {}, "Running")) or runs
 
 
 def _since(found: Json) -> str:

@@ -29,22 +29,26 @@ def rows(
     """The table's rows, in the order of the API server.
 
     Args:
-        jobs: Volcano Jobs and batch Jobs, with their kinds.
+        jobs: workloads, with their kinds.
         bindings: by the UID of their workload.
         now: seconds since the epoch.
         namespaced: with a first column for the namespace.
         wide: with the reason as the last column.
         silent: member that is not ready -> since when (RFC 3339).
     """
+    from atoll.kinds import kind_of
+
     result = []
     for job in jobs:
-        meta, (phase, counts) = job["metadata"], _standing(job)
+        kind, meta = kind_of(job), job["metadata"]
+        assert kind is not None, "a list has workloads only"
+        state, *counts = kind.standing(job)
         binding = bindings.get(meta.get("uid", "")) or {}
         clusters = ",".join(item["name"] for item in (binding.get("spec") or {}).get("clusters") or ())
         row: list[object] = [
-            f"job.batch/{meta['name']}" if _is_batch(job) else meta["name"],
-            queue_of(job),
-            phase,
+            f"{kind.words.prefix}{meta['name']}",
+            kind.queue_of(job),
+            state,
             clusters,
             *counts,
             age(meta.get("creationTimestamp"), now),
@@ -57,36 +61,13 @@ def rows(
     return result
 
 
-def _is_batch(job: Json) -> bool:
-    return bool(job["apiVersion"] == "batch/v1")
-
-
-def _standing(job: Json) -> tuple[str, tuple[int, int, int, int]]:
-    """Its state in the words of its kind, and its pods: pending, running, succeeded, failed."""
-    status = job.get("status") or {}
-    counts = {
-        key: int(status.get(key) or 0) for key in ("pending", "running", "active", "ready", "succeeded", "failed")
-    }
-    if not _is_batch(job):
-        phase = str((status.get("state") or {}).get("phase") or "Pending")
-        return phase, (counts["pending"], counts["running"], counts["succeeded"], counts["failed"])
-    from atoll.kinds import Outcome, batch_job
-
-    started = counts["ready"] or counts["succeeded"] or counts["failed"]
-    phase = "Suspended" if (job.get("spec") or {}).get("suspend") else "Running" if started else "Pending"
-    if outcome := batch_job.KIND.finished(status):
-        phase = "Failed" if outcome is Outcome.FAILED else "Complete"
-    pending = max(0, counts["active"] - counts["ready"])
-    return phase, (pending, counts["ready"], counts["succeeded"], counts["failed"])
-
-
 def queue_of(job: Json) -> str:
-    """The queue that the job names; the webhook has filled it in where Atoll handles the job."""
-    if _is_batch(job):
-        from atoll.kinds import batch_job
+    """The queue that the workload names; the webhook has filled it in where Atoll handles it."""
+    from atoll.kinds import kind_of
 
-        return batch_job.KIND.queue_of(job)
-    return str((job.get("spec") or {}).get("queue") or "default")
+    kind = kind_of(job)
+    assert kind is not None, "a list has workloads only"
+    return kind.queue_of(job)
 
 
 def lost(binding: Json, silent: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 HEADERS = ("CLUSTER", "NODE", "PODS", "DOMAIN")
-_COUNTS = ("pending", "running", "active", "ready", "succeeded", "failed")
+_STATES = ("pending", "running", "succeeded", "failed")
 
 
 def describe(
@@ -38,7 +38,7 @@ def describe(
         "apiVersion": resource.api_version,
         "namespace": meta.get("namespace", ""),
         "name": meta["name"],
-        "pods": _counts(workload.get("status") or {}),
+        "pods": _counts(resource, workload),
         "clusters": [],
     }
     spec, status = (binding or {}).get("spec") or {}, (binding or {}).get("status") or {}
@@ -47,7 +47,11 @@ def describe(
     for name in sorted({*sent, *reports}):
         said = (reports.get(name) or {}).get("status") or {}
         place = said.get("placement") or {}
-        cluster: Json = {"cluster": name, "pods": _counts(said), "nodes": place.get("nodes") or {}}
+        cluster: Json = {
+            "cluster": name,
+            "pods": _counts(resource, {"status": said}),
+            "nodes": place.get("nodes") or {},
+        }
         if sent.get(name) is not None:
             cluster["replicas"] = sent[name]
         if name in silent:
@@ -61,13 +65,15 @@ def describe(
     return data
 
 
-def _counts(status: Json) -> dict[str, int]:
-    """Pods by state; of a batch Job `active` is divided into those that are ready and those that are not yet."""
-    found = {key: int(status.get(key) or 0) for key in _COUNTS}
-    running = found["running"] or found["ready"]
-    pending = found["pending"] or max(0, found["active"] - found["ready"])
-    counts = {"pending": pending, "running": running, "succeeded": found["succeeded"], "failed": found["failed"]}
-    return {key: count for key, count in counts.items() if count}
+def _counts(resource: ApiResource, workload: Json) -> dict[str, int]:
+    """Pods by state; none for what is no workload of Atoll's."""
+    from atoll.kinds import BY_RESOURCE
+
+    kind = BY_RESOURCE.get(resource)
+    if kind is None:
+        return {}
+    _, *counts = kind.standing(workload)
+    return {state: count for state, count in zip(_STATES, counts, strict=True) if count}
 
 
 def text(data: Json, *, no_headers: bool = False) -> str:
@@ -117,8 +123,8 @@ def _words(counts: Mapping[str, int]) -> str:
 
 
 def _label(data: Json) -> str:
-    from atoll.model import keys
-    from atoll.model.apiresource import BATCH_JOBS
+    from atoll.kinds import kind_of
 
-    key = "batch.kubernetes.io/job-name" if data["apiVersion"] == BATCH_JOBS.api_version else keys.JOB_NAME
-    return f"{key}={data['name']}"
+    kind = kind_of(data)
+    assert kind is not None, "others have no pods here"
+    return f"{kind.in_member.pods_label}={data['name']}"
