@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 import structlog
 
-from atoll.dispatcher.core import BindingView, Ceiling, ClusterView, QueueView, Reservation, Strategy
+from atoll.dispatcher.core import BindingView, Ceiling, ClusterView, NamespaceView, QueueView, Reservation, Strategy
 from atoll.dispatcher.core.events import NOTHING, Circuit, Failure
-from atoll.model import conditions, decision, duration, flavors, gang, keys, numbers, placer, quantity, selectors, skew
+from atoll.model import (
+    conditions,
+    decision,
+    duration,
+    flavors,
+    gang,
+    keys,
+    numbers,
+    placer,
+    quantity,
+    selectors,
+    skew,
+    vector,
+)
 from atoll.model.member import UNSAID, AgentFacts, features_of
 from atoll.model.objects import Slim
 from atoll.model.placer import Placer
 from atoll.model.queues import truth
+from atoll.model.quotas import Quota, scopes_in
 from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
 from atoll.model.verdict import PODS_LOST
@@ -552,22 +566,33 @@ def _strategy(text: str) -> Strategy:
         raise ValueError(f"{text!r} is none of {', '.join(Strategy)}") from error
 
 
-def namespace_limits(quotas: Iterable[QuotaObject]) -> Vector:
-    """What the ResourceQuotas of a namespace leave to its workloads: of each resource the least.
-
-    `requests.X` and X count for cpu, memory, ephemeral-storage, pods, huge pages and extended resources. A quota with
-    scopes is for some pods only, which can't be told from a workload, and does not count.
+def namespace_view(name: str, labels: Mapping[str, str], quotas: Iterable[QuotaObject]) -> NamespaceView:
+    """The core's view: of the ResourceQuotas for all pods of a namespace the least of each resource; those with scopes
+    one by one.
     """
     limits: Vector = {}
-    for quota in quotas:
-        if quota.spec.scopes or quota.spec.scope_selector:
-            continue
-        for key, value in quota.spec.hard.items():
-            name = key.removeprefix("requests.")
-            if name in _QUOTA_NAMES or name.startswith("hugepages-") or _extended(name):
-                amount = quantity.floor_units(name, value)
-                limits[name] = min(amount, limits.get(name, amount))
-    return limits
+    scoped = []
+    for quota in sorted(quotas, key=lambda each: each.metadata.name):
+        hard = _hard(quota.spec.hard)
+        conditions = scopes_in(quota.spec.scopes, quota.spec.scope_selector)
+        if conditions and hard:
+            scoped.append(Quota(quota.metadata.name, hard, conditions))
+        elif not conditions:
+            limits = vector.lower(limits, hard)
+    return NamespaceView(name, limits, labels, tuple(scoped))
+
+
+def _hard(quantities: Quantities) -> Vector:
+    """What a quota limits: `requests.X` and X count for cpu, memory, ephemeral-storage, pods, huge pages and extended
+    resources.
+    """
+    hard: Vector = {}
+    for key, value in quantities.items():
+        name = key.removeprefix("requests.")
+        if name in _QUOTA_NAMES or name.startswith("hugepages-") or _extended(name):
+            amount = quantity.floor_units(name, value)
+            hard[name] = min(amount, hard.get(name, amount))
+    return hard
 
 
 _QUOTA_NAMES = ("cpu", "memory", "ephemeral-storage", "pods")

@@ -38,7 +38,6 @@ from atoll.dispatcher.core import (
     Explain,
     NamespaceGone,
     NamespaceSet,
-    NamespaceView,
     Part,
     Pass,
     QueueGone,
@@ -293,9 +292,11 @@ class Shell:
 
     def _tell_of_namespace(self, name: str) -> None:
         found = self._namespaces.get(name)
-        limits = objects.namespace_limits(self._quotas.by_index("namespace", name))
-        labels = found.metadata.labels if found is not None else {}
-        self._tell(NamespaceSet(NamespaceView(name, limits, labels)) if limits or labels else NamespaceGone(name))
+        view = objects.namespace_view(
+            name, found.metadata.labels if found is not None else {}, self._quotas.by_index("namespace", name)
+        )
+        said = view.limits or view.labels or view.scoped
+        self._tell(NamespaceSet(view) if said else NamespaceGone(name))
 
     def _binding_changed(self, old: objects.BindingObject | None, new: objects.BindingObject | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):

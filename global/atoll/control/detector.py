@@ -6,6 +6,7 @@ resource, replicas, components, placement and the gang annotation. It deletes th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +15,7 @@ import structlog
 
 from atoll.control import policies
 from atoll.control.caches import Caches
-from atoll.control.objects import BindingObject, QueueObject
+from atoll.control.objects import BindingObject, PriorityClassObject, QueueObject
 from atoll.control.predecessors import Predecessors
 from atoll.delivery.work import WorkObject
 from atoll.kinds import KINDS, Kind
@@ -26,7 +27,7 @@ from atoll.model import gang, keys, numbers, quantity
 from atoll.model.apiresource import BINDINGS, PRIORITY_CLASSES, ApiResource
 from atoll.model.binding_names import binding_names
 from atoll.model.objects import MALFORMED, Full
-from atoll.model.priority import priority_of
+from atoll.model.priority import default_class, priority_of
 from atoll.model.reports import readable
 from atoll.model.verdict import Reason
 
@@ -208,6 +209,7 @@ class Detector:
         wish = kind.gang(
             obj.body,
             priority=priority_of(kind.priority_class_of(obj.body), self._caches.priority_classes),
+            default_class=default_class(self._caches.priority_classes),
             default_queue=self._caches.default_queue(obj.metadata.namespace),
             carried=self._caches.carried(current, kind, obj) if current is not None else kind.carried(status),
         )

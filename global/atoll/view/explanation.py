@@ -414,6 +414,12 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
                 f"workloads of namespace {block.name} that finish and give back {lacking or 'what it needs'}",
                 f"a higher ResourceQuota in namespace {block.name} on the host",
             ]
+        case Reason.QUOTA_EXCEEDED if block is not None and block.kind == "ResourceQuota":
+            return [
+                f"workloads that count against ResourceQuota {block.name} and finish, and give back"
+                f" {lacking or 'what it needs'}",
+                f"a higher ResourceQuota {block.name} in the workload's namespace on the host",
+            ]
         case Reason.QUOTA_EXCEEDED if block is not None and block.kind == "Cluster":
             return [
                 f"workloads in {block.name} that finish and give back {lacking or 'what it needs'}",

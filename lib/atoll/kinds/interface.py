@@ -154,6 +154,7 @@ class Kind(Protocol):
         obj: Mapping[str, Any],
         *,
         priority: int,
+        default_class: str = "",
         default_queue: str = keys.DEFAULT_QUEUE,
         carried: Mapping[str, int] = NOTHING,
     ) -> Gang:
@@ -162,6 +163,7 @@ class Kind(Protocol):
         Args:
             obj: the object, on the host or as it was rewritten for a member.
             priority: the value of its PriorityClass.
+            default_class: name of the PriorityClass of pods that name none.
             default_queue: the namespace's.
             carried: counts of its earlier dispatches.
 

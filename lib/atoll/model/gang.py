@@ -8,12 +8,12 @@ have written anything; `check` refuses what would end, or stop, who decides on i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from atoll.model import selectors, vector
+from atoll.model import quantity, selectors, vector
 from atoll.model.timestamps import is_time
 from atoll.model.vector import Vector
 
@@ -21,6 +21,8 @@ MOST_PODS = 100_000
 """Of one workload, at once: what a member's agent works out of them at each look takes a tenth of a second."""
 MOST_UNITS = 2**60
 """Of a resource, for one pod."""
+CLASS_IS = "PriorityClass="
+"""What the scope of a pod begins with that says its class."""
 
 
 class BadGang(ValueError):
@@ -57,6 +59,8 @@ class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     node_terms: list[dict[str, Any]] = []
     """nodeSelectorTerms of the required node affinity."""
     tolerations: list[dict[str, Any]] = []
+    scopes: list[str] = []
+    """See `scopes_of`."""
 
 
 class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -264,3 +268,46 @@ def decode(text: str | bytes) -> Gang:
         msgspec.MsgspecError: not JSON, or not a gang.
     """
     return _decoder.decode(text)
+
+
+def scopes_of(spec: Mapping[str, Any], priority_class: str = "") -> list[str]:
+    """The scopes of ResourceQuotas that pods of this spec are in: `PriorityClass=<name>` and those of `Terminating`,
+    `BestEffort` and `CrossNamespacePodAffinity` that hold, sorted. They are in `NotTerminating` and `NotBestEffort`
+    where the opposite is missing.
+
+    Args:
+        spec: of the pod template.
+        priority_class: of pods that name none.
+    """
+    found = set()
+    if name := spec.get("priorityClassName") or priority_class:
+        found.add(f"{CLASS_IS}{name}")
+    if spec.get("activeDeadlineSeconds") is not None:
+        found.add("Terminating")
+    if not any(_asks(each) for each in _of_resources(spec)):
+        found.add("BestEffort")
+    if any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in _pod_terms(spec)):
+        found.add("CrossNamespacePodAffinity")
+    return sorted(found)
+
+
+def _of_resources(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """What makes a pod more than best effort: the resources of its containers, and of the pod."""
+    yield spec.get("resources") or {}
+    for kind in ("containers", "initContainers"):
+        for container in spec.get(kind) or ():
+            yield container.get("resources") or {}
+
+
+def _asks(resources: Mapping[str, Any]) -> bool:
+    amounts = [resources.get(kind) or {} for kind in ("requests", "limits")]
+    return any(quantity.exact(each[name]) > 0 for each in amounts for name in ("cpu", "memory") if name in each)
+
+
+def _pod_terms(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    affinity = spec.get("affinity") or {}
+    for kind in ("podAffinity", "podAntiAffinity"):
+        rules = affinity.get(kind) or {}
+        yield from rules.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        for weighted in rules.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+            yield weighted.get("podAffinityTerm") or {}

@@ -30,3 +30,8 @@ def priority_of(name: str, classes: Iterable[PriorityClassObject]) -> int:
         if each.global_default and not default:
             default = each.value
     return default
+
+
+def default_class(classes: Iterable[PriorityClassObject]) -> str:
+    """Name of the class of pods that name none; empty where there is none."""
+    return next((each.metadata.name for each in classes if each.global_default), "")

@@ -67,7 +67,7 @@ class Blocker(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What stands in the way, with numbers; `requested` and `available` are quantities."""
 
     kind: str
-    """`Queue`, `Cluster`, `Domain`, `HyperNode`, `Need` or `Feature`."""
+    """`Queue`, `Namespace`, `ResourceQuota` (with scopes), `Cluster`, `Domain`, `HyperNode`, `Need` or `Feature`."""
     name: str
     resource: str = ""
     requested: str = ""
@@ -115,7 +115,8 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         if self.reason is Reason.NO_CLUSTER and block.message:
             return f"{_SENTENCES[self.reason]}: {block.message}"
         several = block.kind == "Clusters" and "," in block.name
-        what = "cluster" if block.kind == "Clusters" and not several else block.kind.lower()
+        what = _KINDS.get(block.kind, block.kind.lower())
+        what = "clusters" if several else what
         text = f"{self._why(block)}: {what} {block.name}"
         if block.resource == "pods" and block.requested == "1":
             text += f" {'have' if several else 'has'} no room for its pod"
@@ -130,6 +131,8 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     def _why(self, block: Blocker) -> str:
         """The sentence of its reason; a quota is of a queue, of a queue in one member, or of a namespace."""
+        if self.reason is Reason.QUOTA_EXCEEDED and block.kind == "ResourceQuota":
+            return "it would exceed a quota of its namespace"
         if self.reason is Reason.QUOTA_EXCEEDED and block.kind == "Namespace":
             return "it would exceed the ResourceQuota of its namespace"
         if self.reason is Reason.QUOTA_EXCEEDED and block.kind == "Cluster":
@@ -139,6 +142,7 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return _SENTENCES[self.reason]
 
 
+_KINDS: Final = {"Clusters": "cluster", "ResourceQuota": "ResourceQuota"}
 _SENTENCES: dict[Reason, str] = {
     Reason.SUBMITTED: "not looked at yet",
     Reason.DISPATCHED: "dispatched",

@@ -255,9 +255,9 @@ class Dispatcher(Asking):
             if not isinstance(choice, Verdict):
                 short = declared or short
                 return Obstacle(short.verdict(), short)
-        missing = self.namespaces.shortage(namespace, shape.request)
+        missing = self.namespaces.shortage(namespace, shape.charges)
         if missing is not None:
-            return Obstacle(Verdict(Reason.QUOTA_EXCEEDED, blocker("Namespace", namespace, *missing)))
+            return Obstacle(missing)
         if choice is None:
             choice = find()
         return choice if isinstance(choice, Choice) else Obstacle(choice, sought=True)
@@ -352,7 +352,7 @@ class Dispatcher(Asking):
         binding.parts = {member.name: part for member, part, _ in placed}
         self.tree.start(binding.leaf, binding.amount, binding.where())
         self.waiting.limits_changed(binding.leaf)
-        self.namespaces.charge(view.namespace, binding.amount)
+        self.namespaces.charge(view.namespace, binding.charges())
         self._list_charged(binding)
         for member, part, placement in placed:
             self.world.assume(member, view.uid, part, placement)

@@ -11,6 +11,7 @@ from atoll.model import keys
 from atoll.model.decision import Decision
 from atoll.model.flavors import NONE, Flavors, Variant
 from atoll.model.gang import Gang
+from atoll.model.quotas import Quota
 from atoll.model.vector import Vector
 
 NOTHING: Mapping[str, Any] = {}
@@ -88,8 +89,10 @@ class NamespaceView:
 
     name: str
     limits: Vector = field(default_factory=dict)
-    """A resource that is not named is unlimited."""
+    """For all of its pods; a resource that is not named is unlimited."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    scoped: tuple[Quota, ...] = ()
+    """For some of its pods."""
 
 
 @dataclass(frozen=True, slots=True)

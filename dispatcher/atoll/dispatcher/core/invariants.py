@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from atoll.dispatcher.core.quota.namespaces import Namespaces
 from atoll.dispatcher.core.quota.queue import subtree
 from atoll.model import vector
 from atoll.model.decision import Phase
@@ -33,7 +34,7 @@ def verify_sums(core: Dispatcher) -> None:
     """
     core.tree.check()
     charged: dict[str, dict[str, int]] = {}
-    by_namespace: dict[str, dict[str, int]] = {}
+    namespaces = Namespaces()
     pending: set[str] = set()
     named = Counter(binding.leaf for binding in core.bindings.values())
     assert all(core.tree.queues[leaf.name] is leaf for leaf in named), "a binding's queue was forgotten"
@@ -42,7 +43,7 @@ def verify_sums(core: Dispatcher) -> None:
             continue
         if binding.phase.charged:
             vector.add(charged.setdefault(binding.leaf.name, {}), binding.amount)
-            vector.add(by_namespace.setdefault(binding.view.namespace, {}), binding.amount)
+            namespaces.charge(binding.view.namespace, binding.charges())
             parts = vector.total(part.total() for part in binding.parts.values())
             assert not binding.parts or binding.amount == parts, f"{uid} is charged other pods than it has"
             # What runs in several members keeps the size that it was dispatched with, whatever its user asks for.
@@ -57,9 +58,7 @@ def verify_sums(core: Dispatcher) -> None:
         assert queue.named == named[queue], f"queue {queue.name}: {named[queue]} bindings name it, not {queue.named}"
         expected = vector.total(charged.get(each.name, {}) for each in subtree(queue))
         assert expected == queue.used, f"queue {queue.name}: used {queue.used} differs from its charges {expected}"
-    # One that asks for nothing is charged nothing.
-    by_namespace = {name: used for name, used in by_namespace.items() if used}
-    assert core.namespaces.used == by_namespace, "a namespace's use differs from its charges"
+    assert core.namespaces.used == namespaces.used, "a namespace's use differs from its charges"
     for queue in core.tree.queues.values():
         waiting = sum(len(group.members) for each in subtree(queue) for group in core.waiting.classes(each).values())
         assert queue.waiting == waiting, f"queue {queue.name}: counts {queue.waiting} that wait, not {waiting}"

@@ -267,13 +267,12 @@ class Books(Waking):
 
     def _set_namespace(self, view: NamespaceView) -> None:
         self._hungry.wake_all()
-        name, limits = view.name, view.limits or None
-        known = name in self.namespaces.limits
-        if self.namespaces.label(name, view.labels) or known != (limits is not None):
+        known = self.namespaces.is_limited(view.name)
+        if self.namespaces.label(view.name, view.labels) or known != bool(view.limits or view.scoped):
             # Whether a namespace has limits is part of the shape of what waits in it; its labels open queues to it.
-            self._file_again(name, lambda: self.namespaces.set(name, limits))
+            self._file_again(view.name, lambda: self.namespaces.set(view))
         else:
-            self.namespaces.set(name, limits)
+            self.namespaces.set(view)
             self._refresh_idle()
 
     def _set_cluster(self, view: ClusterView, circuit: Circuit | None) -> None:
@@ -731,7 +730,7 @@ class Books(Waking):
         """What limits the binding apart from its own wishes: part of its shape."""
         namespace, alone = binding.view.namespace, ""
         marked = self.refusals.is_marked(namespace) or namespace in self._failing or self.breakers.is_marked(namespace)
-        if namespace not in self.namespaces.limits and not marked:
+        if not self.namespaces.is_limited(namespace) and not marked:
             namespace = ""
         if self.refusals.counted(binding.view):
             # No other is kept out of a member, nor waits, because of what one refused of this.
@@ -748,7 +747,7 @@ class Books(Waking):
         """Charge the binding to its queue and namespace, or take that back."""
         self.tree.charge(binding.leaf, binding.amount, binding.where(), times)
         self.waiting.limits_changed(binding.leaf)
-        self.namespaces.charge(binding.view.namespace, binding.amount, times)
+        self.namespaces.charge(binding.view.namespace, binding.charges(), times)
         self._list_charged(binding, times)
         if times < 0:
             self._ceilings_eased(binding.leaf)

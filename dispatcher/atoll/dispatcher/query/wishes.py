@@ -18,7 +18,7 @@ from atoll.model import gang, keys
 from atoll.model.apiresource import CLUSTER_POLICIES, NAMESPACES, POLICIES, PRIORITY_CLASSES, ApiResource
 from atoll.model.objects import MALFORMED, Full, Meta
 from atoll.model.policies import PolicyObject, choose
-from atoll.model.priority import PriorityClassObject, priority_of
+from atoll.model.priority import PriorityClassObject, default_class, priority_of
 
 Json = dict[str, Any]
 
@@ -80,9 +80,8 @@ class Wishes:
         default = default_queue(home["metadata"].get("annotations"))
         try:
             full = Full(msgspec.convert({**metadata, "creationTimestamp": ""}, Meta), body)
-            wish = kind.gang(
-                body, priority=await self._priority(kind.priority_class_of(body)), default_queue=default
-            )  # fmt: skip
+            priority, usual = await self._priority(kind.priority_class_of(body))
+            wish = kind.gang(body, priority=priority, default_class=usual, default_queue=default)
             needs = [*kind.namespaced_needs(body)]
         except (*MALFORMED, msgspec.MsgspecError) as error:
             raise Refusal(422, "Invalid", f"spec.workload can't be read: {error}") from error
@@ -101,9 +100,11 @@ class Wishes:
                 " name another (kubectl get priorityclasses), or have it created",
             )
 
-    async def _priority(self, name: str) -> int:
+    async def _priority(self, name: str) -> tuple[int, str]:
+        """The value of a PriorityClass, and the name of the default one, empty where there is none."""
         classes = await self._host.list(PRIORITY_CLASSES)
-        return priority_of(name, [msgspec.convert(each, PriorityClassObject) for each in classes])
+        found = [msgspec.convert(each, PriorityClassObject) for each in classes]
+        return priority_of(name, found), default_class(found)
 
     async def _policy(self, kind: Kind, obj: Full, queue: str) -> PolicyObject | None:
         """As control chooses it: of the namespace, else of the cluster, else the default of the queue."""

@@ -14,7 +14,7 @@ from atoll.kinds import metadata
 from atoll.kinds.interface import NOTHING, Guard, InMember, Json, Outcome, Part, Report, Standing, Words
 from atoll.model import features, keys, needs, numbers, reports, selectors
 from atoll.model.apiresource import BATCH_JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
-from atoll.model.gang import Gang, Task
+from atoll.model.gang import Gang, Task, scopes_of
 from atoll.model.placer import MadeFor, Placer, Unplaceable
 from atoll.model.vector import pod_requests
 
@@ -73,6 +73,7 @@ class BatchJob:
         obj: Mapping[str, Any],
         *,
         priority: int,
+        default_class: str = "",
         default_queue: str = keys.DEFAULT_QUEUE,
         carried: Mapping[str, int] = NOTHING,
     ) -> Gang:
@@ -93,6 +94,7 @@ class BatchJob:
             node_selector=pod.get("nodeSelector") or {},
             node_terms=selectors.required_node_terms(pod),
             tolerations=pod.get("tolerations") or [],
+            scopes=scopes_of(pod, default_class),
         )
         return Gang(
             queue=self.queue_of(obj, default=default_queue),

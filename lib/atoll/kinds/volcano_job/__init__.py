@@ -17,7 +17,7 @@ from atoll.kinds.interface import NOTHING, Guard, InMember, Json, Outcome, Part,
 from atoll.kinds.volcano_job.tasks import task_minimum, task_name, task_replicas
 from atoll.model import duration, features, keys, needs, numbers, reports, selectors
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
-from atoll.model.gang import Gang, Task, TopologyWish
+from atoll.model.gang import Gang, Task, TopologyWish, scopes_of
 from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, MadeFor, Placer, Unplaceable
 from atoll.model.vector import pod_requests
 from atoll.model.verdict import WITHHELD
@@ -91,12 +91,14 @@ class VolcanoJob:
         obj: Mapping[str, Any],
         *,
         priority: int,
+        default_class: str = "",
         default_queue: str = keys.DEFAULT_QUEUE,
         carried: Mapping[str, int] = NOTHING,
     ) -> Gang:
         """Tasks as they are; the webhook has filled in the defaults."""
         spec = obj["spec"]
-        tasks = [_task(number, task) for number, task in enumerate(spec.get("tasks") or ())]
+        named = str(spec.get("priorityClassName") or default_class)
+        tasks = [_task(number, task, named) for number, task in enumerate(spec.get("tasks") or ())]
         minimum = spec.get("minAvailable")
         wish = spec.get("networkTopology")
         return Gang(
@@ -373,7 +375,7 @@ def _pod_spec(task: Mapping[str, Any]) -> Json:
     return (task.get("template") or {}).get("spec") or {}
 
 
-def _task(number: int, task: Mapping[str, Any]) -> Task:
+def _task(number: int, task: Mapping[str, Any], priority_class: str) -> Task:
     pod = _pod_spec(task)
     for field in ("replicas", "minAvailable"):
         if type(task.get(field, 0)) not in (int, NoneType):
@@ -386,6 +388,7 @@ def _task(number: int, task: Mapping[str, Any]) -> Task:
         node_selector=pod.get("nodeSelector") or {},
         node_terms=selectors.required_node_terms(pod),
         tolerations=pod.get("tolerations") or [],
+        scopes=scopes_of(pod, priority_class),
     )
 
 

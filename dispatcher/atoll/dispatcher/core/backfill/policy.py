@@ -235,7 +235,7 @@ class Keeping(Resizing):
         refusing = self.breakers.barred(binding.view.namespace).union(self.refusals.avoided(binding.view))
         members = [self.world.order[column] for column in np.flatnonzero(mask)]
         members = [member for member in members if member.name not in refusing]
-        if shape.least_clusters > 1 or self.namespaces.shortage(binding.view.namespace, shape.request) is not None:
+        if shape.least_clusters > 1 or self.namespaces.shortage(binding.view.namespace, shape.charges) is not None:
             # It must be divided, and could not use what is kept in one; or could not start whatever is kept for it.
             members = []
         uid, before = binding.view.uid, self.promises.known(binding.view.uid)

@@ -11,6 +11,7 @@ from atoll.dispatcher.core.backlog.backlog import Key
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.events import BindingView
+from atoll.dispatcher.core.quota.namespaces import Charges, by_scopes
 from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.model import vector
 from atoll.model.decision import Phase
@@ -77,6 +78,10 @@ class Binding:
     def pods(self) -> int:
         """Those that run or are about to."""
         return sum(part.replicas for part in self.parts.values())
+
+    def charges(self) -> Charges:
+        """What its namespace is charged for it."""
+        return by_scopes(self.parts.values() or ([self.wish] if self.wish is not None else ()), self.amount)
 
     def where(self) -> dict[str, Vector]:
         """Member -> what its part there requests."""
@@ -240,6 +245,7 @@ def charged_alike(binding: Binding, old: Binding) -> bool:
         and binding.leaf is old.leaf
         and binding.key == old.key
         and binding.amount == old.amount
+        and binding.charges() == old.charges()
         and binding.parts.keys() == old.parts.keys()
         and (len(binding.parts) == 1 or binding.parts == old.parts)
     )

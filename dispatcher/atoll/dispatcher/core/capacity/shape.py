@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.events import BindingView
+from atoll.dispatcher.core.quota.namespaces import Charges, by_scopes
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.model import selectors
 from atoll.model.gang import Gang
@@ -35,6 +36,8 @@ class Shape:
     most_clusters: int | None
     request: Vector
     """What it must be admitted with."""
+    charges: Charges
+    """What its namespace must have for that."""
     floor: list[int]
     """Pods per task that must start together."""
     full: list[int]
@@ -86,7 +89,9 @@ def shape_key(binding: BindingView, restricted: str) -> bytes:
         restricted: anything else that limits where it may go or what it may use, such as its queue's name.
     """
     gang = binding.gang
-    tasks = [msgspec.structs.replace(task, name="") for task in gang.tasks] if gang else None
+    # Which quotas its pods count against matters where the namespace has some; that is part of `restricted`.
+    unsaid: dict[str, Any] = {"name": ""} if restricted else {"name": "", "scopes": []}
+    tasks = [msgspec.structs.replace(task, **unsaid) for task in gang.tasks] if gang else None
     wish = (gang.min_available, gang.network_topology, gang.needs, gang.features) if gang else None
     spread = (binding.divided, binding.least_clusters, binding.most_clusters)
     # Of a gang that leaves its flavor open, with which it would start where the first is short.
@@ -107,12 +112,15 @@ def shape_of(binding: BindingView, key: bytes) -> Shape:
         binding.least_clusters,
         binding.most_clusters,
         {},
+        {},
         gang.floor(),
         gang.full(),
         gang.replicas > 1,
         frozenset[str]().union(*[selectors.selected_keys(task.node_selector, task.node_terms) for task in gang.tasks]),
     )
-    shape.request = shape.least.total()
+    least = shape.least
+    shape.request = least.total()
+    shape.charges = by_scopes([least], shape.request)
     alike = (replace(binding, gang=each.gang, variants=()) for each in binding.variants[1:])
     shape.others = tuple(shape_of(each, shape_key(each, "")) for each in alike)
     return shape

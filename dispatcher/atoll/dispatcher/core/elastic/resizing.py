@@ -22,6 +22,7 @@ from atoll.dispatcher.core.commands import Command, Dispatch, Part, Resize
 from atoll.dispatcher.core.elastic.growth import GROW_TIMEOUT
 from atoll.dispatcher.core.elastic.sizes import Counts, cut, difference, first_pods, full, joined, larger, smaller
 from atoll.dispatcher.core.placement.choice import Choice, spots
+from atoll.dispatcher.core.quota.namespaces import by_scopes
 from atoll.dispatcher.core.quota.queue import Queue, Rank, Standing, path
 from atoll.dispatcher.core.state import Books, Loss
 from atoll.fit import Miss, Nodes, Placement, place
@@ -31,7 +32,7 @@ from atoll.model.gang import Gang, TopologyWish
 from atoll.model.timestamps import rfc3339
 from atoll.model.topology import NO_DOMAIN
 from atoll.model.vector import Vector
-from atoll.model.verdict import Blocker, Reason, Verdict, blocker
+from atoll.model.verdict import Blocker, Reason, Verdict
 
 
 class Stop(NamedTuple):
@@ -127,12 +128,12 @@ class Resizing(Books):
         whole, now = as_it_runs(binding.view, name, binding.gang), full(part)
         charged = now if begins is None else (0,) * len(now)
         ladder = larger(whole, now)
-        amounts = [_requests(whole, difference(size, charged)) for size in ladder]
-        stop = self._stop(binding, name, amounts[0])
+        additions = [whole.sized(difference(size, charged)) for size in ladder]
+        stop = self._stop(binding, name, additions[0])
         if stop is not None:
             return stop
         # What is admitted with more pods is admitted with fewer.
-        able = bisect_left(amounts, True, key=lambda amount: self._stop(binding, name, amount) is not None)
+        able = bisect_left(additions, True, key=lambda more: self._stop(binding, name, more) is not None)
         member = self.world.members[name]
         more = _addition(whole, difference(ladder[0], now), difference(ladder[able - 1], now))
         around = _domain_around(nodes, whole.network_topology, pods)
@@ -159,9 +160,9 @@ class Resizing(Books):
                 return size, landing
         return Stop(Verdict(Reason.WOULD_DELAY))
 
-    def _stop(self, binding: Binding, name: str, amount: Vector) -> Stop | None:
-        """What does not admit so much more, nodes apart."""
-        leaf, namespace = binding.leaf, binding.view.namespace
+    def _stop(self, binding: Binding, name: str, more: Gang) -> Stop | None:
+        """What does not admit these pods, nodes apart."""
+        leaf, namespace, amount = binding.leaf, binding.view.namespace, more.total()
         if self.tree.standing(leaf) is not Standing.OPEN:
             return Stop(Verdict(Reason.QUEUE_CLOSED, Blocker("Queue", leaf.name)))
         if (outside := self.outside(leaf, namespace)) is not None:
@@ -171,8 +172,8 @@ class Resizing(Books):
             return Stop(short.verdict(), short.queue)
         if (there := self.tree.shortage_in(leaf, name, amount)) is not None:
             return Stop(there.verdict())
-        if (missing := self.namespaces.shortage(namespace, amount)) is not None:
-            return Stop(Verdict(Reason.QUOTA_EXCEEDED, blocker("Namespace", namespace, *missing)))
+        if (missing := self.namespaces.shortage(namespace, by_scopes([more], amount))) is not None:
+            return Stop(missing)
         if not self.world.member(name).ready:
             return Stop(Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", name)))
         return None
@@ -317,9 +318,10 @@ class Resizing(Books):
         amount = part.total()
         more = dict(amount)
         vector.add(more, binding.amount, -1)
+        self.namespaces.charge(binding.view.namespace, binding.charges(), -1)
         binding.before, binding.parts, binding.amount = binding.parts, {name: part}, amount
         self.tree.charge(binding.leaf, more, {name: more})
-        self.namespaces.charge(binding.view.namespace, more)
+        self.namespaces.charge(binding.view.namespace, binding.charges())
         self.waiting.limits_changed(binding.leaf)
         stay = self.promises.stay(binding.view.uid)
         assert stay is not None, f"{binding.view.uid} is charged and not known to run"

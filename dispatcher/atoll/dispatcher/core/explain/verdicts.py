@@ -275,12 +275,11 @@ class _Look:
         above = {node.name: position for position, node in enumerate(path(self._leaf))}
         found = [limit for name, amount in wanted for limit in exceeded(self._leaf, name, amount)]
         found.sort(key=lambda limit: above[limit.name])
-        namespace = self.binding.view.namespace
-        charged, limits = self.core.namespaces.used.get(namespace, {}), self.core.namespaces.limits.get(namespace, {})
-        for name, amount in wanted:
-            left = limits.get(name, math.inf) - charged.get(name, 0)
-            if amount > left:
-                found.append(limit_of("Namespace", namespace, name, amount, int(left)))
+        for bound in self.core.namespaces.bounds(self.binding.view.namespace, self.shape.charges):
+            for name, amount in sorted(bound.request.items()):
+                left = bound.hard.get(name, math.inf) - bound.used.get(name, 0)
+                if amount > max(left, 0):
+                    found.append(limit_of(bound.kind, bound.name, name, amount, int(left)))
         return [*found, *self._ceilings()] if isinstance(self.choice, Verdict) else found
 
     def _ceilings(self) -> Iterator[Limit]:
@@ -419,11 +418,13 @@ class _Look:
     def never(self, verdict: Verdict) -> str:
         """Why it can't start as things are, whatever ends; empty where it may."""
         asked = [(name, amount) for name, amount in sorted(self.shape.request.items()) if amount > 0]
-        namespace = self.binding.view.namespace
-        bounds = [("queue", queue.name, queue.view.capability) for queue in path(self._leaf) if queue.view is not None]
-        bounds.append(("namespace", namespace, self.core.namespaces.limits.get(namespace, {})))
-        for kind, name, most in bounds:
-            for resource, amount in asked:
+        views = [queue.view for queue in path(self._leaf) if queue.view is not None]
+        bounds = [("queue", view.name, view.capability, asked) for view in views]
+        for bound in self.core.namespaces.bounds(self.binding.view.namespace, self.shape.charges):
+            kind = "namespace" if bound.kind == "Namespace" else bound.kind
+            bounds.append((kind, bound.name, bound.hard, sorted(bound.request.items())))
+        for kind, name, most, requested in bounds:
+            for resource, amount in requested:
                 if amount > most.get(resource, amount):
                     wants, has = (quantity.format_units(resource, each) for each in (amount, most[resource]))
                     return f"it asks for {wants} {resource}, and {kind} {name} may use {has} at most"

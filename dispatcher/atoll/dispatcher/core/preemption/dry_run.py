@@ -177,7 +177,7 @@ class Asking(Making):
 
     def _whom_to_ask(self, group: ShapeClass, binding: Binding) -> Plan | None:
         """Who should go so that a workload of a class can start; None where nobody's departure would help."""
-        if self.namespaces.shortage(binding.view.namespace, group.shape.request) is not None:
+        if self.namespaces.shortage(binding.view.namespace, group.shape.charges) is not None:
             # Nobody goes for a limit of its namespace.
             return None
         with self.promises.settled():
@@ -350,7 +350,7 @@ class Asking(Making):
         members, gangs = question.choice.members, question.choice.gangs
         if not self._may_use(group, members):
             return False
-        if self.namespaces.shortage(binding.view.namespace, group.shape.request) is not None:
+        if self.namespaces.shortage(binding.view.namespace, group.shape.charges) is not None:
             return False
         victims = self._victims_of(question)
         if victims is None:

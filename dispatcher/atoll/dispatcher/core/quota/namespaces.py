@@ -4,31 +4,55 @@ are open to them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
+from atoll.dispatcher.core.events import NamespaceView
 from atoll.model import vector
+from atoll.model.gang import Gang
+from atoll.model.quotas import Quota, Scopes
 from atoll.model.selectors import label_selector_matches
 from atoll.model.vector import Vector
+from atoll.model.verdict import Reason, Verdict, blocker
+
+Charges = Mapping[Scopes, Vector]
+"""What pods of the same scopes request together."""
+
+
+class Bound(NamedTuple):
+    """What a namespace's quotas say of some of the pods that are asked for."""
+
+    kind: str
+    """`Namespace` for all of its quotas without scopes, else `ResourceQuota`."""
+    name: str
+    hard: Vector
+    used: Vector
+    request: Vector
+    """Of those pods that count against it."""
 
 
 class Namespaces:
     """Limits and use of every namespace."""
 
     def __init__(self) -> None:
-        #: namespace -> what it may use; only those that are limited
-        self.limits: dict[str, Vector] = {}
+        #: namespace -> what limits it, what is for all of its pods first; only those that are limited
+        self._quotas: dict[str, tuple[Quota, ...]] = {}
         #: namespace -> its labels; only those that have some
         self._labels: dict[str, Mapping[str, str]] = {}
         #: namespace -> sum of the charges of its workloads
-        self.used: dict[str, Vector] = {}
+        self.used: dict[str, dict[Scopes, Vector]] = {}
 
-    def set(self, name: str, limits: Vector | None) -> None:
-        """The namespace is limited so; None for not at all."""
-        if limits is None:
-            self.limits.pop(name, None)
+    def set(self, view: NamespaceView) -> None:
+        """The namespace is limited so."""
+        quotas = (*([Quota("", view.limits)] if view.limits else []), *view.scoped)
+        if quotas:
+            self._quotas[view.name] = quotas
         else:
-            self.limits[name] = limits
+            self._quotas.pop(view.name, None)
+
+    def is_limited(self, name: str) -> bool:
+        """Whether the namespace has quotas."""
+        return name in self._quotas
 
     def label(self, name: str, labels: Mapping[str, str]) -> bool:
         """The namespace has these labels; whether it had others."""
@@ -41,14 +65,40 @@ class Namespaces:
         """Whether a label selector is for the namespace; one that is not known has no labels."""
         return label_selector_matches(selector, self._labels.get(name, {}))
 
-    def charge(self, name: str, amount: Vector, times: int = 1) -> None:
-        """Add a charge, or take it back with `times=-1`."""
+    def charge(self, name: str, charges: Charges, times: int = 1) -> None:
+        """Add charges, or take them back with `times=-1`."""
         used = self.used.setdefault(name, {})
-        vector.add(used, amount, times)
+        for scopes, amount in charges.items():
+            there = used.setdefault(scopes, {})
+            vector.add(there, amount, times)
+            if not there:
+                del used[scopes]
         if not used:
             del self.used[name]
 
-    def shortage(self, name: str, request: Vector) -> tuple[str, int, int] | None:
-        """The first resource that the namespace lacks: (resource, requested, available); None when it may have it."""
-        limits = self.limits.get(name)
-        return vector.shortage(self.used.get(name, {}), request, limits) if limits is not None else None
+    def bounds(self, name: str, charges: Charges) -> Iterator[Bound]:
+        """What the namespace's quotas say of what is asked for."""
+        for quota in self._quotas.get(name, ()):
+            asked = vector.total(amount for scopes, amount in charges.items() if quota.counts(scopes))
+            if asked:
+                used = vector.total(each for pod, each in self.used.get(name, {}).items() if quota.counts(pod))
+                kind, named = ("ResourceQuota", quota.name) if quota.name else ("Namespace", name)
+                yield Bound(kind, named, quota.hard, used, asked)
+
+    def shortage(self, name: str, charges: Charges) -> Verdict | None:
+        """The first quota, and its first resource, of which the namespace lacks so much more; None when it may have it."""
+        for bound in self.bounds(name, charges):
+            if (missing := vector.shortage(bound.used, bound.request, bound.hard)) is not None:
+                return Verdict(Reason.QUOTA_EXCEEDED, blocker(bound.kind, bound.name, *missing))
+        return None
+
+
+def by_scopes(gangs: Iterable[Gang], amount: Vector) -> Charges:
+    """What these gangs request, which is this amount in all."""
+    tasks = [task for gang in gangs for task in gang.tasks]
+    found: dict[Scopes, Vector] = {tuple(task.scopes): {} for task in tasks}
+    if len(found) < 2:
+        return dict.fromkeys(found or ((),), amount)
+    for task in tasks:
+        vector.add(found[tuple(task.scopes)], task.requests, task.replicas)
+    return found
