@@ -28,6 +28,7 @@ from atoll.dispatcher.core.quota.tree import Tree, validate
 from atoll.dispatcher.shell import patch_of
 from atoll.model import gang, keys
 from atoll.model.decision import Decision, Phase
+from atoll.model.quotas import Quota, Scope
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import GPU, make_capacity, make_cluster, make_queue
 
@@ -132,8 +133,8 @@ def test_only_an_open_queue_is_open(state: str) -> None:
     assert queue({}, status={"state": state}).open is (state in ("", "Open"))
 
 
-def quota(hard: dict[str, str], **spec: Any) -> objects.QuotaObject:
-    return objects.decode_quota(orjson.dumps({"metadata": {}, "spec": {"hard": hard, **spec}}))
+def quota(hard: dict[str, str], *, name: str = "q", **spec: Any) -> objects.QuotaObject:
+    return objects.decode_quota(orjson.dumps({"metadata": {"name": name}, "spec": {"hard": hard, **spec}}))
 
 
 @pytest.mark.parametrize(
@@ -162,12 +163,33 @@ def quota(hard: dict[str, str], **spec: Any) -> objects.QuotaObject:
             {},
             id="what no workload requests",
         ),
-        pytest.param([quota({"cpu": "1"}, scopes=["BestEffort"])], {}, id="a quota with scopes"),
-        pytest.param([quota({"cpu": "1"}, scopeSelector={"matchExpressions": []})], {}, id="a quota with a selector"),
+        pytest.param(
+            [quota({"cpu": "1"}, scopeSelector={"matchExpressions": []})], {"cpu": 1000}, id="a selector of everything"
+        ),
     ],
 )
 def test_limits_of_a_namespace(quotas: list[objects.QuotaObject], limits: dict[str, int]) -> None:
-    assert objects.namespace_limits(quotas) == limits
+    view = objects.namespace_view("ns", {}, quotas)
+    assert (view.limits, view.scoped) == (limits, ())
+
+
+def test_quotas_with_scopes_stand_for_themselves() -> None:
+    high = {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
+    view = objects.namespace_view(
+        "ns",
+        {"team": "a"},
+        [
+            quota({"pods": "2"}, name="b", scopes=["BestEffort"]),
+            quota({"requests.cpu": "1"}, name="a", scopeSelector={"matchExpressions": [high]}),
+            quota({"services": "1"}, name="c", scopes=["Terminating"]),
+            quota({"cpu": "9"}),
+        ],
+    )
+    assert (view.limits, view.labels) == ({"cpu": 9000}, {"team": "a"})
+    assert view.scoped == (
+        Quota("a", {"cpu": 1000}, (Scope("PriorityClass", "In", ("high",)),)),
+        Quota("b", {"pods": 2}, (Scope("BestEffort"),)),
+    )
 
 
 def test_a_capacity_brings_names_and_total() -> None:

@@ -115,8 +115,7 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         if self.reason is Reason.NO_CLUSTER and block.message:
             return f"{_SENTENCES[self.reason]}: {block.message}"
         several = block.kind == "Clusters" and "," in block.name
-        what = _KINDS.get(block.kind, block.kind.lower())
-        what = "clusters" if several else what
+        what = "clusters" if several else kind_for_people(block.kind)
         text = f"{self._why(block)}: {what} {block.name}"
         if block.resource == "pods" and block.requested == "1":
             text += f" {'have' if several else 'has'} no room for its pod"
@@ -142,7 +141,11 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return _SENTENCES[self.reason]
 
 
-_KINDS: Final = {"Clusters": "cluster", "ResourceQuota": "ResourceQuota"}
+def kind_for_people(kind: str) -> str:
+    """The kind of one object in a sentence."""
+    return {"Clusters": "cluster", "ResourceQuota": "ResourceQuota"}.get(kind, kind.lower())
+
+
 _SENTENCES: dict[Reason, str] = {
     Reason.SUBMITTED: "not looked at yet",
     Reason.DISPATCHED: "dispatched",

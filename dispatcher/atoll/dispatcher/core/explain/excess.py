@@ -8,6 +8,7 @@ from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.dispatcher.core.quota.shares import real_capability
 from atoll.model import quantity
 from atoll.model.query import Limit
+from atoll.model.verdict import kind_for_people
 
 
 def exceeded(leaf: Queue, name: str, amount: int) -> Iterator[Limit]:
@@ -46,7 +47,7 @@ def higher(limits: Sequence[Limit]) -> str:
     texts = []
     for what, those in kinds.items():
         missing = ", ".join(
-            f"{each.kind.lower()} {each.name}{f' in cluster {each.cluster}' if each.cluster else ''}: "
+            f"{kind_for_people(each.kind)} {each.name}{f' in cluster {each.cluster}' if each.cluster else ''}: "
             f"{quantity.for_people(each.shortage)} {each.resource}"
             for each in those
         )

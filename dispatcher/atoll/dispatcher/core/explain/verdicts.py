@@ -41,7 +41,7 @@ from atoll.model.gang import Gang
 from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, Position, Promised, Room
 from atoll.model.timestamps import rfc3339
 from atoll.model.vector import Vector
-from atoll.model.verdict import Blocker, Reason, Verdict, reason_of_refusal
+from atoll.model.verdict import Blocker, Reason, Verdict, kind_for_people, reason_of_refusal
 from atoll.model.words import counted
 
 if TYPE_CHECKING:
@@ -421,8 +421,7 @@ class _Look:
         views = [queue.view for queue in path(self._leaf) if queue.view is not None]
         bounds = [("queue", view.name, view.capability, asked) for view in views]
         for bound in self.core.namespaces.bounds(self.binding.view.namespace, self.shape.charges):
-            kind = "namespace" if bound.kind == "Namespace" else bound.kind
-            bounds.append((kind, bound.name, bound.hard, sorted(bound.request.items())))
+            bounds.append((kind_for_people(bound.kind), bound.name, bound.hard, sorted(bound.request.items())))
         for kind, name, most, requested in bounds:
             for resource, amount in requested:
                 if amount > most.get(resource, amount):

@@ -86,7 +86,7 @@ class Namespaces:
                 yield Bound(kind, named, quota.hard, used, asked)
 
     def shortage(self, name: str, charges: Charges) -> Verdict | None:
-        """The first quota, and its first resource, of which the namespace lacks so much more; None when it may have it."""
+        """The first quota, with its first resource, that lacks so much more; None when the namespace may have it."""
         for bound in self.bounds(name, charges):
             if (missing := vector.shortage(bound.used, bound.request, bound.hard)) is not None:
                 return Verdict(Reason.QUOTA_EXCEEDED, blocker(bound.kind, bound.name, *missing))
