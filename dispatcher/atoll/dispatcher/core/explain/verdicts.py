@@ -420,8 +420,10 @@ class _Look:
         asked = [(name, amount) for name, amount in sorted(self.shape.request.items()) if amount > 0]
         views = [queue.view for queue in path(self._leaf) if queue.view is not None]
         bounds = [("queue", view.name, view.capability, asked) for view in views]
-        for bound in self.core.namespaces.bounds(self.binding.view.namespace, self.shape.charges):
-            bounds.append((kind_for_people(bound.kind), bound.name, bound.hard, sorted(bound.request.items())))
+        bounds += [
+            (kind_for_people(bound.kind), bound.name, bound.hard, sorted(bound.request.items()))
+            for bound in self.core.namespaces.bounds(self.binding.view.namespace, self.shape.charges)
+        ]
         for kind, name, most, requested in bounds:
             for resource, amount in requested:
                 if amount > most.get(resource, amount):
