@@ -10,7 +10,8 @@ import pytest
 
 from atoll.kube import errors
 from atoll.model.apiresource import PODS, PRIORITY_CLASSES, RESOURCE_QUOTAS, SERVICE_ACCOUNTS
-from atoll.model.quotas import scopes_in, scopes_of
+from atoll.model.gang import scopes_of
+from atoll.model.quotas import scopes_in
 from tests.integration.federation import Json, Site, batch_job, job, until
 from tests.integration.tenants import Tenant
 

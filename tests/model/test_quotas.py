@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from atoll.model.quotas import Scope, scopes_in, scopes_of
+from atoll.model.gang import scopes_of
+from atoll.model.quotas import Scope, scopes_in
 
 ASKS = {"resources": {"requests": {"cpu": "1"}}}
 CROSS = "CrossNamespacePodAffinity"

@@ -6,7 +6,6 @@ resource, replicas, components, placement and the gang annotation. It deletes th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +14,7 @@ import structlog
 
 from atoll.control import policies
 from atoll.control.caches import Caches
-from atoll.control.objects import BindingObject, PriorityClassObject, QueueObject
+from atoll.control.objects import BindingObject, QueueObject
 from atoll.control.predecessors import Predecessors
 from atoll.delivery.work import WorkObject
 from atoll.kinds import KINDS, Kind
