@@ -76,7 +76,7 @@ def recording(folder: Path, name: str) -> Iterator[None]:
         logs[id(core)][1].add(core, event, commands)
         return commands
 
-    Dispatcher.handle = told  # type: ignore[method-assign]
+    Dispatcher.handle = told  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:
@@ -150,12 +150,13 @@ def record(folder: Path, trace: Path | None) -> None:
             ]
         )
     histories: list[tuple[str, Callable[[], Any]]] = [
-        (f"machine-{seed}", lambda seed=seed: test_machine.History(seed).play(200)) for seed in MACHINES
+        *((f"machine-{seed}", partial(test_machine.History(seed).play, 200)) for seed in MACHINES),
+        *(
+            (f"history-{extension}-{seed}", partial(test_histories.play, extension, seed))
+            for extension in test_histories.EXTENSIONS
+            for seed in HISTORIES
+        ),
     ]
-    for extension in test_histories.EXTENSIONS:
-        for seed in HISTORIES:
-            play = partial(test_histories.play, extension, seed)
-            histories.append((f"history-{extension}-{seed}", play))
     for name, play in histories:
         with recording(folder, name), suppress(AssertionError):
             play()

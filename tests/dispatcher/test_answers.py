@@ -90,7 +90,7 @@ def test_a_higher_priority_is_asked_about_at_once_though_nobody_could_go_for_the
         s.bound(name, generation=NEVER)
     s.submit(make_binding("equal").tasks(4).priority(1))
     assert not asked(step(s, after=OLD))
-    assert s.core.searches.any
+    assert s.core.triggers.searches.any
     s.submit(make_binding("high").tasks(4).priority(2))
     assert [*asked(step(s))] == ["high"]
 
@@ -143,7 +143,7 @@ def test_a_yes_evicts_nobody_where(before: Event, after: Event) -> None:
     s.tell(after)
     s.answer("high")
     assert evicted(step(s)) == []
-    assert open_questions(s) == [] or not s.core._asking
+    assert open_questions(s) == [] or not s.core.claims.asking
 
 
 def test_a_yes_evicts_nobody_where_equal_work_has_failed_meanwhile() -> None:
@@ -317,14 +317,14 @@ def test_what_a_member_failed_is_remembered_for_ten_minutes_after_the_pause() ->
     s = scene().submit(make_binding("a"))
     s.run()
     s.run(after=COMMIT_TIMEOUT + 0.1)
-    [avoided] = s.core._avoid.values()
+    [avoided] = s.core.state.avoid.values()
     s.gone("a")
     s.now = avoided.until + 2 * AVOID_MAX
     s.run(after=-0.5)
-    assert [each.over for each in s.core._avoid.values()] == [True]
+    assert [each.over for each in s.core.state.avoid.values()] == [True]
     s.now = avoided.until + 2 * AVOID_MAX
     s.run(after=0.0)
-    assert not s.core._avoid
+    assert not s.core.state.avoid
 
 
 def test_figures_that_came_before_it_failed_forgive_nothing() -> None:

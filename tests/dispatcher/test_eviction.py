@@ -375,11 +375,11 @@ def test_nothing_is_kept_of_a_claimant_that_is_gone() -> None:
     s.run()
     let_go(s, "low")
     assert names(s.run()) == ["high"]
-    assert s.core._cleared.keys() == {"uid-high"}
+    assert s.core.claims.cleared.keys() == {"uid-high"}
     for name in ("high", "low"):
         s.gone(name)
     s.run()
-    assert not any((s.core._cleared, s.core._awaiting, s.core.searches.any))
+    assert not any((s.core.claims.cleared, s.core.claims.awaiting, s.core.triggers.searches.any))
     assert s.core.next_deadline is None
 
 

@@ -42,6 +42,6 @@ def test_its_own_namespace_tries_again_and_the_classes_are_one_again_later() -> 
     assert names(s.run()) == ["c"]
     s.change("c", finished=True)
     s.run(after=3 * AVOID_MAX)
-    assert not s.core._avoid
+    assert not s.core.state.avoid
     s.submit(of("default", "d"), of("other", "e"))
     assert len({s.core.bindings[f"uid-{name}"].shape for name in "de"}) == 1

@@ -27,7 +27,7 @@ def traces(s: Scene, names: Iterable[str]) -> list[str]:
     kept: dict[str, list[Iterable[Queue]]] = {
         "tree": [core.tree.root.children.values(), core.tree.root.unordered],
         "spots": [core.waiting._spots],
-        "books": [core._charged, core._priorities, core._serving, core._sizes.spare],
+        "books": [core.state.charged, core.state.priorities, core.state._serving, core.state.sizes.spare],
     }
     found = {(place, node.name) for place, tables in kept.items() for table in tables for node in table}
     return sorted(f"{place}: {name}" for place, name in found if name in set(names))
@@ -175,7 +175,7 @@ def test_nobody_is_to_be_looked_at_again_who_waits_no_more() -> None:
     for number in range(3):
         s.submit(make_binding(f"b{number}").queue(f"nowhere-{number}"))
         s.run()
-        assert len(s.core._idle) == 1
+        assert len(s.core.wakeups.idle) == 1
         s.gone(f"b{number}")
         s.run()
-    assert not s.core._idle
+    assert not s.core.wakeups.idle

@@ -353,15 +353,21 @@ def test_nothing_is_kept_of_the_size_of_what_is_gone() -> None:
     scale(s, "other", 4, 1)
     s.run()
     core = s.core
-    assert core._hungry._where
-    assert core._sizes.spare
+    assert core.state.hungry._where
+    assert core.state.sizes.spare
     for name in ("a", "other"):
         s.gone(name)
     s.run()
     assert not any(
-        (core._hungry.awake, core._hungry._where, core._hungry._parked, core._stopped, core._sizes.oversized)
+        (
+            core.state.hungry.awake,
+            core.state.hungry._where,
+            core.state.hungry._parked,
+            core.resizing.stopped,
+            core.state.sizes.oversized,
+        )
     )
-    assert not any(core._sizes.spare.values())
+    assert not any(core.state.sizes.spare.values())
 
 
 def test_what_grows_again_counts_though_a_report_of_before_it_shrank_says_that_more_of_it_runs() -> None:

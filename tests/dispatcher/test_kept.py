@@ -59,13 +59,13 @@ def headed(*, known: bool = True) -> Scene:
 
 def test_a_victim_is_made_once_and_again_only_when_something_of_it_is_another() -> None:
     s = running(scene())
-    [first] = s.core.running()
-    assert [*s.core.running()] == [first]
+    [first] = s.core.triggers.running()
+    assert [*s.core.triggers.running()] == [first]
     s.tell(make_queue("q", view={"protection": 5.0}))
-    [second] = s.core.running()
+    [second] = s.core.triggers.running()
     assert (first.protection, second.protection) == (60.0, 5.0)
     s.bound("runs", generation=2)
-    [third] = s.core.running()
+    [third] = s.core.triggers.running()
     assert third is not second
 
 
@@ -138,8 +138,8 @@ def test_which_members_a_queue_may_use_is_computed_once() -> None:
     s = Scene(make_queue("q", view={"members": {"m": Ceiling()}}), *ROOM, make_cluster("n"), make_capacity("n", [1]))
     s.run()
     leaf = s.core.tree.queue("q")
-    assert s.core.serves(leaf) is not None
-    assert s.core.serves(leaf) is s.core.serves(leaf)
+    assert s.core.state.serves(leaf) is not None
+    assert s.core.state.serves(leaf) is s.core.state.serves(leaf)
 
 
 def test_new_figures_or_nodes_of_a_member_lay_nothing_out_anew() -> None:
@@ -161,7 +161,7 @@ def test_equal_work_of_queues_that_nothing_restricts_is_of_one_shape() -> None:
         make_queue("q"), make_queue("r"), make_queue("own", view={"members": {"m": Ceiling(capability={GPU: 1})}})
     )
     s.tell(*ROOM).submit(*(make_binding(f"in-{name}").queue(name).tasks(9) for name in ("q", "r", "own")))
-    assert len(s.core._shapes._known) == 2
+    assert len(s.core.state._shapes._known) == 2
 
 
 def test_a_quick_look_at_a_queue_leaves_out_those_that_lend_nothing_at_all() -> None:
@@ -205,11 +205,11 @@ def test_victims_that_are_gone_are_forgotten() -> None:
     s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [200]))
     s.submit(*(make_binding(f"b{number}") for number in range(100)))
     s.run()
-    assert len([*s.core.running()]) == 100
+    assert len([*s.core.triggers.running()]) == 100
     for number in range(99):
         s.gone(f"b{number}")
-    assert len([*s.core.running()]) == 1
-    assert len(s.core._candidates) == 1
+    assert len([*s.core.triggers.running()]) == 1
+    assert len(s.core.triggers._candidates) == 1
 
 
 def test_nothing_is_counted_for_rows_that_were_given_up() -> None:

@@ -78,7 +78,7 @@ def busy_history() -> Scene:
     s.submit(make_binding("lost").queue("nowhere"))
     s.tell(make_queue("full", gpu=0, view={"patience": 1.0})).submit(make_binding("tired").queue("full").created(BORN))
     s.run(after=31)
-    assert "uid-tired" in s.core._impatient
+    assert "uid-tired" in s.core.policy.impatient
     s.change("late", released=s.view("late").generation)
     s.submit(make_binding("wide").queue("other").tasks(4).divided(least=2))
     s.run(after=OLD)
@@ -104,10 +104,17 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
     assert not any((core.world.holders, core.namespaces.used, core.promises.made, core.waiting.unsaid))
     assert not len(core.promises)
     assert not any(core.promises._here.values())
-    assert not any(core._priorities.values())
-    left = (core._shapes._known, core._untold, core._unsettled, core._impatient, core._awaiting, core._cleared)
+    assert not any(core.state.priorities.values())
+    left = (
+        core.state._shapes._known,
+        core.state.untold,
+        core.state.unsettled,
+        core.policy.impatient,
+        core.claims.awaiting,
+        core.claims.cleared,
+    )
     assert not any(left)
-    assert not any((core._idle, core._blocked, core._woken, core.searches.any))
+    assert not any((core.wakeups.idle, core.wakeups._blocked, core.wakeups.woken, core.triggers.searches.any))
     assert not core.waiting._by_shape
     assert core.next_deadline is None
 

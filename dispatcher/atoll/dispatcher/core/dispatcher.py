@@ -15,22 +15,26 @@ from typing import NamedTuple
 import msgspec
 
 from atoll.dispatcher.core import invariants
+from atoll.dispatcher.core.backfill.policy import Policy
 from atoll.dispatcher.core.backfill.reservation import SETTLE, Pods, Stay
 from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass, differs, lacks_room
 from atoll.dispatcher.core.backlog.binding import REGAIN_TIMEOUT, Binding, bound_in, estimate, paused, withheld
 from atoll.dispatcher.core.backlog.wakeups import capping
 from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS, MOST_WORDS, concerns_namespace
 from atoll.dispatcher.core.capacity.shape import Shape
+from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command, Commit, Dispatch, Part
+from atoll.dispatcher.core.elastic.resizing import Resizing
 from atoll.dispatcher.core.events import (
     Event,
     Pass,
 )
 from atoll.dispatcher.core.placement.choice import Choice, choose, nowhere, spots
-from atoll.dispatcher.core.preemption.dry_run import RESERVE_TIMEOUT, Asking
-from atoll.dispatcher.core.preemption.triggers import EXPLAIN_BURST
+from atoll.dispatcher.core.preemption.dry_run import RESERVE_TIMEOUT, DryRuns
+from atoll.dispatcher.core.preemption.triggers import EXPLAIN_BURST, Triggers
 from atoll.dispatcher.core.quota.queue import Queue, Standing
 from atoll.dispatcher.core.quota.tree import Shortage
+from atoll.dispatcher.core.state import State
 from atoll.model.decision import Decision, Line, Phase, Spots
 from atoll.model.gang import Gang
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker, reason_of_refusal
@@ -56,7 +60,7 @@ class Obstacle(NamedTuple):
     """It was looked for in the members."""
 
 
-class Dispatcher(Asking):
+class Dispatcher:
     """Orders, admits, places; see `handle`."""
 
     def __init__(self, *, commit_timeout: float = COMMIT_TIMEOUT, most_refusals: int = MOST_REFUSALS) -> None:
@@ -66,8 +70,17 @@ class Dispatcher(Asking):
             commit_timeout: seconds within which all pods of a dispatched gang must be bound.
             most_refusals: of a workload by one member, after which it is not tried there any more; 0 for no end.
         """
-        super().__init__()
+        self.state = state = State()
+        self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
+        self.namespaces, self.promises = state.namespaces, state.promises
+        self.breakers, self.refusals = state.breakers, state.refusals
         self.refusals.most = most_refusals
+        self.wakeups = state.wakeups
+        self.claims = Claims(state)
+        self.resizing = Resizing(state, self.claims)
+        self.policy = Policy(state, self.claims, self.resizing)
+        self.triggers = Triggers(state, self.claims, self.policy)
+        self.dry_runs = DryRuns(state, self.claims, self.resizing, self.policy, self.triggers)
         self._commit_timeout = commit_timeout
         #: time of the first pass, before which it has heard of no member
         self._began = math.inf
@@ -76,31 +89,31 @@ class Dispatcher(Asking):
         """Take an event in; only `Pass` decides."""
         if isinstance(event, Pass):
             return self._pass(event.now)
-        self.tell(event)
+        self.state.tell(event)
         return []
 
     @property
     def next_deadline(self) -> float | None:
         """When a `Pass` is due even if nothing happens."""
-        if self._unfinished:
-            return self._now
-        while self._deadlines:
-            when, uid = self._deadlines[0]
+        if self.triggers.unfinished:
+            return self.state.now
+        while self.state.deadlines:
+            when, uid = self.state.deadlines[0]
             binding = self.bindings.get(uid)
             if binding is not None and binding.deadline == when:
                 break
-            heapq.heappop(self._deadlines)
-        unsaid = self._untold or self._stopped or self._unwritten or self.waiting.unsaid
-        explain = self._now + 0.2 if unsaid else None
-        first = self._deadlines[0][0] if self._deadlines else None
-        patience = self._patience[0][0] if self._patience else None
-        renewal = self._next_renewal()
-        again = min([each.forgotten if each.over else each.until for each in self._avoid.values()], default=None)
-        search = self.searches.next_due(self._now)
-        asked = (self._next_look_at_rights, self._next_answer_due)
+            heapq.heappop(self.state.deadlines)
+        unsaid = self.state.untold or self.resizing.stopped or self.policy.unwritten or self.waiting.unsaid
+        explain = self.state.now + 0.2 if unsaid else None
+        first = self.state.deadlines[0][0] if self.state.deadlines else None
+        patience = self.policy.patience[0][0] if self.policy.patience else None
+        renewal = self.policy.next_renewal()
+        again = min([each.forgotten if each.over else each.until for each in self.state.avoid.values()], default=None)
+        search = self.triggers.searches.next_due(self.state.now)
+        asked = (self.triggers.next_look_at_rights, self.dry_runs.next_answer_due)
         due = (
-            explain, first, patience, renewal, again, search, self.pauses.first, self._ready_by.first,
-            self._gone_by.first, *asked, self.refusals.next, self.breakers.next,
+            explain, first, patience, renewal, again, search, self.state.pauses.first, self.state.ready_by.first,
+            self.state.gone_by.first, *asked, self.refusals.next, self.breakers.next,
         )  # fmt: skip
         return min((when for when in due if when is not None), default=None)
 
@@ -112,65 +125,67 @@ class Dispatcher(Asking):
         members say; ask about others. 5. Give what is left to what runs with fewer pods than it asks for. 6. Say why
         the rest waits.
         """
-        self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + max(now - self._now, 0.0) * EXPLAIN_PER_SECOND)
-        self.searches.pass_begins(now - self._now, now)
-        self._now = now
+        self.triggers.explain_tokens = min(
+            EXPLAIN_BURST, self.triggers.explain_tokens + max(now - self.state.now, 0.0) * EXPLAIN_PER_SECOND
+        )
+        self.triggers.searches.pass_begins(now - self.state.now, now)
+        self.state.now = now
         self._began = min(self._began, now)
-        self._texts.clear()
+        self.triggers.texts.clear()
         self.promises.pass_begins(now)
         self.world.refresh()
-        self._renumber_moved()
-        if self._avoid:
+        self.state.renumber_moved()
+        if self.state.avoid:
             self._try_again()
-        self._forget_refusals()
+        self.state.forget_refusals()
         self.breakers.pass_begins(now)
-        if self._nominated:
-            self._take_up_nominations()
-        if self._kept_before:
-            self._keep_as_before()
-        if not self.promises.empty or self._patience or self._unpromised:
-            self._renew_promises()
+        if self.claims.nominated:
+            self.triggers.take_up_nominations()
+        if self.policy.kept_before:
+            self.policy.keep_as_before()
+        if not self.promises.empty or self.policy.patience or self.policy.unpromised:
+            self.policy.renew_promises()
         self._end_pauses()
         commands: list[Command] = [
             *self._overdue(),
             *self._not_running(),
             *self._not_gone(),
-            *self._mend_claims(),
+            *self.dry_runs.mend_claims(),
             *self._settle_answers(),
-            *self._keep_to_wishes(),
-            *self._shrink_again(),
+            *self.resizing.keep_to_wishes(),
+            *self.resizing.shrink_again(),
         ]
-        self._heed_breakers()
-        self._wake_grown()
-        self._unfinished = parked = False
+        self.state.heed_breakers()
+        self.wakeups.wake_grown()
+        self.triggers.unfinished = parked = False
         while (group := self.waiting.first(parked=parked)) is not None:
             if len(commands) >= PASS_LIMIT:
-                self._unfinished = True
+                self.triggers.unfinished = True
                 # Members may tell of something else until then.
-                self._woken = dict.fromkeys(self._woken)
+                self.wakeups.woken = dict.fromkeys(self.wakeups.woken)
                 return commands
             command = self._examine(group)
             parked = command is None
             if command is not None:
                 commands.append(command)
-                self._explain_tokens = min(EXPLAIN_BURST, self._explain_tokens + EXPLAIN_PER_DISPATCH)
-                self._sleep_again(part.cluster for part in command.parts)
-        self._woken.clear()
-        self._keep_room_for_new_heads()
-        commands.extend(self._settle_questions())
-        for group in self._headed:
+                self.triggers.explain_tokens = min(EXPLAIN_BURST, self.triggers.explain_tokens + EXPLAIN_PER_DISPATCH)
+                self.wakeups.sleep_again(part.cluster for part in command.parts)
+        self.wakeups.woken.clear()
+        self.policy.keep_room_for_new_heads()
+        commands.extend(self.dry_runs.settle_questions())
+        for group in self.triggers.headed:
             # It may sleep on without being looked at, and others may have to go for this one who had not to before.
             if _helpable(group):
-                self.searches.look_anew(group)
-        self._headed.clear()
-        commands.extend(self._ask_for_room())
-        for leaf in self._grow_all(commands):
+                self.triggers.searches.look_anew(group)
+        self.triggers.headed.clear()
+        commands.extend(self.dry_runs.ask_for_room())
+        for leaf in self.resizing.grow_all(commands):
             # Whoever waits there may be helped by what these can spare now.
             for group in filter(_helpable, self.waiting.classes(leaf).values()):
-                self.searches.look_soon(group)
+                self.triggers.searches.look_soon(group)
         commands.extend(self._name_stuck_victims())
         commands.extend(self._explanations())
-        self._forget_unnamed_queues()
+        self.state.forget_unnamed_queues()
         return commands
 
     def _examine(self, group: ShapeClass) -> Dispatch | None:
@@ -189,35 +204,35 @@ class Dispatcher(Asking):
             return command
         verdict, short, sought = found
         if short is not None and shape.others:
-            self._block(shape)
+            self.wakeups.block(shape)
             self.waiting.park_on_shape(group, verdict)
-            self.searches.consider(group)
-            self._keep_room(group)
+            self.triggers.searches.consider(group)
+            self.policy.keep_room(group)
         elif short is not None:
             self.waiting.park_on_limit(group, verdict, short)
-            self.searches.consider(group)
-            self._keep_room(group)
+            self.triggers.searches.consider(group)
+            self.policy.keep_room(group)
         elif not sought:
-            self._idle[group] = None
+            self.wakeups.idle[group] = None
             self.waiting.park_until_told(group, verdict)
         elif verdict.reason is Reason.WOULD_DELAY:
             command = self._let_pass(group)
             if command is not None:
                 return command
-            self._idle[group] = None
+            self.wakeups.idle[group] = None
             self.waiting.park_until_told(group, verdict)
-            self._keep_room(group, certain=True)
+            self.policy.keep_room(group, certain=True)
         elif verdict.reason is Reason.QUOTA_EXCEEDED:
             # A ceiling in a member. No room is kept there: it could not be used before its queue uses less.
-            self._block(shape, capping(leaf))
+            self.wakeups.block(shape, capping(leaf))
             self.waiting.park_on_shape(group, verdict)
-            self.searches.consider(group)
+            self.triggers.searches.consider(group)
         else:
-            self._block(shape)
+            self.wakeups.block(shape)
             self.waiting.park_on_shape(group, verdict)
             if verdict.reason in ROOM:
-                self.searches.consider(group)
-            self._keep_room(group)
+                self.triggers.searches.consider(group)
+            self.policy.keep_room(group)
         return None
 
     def _with_other_flavor(self, group: ShapeClass, binding: Binding) -> Dispatch | None:
@@ -266,20 +281,20 @@ class Dispatcher(Asking):
         """Dispatch the next one of the class whose own the room is, for others went for it; or that is known to end
         before those are due for whom room is kept.
         """
-        for key in group.members[1:] if self._awaiting and group.behind is None else ():
-            if key[2] in self._awaiting and key[2] not in self._asking and self._all_gone(key[2]):
+        for key in group.members[1:] if self.claims.awaiting and group.behind is None else ():
+            if key[2] in self.claims.awaiting and key[2] not in self.claims.asking and self.claims.all_gone(key[2]):
                 other = self.bindings[key[2]]
                 choice = self._choose(group, other)
                 if not isinstance(choice, Verdict):
                     return self._dispatch(other, choice)
         latest = self.promises.latest_end
-        if self._now + group.shortest + SETTLE > latest:
+        if self.state.now + group.shortest + SETTLE > latest:
             return None
         shortest = math.inf
         for key in group.members[1:]:
             other = self.bindings[key[2]]
             lasts = estimate(other)
-            if self._now + lasts + SETTLE <= latest:
+            if self.state.now + lasts + SETTLE <= latest:
                 choice = self._choose(group, other)
                 return None if isinstance(choice, Verdict) else self._dispatch(other, choice)
             shortest = min(shortest, lasts)
@@ -293,14 +308,14 @@ class Dispatcher(Asking):
             shape or group.shape,
             binding.gang,
             self.world,
-            serving=self.serves(group.leaf),
-            avoided=self.avoided(binding, group.shape),
-            permits=self._settles(binding),
-            barred=nowhere if self.promises.empty else self._barred(binding),
-            capped=partial(self.capped, group.leaf),
-            times=partial(self.times, group.leaf),
+            serving=self.state.serves(group.leaf),
+            avoided=self.dry_runs.avoided(binding, group.shape),
+            permits=self.policy.settles(binding),
+            barred=nowhere if self.promises.empty else self.policy.barred(binding),
+            capped=partial(self.policy.capped, group.leaf),
+            times=partial(self.policy.times, group.leaf),
         )
-        return found if isinstance(found, Choice) else self.in_words(binding, group.shape, found)
+        return found if isinstance(found, Choice) else self.dry_runs.in_words(binding, group.shape, found)
 
     def _dispatch(self, binding: Binding, choice: Choice) -> Dispatch:
         view = binding.view
@@ -309,19 +324,19 @@ class Dispatcher(Asking):
         assert binding.shape is not None, f"{view.uid} does not wait"
         if choice.divided or any(binding.shape.asks(member) for member in choice.members):
             phase, reason, patience = Phase.RESERVING, Reason.RESERVING, RESERVE_TIMEOUT
-        deadline = self._now + patience
-        line = Line(self._text(self._now), phase, reason, choice.sentence())
+        deadline = self.state.now + patience
+        line = Line(self.triggers.text(self.state.now), phase, reason, choice.sentence())
         expected = self._expected(choice)
         decision = Decision(
             binding.epoch + 1,
             phase,
             reason,
             None,
-            self._text(deadline),
+            self.triggers.text(deadline),
             view.decision.told(line),
             rounds=view.decision.rounds,
             expected=expected,
-            dispatched=self._text(self._now),
+            dispatched=self.triggers.text(self.state.now),
             evicted=view.decision.evictions,
             refused=view.decision.refused,
             flavors=binding.flavors,
@@ -334,41 +349,41 @@ class Dispatcher(Asking):
             ]
         )
         command = Dispatch(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision, parts=parts)
-        self._overtake()
+        self.policy.overtake()
         kept = self.promises.drop(view.uid)
-        self._impatient.pop(view.uid, None)
-        self._stop_waiting(binding, binding.shape)
-        if self._asking.pop(view.uid, None) is not None:
+        self.policy.impatient.pop(view.uid, None)
+        self.state.stop_waiting(binding, binding.shape)
+        if self.claims.asking.pop(view.uid, None) is not None:
             # It starts without anybody having to go; the question is withdrawn by this.
-            self._awaiting.pop(view.uid, None)
-        elif view.uid in self._awaiting:
-            self._cleared[view.uid] = tuple(self._awaiting.pop(view.uid))
+            self.claims.awaiting.pop(view.uid, None)
+        elif view.uid in self.claims.awaiting:
+            self.claims.cleared[view.uid] = tuple(self.claims.awaiting.pop(view.uid))
         binding.epoch, binding.phase = decision.epoch, phase
         binding.told, binding.deadline, binding.bound = None, deadline, False
-        heapq.heappush(self._deadlines, (deadline, view.uid))
-        self._untold.pop(view.uid, None)
+        heapq.heappush(self.state.deadlines, (deadline, view.uid))
+        self.state.untold.pop(view.uid, None)
         if phase is Phase.RESERVING:
-            self._unsettled[view.uid] = None
+            self.state.unsettled[view.uid] = None
         binding.parts = {member.name: part for member, part, _ in placed}
         self.tree.start(binding.leaf, binding.amount, binding.where())
         self.waiting.limits_changed(binding.leaf)
         self.namespaces.charge(view.namespace, binding.charges())
-        self._list_charged(binding)
+        self.state.list_charged(binding)
         for member, part, placement in placed:
             self.world.assume(member, view.uid, part, placement)
             self.breakers.sent(member.name, view.uid)
         pods: dict[str, tuple[Gang, Pods]] = {member.name: (part, placement.pods) for member, part, placement in placed}
         self.promises.enter(
-            view.uid, Stay(binding.leaf, binding.amount, self._now, self._now + estimate(binding), pods)
+            view.uid, Stay(binding.leaf, binding.amount, self.state.now, self.state.now + estimate(binding), pods)
         )
-        self._sizes.file(binding)
+        self.state.sizes.file(binding)
         if kept:
-            self._refresh_idle()
+            self.wakeups.refresh_idle()
         return command
 
     def _expected(self, choice: Choice) -> dict[str, Spots]:
         """Where it is to be in its member, lest it is where others are promised room, or were made room for."""
-        if choice.divided or (self.promises.empty and not self._cleared):
+        if choice.divided or (self.promises.empty and not self.claims.cleared):
             return {}
         [member], [gang], [placement] = choice.members, choice.gangs, choice.placements
         return spots(member, gang, placement)
@@ -378,16 +393,16 @@ class Dispatcher(Asking):
 
         Whatever must still be answered is looked at again once its binding is seen again, not before.
         """
-        unsettled, self._unsettled = self._unsettled, {}
+        unsettled, self.state.unsettled = self.state.unsettled, {}
         for uid in unsettled:
             binding = self.bindings[uid]
             if binding.epoch != binding.view.epoch or binding.phase is Phase.EVICTING:
                 continue
             if binding.gang.hold:
                 why = withheld(binding.gang)
-                yield self._evict(binding, why.reason, why.sentence())
+                yield self.triggers.evict(binding, why.reason, why.sentence())
                 continue
-            if refusing := self._refusing(binding):
+            if refusing := self.state.refusing(binding):
                 yield self._refuse(binding, refusing)
                 continue
             if binding.phase is not Phase.RESERVING:
@@ -396,15 +411,15 @@ class Dispatcher(Asking):
             refusals = [name for name in binding.parts if name in answers and not answers[name].granted]
             if refusals:
                 name, answer = refusals[0], answers[refusals[0]]
-                self._avoid_member(binding, name)
+                self.dry_runs.avoid_member(binding, name)
                 text = f"{name} holds {answer.available} of the {counted(answer.requested, 'pod')} of its part"
                 counts = blocker("Cluster", name, "pods", answer.requested, answer.available)
-                yield self._evict(binding, Reason.PART_REFUSED, text, counts)
+                yield self.triggers.evict(binding, Reason.PART_REFUSED, text, counts)
             elif all(name in answers for name in binding.parts):
-                away = [name for name in binding.parts if not self._is_ready(name)]
+                away = [name for name in binding.parts if not self.claims.is_ready(name)]
                 if away:
                     text = f"{away[0]} reserved its part and is not ready any more"
-                    yield self._evict(binding, Reason.CLUSTERS_NOT_READY, text, Blocker("Cluster", away[0]))
+                    yield self.triggers.evict(binding, Reason.CLUSTERS_NOT_READY, text, Blocker("Cluster", away[0]))
                 else:
                     yield self._commit(binding)
 
@@ -412,24 +427,24 @@ class Dispatcher(Asking):
         """Take back what members refused, and avoid them: for it, or for its namespace where that is why."""
         view = binding.view
         for name, words in refusing.items():
-            if concerns_namespace(words) and self.refusals.by_namespace(view.namespace, name, words, self._now):
-                self._file_again(view.namespace)
+            if concerns_namespace(words) and self.refusals.by_namespace(view.namespace, name, words, self.state.now):
+                self.state.file_again(view.namespace)
         name, words = next(iter(refusing.items()))
         why = Blocker("Cluster", name, message=words[:MOST_WORDS])
         verdict = Verdict(reason_of_refusal(words), why)
         refused = self.refusals.after(view, refusing)
-        return self._evict(binding, verdict.reason, verdict.sentence(), why, refused=refused)
+        return self.triggers.evict(binding, verdict.reason, verdict.sentence(), why, refused=refused)
 
     def _commit(self, binding: Binding) -> Command:
-        deadline = self._now + self._commit_timeout
+        deadline = self.state.now + self._commit_timeout
         view = binding.view
-        line = Line(self._text(self._now), Phase.BOUND, Reason.DISPATCHED, "all parts are reserved")
+        line = Line(self.triggers.text(self.state.now), Phase.BOUND, Reason.DISPATCHED, "all parts are reserved")
         decision = Decision(
             binding.epoch,
             Phase.BOUND,
             Reason.DISPATCHED,
             None,
-            self._text(deadline),
+            self.triggers.text(deadline),
             view.decision.told(line),
             rounds=view.decision.rounds,
             dispatched=view.decision.dispatched,
@@ -438,12 +453,12 @@ class Dispatcher(Asking):
             flavors=binding.flavors,
         )
         binding.phase, binding.deadline = Phase.BOUND, deadline
-        heapq.heappush(self._deadlines, (deadline, view.uid))
+        heapq.heappush(self.state.deadlines, (deadline, view.uid))
         return Commit(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
 
     def _overdue(self) -> Iterator[Command]:
-        while self._deadlines and self._deadlines[0][0] <= self._now:
-            when, uid = heapq.heappop(self._deadlines)
+        while self.state.deadlines and self.state.deadlines[0][0] <= self.state.now:
+            when, uid = heapq.heappop(self.state.deadlines)
             binding = self.bindings.get(uid)
             if binding is None or binding.deadline != when:
                 continue
@@ -453,40 +468,40 @@ class Dispatcher(Asking):
             if binding.phase is Phase.RESERVING:
                 silent = [name for name in binding.parts if name not in binding.view.reserved]
                 for name in silent:
-                    self._avoid_member(binding, name)
-                    self.breakers.not_bound(name, binding.view.namespace, uid, self._now)
+                    self.dry_runs.avoid_member(binding, name)
+                    self.breakers.not_bound(name, binding.view.namespace, uid, self.state.now)
                 text = f"no answer from {', '.join(silent)} within {RESERVE_TIMEOUT:g} s"
-                yield self._evict(binding, Reason.DEADLINE_EXCEEDED, text)
+                yield self.triggers.evict(binding, Reason.DEADLINE_EXCEEDED, text)
             elif binding.phase is Phase.BOUND and not binding.bound:
                 late = [name for name in binding.parts if not bound_in(binding, name)]
                 if self._has_its_turn_to_come(binding):
-                    binding.deadline = self._now + self._commit_timeout / 2
-                    heapq.heappush(self._deadlines, (binding.deadline, uid))
+                    binding.deadline = self.state.now + self._commit_timeout / 2
+                    heapq.heappush(self.state.deadlines, (binding.deadline, uid))
                     continue
                 for name in late:
-                    self._avoid_member(binding, name, pods=True)
-                    self.breakers.not_bound(name, binding.view.namespace, uid, self._now)
+                    self.dry_runs.avoid_member(binding, name, pods=True)
+                    self.breakers.not_bound(name, binding.view.namespace, uid, self.state.now)
                 text = f"not all of its pods were bound in {', '.join(late)} within {self._commit_timeout:g} s"
-                yield self._evict(binding, Reason.DEADLINE_EXCEEDED, text + _why(binding))
+                yield self.triggers.evict(binding, Reason.DEADLINE_EXCEEDED, text + _why(binding))
             elif binding.phase is Phase.BOUND:
                 # Whatever of its growth is not there by now waits in the member like anything else.
-                self._settle_binding(binding)
+                self.state.settle_binding(binding)
 
     def _not_running(self) -> Iterator[Command]:
         """Take back what was bound and does not run in time; it waits longer after each round, and keeps no member from
         others: what its containers lack is most often its own fault.
         """
-        for uid in self._ready_by.due(self._now):
+        for uid in self.state.ready_by.due(self.state.now):
             binding = self.bindings[uid]
             view = binding.view
             if binding.phase is not Phase.BOUND or binding.epoch != view.epoch:
                 continue
             if view.lost_at:
-                if all(self._is_ready(name) for name in binding.parts):
+                if all(self.claims.is_ready(name) for name in binding.parts):
                     yield self._incomplete(binding)
                 else:
                     # What its members say is old; what becomes of work in a member that is away is decided elsewhere.
-                    self._ready_by.set(uid, self._now + REGAIN_TIMEOUT)
+                    self.state.ready_by.set(uid, self.state.now + REGAIN_TIMEOUT)
                 continue
             if view.started:
                 continue
@@ -497,7 +512,7 @@ class Dispatcher(Asking):
             late = [name for name in binding.parts if name in view.held_up] or list(binding.parts)
             words = {name: f"{_NOT_RUN}: {view.held_up[name]}" if name in view.held_up else _NOT_RUN for name in late}
             refused = self.refusals.after(view, words)
-            yield self._evict(
+            yield self.triggers.evict(
                 binding, Reason.NOT_READY_IN_TIME, f"{text}: {why}" if why else text, block, refused=refused
             )
 
@@ -505,51 +520,51 @@ class Dispatcher(Asking):
         """Return the quota of what was taken back long ago: its queue does not pay for what a member can't do. Its
         nodes stay taken, for the members' figures contain its pods.
         """
-        for uid in self._gone_by.due(self._now):
+        for uid in self.state.gone_by.due(self.state.now):
             binding = self.bindings[uid]
             view = binding.view
             if binding.phase is not Phase.EVICTING or binding.epoch != view.epoch:
                 continue
             names = ", ".join(binding.parts)
             for name in binding.parts:
-                self.breakers.not_removed(name, view.namespace, uid, self._now)
-            self._leave(binding)
+                self.breakers.not_removed(name, view.namespace, uid, self.state.now)
+            self.state.leave(binding)
             binding.phase = Phase.LEAVING
-            self._put(uid, binding)
-            self._settle_binding(binding)
+            self.state.put(uid, binding)
+            self.state.settle_binding(binding)
             block = Blocker("Clusters" if "," in names else "Cluster", names, message=view.stuck) if names else None
-            yield self._explain(binding, Verdict(Reason.EVICTION_OVERDUE, block))
+            yield self.triggers.explain(binding, Verdict(Reason.EVICTION_OVERDUE, block))
 
     def _name_stuck_victims(self) -> Iterator[Command]:
         """Tell claimants what keeps the pods that are to make room for them."""
-        stuck, self._stuck_victims = self._stuck_victims, {}
+        stuck, self.claims.stuck_victims = self.claims.stuck_victims, {}
         for uid in stuck:
             binding = self.bindings.get(uid)
             if binding is None or binding.told is None or binding.told.reason is not Reason.AWAITING_VICTIMS:
                 continue
             if binding.epoch != binding.view.epoch or binding.told.blocker is None:
                 continue
-            victims = (self.bindings.get(each) for each in self._awaiting.get(uid, ()))
+            victims = (self.bindings.get(each) for each in self.claims.awaiting.get(uid, ()))
             kept = [(each.view.name, each.view.stuck) for each in victims if each is not None and each.view.stuck]
             text = "; ".join(f"{name} does not end: {why}" for name, why in sorted(kept))
             told = Verdict(Reason.AWAITING_VICTIMS, msgspec.structs.replace(binding.told.blocker, message=text))
             if told != binding.told:
-                yield self._explain(binding, told, binding.view.decision.nominated)
+                yield self.triggers.explain(binding, told, binding.view.decision.nominated)
 
     def _incomplete(self, binding: Binding) -> Command:
         """Take back a gang that runs below its minimum: its members found no nodes for the pods that it lost."""
         names = sorted(binding.view.waiting) or list(binding.parts)
         for name in names:
             if name in binding.parts:
-                self._avoid_member(binding, name, pods=True)
+                self.dry_runs.avoid_member(binding, name, pods=True)
         text = (
             f"pods of its minimum lost their nodes in {', '.join(names)} and got no others within {REGAIN_TIMEOUT:g} s"
         )
-        return self._evict(binding, Reason.DEADLINE_EXCEEDED, text + _why(binding))
+        return self.triggers.evict(binding, Reason.DEADLINE_EXCEEDED, text + _why(binding))
 
     def _end_pauses(self) -> None:
-        for uid in self.pauses.due(self._now):
-            self._enter(self.bindings[uid])
+        for uid in self.state.pauses.due(self.state.now):
+            self.state.enter(self.bindings[uid])
 
     def _has_its_turn_to_come(self, binding: Binding) -> bool:
         """Whether its member still binds what was sent to it before.
@@ -562,38 +577,40 @@ class Dispatcher(Asking):
             return False
         [name] = binding.parts
         member = self.world.member(name)
-        return self._now - max(member.heard_at, self._began) < half and member.heard_of < stay.start + half
+        return self.state.now - max(member.heard_at, self._began) < half and member.heard_of < stay.start + half
 
     def _try_again(self) -> None:
         """Members that were avoided long enough may be tried again; what they failed is forgotten much later."""
-        for key, avoided in list(self._avoid.items()):
-            if avoided.forgotten <= self._now:
-                del self._avoid[key]
+        for key, avoided in list(self.state.avoid.items()):
+            if avoided.forgotten <= self.state.now:
+                del self.state.avoid[key]
                 namespace = avoided.namespace
-                if namespace in self._failing and all(each.namespace != namespace for each in self._avoid.values()):
-                    del self._failing[namespace]
-                    self._file_again(namespace)
-            elif not avoided.over and avoided.until <= self._now:
+                if namespace in self.state.failing and all(
+                    each.namespace != namespace for each in self.state.avoid.values()
+                ):
+                    del self.state.failing[namespace]
+                    self.state.file_again(namespace)
+            elif not avoided.over and avoided.until <= self.state.now:
                 avoided.over = True
-                self._wake(key[0])
+                self.wakeups.wake(key[0])
 
     def _explanations(self) -> Iterator[Command]:
         """Reasons for the bindings that do not carry theirs yet, within the budget for such writes."""
         looks = EXPLAIN_LOOKS
-        while self._untold and self._explain_tokens >= 1:
-            uid = next(iter(self._untold))
-            del self._untold[uid]
+        while self.state.untold and self.triggers.explain_tokens >= 1:
+            uid = next(iter(self.state.untold))
+            del self.state.untold[uid]
             binding = self.bindings.get(uid)
             verdict = self.verdict(uid)
             if binding is not None and verdict is not None and differs(binding.told, verdict):
-                yield self._explain(binding, verdict)
-        while self._stopped and self._explain_tokens >= 1:
-            uid = next(iter(self._stopped))
-            verdict, binding = self._stopped.pop(uid), self.bindings.get(uid)
-            if binding is not None and self._may_resize(binding) and differs(binding.told, verdict):
-                yield self._explain(binding, verdict)
+                yield self.triggers.explain(binding, verdict)
+        while self.resizing.stopped and self.triggers.explain_tokens >= 1:
+            uid = next(iter(self.resizing.stopped))
+            verdict, binding = self.resizing.stopped.pop(uid), self.bindings.get(uid)
+            if binding is not None and self.resizing.may_resize(binding) and differs(binding.told, verdict):
+                yield self.triggers.explain(binding, verdict)
         unsaid = self.waiting.unsaid
-        while unsaid and self._explain_tokens >= 1 and looks:
+        while unsaid and self.triggers.explain_tokens >= 1 and looks:
             group = next(iter(unsaid))
             del unsaid[group]
             verdict = group.parked
@@ -603,9 +620,9 @@ class Dispatcher(Asking):
             if not group.first_told:
                 group.first_told = True
                 binding = self.bindings[group.members[0][2]]
-                if differs(binding.told, verdict) and binding.view.uid not in self._awaiting:
-                    yield self._explain(binding, verdict)
-            while group.told < len(group.members) and looks and self._explain_tokens >= 1:
+                if differs(binding.told, verdict) and binding.view.uid not in self.claims.awaiting:
+                    yield self.triggers.explain(binding, verdict)
+            while group.told < len(group.members) and looks and self.triggers.explain_tokens >= 1:
                 looks -= 1
                 binding = self.bindings[group.members[group.told][2]]
                 first, group.told = group.told == 0, group.told + 1
@@ -613,21 +630,21 @@ class Dispatcher(Asking):
                 if not first and lacks_room(binding.told) and lacks_room(mine):
                     # Which of these it is changes with every start and every end.
                     continue
-                if differs(binding.told, mine) and binding.view.uid not in self._awaiting:
-                    yield self._explain(binding, mine)
+                if differs(binding.told, mine) and binding.view.uid not in self.claims.awaiting:
+                    yield self.triggers.explain(binding, mine)
                     break
             if group.told < len(group.members):
                 # The first of every class hears before the second of any.
                 unsaid[group] = None
 
-        while self._unwritten and self._explain_tokens >= 1:
-            uid = next(iter(self._unwritten))
-            del self._unwritten[uid]
+        while self.policy.unwritten and self.triggers.explain_tokens >= 1:
+            uid = next(iter(self.policy.unwritten))
+            del self.policy.unwritten[uid]
             binding, verdict = self.bindings.get(uid), self.verdict(uid)
-            if binding is None or verdict is None or uid in self._awaiting or binding.epoch != binding.view.epoch:
+            if binding is None or verdict is None or uid in self.claims.awaiting or binding.epoch != binding.view.epoch:
                 continue
-            if binding.view.decision.kept != self._kept(uid) and binding.told is not None:
-                yield self._explain(binding, binding.told)
+            if binding.view.decision.kept != self.triggers.kept(uid) and binding.told is not None:
+                yield self.triggers.explain(binding, binding.told)
 
     # -- looking in --------------------------------------------------------------------------------------------------
 
@@ -638,12 +655,12 @@ class Dispatcher(Asking):
             return None
         if binding.wish is None:
             return Verdict(Reason.INVALID_GANG)
-        if (kept := self.withheld(binding)) is not None:
+        if (kept := self.state.withheld(binding)) is not None:
             return kept
-        if uid in self.pauses:
+        if uid in self.state.pauses:
             return paused(binding.view)
         assert binding.shape is not None, f"{uid} waits without a shape"
-        if uid in self._awaiting:
+        if uid in self.claims.awaiting:
             return binding.told
         return self.waiting.classes(binding.leaf)[binding.shape.key].verdict(binding.key)
 

@@ -7,7 +7,6 @@ was decided counts from the decision on; what members and the API server say of 
 from __future__ import annotations
 
 import heapq
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from atoll.dispatcher.core.backfill.reservation import Pods, Stay, placed_as_told, where_seen
 from atoll.dispatcher.core.backfill.reservations import Promises
-from atoll.dispatcher.core.backlog.backlog import ShapeClass, differs
+from atoll.dispatcher.core.backlog.backlog import ShapeClass, Waiting, differs
 from atoll.dispatcher.core.backlog.binding import (
     Binding,
     alike,
@@ -35,7 +34,6 @@ from atoll.dispatcher.core.backlog.binding import (
     order_key,
     overtakes,
     parts_of,
-    patient_until,
     paused,
     paused_until,
     phase_of,
@@ -44,13 +42,14 @@ from atoll.dispatcher.core.backlog.binding import (
     withheld,
 )
 from atoll.dispatcher.core.backlog.deadlines import Deadlines
-from atoll.dispatcher.core.backlog.wakeups import Waking, capping
+from atoll.dispatcher.core.backlog.wakeups import Wakeups, capping
 from atoll.dispatcher.core.capacity.breakers import Breakers
 from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.refusals import Refusals
 from atoll.dispatcher.core.capacity.shape import Shape, Shapes
 from atoll.dispatcher.core.elastic.growth import GROW_TIMEOUT, Sizes, grows_until, keep_size, still_grows
-from atoll.dispatcher.core.elastic.sizes import Counts, as_before, last_pods
+from atoll.dispatcher.core.elastic.sizes import Hungry, as_before, last_pods
 from atoll.dispatcher.core.events import (
     BindingGone,
     BindingSet,
@@ -73,6 +72,7 @@ from atoll.dispatcher.core.events import (
 )
 from atoll.dispatcher.core.quota.namespaces import Namespaces
 from atoll.dispatcher.core.quota.queue import Queue, Standing, path, subtree
+from atoll.dispatcher.core.quota.tree import Tree
 from atoll.model import vector
 from atoll.model.decision import Phase
 from atoll.model.flavors import Variant
@@ -103,87 +103,72 @@ class Avoided:
         return self.until + 2 * AVOID_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """What something that runs gives up for a workload that waits."""
-
-    epoch: int
-    """In which it ran until then."""
-    stays: Counts | None = None
-    """Pods per task that it keeps; None when all of it goes."""
-
-
-class Books(Waking):
+class State:
     """Queues, members, bindings, and who waits for what; `tell` is the only way in."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self.tree = Tree()
+        self.waiting = Waiting(self.tree)
+        self.world = Members()
+        self.hungry = Hungry()
+        self.wakeups = Wakeups(self.tree, self.waiting, self.world, self.hungry)
         self.namespaces = Namespaces()
         self.promises = Promises(self.world)
         self.refusals = Refusals()
         self.breakers = Breakers()
+        #: of the last pass
+        self.now = 0.0
+        #: called with what is seen of a binding, and what was known of it, before that is filed
+        self.on_seen: list[Callable[[BindingView, Binding | None], None]] = []
+        #: called with a binding once it is filed under its phase
+        self.on_entered: list[Callable[[Binding], None]] = []
+        #: called with a binding and its class once it waits there; once it waits there no more, perhaps the last one
+        self.on_waits: list[Callable[[Binding, ShapeClass], None]] = []
+        self.on_waits_no_more: list[Callable[[Binding, ShapeClass], None]] = []
+        #: called with a binding, and 1 once its queue is charged for it, -1 once it is not any more
+        self.on_charged: list[Callable[[Binding, int], None]] = []
+        #: called with the UID of a binding that was deleted
+        self.on_dropped: list[Callable[[str], None]] = []
+        #: called after a queue or a member changed
+        self.on_changed: list[Callable[[], None]] = []
         self._shapes = Shapes()
-        #: UID -> binding; changed by `_put` alone
+        #: UID -> binding; changed by `put` alone
         self.bindings: dict[str, Binding] = {}
         #: queues that a binding or a queue names no longer, and perhaps nobody; until the end of a pass
         self._left: dict[Queue, None] = {}
         #: (shape, member) -> where a gang of that shape was not bound in time
-        self._avoid: dict[tuple[bytes, str], Avoided] = {}
+        self.avoid: dict[tuple[bytes, str], Avoided] = {}
         #: namespaces of these: what waits in them is in classes of its own, lest others' failures cost anybody a member
-        self._failing: dict[str, None] = {}
-        #: queues in which somebody came first or waits no longer, so that another one may be the head; until the end of
-        #: the pass
-        self._reordered: dict[Queue, None] = {}
-        #: classes whose first workload is of a higher priority than the one before was, or follows one for which others
-        #: were to go, or in which somebody follows one for whom they go; until the end of the pass
-        self._headed: dict[ShapeClass, None] = {}
+        self.failing: dict[str, None] = {}
         #: leaf -> bool[members] that it may use, None for all; of `_serving_version`
         self._serving: dict[Queue, NDArray[np.bool_] | None] = {}
         self._serving_version = -1
-        #: (time at which a workload has waited long enough to be kept room for, UID); stale ones are skipped
-        self._patience: list[tuple[float, str]] = []
-        #: UIDs of waiting bindings that have waited that long
-        self._impatient: dict[str, None] = {}
         #: leaf -> UIDs of the bindings charged to it
-        self._charged: dict[Queue, dict[str, None]] = {}
+        self.charged: dict[Queue, dict[str, None]] = {}
         #: leaf -> priority -> how many of these have it
-        self._priorities: defaultdict[Queue, Counter[int]] = defaultdict(Counter)
+        self.priorities: defaultdict[Queue, Counter[int]] = defaultdict(Counter)
         #: UIDs of bindings that were told to go and have not gone
-        self._leaving: dict[str, None] = {}
-        #: UID of a waiting binding -> UID of each that goes for it -> what it loses, while not all of them are gone
-        self._awaiting: dict[str, dict[str, Loss]] = {}
-        #: UIDs of waiting bindings that say that others make room for them, and that is not taken up yet
-        self._nominated: dict[str, None] = {}
-        #: UIDs of waiting bindings for which an earlier leader kept room, until the next pass; those for which this one
-        #: has: what is written of these is not news
-        self._kept_before: dict[str, None] = {}
-        self._kept_here: dict[str, None] = {}
-        #: UID -> those that were evicted so that it could start
-        self._cleared: dict[str, tuple[str, ...]] = {}
+        self.leaving: dict[str, None] = {}
         #: UIDs of bindings in phase Reserving, and of those that run against the user's wish; looked at once
         #: whenever their binding is seen
-        self._unsettled: dict[str, None] = {}
+        self.unsettled: dict[str, None] = {}
         #: (deadline, UID); stale entries are skipped when popped
-        self._deadlines: list[tuple[float, str]] = []
+        self.deadlines: list[tuple[float, str]] = []
         #: when bindings that wait are tried again that are not before; these are in no class
         self.pauses = Deadlines()
         #: when the minimum of bindings that are bound must run
-        self._ready_by = Deadlines()
+        self.ready_by = Deadlines()
         #: when the pods of bindings in phase Evicting must have gone
-        self._gone_by = Deadlines()
-        #: UIDs of claimants of whose victims something else is known to keep them
-        self._stuck_victims: dict[str, None] = {}
+        self.gone_by = Deadlines()
         #: UIDs of waiting bindings that leave their flavor open
         self._open: dict[str, None] = {}
         #: UIDs of waiting bindings whose queue is not open to their namespace; these are in no class
         self._outside: dict[str, None] = {}
         #: UIDs of held, paused and unreadable bindings that may not yet say so, oldest first
-        self._untold: dict[str, None] = {}
-        self._sizes = Sizes(self._hungry)
+        self.untold: dict[str, None] = {}
+        self.sizes = Sizes(self.hungry)
         #: UIDs of what was to shrink, which was not written: others may have its quota by now
-        self._unshrunk: dict[str, None] = {}
-        #: of the last pass
-        self._now = 0.0
+        self.unshrunk: dict[str, None] = {}
 
     def tell(self, event: Event) -> None:
         """Take an event in."""
@@ -196,8 +181,10 @@ class Books(Waking):
                 self._refused(uid, epoch, generation)
             case QueueSet(view):
                 self._set_queue(view.name, view)
+                self._tell_of_change()
             case QueueGone(name):
                 self._set_queue(name, None)
+                self._tell_of_change()
             case NamespaceSet(namespace):
                 self._set_namespace(namespace)
             case NamespaceGone(name):
@@ -228,17 +215,17 @@ class Books(Waking):
             moved = [self.bindings[key[2]] for group in self._classes_below(queue, name) for key in group.members]
             moved += [self.bindings[uid] for uid in self._outside if self.bindings[uid].leaf is queue]
             for binding in moved:
-                self._leave(binding)
+                self.leave(binding)
         changed = self.tree.drop_queue(name) if view is None else self.tree.set_queue(view)
         self._serving.clear()
         for binding in moved:
-            self._enter(binding)
+            self.enter(binding)
         if queue.view is not None and queue.view.estimate != estimated:
-            for uid in self._charged.get(queue, ()):
+            for uid in self.charged.get(queue, ()):
                 self.promises.enter(uid, self._stay(self.bindings[uid], self.promises.stay(uid)))
         for each in subtree(queue):
-            for uid in self._charged.get(each, ()):
-                self._watch_times(self.bindings[uid])
+            for uid in self.charged.get(each, ()):
+                self.watch_times(self.bindings[uid])
         for group in self.waiting.classes(queue).values():
             group.shortest = 0.0
         for each in changed:
@@ -246,15 +233,15 @@ class Books(Waking):
             if each.parent is not None:
                 # What is guaranteed to it is not there for those beside it.
                 self.waiting.limit_changed(each.parent)
-            self._ceilings_eased(each)
+            self.wakeups.ceilings_eased(each)
         for each in (*changed, *path(queue)):
             if self.tree.standing(each) is not Standing.OPEN:
                 # It has another reason to wait now, whatever it waited for.
                 for group in list(self.waiting.classes(each).values()):
                     self.waiting.refresh(group)
         self._order_flavors()
-        self._refresh_idle()
-        self._hungry.wake_all()
+        self.wakeups.refresh_idle()
+        self.hungry.wake_all()
 
     def _classes_below(self, queue: Queue, name: str) -> list[ShapeClass]:
         """Classes of the queues below the queue, of those that name it as their parent, and of those in a circle of
@@ -266,14 +253,14 @@ class Books(Waking):
         return [group for each in below for group in self.waiting.classes(each).values()]
 
     def _set_namespace(self, view: NamespaceView) -> None:
-        self._hungry.wake_all()
+        self.hungry.wake_all()
         known = self.namespaces.is_limited(view.name)
         if self.namespaces.label(view.name, view.labels) or known != bool(view.limits or view.scoped):
             # Whether a namespace has limits is part of the shape of what waits in it; its labels open queues to it.
-            self._file_again(view.name, lambda: self.namespaces.set(view))
+            self.file_again(view.name, lambda: self.namespaces.set(view))
         else:
             self.namespaces.set(view)
-            self._refresh_idle()
+            self.wakeups.refresh_idle()
 
     def _set_cluster(self, view: ClusterView, circuit: Circuit | None) -> None:
         before = self.world.member(view.name).view
@@ -288,8 +275,8 @@ class Books(Waking):
         """A member came, went, or is another one now: every answer that names members may be another one."""
         self._tell_tree_of_members()
         self._serving.clear()
-        self._wake_all()
-        self._hungry.wake_all()
+        self.wakeups.wake_all()
+        self.hungry.wake_all()
 
     def _set_capacity(self, name: str, root: str, capacity: CapacityView | None) -> None:
         member = self.world.member(name)
@@ -304,7 +291,7 @@ class Books(Waking):
         if member.total() != total:
             self._tell_tree_of_members()
         self._settle(member)
-        self._hungry.wake(name)
+        self.hungry.wake(name)
 
     def _tell_tree_of_members(self) -> None:
         members = self.world.members.values()
@@ -314,9 +301,14 @@ class Books(Waking):
             self.waiting.limit_changed(node)
             if node.parent is not None:
                 self.waiting.limit_changed(node.parent)
-            self._ceilings_eased(node)
-            self._hungry.wake(node)
+            self.wakeups.ceilings_eased(node)
+            self.hungry.wake(node)
         self._order_flavors()
+        self._tell_of_change()
+
+    def _tell_of_change(self) -> None:
+        for changed in self.on_changed:
+            changed()
 
     def serves(self, leaf: Queue) -> NDArray[np.bool_] | None:
         """bool[members]: which members the queue may use; None for all."""
@@ -343,8 +335,8 @@ class Books(Waking):
     def _observe(self, view: BindingView, old: Binding | None) -> None:
         """Go by what was seen, whatever was decided before."""
         phase = phase_of(view)
-        if old is not None and old.view.stuck != view.stuck and view.decision.room_for:
-            self._stuck_victims[view.decision.room_for] = None
+        for seen in self.on_seen:
+            seen(view, old)
         told = None
         if phase in (Phase.SUSPENDED, Phase.BOUND) and phase is view.decision.phase:
             told = None if view.decision.reason in _MOVES else Verdict(view.decision.reason, view.decision.blocker)
@@ -375,9 +367,9 @@ class Books(Waking):
             binding.grows_until = old.grows_until
             if old.resized_at is not None and view.decision.reason is Reason.GROWN:
                 # Its member hears of it now.
-                binding.grows_until = self._now + GROW_TIMEOUT
+                binding.grows_until = self.now + GROW_TIMEOUT
             if old.resized_at is not None and binding.pods > old.pods:
-                self._unshrunk[view.uid] = None
+                self.unshrunk[view.uid] = None
         if old is not None and old.phase.charged and binding.parts and binding.parts == old.parts:
             binding.amount = old.amount
         else:
@@ -397,17 +389,19 @@ class Books(Waking):
             self._hear(old, stay)
         if old is not None and charged_alike(binding, old):
             # Most often the echo of a dispatch, or a report of where its pods are.
-            self._put(view.uid, binding)
+            self.put(view.uid, binding)
             self._enter_charged(binding, stay)
-            self._settle_binding(binding)
+            self.settle_binding(binding)
+            for entered in self.on_entered:
+                entered(binding)
             return
         if old is not None:
             waits = old.shape
-            self._leave(old, view.placed)
+            self.leave(old, view.placed)
             if waits is not None and self.promises.asks_otherwise(view.uid):
-                self._refresh_idle()
-        self._put(view.uid, binding)
-        self._enter(binding, stay)
+                self.wakeups.refresh_idle()
+        self.put(view.uid, binding)
+        self.enter(binding, stay)
 
     def _leaf_of(self, view: BindingView, phase: Phase, old: Binding | None) -> Queue:
         """The queue in which a binding waits; or that it is charged to, which is the same until it was let go."""
@@ -416,7 +410,7 @@ class Books(Waking):
             return old.leaf
         return self.tree.queue(view.gang.queue) if view.gang else self.tree.root
 
-    def _put(self, uid: str, binding: Binding | None) -> None:
+    def put(self, uid: str, binding: Binding | None) -> None:
         """File a binding in place of what is known of it; None takes it out."""
         old = self.bindings.get(uid)
         if binding is None:
@@ -428,19 +422,19 @@ class Books(Waking):
             old.leaf.named -= 1
             self._left[old.leaf] = None
         if binding is not None and binding.phase is Phase.EVICTING:
-            self._leaving[uid] = None
+            self.leaving[uid] = None
         else:
-            self._leaving.pop(uid, None)
+            self.leaving.pop(uid, None)
         if binding is None or not binding.phase.charged or binding.phase.going:
             self.breakers.withdrawn(uid)
 
-    def _forget_unnamed_queues(self) -> None:
+    def forget_unnamed_queues(self) -> None:
         """Users may name as many queues that there are not as they like: each is known for as long as that."""
         for node in self._left:
             if self.tree.unnamed(node):
                 self.waiting.forget(node)
                 self.tree.drop_unnamed(node)
-                for known in (self._charged, self._priorities, self._serving, self._sizes.spare):
+                for known in (self.charged, self.priorities, self._serving, self.sizes.spare):
                     known.pop(node, None)
         self._left.clear()
 
@@ -448,8 +442,8 @@ class Books(Waking):
         """Its members have bound what was sent to them, or it has ended there."""
         for name in binding.parts:
             member = self.world.member(name)
-            member.heard_at, member.heard_of = self._now, max(member.heard_of, stay.start)
-            self.breakers.bound(name, self._now)
+            member.heard_at, member.heard_of = self.now, max(member.heard_of, stay.start)
+            self.breakers.bound(name, self.now)
             if self.refusals.accepted(binding.view.namespace, name):
                 self._wake_namespace(binding.view.namespace)
 
@@ -462,22 +456,20 @@ class Books(Waking):
 
     def _settle_soon(self, binding: Binding) -> None:
         """Have what members answered, and what its user wishes, looked at in the next pass."""
-        self._unsettled.pop(binding.view.uid, None)
-        if binding.phase is Phase.RESERVING or binding.gang.hold or self._refusing(binding):
-            self._unsettled[binding.view.uid] = None
+        self.unsettled.pop(binding.view.uid, None)
+        if binding.phase is Phase.RESERVING or binding.gang.hold or self.refusing(binding):
+            self.unsettled[binding.view.uid] = None
 
     def _drop_binding(self, uid: str) -> None:
         binding = self.bindings.get(uid)
         if binding is not None:
-            self._put(uid, None)
-            self._leave(binding)
-            self._untold.pop(uid, None)
-            self._impatient.pop(uid, None)
-            self._awaiting.pop(uid, None)
-            self._cleared.pop(uid, None)
-            self._kept_here.pop(uid, None)
+            self.put(uid, None)
+            self.leave(binding)
+            self.untold.pop(uid, None)
+            for dropped in self.on_dropped:
+                dropped(uid)
             if self.promises.drop(uid):
-                self._refresh_idle()
+                self.wakeups.refresh_idle()
             for member in list(self.world.holders.get(uid, ())):
                 self.world.forget(member, uid)
 
@@ -491,51 +483,42 @@ class Books(Waking):
         # Back to what was last seen; if somebody else decided, the watch is about to say so.
         self._observe(binding.view, binding)
 
-    def _enter(self, binding: Binding, before: Stay | None = None) -> None:
+    def enter(self, binding: Binding, before: Stay | None = None) -> None:
         """File a binding under its phase: waiting, charged, or neither; `before` is where it ran as last known."""
         uid = binding.view.uid
         if binding.wish is None:
-            self._untold[uid] = None
+            self.untold[uid] = None
         elif binding.phase is Phase.SUSPENDED and (kept := self.withheld(binding)) is not None:
             if kept.reason is Reason.QUEUE_NOT_OPEN:
                 self._outside[uid] = None
             if differs(binding.told, kept):
-                self._untold[uid] = None
-        elif binding.phase is Phase.SUSPENDED and (until := paused_until(binding.view)) > self._now:
+                self.untold[uid] = None
+        elif binding.phase is Phase.SUSPENDED and (until := paused_until(binding.view)) > self.now:
             self.pauses.set(uid, until)
             if differs(binding.told, paused(binding.view)):
-                self._untold[uid] = None
+                self.untold[uid] = None
         elif binding.phase is Phase.SUSPENDED:
-            self.refusals.enter(binding.view, self._now)
+            self.refusals.enter(binding.view, self.now)
             binding.shape = self._take_shape(binding)
             binding.amount = binding.shape.request
             self.world.enroll(binding.shape)
             self.tree.wait(binding.leaf, binding.shape.request)
             group = self.waiting.add(binding.leaf, binding.shape, binding.key)
-            if group.members[0] == binding.key:
-                self._reordered[binding.leaf] = None
-                if any(key[0] > binding.key[0] for key in group.members[1:2]):
-                    self._headed[group] = None
-            elif self._awaiting and group.before(binding.key)[2] in self._awaiting:
-                # The first for whom nobody goes yet.
-                self._headed[group] = None
-            if (until := patient_until(binding)) < math.inf:
-                heapq.heappush(self._patience, (until, uid))
-            if group in self._idle:
+            for waits in self.on_waits:
+                waits(binding, group)
+            if group in self.wakeups.idle:
                 # Perhaps it is short enough for the room that is kept for others.
-                del self._idle[group]
+                del self.wakeups.idle[group]
                 self.waiting.refresh(group)
             verdict = group.verdict(binding.key)
             if verdict is not None and differs(binding.told, verdict):
                 self.waiting.unsaid[group] = None
-            if binding.view.decision.nominated and uid not in self._awaiting:
-                self._nominated[uid] = None
-            if binding.view.decision.kept is not None and uid not in self._kept_here:
-                self._kept_before[uid] = None
         elif binding.phase.charged:
             self._charge(binding)
             self._enter_charged(binding, before)
-        self._settle_binding(binding)
+        self.settle_binding(binding)
+        for entered in self.on_entered:
+            entered(binding)
 
     def _take_shape(self, binding: Binding) -> Shape:
         """What it waits for: of several flavors the first of which its queues may have as much as it asks for."""
@@ -569,26 +552,26 @@ class Books(Waking):
         for uid in list(self._open):
             binding = self.bindings[uid]
             if self.in_order(binding.leaf, binding.view.variants) != binding.variants:
-                self._leave(binding)
-                self._enter(binding)
+                self.leave(binding)
+                self.enter(binding)
 
     def _enter_charged(self, binding: Binding, before: Stay | None) -> None:
         """File a binding whose charge is right."""
         self.promises.enter(binding.view.uid, self._stay(binding, before))
         self._watch_deadline(binding)
-        self._watch_times(binding)
-        self._sizes.file(binding)
+        self.watch_times(binding)
+        self.sizes.file(binding)
         self._settle_soon(binding)
 
-    def _watch_times(self, binding: Binding) -> None:
+    def watch_times(self, binding: Binding) -> None:
         if (when := ready_by(binding)) is not None:
-            self._ready_by.set(binding.view.uid, when)
+            self.ready_by.set(binding.view.uid, when)
         else:
-            self._ready_by.drop(binding.view.uid)
+            self.ready_by.drop(binding.view.uid)
         if binding.phase is Phase.EVICTING:
-            self._gone_by.set(binding.view.uid, evicted_at(binding, self._now) + evict_timeout(binding.leaf))
+            self.gone_by.set(binding.view.uid, evicted_at(binding, self.now) + evict_timeout(binding.leaf))
         else:
-            self._gone_by.drop(binding.view.uid)
+            self.gone_by.drop(binding.view.uid)
 
     def withheld(self, binding: Binding) -> Verdict | None:
         """Why a workload is not to be tried at all: its user holds it, its queue is not open to its namespace, or
@@ -606,49 +589,49 @@ class Books(Waking):
             return None
         return Verdict(Reason.QUEUE_NOT_OPEN, Blocker("Queue", leaf.name))
 
-    def _refusing(self, binding: Binding) -> dict[str, str]:
+    def refusing(self, binding: Binding) -> dict[str, str]:
         """Member -> its words, of those that refused something of what is dispatched there and not bound yet."""
         if binding.bound or not binding.phase.charged or binding.phase is Phase.EVICTING:
             return {}
         return {name: words for name, words in binding.view.refused.items() if name in binding.parts}
 
-    def _file_again(self, namespace: str, change: Callable[[], None] = lambda: None) -> None:
+    def file_again(self, namespace: str, change: Callable[[], None] = lambda: None) -> None:
         """File what waits in this namespace anew after a change of what its shapes depend on."""
         waiting = [self.bindings[key[2]] for group in self.waiting.all() for key in group.members]
         waiting += [self.bindings[uid] for uid in self._outside]
         moved = [binding for binding in waiting if binding.view.namespace == namespace]
         for binding in moved:
-            self._leave(binding)
+            self.leave(binding)
         change()
         for binding in moved:
-            self._enter(binding)
+            self.enter(binding)
 
-    def _heed_breakers(self) -> None:
+    def heed_breakers(self) -> None:
         """Look again at what waits where other members may be tried than before."""
         if self.breakers.moved:
             self.breakers.moved = False
             for namespace in self.breakers.to_mark():
-                self._file_again(namespace, partial(self.breakers.mark, namespace))
-            self._wake_all()
+                self.file_again(namespace, partial(self.breakers.mark, namespace))
+            self.wakeups.wake_all()
 
-    def _forget_refusals(self) -> None:
+    def forget_refusals(self) -> None:
         """Look again at what waited for members that may be tried again."""
-        uids, namespaces, forgotten = self.refusals.ended(self._now)
+        uids, namespaces, forgotten = self.refusals.ended(self.now)
         for uid in uids:
             binding = self.bindings.get(uid)
             if binding is not None and binding.shape is not None:
-                self._wake(binding.shape.key)
+                self.wakeups.wake(binding.shape.key)
         for namespace in namespaces:
             self._wake_namespace(namespace)
         for namespace in forgotten:
-            self._file_again(namespace)
+            self.file_again(namespace)
 
     def _wake_namespace(self, namespace: str) -> None:
         for group in list(self.waiting.all()):
             if self.bindings[group.members[0][2]].view.namespace == namespace:
-                self._wake(group.shape.key)
+                self.wakeups.wake(group.shape.key)
 
-    def _leave(self, binding: Binding, placed: Mapping[str, tuple[int, int]] | None = None) -> None:
+    def leave(self, binding: Binding, placed: Mapping[str, tuple[int, int]] | None = None) -> None:
         """The inverse of `_enter`; `placed` is what was seen of its pods since it was filed."""
         if binding.wish is None:
             return
@@ -656,42 +639,39 @@ class Books(Waking):
         self._open.pop(binding.view.uid, None)
         self._outside.pop(binding.view.uid, None)
         if binding.phase.charged:
-            self._ready_by.drop(binding.view.uid)
-            self._gone_by.drop(binding.view.uid)
+            self.ready_by.drop(binding.view.uid)
+            self.gone_by.drop(binding.view.uid)
             self.promises.leave(binding.view.uid, binding.view.placed if placed is None else placed)
             self._charge(binding, -1)
-            self._unsettled.pop(binding.view.uid, None)
-            self._sizes.forget(binding)
-            self._hungry.released(binding.leaf)
+            self.unsettled.pop(binding.view.uid, None)
+            self.sizes.forget(binding)
+            self.hungry.released(binding.leaf)
             if binding.view.decision.reason not in REFUSED:
                 for name in binding.parts:
                     if self.refusals.eased(binding.view.namespace, name):
                         self._wake_namespace(binding.view.namespace)
         elif binding.shape is not None:
             self.tree.wait(binding.leaf, binding.shape.request, -1)
-            self._stop_waiting(binding, binding.shape)
+            self.stop_waiting(binding, binding.shape)
 
-    def _stop_waiting(self, binding: Binding, shape: Shape) -> None:
+    def stop_waiting(self, binding: Binding, shape: Shape) -> None:
         binding.shape = None
         left = self.waiting.classes(binding.leaf)[shape.key]
         self.waiting.remove(binding.leaf, shape, binding.key)
         self.refusals.leave(binding.view.uid)
         if not left.members:
-            self._idle.pop(left, None)
-        self._reordered[binding.leaf] = None
-        if binding.view.uid in self._awaiting:
-            group = self.waiting.classes(binding.leaf).get(shape.key)
-            if group is not None:
-                self._headed[group] = None
+            self.wakeups.idle.pop(left, None)
         if shape.enrolled == 1:
-            self._unblock(shape)
+            self.wakeups.unblock(shape)
         self.world.release(shape)
         self._shapes.drop(shape)
+        for waits_no_more in self.on_waits_no_more:
+            waits_no_more(binding, left)
 
     def _stay(self, binding: Binding, old: Stay | None) -> Stay:
         """Where it runs and until when, as far as that is known."""
         view = binding.view
-        start = old.start if old is not None else _dispatched_at(view, self._now)
+        start = old.start if old is not None else _dispatched_at(view, self.now)
         parts: dict[str, tuple[Gang, Pods]] = {}
         for name, gang in binding.parts.items():
             member = self.world.members.get(name)
@@ -700,7 +680,7 @@ class Books(Waking):
                 # A leader that begins is told of all bindings before its first pass.
                 self.world.refresh()
             if seen and member is not None and member.index:
-                self._renumber_moved()
+                self.renumber_moved()
                 told = placed_as_told(gang, view.decision.expected.get(name, ()), member.index)
                 before = old.parts[name][1] if old is not None and name in old.parts else ()
                 pods = where_seen(gang, seen, member.index, (told, before))
@@ -716,7 +696,7 @@ class Books(Waking):
                 parts[name] = (gang, [])
         return Stay(binding.leaf, binding.amount, start, start + estimate(binding), parts)
 
-    def _renumber_moved(self) -> None:
+    def renumber_moved(self) -> None:
         """Nodes of some members have other indices since the world was refreshed."""
         for member, moved in self.world.take_moved():
             self.promises.renumber(member, moved)
@@ -729,7 +709,7 @@ class Books(Waking):
     def restricted(self, binding: Binding) -> str:
         """What limits the binding apart from its own wishes: part of its shape."""
         namespace, alone = binding.view.namespace, ""
-        marked = self.refusals.is_marked(namespace) or namespace in self._failing or self.breakers.is_marked(namespace)
+        marked = self.refusals.is_marked(namespace) or namespace in self.failing or self.breakers.is_marked(namespace)
         if not self.namespaces.is_limited(namespace) and not marked:
             namespace = ""
         if self.refusals.counted(binding.view):
@@ -748,33 +728,35 @@ class Books(Waking):
         self.tree.charge(binding.leaf, binding.amount, binding.where(), times)
         self.waiting.limits_changed(binding.leaf)
         self.namespaces.charge(binding.view.namespace, binding.charges(), times)
-        self._list_charged(binding, times)
+        self.list_charged(binding, times)
         if times < 0:
-            self._ceilings_eased(binding.leaf)
-            if self._idle:
-                self._refresh_idle()
+            self.wakeups.ceilings_eased(binding.leaf)
+            if self.wakeups.idle:
+                self.wakeups.refresh_idle()
 
-    def _list_charged(self, binding: Binding, times: int = 1) -> None:
-        charged = self._charged.setdefault(binding.leaf, {})
+    def list_charged(self, binding: Binding, times: int = 1) -> None:
+        charged = self.charged.setdefault(binding.leaf, {})
         if times > 0:
             charged[binding.view.uid] = None
         else:
             del charged[binding.view.uid]
-        counts = self._priorities[binding.leaf]
+        counts = self.priorities[binding.leaf]
         priority = -binding.key[0]
         counts[priority] += times
         if not counts[priority]:
             del counts[priority]
+        for charged_for in self.on_charged:
+            charged_for(binding, times)
 
     def _watch_deadline(self, binding: Binding) -> None:
         if not binding.view.decision.deadline:
             return
         waiting = binding.phase is Phase.RESERVING or (binding.phase is Phase.BOUND and not binding.bound)
-        if waiting or still_grows(binding, self._now):
+        if waiting or still_grows(binding, self.now):
             binding.deadline = to_seconds(binding.view.decision.deadline) if waiting else grows_until(binding)
-            heapq.heappush(self._deadlines, (binding.deadline, binding.view.uid))
+            heapq.heappush(self.deadlines, (binding.deadline, binding.view.uid))
 
-    def _settle_binding(self, binding: Binding) -> None:
+    def settle_binding(self, binding: Binding) -> None:
         """Let go of what was assumed in a member once the member's own figures contain it, or once it is over."""
         uid = binding.view.uid
         for member in list(self.world.holders.get(uid, ())):
@@ -812,10 +794,10 @@ class Books(Waking):
 
     def _forgive(self, member: Member) -> None:
         """The member's figures moved on: shapes that were not bound in time there may try it again."""
-        for key, avoided in self._avoid.items():
+        for key, avoided in self.avoid.items():
             if key[1] == member.name and not avoided.over:
                 avoided.over = True
-                self._wake(key[0])
+                self.wakeups.wake(key[0])
 
 
 _MOVES = (Reason.SUBMITTED, Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)

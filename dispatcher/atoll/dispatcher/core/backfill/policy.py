@@ -14,11 +14,13 @@ from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, estimate, patient_until
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape
+from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.elastic.resizing import Resizing
 from atoll.dispatcher.core.events import Strategy
 from atoll.dispatcher.core.placement.choice import Choice, always, as_it_is
 from atoll.dispatcher.core.preemption.candidates import BUDGET
 from atoll.dispatcher.core.quota.queue import Queue, Standing, path
+from atoll.dispatcher.core.state import State
 from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason, Verdict
@@ -41,36 +43,69 @@ is not passed for ever either.
 """
 
 
-class Keeping(Resizing):
+class Policy:
     """Makes promises, renews them and drops them; judges choices by them."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, state: State, claims: Claims, resizing: Resizing) -> None:
+        self._state, self._claims, self._resizing = state, claims, resizing
+        self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
+        self.namespaces, self.promises = state.namespaces, state.promises
+        self.breakers, self.refusals = state.breakers, state.refusals
         #: promises that the choice permitted last breaks, by a better right
         self._overtaking: list[Promise] = []
         #: UIDs of those who could be promised nothing -> (when to try again, what they were promised before)
-        self._unpromised: dict[str, tuple[float, Promise | None]] = {}
+        self.unpromised: dict[str, tuple[float, Promise | None]] = {}
         #: UIDs of those for whom room was kept long enough -> when it may be again; others of their queues have a turn
         self._rests: dict[str, float] = {}
         #: UIDs of those who were promised something that their bindings don't say yet
-        self._unwritten: dict[str, None] = {}
+        self.unwritten: dict[str, None] = {}
+        #: queues in which somebody came first or waits no longer, so that another one may be the head; until the end of
+        #: the pass
+        self.reordered: dict[Queue, None] = {}
+        #: (time at which a workload has waited long enough to be kept room for, UID); stale ones are skipped
+        self.patience: list[tuple[float, str]] = []
+        #: UIDs of waiting bindings that have waited that long
+        self.impatient: dict[str, None] = {}
+        #: UIDs of waiting bindings for which an earlier leader kept room, until the next pass; those for which this one
+        #: has: what is written of these is not news
+        self.kept_before: dict[str, None] = {}
+        self.kept_here: dict[str, None] = {}
+        state.on_waits.append(self._waits)
+        state.on_waits_no_more.append(self._waits_no_more)
+        state.on_dropped.append(self._dropped)
 
-    def _keep_as_before(self) -> None:
+    def _waits(self, binding: Binding, group: ShapeClass) -> None:
+        uid = binding.view.uid
+        if group.members[0] == binding.key:
+            self.reordered[binding.leaf] = None
+        if (until := patient_until(binding)) < math.inf:
+            heapq.heappush(self.patience, (until, uid))
+        if binding.view.decision.kept is not None and uid not in self.kept_here:
+            self.kept_before[uid] = None
+
+    def _waits_no_more(self, binding: Binding, _: ShapeClass) -> None:
+        self.reordered[binding.leaf] = None
+
+    def _dropped(self, uid: str) -> None:
+        for known in (self.impatient, self.kept_here, self.unpromised, self._rests):
+            known.pop(uid, None)
+
+    def keep_as_before(self) -> None:
         """Room is kept again for those for whom an earlier leader kept some, before anything is decided: each keeps its
         place among them, and the time that it was promised at first.
         """
-        uids, self._kept_before = self._kept_before, {}
+        uids, self.kept_before = self.kept_before, {}
         found = [self.bindings[uid] for uid in uids if uid in self.bindings]
         for binding in sorted(found, key=lambda each: (_since(each), each.key)):
             uid, shape = binding.view.uid, binding.shape
-            if shape is None or self.promises.own(uid) is not None or not self._may_start(binding):
+            if shape is None or self.promises.own(uid) is not None or not self.may_start(binding):
                 continue
             leaf = binding.leaf
             head = self.waiting.head(leaf)
             first = head is not None and head.members[0] == binding.key
             backfill = leaf.view is not None and leaf.view.strategy is Strategy.BACKFILL
-            if patient_until(binding) <= self._now:
-                self._impatient[uid] = None
+            if patient_until(binding) <= self._state.now:
+                self.impatient[uid] = None
             elif not (first and backfill):
                 continue
             made = self._promise(shape, binding)
@@ -79,14 +114,9 @@ class Keeping(Resizing):
                 made.made = min(made.made, to_seconds(kept.since))
                 made.first = to_seconds(kept.first) if kept.first else made.first
 
-    def _drop_binding(self, uid: str) -> None:
-        super()._drop_binding(uid)
-        self._unpromised.pop(uid, None)
-        self._rests.pop(uid, None)
-
-    def _barred(self, binding: Binding) -> Callable[[Member], bool]:
+    def barred(self, binding: Binding) -> Callable[[Member], bool]:
         """Whether the room that is kept for others was tried in a member, and is known not to allow the choice."""
-        uid, end = binding.view.uid, self._now + estimate(binding)
+        uid, end = binding.view.uid, self._state.now + estimate(binding)
 
         def barred(member: Member) -> bool:
             broken = self.promises.refuses_still(uid, member, end)
@@ -94,7 +124,7 @@ class Keeping(Resizing):
 
         return barred
 
-    def _permits(self, binding: Binding) -> Callable[[Choice], bool]:
+    def permits(self, binding: Binding) -> Callable[[Choice], bool]:
         """Whether the queue's ceilings in members, and the room that is kept for others, allow a choice."""
         self._overtaking = []
         if self.promises.empty and not any(queue.tracks for queue in path(binding.leaf)):
@@ -106,9 +136,9 @@ class Keeping(Resizing):
 
         return permits
 
-    def _settles(self, binding: Binding) -> Callable[[Choice], Choice | None]:
+    def settles(self, binding: Binding) -> Callable[[Choice], Choice | None]:
         """The choice, or the same with other nodes, as `_permits` allows it."""
-        permits = self._permits(binding)
+        permits = self.permits(binding)
         if permits is always:
             return as_it_is
 
@@ -126,35 +156,35 @@ class Keeping(Resizing):
         if choice.divided or self.promises.empty:
             return None
         [member], [gang] = choice.members, choice.gangs
-        placement = self.promises.aside(binding.view.uid, member, gang, self._now + estimate(binding))
+        placement = self.promises.aside(binding.view.uid, member, gang, self._state.now + estimate(binding))
         if placement is None or sum(placement.counts) < gang.replicas or placement.pods == choice.placements[0].pods:
             return None
         return replace(choice, placements=(placement,))
 
     def judge(self, binding: Binding, choice: Choice) -> tuple[bool, list[Promise]]:
         """What `_permits` says of a choice, and the promises to others that it takes from with a better right."""
-        leaf, end = binding.leaf, self._now + estimate(binding)
+        leaf, end = binding.leaf, self._state.now + estimate(binding)
         if self.capped(leaf, choice) is not None:
             return False, []
         if self.promises.empty:
             return True, []
         broken = self.promises.refuses(binding.view.uid, leaf, binding.amount, choice, end)
         for member, gang in zip(choice.members, choice.gangs, strict=True):
-            kept = self._ceilings_kept(binding.view.uid, leaf, member.name, gang.total())
+            kept = self._resizing.ceilings_kept(binding.view.uid, leaf, member.name, gang.total())
             broken += [promise for promise in kept if promise not in broken]
         better = [promise for promise in broken if self._goes_before(binding, promise)]
         return len(better) == len(broken), better
 
-    def _forbidden(self, binding: Binding) -> bool:
+    def forbidden(self, binding: Binding) -> bool:
         """Whether limits of which others were promised a part allow no choice at all, whoever has gone."""
-        leaf, end = binding.leaf, self._now + estimate(binding)
+        leaf, end = binding.leaf, self._state.now + estimate(binding)
         if any(queue.guarantee for queue in path(leaf)):
             # That may be a better right once others have gone.
             return False
         broken = self.promises.forbids(binding.view.uid, leaf, binding.amount, end)
         return not all(self._goes_before(binding, promise) for promise in broken)
 
-    def _overtake(self) -> None:
+    def overtake(self) -> None:
         """The choice permitted last is carried out: those whom it takes from are not bound by their first times."""
         for promise in self._overtaking:
             promise.overtaken = True
@@ -192,43 +222,43 @@ class Keeping(Resizing):
         """Whether something of this queue goes for a workload of another one: it would take the room again."""
         if not promise.victims or leaf is promise.leaf:
             return False
-        victims = map(self.bindings.get, self._awaiting.get(promise.uid, ()))
+        victims = map(self.bindings.get, self._claims.awaiting.get(promise.uid, ()))
         return any(victim is not None and victim.leaf is leaf for victim in victims)
 
     def _below_guarantee(self, leaf: Queue) -> bool:
         levels = (queue for queue in path(leaf) if queue is not self.tree.root and queue.guarantee)
         return any(queue.below_guarantee() for queue in levels)
 
-    def _keep_room(self, group: ShapeClass, *, certain: bool = False) -> None:
+    def keep_room(self, group: ShapeClass, *, certain: bool = False) -> None:
         """The first of the class does not go now: keep room for it if it is a head that must not be delayed, and if
         asked for only where there is a time at which it can start.
         """
         leaf, uid = group.leaf, group.members[0][2]
-        if uid not in self._impatient:
+        if uid not in self.impatient:
             if leaf.view is None or leaf.view.strategy is not Strategy.BACKFILL or self.waiting.head(leaf) is not group:
                 return
             for other in [p for p in self.promises.made.values() if p.leaf is leaf and p.uid != uid]:
-                if other.uid not in self._impatient:
+                if other.uid not in self.impatient:
                     # It is the head no more: an elder came back.
                     other.overtaken = True
                     self.promises.forget(other.uid)
-                    self._refresh_idle()
+                    self._state.wakeups.refresh_idle()
         if self.promises.own(uid) is None:
             made = self._promise(group.shape, self.bindings[uid])
             if certain and made is not None and made.at == math.inf:
                 self.promises.drop(uid)
 
-    def _keep_room_for_new_heads(self) -> None:
+    def keep_room_for_new_heads(self) -> None:
         """One that was parked behind others may be the head now, and nothing wakes it."""
-        for leaf in self._reordered:
+        for leaf in self.reordered:
             if leaf.view is not None and leaf.view.strategy is Strategy.BACKFILL:
                 head = self.waiting.head(leaf)
                 if head is not None and head.parked is not None and self.tree.standing(leaf) is Standing.OPEN:
-                    self._keep_room(head, certain=head.parked.reason is Reason.WOULD_DELAY)
-        self._reordered.clear()
+                    self.keep_room(head, certain=head.parked.reason is Reason.WOULD_DELAY)
+        self.reordered.clear()
 
     def _promise(self, shape: Shape, binding: Binding) -> Promise | None:
-        serving = self.serves(binding.leaf)
+        serving = self._state.serves(binding.leaf)
         mask = self.world.allowed(shape)[0] & self.world.ready
         if serving is not None:
             mask = mask & serving
@@ -240,29 +270,31 @@ class Keeping(Resizing):
             members = []
         uid, before = binding.view.uid, self.promises.known(binding.view.uid)
         by_patience = self._by_patience(binding)
-        if by_patience and before is not None and before.made + BY_PATIENCE <= self._now:
+        if by_patience and before is not None and before.made + BY_PATIENCE <= self._state.now:
             # What it is promised after its rest is promised anew.
-            self._rests[uid], before = self._now + BY_PATIENCE, None
+            self._rests[uid], before = self._state.now + BY_PATIENCE, None
         if self._would_go_again(binding) or (by_patience and not self._has_its_turn(binding)):
             members = []
         members = [each for each in members if self.tree.shortage_in(binding.leaf, each.name, shape.request) is None]
-        promise = self.promises.promise(uid, binding.leaf, shape, shape.least, members, self._now, estimate(binding))
+        promise = self.promises.promise(
+            uid, binding.leaf, shape, shape.least, members, self._state.now, estimate(binding)
+        )
         if promise is not None and by_patience and promise.at == math.inf:
             self.promises.forget(uid)
             promise = None
         if promise is None:
-            self._unpromised[uid] = (self._now + AGAIN, before)
+            self.unpromised[uid] = (self._state.now + AGAIN, before)
         else:
-            self._unpromised.pop(uid, None)
-            self._kept_here[uid] = None
+            self.unpromised.pop(uid, None)
+            self.kept_here[uid] = None
             if before is None:
-                self._unwritten[uid] = None
+                self.unwritten[uid] = None
         return promise
 
     def _by_patience(self, binding: Binding) -> bool:
         """Whether room is kept for it for no other reason than that it has waited long."""
         view = binding.leaf.view
-        if binding.view.uid not in self._impatient or view is None:
+        if binding.view.uid not in self.impatient or view is None:
             return False
         if view.strategy is not Strategy.BACKFILL:
             return True
@@ -277,7 +309,7 @@ class Keeping(Resizing):
         others = (each for each in self.promises.made.values() if each.leaf is leaf and each.uid != uid)
         if any(self._by_patience(self.bindings[each.uid]) for each in others):
             return False
-        return self._rests.get(uid, 0.0) <= self._now and self.tree.is_due(leaf, binding.amount)
+        return self._rests.get(uid, 0.0) <= self._state.now and self.tree.is_due(leaf, binding.amount)
 
     def _would_go_again(self, binding: Binding) -> bool:
         """Whether it was taken back not long ago because its queue used more than it deserves, and would be again while
@@ -286,44 +318,44 @@ class Keeping(Resizing):
         """
         taken = binding.view.decision.evictions
         back = [to_seconds(line.at) for line in taken if line.reason is Reason.RECLAIMED]
-        if not back or len(taken) >= BUDGET or binding.view.uid in self._impatient:
+        if not back or len(taken) >= BUDGET or binding.view.uid in self.impatient:
             return False
-        if self._now - back[-1] > TAKEN_BACK * 2 ** (len(back) - 1):
+        if self._state.now - back[-1] > TAKEN_BACK * 2 ** (len(back) - 1):
             return False
         return self.tree.is_claimed(binding.leaf, binding.amount)
 
-    def _renew_promises(self) -> None:
+    def renew_promises(self) -> None:
         """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
         for binding in [self.bindings[each.uid] for each in self.promises.each()]:
-            if not self._may_start(binding):
-                self._awaiting.pop(binding.view.uid, None)
+            if not self.may_start(binding):
+                self._claims.awaiting.pop(binding.view.uid, None)
                 self.promises.drop(binding.view.uid)
-                self._refresh_idle()
-                self._look_again(binding)
+                self._state.wakeups.refresh_idle()
+                self.look_again(binding)
         for claim in list(self.promises.claims.values()):
             self._await_victims(claim)
         for promise in list(self.promises.made.values()):
             if self.promises.own(promise.uid) is not promise:
                 # It was made anew with an older one; or others go for it, and if they don't it is looked at after that.
                 continue
-            if self.promises.is_mended(promise, self._now):
-                self._refresh_idle()
-            elif self._is_to_be_renewed(promise) and promise.looked + RENEWAL <= self._now:
+            if self.promises.is_mended(promise, self._state.now):
+                self._state.wakeups.refresh_idle()
+            elif self._is_to_be_renewed(promise) and promise.looked + RENEWAL <= self._state.now:
                 self._renew(promise)
-                self._refresh_idle()
+                self._state.wakeups.refresh_idle()
         self._try_to_promise_again()
-        while self._patience and self._patience[0][0] <= self._now:
-            uid = heapq.heappop(self._patience)[1]
+        while self.patience and self.patience[0][0] <= self._state.now:
+            uid = heapq.heappop(self.patience)[1]
             waiting = self.bindings.get(uid)
-            if waiting is None or waiting.shape is None or patient_until(waiting) > self._now:
+            if waiting is None or waiting.shape is None or patient_until(waiting) > self._state.now:
                 # It waits no more, or has more patience by now.
                 continue
-            if uid not in self._impatient:
-                self._impatient[uid] = None
-                if self.promises.own(uid) is None and self._may_start(waiting):
+            if uid not in self.impatient:
+                self.impatient[uid] = None
+                if self.promises.own(uid) is None and self.may_start(waiting):
                     self._promise(waiting.shape, waiting)
 
-    def _may_start(self, binding: Binding) -> bool:
+    def may_start(self, binding: Binding) -> bool:
         """Whether room is all that it may need: it waits, in an open queue that holds it behind nobody."""
         if binding.shape is None or self.tree.standing(binding.leaf) is not Standing.OPEN:
             return False
@@ -341,36 +373,36 @@ class Keeping(Resizing):
 
     def _try_to_promise_again(self) -> None:
         """What fits nowhere at the moment may do so once a node is back."""
-        for uid, (when, before) in list(self._unpromised.items()):
-            if when > self._now:
+        for uid, (when, before) in list(self.unpromised.items()):
+            if when > self._state.now:
                 continue
-            del self._unpromised[uid]
+            del self.unpromised[uid]
             waiting = self.bindings.get(uid)
             if waiting is None or waiting.shape is None or uid in self.promises.made:
                 continue
             if uid in self.promises.claims:
-                self._unpromised[uid] = (self._now + AGAIN, before)
+                self.unpromised[uid] = (self._state.now + AGAIN, before)
                 continue
             group = self.waiting.classes(waiting.leaf)[waiting.shape.key]
             first, by_patience = group.members[0] == waiting.key, self._by_patience(waiting)
-            able = self._may_start(waiting) and (self._has_its_turn(waiting) if by_patience else first)
+            able = self.may_start(waiting) and (self._has_its_turn(waiting) if by_patience else first)
             if group.parked is None or not able:
                 if by_patience:
                     # Nothing else looks at one that is not the first of its class once it is its turn.
-                    self._unpromised[uid] = (self._now + AGAIN, before)
+                    self.unpromised[uid] = (self._state.now + AGAIN, before)
                 continue
-            head = self.waiting.head(waiting.leaf) is group or uid in self._impatient
+            head = self.waiting.head(waiting.leaf) is group or uid in self.impatient
             if head and before is not None and (before.leaf, before.shape.key) == (waiting.leaf, waiting.shape.key):
                 self._renew(before)
             elif not first:
                 self._promise(waiting.shape, waiting)
             else:
-                self._keep_room(group, certain=group.parked.reason is Reason.WOULD_DELAY)
+                self.keep_room(group, certain=group.parked.reason is Reason.WOULD_DELAY)
 
     def _is_to_be_renewed(self, promise: Promise) -> bool:
-        if promise.at < self._now or promise.at == math.inf or self._given_up(promise) <= self._now:
+        if promise.at < self._state.now or promise.at == math.inf or self._given_up(promise) <= self._state.now:
             return True
-        return promise.made + BY_PATIENCE <= self._now and self._by_patience(self.bindings[promise.uid])
+        return promise.made + BY_PATIENCE <= self._state.now and self._by_patience(self.bindings[promise.uid])
 
     def _given_up(self, promise: Promise) -> float:
         """When one that its member would not hold gets another time: soon if somebody with a better right took from it.
@@ -380,39 +412,30 @@ class Keeping(Resizing):
 
     def _await_victims(self, promise: Promise) -> None:
         """Once all that were to go are gone the claimant waits as others do; what it was promised before is its own."""
-        if self._all_gone(promise.uid):
+        if self._claims.all_gone(promise.uid):
             # A while longer than that: members tell of the room a moment after the pods are gone.
-            promise.until = min(promise.until, self._now + SETTLE)
-        if promise.until <= self._now:
-            self._awaiting.pop(promise.uid, None)
+            promise.until = min(promise.until, self._state.now + SETTLE)
+        if promise.until <= self._state.now:
+            self._claims.awaiting.pop(promise.uid, None)
             self.promises.withdraw(promise.uid)
-            self._refresh_idle()
-            self._look_again(self.bindings[promise.uid])
+            self._state.wakeups.refresh_idle()
+            self.look_again(self.bindings[promise.uid])
 
-    def _look_again(self, binding: Binding) -> None:
+    def look_again(self, binding: Binding) -> None:
         """Nobody goes for it any more: look at its class again, and tell it what that waits for."""
         if binding.shape is not None:
             self.waiting.tell_again(binding.leaf, binding.shape, binding.key, binding.told)
             self.waiting.refresh(self.waiting.classes(binding.leaf)[binding.shape.key])
 
-    def _all_gone(self, uid: str) -> bool:
-        """Whether nobody has anything left of what was to go for this claimant."""
-        return all(self._let_go(each, loss) for each, loss in self._awaiting.get(uid, {}).items())
-
-    def _holds(self, claim: Promise) -> bool:
-        """Whether all that were to go for a claimant have gone, or are on their way."""
-        losses = self._awaiting.get(claim.uid, {}).items()
-        return all(self._let_go(uid, loss) or self._goes(uid, loss, claim.looked) for uid, loss in losses)
-
     def _ends_waiting(self, claim: Promise) -> float:
         """When it is looked at again whether those that go for a claimant are still on their way."""
-        losses = self._awaiting.get(claim.uid, {}).items()
-        going = [self.bindings[uid] for uid, loss in losses if not self._let_go(uid, loss)]
-        bounds = [self._gone_until(each, claim.looked) for each in going]
+        losses = self._claims.awaiting.get(claim.uid, {}).items()
+        going = [self.bindings[uid] for uid, loss in losses if not self._claims.let_go(uid, loss)]
+        bounds = [self._claims.gone_until(each, claim.looked) for each in going]
         # One that is past its bound is mended by the next pass that may search.
-        return min([claim.until, *(each for each in bounds if each > self._now)])
+        return min([claim.until, *(each for each in bounds if each > self._state.now)])
 
-    def _next_renewal(self) -> float | None:
+    def next_renewal(self) -> float | None:
         times = [
             self._ends_waiting(promise)
             if promise.victims
@@ -423,7 +446,7 @@ class Keeping(Resizing):
             else max(promise.at, promise.looked) + RENEWAL
             for promise in self.promises.each()
         ]
-        times += [when for when, _ in self._unpromised.values()]
+        times += [when for when, _ in self.unpromised.values()]
         times += [
             max(promise.made + BY_PATIENCE, promise.looked + RENEWAL)
             for promise in self.promises.each()

@@ -16,31 +16,29 @@ from atoll.model.vector import Vector
 from atoll.model.verdict import Reason
 
 
-class Waking:
-    """What waits, in which queues and for which members; whoever takes events in says what wakes it."""
+class Wakeups:
+    """What sleeps until there is more room, or another limit; whoever takes events in says what changed."""
 
-    def __init__(self) -> None:
-        self.tree = Tree()
-        self.waiting = Waiting(self.tree)
-        self.world = Members()
+    def __init__(self, tree: Tree, waiting: Waiting, world: Members, hungry: Hungry) -> None:
+        self.tree, self.waiting, self.world = tree, waiting, world
         #: row of the world -> shapes that wait for room and use it; outermost queue with ceilings in members -> those
         #: that such ceilings stop
         self._blocked: dict[int | Queue, dict[Shape, None]] = {}
         #: shapes that were woken in this pass and not looked at yet -> column of a member that holds them, None where
         #: that is not known or takes several
-        self._woken: dict[Shape, int | None] = {}
+        self.woken: dict[Shape, int | None] = {}
         #: classes that wait for a change of a Queue or of a namespace, or for room that is kept for others
-        self._idle: dict[ShapeClass, None] = {}
+        self.idle: dict[ShapeClass, None] = {}
         #: what runs with fewer pods than it asks for
-        self._hungry = Hungry()
+        self.hungry = hungry
 
-    def _wake(self, shape: bytes) -> None:
+    def wake(self, shape: bytes) -> None:
         self.waiting.wake_shape(shape)
 
-    def _wake_grown(self) -> None:
+    def wake_grown(self) -> None:
         """Look again at the shapes for which members have more room, where that may be enough."""
         for name, rows in self.world.take_grown():
-            self._hungry.wake(name)
+            self.hungry.wake(name)
             held = self.world.counts[:, self.world.column(name)].tolist()
             nodes = self.world.members[name].nodes
             free = dict(zip(nodes.resources, np.maximum(nodes.free, 0).sum(axis=1).tolist(), strict=True))
@@ -58,60 +56,60 @@ class Waking:
             for row in sorted(rows & self._blocked.keys()):
                 # A shape of several rows leaves all of them when the first is looked at.
                 for shape in [shape for shape in self._blocked.get(row, ()) if enough(shape)]:
-                    self._unblock(shape)
+                    self.unblock(shape)
                     if not shape.others:
-                        self._woken[shape] = None
-                    self._wake(shape.key)
+                        self.woken[shape] = None
+                    self.wake(shape.key)
             # What would delay others elsewhere may not delay them there.
-            for group in [group for group in self._idle if not rows.isdisjoint(group.shape.rows)]:
+            for group in [group for group in self.idle if not rows.isdisjoint(group.shape.rows)]:
                 if group.parked is not None and group.parked.reason is Reason.WOULD_DELAY and enough(group.shape):
-                    del self._idle[group]
+                    del self.idle[group]
                     if group.members and group.lot is None:
                         self.waiting.refresh(group)
 
-    def _sleep_again(self, touched: Iterable[str]) -> None:
+    def sleep_again(self, touched: Iterable[str]) -> None:
         """Of what was woken, that for which a dispatch to these members took the room sleeps again without being looked
         at.
         """
         gone = {None, *(self.world.column(name) for name in touched)}
-        shapes = [shape for shape, column in self._woken.items() if column in gone]
+        shapes = [shape for shape, column in self.woken.items() if column in gone]
         if not shapes:
             return
         for shape, fits, column in zip(shapes, *self.world.may_fit(shapes), strict=True):
             if fits:
-                self._woken[shape] = column if column >= 0 else None
+                self.woken[shape] = column if column >= 0 else None
             else:
                 self.waiting.sleep_shape(shape.key)
-                self._block(shape)
+                self.block(shape)
 
-    def _wake_all(self) -> None:
+    def wake_all(self) -> None:
         """Look at everything again that was blocked by members."""
         for shape in {shape: None for shapes in self._blocked.values() for shape in shapes}:
-            self._wake(shape.key)
+            self.wake(shape.key)
         self._blocked.clear()
-        self._refresh_idle()
+        self.refresh_idle()
 
-    def _ceilings_eased(self, leaf: Queue) -> None:
+    def ceilings_eased(self, leaf: Queue) -> None:
         """The queue uses less: look again at what ceilings of the queues above it stopped, itself included."""
         for above in (capping(leaf), self.tree.root):
             for shape in list(self._blocked.get(above, ())) if above is not None else ():
-                self._unblock(shape)
-                self._wake(shape.key)
+                self.unblock(shape)
+                self.wake(shape.key)
 
-    def _block(self, shape: Shape, capped: Queue | None = None) -> None:
+    def block(self, shape: Shape, capped: Queue | None = None) -> None:
         """It waits for more room in members, and with a queue for less use below that one; where it leaves its flavor
         open for either, anywhere.
         """
         capped = self.tree.root if shape.others else capped
         if shape.capped is not capped:
-            self._unblock(shape)
+            self.unblock(shape)
             shape.capped = capped
-        self._woken.pop(shape, None)
+        self.woken.pop(shape, None)
         for place in _lacking(shape):
             self._blocked.setdefault(place, {})[shape] = None
 
-    def _unblock(self, shape: Shape) -> None:
-        self._woken.pop(shape, None)
+    def unblock(self, shape: Shape) -> None:
+        self.woken.pop(shape, None)
         for place in _lacking(shape):
             shapes = self._blocked.get(place)
             if shapes is not None:
@@ -119,9 +117,9 @@ class Waking:
                 if not shapes:
                     del self._blocked[place]
 
-    def _refresh_idle(self) -> None:
-        self._hungry.wake(None)
-        idle, self._idle = self._idle, {}
+    def refresh_idle(self) -> None:
+        self.hungry.wake(None)
+        idle, self.idle = self.idle, {}
         for group in idle:
             if group.members and group.lot is None:
                 self.waiting.refresh(group)

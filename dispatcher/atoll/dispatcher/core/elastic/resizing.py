@@ -16,15 +16,16 @@ import msgspec
 
 from atoll.dispatcher.core.backfill.reservation import Pods, Promise, Stay
 from atoll.dispatcher.core.backlog.backlog import Key
-from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate, evict_timeout, evicted_at
+from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate
 from atoll.dispatcher.core.capacity.shape import shape_key
+from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command, Dispatch, Part, Resize
 from atoll.dispatcher.core.elastic.growth import GROW_TIMEOUT
 from atoll.dispatcher.core.elastic.sizes import Counts, cut, difference, first_pods, full, joined, larger, smaller
 from atoll.dispatcher.core.placement.choice import Choice, spots
 from atoll.dispatcher.core.quota.namespaces import by_scopes
 from atoll.dispatcher.core.quota.queue import Queue, Rank, Standing, path
-from atoll.dispatcher.core.state import Books, Loss
+from atoll.dispatcher.core.state import State
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.model import vector
 from atoll.model.decision import Decision, Line, Phase, Spots
@@ -47,19 +48,21 @@ Missed = dict[tuple[str, bytes, str, Counts, int | None], Stop]
 """(member, shape, size, domain to stay in) -> why nothing of that kind grows."""
 
 
-class Resizing(Books):
+class Resizing:
     """Gives to and takes from running workloads."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, state: State, claims: Claims) -> None:
+        self._state, self._claims = state, claims
+        self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
+        self.namespaces, self.promises = state.namespaces, state.promises
         #: UID of what runs with fewer pods than it asks for -> why, where its binding may not say so yet
-        self._stopped: dict[str, Verdict] = {}
+        self.stopped: dict[str, Verdict] = {}
         #: what has found no room in this pass: (member, shape, size, domain to stay in) -> why
         self._missed: Missed = {}
 
     # -- growing -----------------------------------------------------------------------------------------------------
 
-    def _grow_all(self, commands: list[Command]) -> list[Queue]:
+    def grow_all(self, commands: list[Command]) -> list[Queue]:
         """Give what is left to those that run with fewer pods than they ask for: what a user waits for first, then by
         the order of queues and of the workloads in them. What is dispatched in this pass starts with what it gets.
 
@@ -69,22 +72,22 @@ class Resizing(Books):
         Returns:
             The queues of what grew.
         """
-        if not self._hungry.awake:
+        if not self._state.wakeups.hungry.awake:
             return []
         self._missed.clear()
         grew: dict[Queue, None] = {}
         begun = {command.uid: index for index, command in enumerate(commands) if isinstance(command, Dispatch)}
-        for binding in sorted((self.bindings[uid] for uid in self._hungry.awake), key=_turn):
+        for binding in sorted((self.bindings[uid] for uid in self._state.wakeups.hungry.awake), key=_turn):
             uid = binding.view.uid
-            if not self._may_resize(binding, begun=uid in begun):
+            if not self.may_resize(binding, begun=uid in begun):
                 # It is filed again when something is seen of it.
-                self._hungry.remove(uid)
+                self._state.wakeups.hungry.remove(uid)
                 continue
             [name] = binding.parts
             growth = self.growth(binding, self.world.members[name].nodes, self._where(binding, name), self._missed)
             if isinstance(growth, Stop):
-                self._hungry.park(uid, growth.place)
-                self._stopped[uid] = growth.verdict
+                self._state.wakeups.hungry.park(uid, growth.place)
+                self.stopped[uid] = growth.verdict
                 continue
             before = binding.pods
             self._take(binding, *growth)
@@ -102,14 +105,14 @@ class Resizing(Books):
                 commands[begun[uid]] = replace(command, parts=_parts(binding), decision=decision)
             else:
                 text = f"{binding.pods} pods, not {before}: there is room"
-                deadline = self._now + GROW_TIMEOUT
+                deadline = self._state.now + GROW_TIMEOUT
                 commands.append(self._resize(binding, Reason.GROWN, text, deadline, expected))
         return list(grew)
 
-    def _may_resize(self, binding: Binding, *, begun: bool = False) -> bool:
+    def may_resize(self, binding: Binding, *, begun: bool = False) -> bool:
         """Whether a decision on its size can be made now; what it has must be written down first."""
         written = binding.epoch == binding.view.epoch and binding.resized_at is None
-        settled = binding.bound and written and binding.view.uid not in self._sizes.oversized
+        settled = binding.bound and written and binding.view.uid not in self._state.sizes.oversized
         return binding.phase is Phase.BOUND and not binding.gang.hold and (settled or begun)
 
     def growth(
@@ -153,10 +156,10 @@ class Resizing(Books):
                 taken = joined(begins, landing)
                 gang = whole.sized(taken.counts)
             choice = Choice((member,), (gang,), (taken,))
-            amount, end = _requests(whole, taken.counts), self._now + estimate(binding)
+            amount, end = _requests(whole, taken.counts), self._state.now + estimate(binding)
             if self.promises.refuses(binding.view.uid, binding.leaf, amount, choice, end):
                 continue
-            if not self._ceilings_kept(binding.view.uid, binding.leaf, name, amount):
+            if not self.ceilings_kept(binding.view.uid, binding.leaf, name, amount):
                 return size, landing
         return Stop(Verdict(Reason.WOULD_DELAY))
 
@@ -165,7 +168,7 @@ class Resizing(Books):
         leaf, namespace, amount = binding.leaf, binding.view.namespace, more.total()
         if self.tree.standing(leaf) is not Standing.OPEN:
             return Stop(Verdict(Reason.QUEUE_CLOSED, Blocker("Queue", leaf.name)))
-        if (outside := self.outside(leaf, namespace)) is not None:
+        if (outside := self._state.outside(leaf, namespace)) is not None:
             return Stop(outside)
         short = self.tree.shortage(leaf, amount)
         if short is not None:
@@ -178,7 +181,7 @@ class Resizing(Books):
             return Stop(Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", name)))
         return None
 
-    def _ceilings_kept(self, uid: str, leaf: Queue, member: str, amount: Vector) -> list[Promise]:
+    def ceilings_kept(self, uid: str, leaf: Queue, member: str, amount: Vector) -> list[Promise]:
         """The promises to others, for whom room is being made in the member, that so much more there would break under
         a ceiling on the paths of both.
         """
@@ -218,85 +221,35 @@ class Resizing(Books):
 
     # -- shrinking ---------------------------------------------------------------------------------------------------
 
-    def _shrink(self, binding: Binding, size: Counts, text: str) -> Command:
+    def shrink(self, binding: Binding, size: Counts, text: str) -> Command:
         """Take pods back, those of the highest indices."""
         [name] = binding.parts
         before = binding.pods
         self._charge_size(binding, size, first_pods(self._where(binding, name), size))
-        self._refresh_idle()
-        self._ceilings_eased(binding.leaf)
-        self._hungry.released(binding.leaf)
-        self._settle_binding(binding)
+        self._state.wakeups.refresh_idle()
+        self._state.wakeups.ceilings_eased(binding.leaf)
+        self._state.wakeups.hungry.released(binding.leaf)
+        self._state.settle_binding(binding)
         return self._resize(binding, Reason.SHRUNK, f"{binding.pods} pods, not {before}: {text}")
 
-    def _let_go(self, uid: str, loss: Loss) -> bool:
-        """Whether a victim has nothing left of what it was to give up."""
-        binding = self.bindings.get(uid)
-        if binding is not None and binding.phase is Phase.LEAVING:
-            # Its queue has its quota back, and its member still has its pods.
-            return False
-        if binding is None or not binding.phase.charged or binding.epoch > loss.epoch + 1:
-            # It has gone, and perhaps it runs anew.
-            return True
-        if loss.stays is None or binding.phase is not Phase.BOUND or binding.resized_at is not None:
-            return False
-        placed = binding.view.placed
-        return self._has_shrunk(binding, loss.stays) and all(
-            placed.get(name, (0, 0))[1] <= part.replicas for name, part in binding.parts.items()
-        )
-
-    def _goes(self, uid: str, loss: Loss, since: float) -> bool:
-        """Whether a victim that has not gone is on its way: where it was decided, at that time if it shrinks, and its
-        member can tell of it.
-        """
-        binding = self.bindings[uid]
-        if self._now >= self._gone_until(binding, since):
-            return False
-        if binding.phase is Phase.EVICTING:
-            return self._leaves(binding)
-        if loss.stays is None or not all(self._is_ready(name) for name in binding.parts):
-            return False
-        return binding.resized_at is not None or self._has_shrunk(binding, loss.stays)
-
-    def _leaves(self, binding: Binding) -> bool:
-        """Whether what was told to go is expected to: its members can say so, and it had not too long."""
-        if not all(self._is_ready(name) for name in binding.parts):
-            return False
-        return self._now < self._gone_until(binding, self._now)
-
-    def _gone_until(self, binding: Binding, since: float) -> float:
-        """Until when others count on the room of what was told to go, or to shrink at that time: as long as its queue
-        pays for it.
-        """
-        told = evicted_at(binding, self._now) if binding.phase is Phase.EVICTING else since
-        return told + evict_timeout(binding.leaf)
-
-    def _has_shrunk(self, binding: Binding, stays: Counts) -> bool:
-        [part] = binding.parts.values()
-        return all(task.replicas <= count for task, count in zip(part.tasks, stays, strict=True))
-
-    def _is_ready(self, name: str) -> bool:
-        member = self.world.members.get(name)
-        return member is not None and member.ready
-
-    def _keep_to_wishes(self) -> Iterator[Command]:
+    def keep_to_wishes(self) -> Iterator[Command]:
         """Write down that users ask for fewer pods than their workloads run with: it is so already, and must not be
         more again unless it is admitted.
         """
-        for uid in list(self._sizes.oversized):
+        for uid in list(self._state.sizes.oversized):
             binding = self.bindings[uid]
             if binding.epoch == binding.view.epoch and binding.resized_at is None:
-                del self._sizes.oversized[uid]
+                del self._state.sizes.oversized[uid]
                 binding.before = binding.parts
                 yield self._resize(binding, Reason.SHRUNK, f"{binding.pods} pods: no more were asked for")
 
-    def _shrink_again(self) -> Iterator[Command]:
+    def shrink_again(self) -> Iterator[Command]:
         """What was to shrink, and was changed by its user meanwhile, gives back what others were given of its quota."""
-        for uid in list(self._unshrunk):
+        for uid in list(self._state.unshrunk):
             binding = self.bindings.get(uid)
-            if binding is not None and binding.phase is Phase.BOUND and not self._may_resize(binding):
+            if binding is not None and binding.phase is Phase.BOUND and not self.may_resize(binding):
                 continue
-            del self._unshrunk[uid]
+            del self._state.unshrunk[uid]
             if binding is None or binding.phase is not Phase.BOUND:
                 continue
             limits = [(name, queue.left(name)) for queue in path(binding.leaf) for name in binding.amount]
@@ -306,7 +259,7 @@ class Resizing(Books):
             for size in steps:
                 back = _requests(binding.gang, difference(now, size))
                 if size == steps[-1] or all(back.get(name, 0) >= lack for name, lack in lacks):
-                    yield self._shrink(binding, size, "others were given what it was to give up")
+                    yield self.shrink(binding, size, "others were given what it was to give up")
                     break
 
     # -- both --------------------------------------------------------------------------------------------------------
@@ -326,7 +279,7 @@ class Resizing(Books):
         stay = self.promises.stay(binding.view.uid)
         assert stay is not None, f"{binding.view.uid} is charged and not known to run"
         self.promises.enter(binding.view.uid, Stay(binding.leaf, amount, stay.start, stay.end, {name: (gang, pods)}))
-        self._sizes.file(binding)
+        self._state.sizes.file(binding)
 
     def _resize(
         self,
@@ -338,7 +291,7 @@ class Resizing(Books):
     ) -> Resize:
         """The command that makes its binding say what was decided. `expected`: where new pods are to be."""
         view = binding.view
-        line = Line(rfc3339(self._now), Phase.BOUND, reason, text)
+        line = Line(rfc3339(self._state.now), Phase.BOUND, reason, text)
         story = view.decision.told(line)
         if len(story) > 1 and story[-2].reason is reason:
             # Many small changes must not push out what happened before.
@@ -359,7 +312,7 @@ class Resizing(Books):
             flavors=binding.flavors,
         )
         binding.resized_at, binding.told = view.generation, None
-        self._stopped.pop(view.uid, None)
+        self.stopped.pop(view.uid, None)
         parts = _parts(binding)
         return Resize(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision, parts=parts)
 

@@ -135,13 +135,13 @@ def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
     if gang.hold:
         kept = withheld(gang)
         return Account(reason=kept.reason.value, message=kept.sentence(), changes=_by_itself(kept))
-    if (outside := core.outside(leaf, view.namespace)) is not None:
+    if (outside := core.state.outside(leaf, view.namespace)) is not None:
         return _refused(outside)
     binding = Binding(view, 0, Phase.SUSPENDED, {}, gang, None, order_key(view), leaf, {})
-    view = core.filed_as(binding)
+    view = core.state.filed_as(binding)
     binding = replace(binding, view=view, wish=view.gang, variants=view.variants)
     world = core.world.aside()
-    shape = shape_of(view, shape_key(view, core.restricted(binding)))
+    shape = shape_of(view, shape_key(view, core.state.restricted(binding)))
     binding.amount = shape.request
     world.enroll(shape)
     look = _Look(core, binding, shape, world)
@@ -206,13 +206,13 @@ class _Look:
         return self.binding.leaf
 
     def _permits(self, choice: Choice) -> bool:
-        return self.core.judge(self.binding, choice)[0]
+        return self.core.policy.judge(self.binding, choice)[0]
 
     def _settles(self, choice: Choice) -> Choice | None:
-        return self.core.settle(self.binding, choice, self._permits)
+        return self.core.policy.settle(self.binding, choice, self._permits)
 
     def _capped(self, choice: Choice) -> Verdict | None:
-        verdict = self.core.capped(self._leaf, choice)
+        verdict = self.core.policy.capped(self._leaf, choice)
         if verdict is not None:
             self._capped_in |= {
                 member.name: gang.total() for member, gang in zip(choice.members, choice.gangs, strict=True)
@@ -242,13 +242,13 @@ class _Look:
             self.shape,
             self._gang,
             self.world,
-            serving=core.serves(self._leaf),
-            avoided=core.avoided(self.binding, self.shape),
+            serving=core.state.serves(self._leaf),
+            avoided=core.dry_runs.avoided(self.binding, self.shape),
             permits=self._settles,
             capped=self._capped,
-            times=partial(core.times, self._leaf),
+            times=partial(core.policy.times, self._leaf),
         )
-        return found if isinstance(found, Choice) else core.in_words(self.binding, self.shape, found)
+        return found if isinstance(found, Choice) else core.dry_runs.in_words(self.binding, self.shape, found)
 
     def whole(self, choice: Choice) -> Choice:
         """The choice with the pods beyond the minimum that it would be given as it starts."""
@@ -258,7 +258,7 @@ class _Look:
         nodes = member.nodes.copy()
         nodes.take(part.requests(), begins)
         started = replace(self.binding, parts={member.name: part})
-        growth = self.core.growth(started, nodes, begins.pods, {}, begins)
+        growth = self.core.resizing.growth(started, nodes, begins.pods, {}, begins)
         if isinstance(growth, Stop):
             return choice
         size, more = growth
@@ -298,8 +298,8 @@ class _Look:
         """What each member could take, those that hold most of it first."""
         world, shape, core = self.world, self.shape, self.core
         allowed = np.any(world.allowed(shape), axis=0) if world.order else np.zeros(0, np.bool_)
-        serving = core.serves(self._leaf)
-        avoided, refusing = core.avoided(self.binding, shape), core.refusals.avoided(self.binding.view)
+        serving = core.state.serves(self._leaf)
+        avoided, refusing = core.dry_runs.avoided(self.binding, shape), core.refusals.avoided(self.binding.view)
         barred = core.breakers.barred(self.binding.view.namespace)
         floor = np.array(shape.floor)
         held = np.minimum(world.counts[list(shape.rows)], floor[:, None]).sum(axis=0)
@@ -347,7 +347,7 @@ class _Look:
         if isinstance(placement, Placement):
             choice = alone(self.shape, self._gang, member, placement)
             domain = _domain(member, placement)
-            capped = self.core.capped(self._leaf, choice)
+            capped = self.core.policy.capped(self._leaf, choice)
             if capped is not None and (block := capped.blocker) is not None:
                 whose = f"of queue {block.name} there" if block.kind == "Queue" else "of this member"
                 text = f"the ceiling {whose} leaves {block.available} {block.resource}"
@@ -556,8 +556,8 @@ class _Look:
         claimant = Claimant(
             self.binding.view.uid, self._leaf, -self.binding.key[0], self.shape, self.shape.least
         )  # fmt: skip
-        running = list(core.running())
-        serving, avoided = core.serves(self._leaf), core.avoided(self.binding, self.shape)
+        running = list(core.triggers.running())
+        serving, avoided = core.state.serves(self._leaf), core.dry_runs.avoided(self.binding, self.shape)
         # As the dispatcher plans: others for whom room is being made are counted as having it.
         with core.promises.settled(but=self.binding.view.uid):
             evicting = plan(

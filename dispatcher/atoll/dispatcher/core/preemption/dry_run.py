@@ -17,26 +17,27 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
-from atoll.dispatcher.core.backfill.policy import PATIENCE
+from atoll.dispatcher.core.backfill.policy import PATIENCE, Policy
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape, shape_key
+from atoll.dispatcher.core.claims import Claims, Departure, Loss, OpenQuestion
 from atoll.dispatcher.core.commands import Ask, Command
-from atoll.dispatcher.core.elastic.sizes import Counts, full, smaller
+from atoll.dispatcher.core.elastic.resizing import Resizing
+from atoll.dispatcher.core.elastic.sizes import full, smaller
 from atoll.dispatcher.core.placement import excluding
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.preemption.budget import HELPLESS, SEARCHES_PER_SECOND
 from atoll.dispatcher.core.preemption.candidates import Victim, candidates, ordered
 from atoll.dispatcher.core.preemption.search import Claimant, Plan, plan
 from atoll.dispatcher.core.preemption.trial import Site, Trial
-from atoll.dispatcher.core.preemption.triggers import Making, victim_of
-from atoll.dispatcher.core.state import AVOID_MAX, Avoided, Loss
+from atoll.dispatcher.core.preemption.triggers import Triggers, victim_of
+from atoll.dispatcher.core.state import AVOID_MAX, Avoided, State
 from atoll.fit import Placement, place
 from atoll.model.decision import Decision, Line, Phase, Question
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker, reason_of_refusal
@@ -51,83 +52,51 @@ MOST_VICTIMS = 2000
 _ABOUT_QUESTIONS = ((Phase.SUSPENDED, Reason.ASKING_MEMBERS), (Phase.SUSPENDED, Reason.PART_REFUSED))
 
 
-@dataclass(frozen=True, slots=True)
-class Departure:
-    """What one workload loses if the answer is yes."""
-
-    uid: str
-    epoch: int
-    """In which it was asked about."""
-    reason: Reason
-    """Preempted or Reclaimed."""
-    stays: Counts | None
-    """Pods per task that it keeps; None when all of it goes."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OpenQuestion:
-    """What members were asked on behalf of one waiting workload."""
-
-    binding: Binding
-    """The workload as it was; another object asks for something else."""
-    shape: bytes
-    epoch: int
-    """Under which it is asked."""
-    choice: Choice
-    departures: tuple[Departure, ...]
-    awaited: tuple[str, ...]
-    """UIDs of those that leave already, and whose room it needs as well."""
-    deadline: float
-    """Seconds since the epoch."""
-
-
-class Asking(Making):
+class DryRuns:
     """Asks, and does what follows from the answers."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        #: UID of a waiting binding -> what members are asked for it; in `_awaiting` as well, unless that took too long
-        self._asking: dict[str, OpenQuestion] = {}
+    def __init__(self, state: State, claims: Claims, resizing: Resizing, policy: Policy, triggers: Triggers) -> None:
+        self._state, self._claims, self._resizing = state, claims, resizing
+        self._policy, self._triggers = policy, triggers
+        self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
+        self.namespaces, self.promises = state.namespaces, state.promises
+        self.breakers, self.refusals = state.breakers, state.refusals
         #: a plan is to be mended, and there were too many searches
         self._unmended = False
 
-    def _drop_binding(self, uid: str) -> None:
-        super()._drop_binding(uid)
-        self._asking.pop(uid, None)
-
     @property
-    def _next_answer_due(self) -> float | None:
+    def next_answer_due(self) -> float | None:
         """When a question ends without an answer; one that is not written yet has not begun."""
-        due = [each.deadline for each in self._asking.values() if each.binding.view.epoch >= each.epoch]
-        return min([*due, *([self._now + 1 / SEARCHES_PER_SECOND] if self._unmended else [])], default=None)
+        due = [each.deadline for each in self._claims.asking.values() if each.binding.view.epoch >= each.epoch]
+        return min([*due, *([self._state.now + 1 / SEARCHES_PER_SECOND] if self._unmended else [])], default=None)
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
-    def _ask_for_room(self) -> Iterator[Command]:
+    def ask_for_room(self) -> Iterator[Command]:
         """Look for who should go so that blocked workloads of higher priority, or of entitled queues, can start."""
-        self._look_at_rights()
-        while (group := self.searches.take()) is not None:
-            if not group.members or group.lot is None or not self._may_evict(group):
-                self.searches.drop(group)
+        self._triggers.look_at_rights()
+        while (group := self._triggers.searches.take()) is not None:
+            if not group.members or group.lot is None or not self._triggers.may_evict(group):
+                self._triggers.searches.drop(group)
                 if group.members and group.lot is not None:
-                    self._rightless[group] = None
+                    self._triggers.rightless[group] = None
                 continue
             binding = self._next_claimant(group)
             if binding is None:
                 # When one of them goes, or nobody goes for it any more, the next one is looked at.
                 continue
-            if self._starts_soon(binding):
-                self.searches.try_after(group, HELPLESS, self._now)
+            if self._triggers.starts_soon(binding):
+                self._triggers.searches.try_after(group, HELPLESS, self._state.now)
                 continue
-            self.searches.tokens -= 1
+            self._triggers.searches.tokens -= 1
             outcome = self._whom_to_ask(group, binding)
             if outcome is None:
-                self.searches.try_again(group, self._now)
+                self._triggers.searches.try_again(group, self._state.now)
                 continue
-            self.searches.drop(group)
+            self._triggers.searches.drop(group)
             yield self._claim(group, binding, outcome)
             if len(group.members) > 1:
-                self.searches.consider(group)
+                self._triggers.searches.consider(group)
 
     def _next_claimant(self, group: ShapeClass) -> Binding | None:
         """The first of a class for whom nobody goes yet, if it may evict whom the first of all may; in a strict queue
@@ -135,31 +104,31 @@ class Asking(Making):
         """
         strict = group.behind is not None
         for key in group.members[: 1 if strict else None]:
-            if key[2] not in self._awaiting:
+            if key[2] not in self._claims.awaiting:
                 binding = self.bindings[key[2]]
                 first = key == group.members[0]
-                return binding if first or self._may_evict(group, -key[0]) else None
+                return binding if first or self._triggers.may_evict(group, -key[0]) else None
         return None
 
-    def _mend_claims(self) -> Iterator[Command]:
+    def mend_claims(self) -> Iterator[Command]:
         """Where one does not go that was to, or not soon, look at once for others that would do beside those that do;
         where there are none the claimant waits as others do, and its room is everybody's.
         """
         self._unmended = False
         for claim in list(self.promises.claims.values()):
             binding = self.bindings[claim.uid]
-            if claim.uid in self._asking or self._holds(claim):
+            if claim.uid in self._claims.asking or self._claims.holds(claim):
                 continue
-            if self.searches.tokens < 1:
+            if self._triggers.searches.tokens < 1:
                 self._unmended = True
                 return
-            self.searches.tokens -= 1
-            del self._awaiting[claim.uid]
+            self._triggers.searches.tokens -= 1
+            del self._claims.awaiting[claim.uid]
             self.promises.withdraw(claim.uid)
             group = self._class_of(binding)
-            outcome = self._whom_to_ask(group, binding) if self._may_evict(group) else None
-            self._refresh_idle()
-            self._look_again(binding)
+            outcome = self._whom_to_ask(group, binding) if self._triggers.may_evict(group) else None
+            self._state.wakeups.refresh_idle()
+            self._policy.look_again(binding)
             if outcome is not None:
                 yield self._claim(group, binding, outcome)
 
@@ -173,7 +142,7 @@ class Asking(Making):
     def _await(self, binding: Binding, choice: Choice) -> Command:
         nominated = [member.name for member in choice.members]
         awaits = Verdict(Reason.AWAITING_VICTIMS, Blocker("Cluster", ", ".join(nominated)))
-        return self._explain(binding, awaits, nominated)
+        return self._triggers.explain(binding, awaits, nominated)
 
     def _whom_to_ask(self, group: ShapeClass, binding: Binding) -> Plan | None:
         """Who should go so that a workload of a class can start; None where nobody's departure would help."""
@@ -181,35 +150,31 @@ class Asking(Making):
             # Nobody goes for a limit of its namespace.
             return None
         with self.promises.settled():
-            victims = self._possible_victims(group)
+            victims = self._triggers.possible_victims(group)
             if named := self._named():
                 victims = [each for each in victims if each.uid not in named]
-            leaving = self._leavers()
-            if not (victims or leaving) or self._forbidden(binding):
+            leaving = self._triggers.leavers()
+            if not (victims or leaving) or self._policy.forbidden(binding):
                 return None
             outcome = plan(
                 Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least),
                 victims,
                 self.tree,
                 self.world,
-                now=self._now,
+                now=self._state.now,
                 leaving=leaving,
-                serving=self.serves(group.leaf),
+                serving=self._state.serves(group.leaf),
                 avoided=self.avoided(binding, group.shape),
-                permits=self._permits(binding),
+                permits=self._policy.permits(binding),
                 why=False,
             )
         if not isinstance(outcome, Plan) or len(outcome.losses) + len(outcome.awaited) > MOST_VICTIMS:
             return None
         return outcome if outcome.losses or outcome.awaited else None
 
-    def _all_gone(self, uid: str) -> bool:
-        # While members are asked nobody was told to go: that nobody is to shrink any more means nothing yet.
-        return uid not in self._asking and super()._all_gone(uid)
-
     def _named(self) -> set[str]:
         """UIDs of those who may have to go already: nobody else may count on them."""
-        return {each.uid for question in self._asking.values() for each in question.departures}
+        return {each.uid for question in self._claims.asking.values() for each in question.departures}
 
     def _ask(self, group: ShapeClass, binding: Binding, outcome: Plan) -> Command:
         uid, view = binding.view.uid, binding.view
@@ -220,11 +185,11 @@ class Asking(Making):
                 [part] = victim.parts.values()
                 stays = smaller(victim.gang, full(part))[len(loss.surplus) - 1]
             departures.append(Departure(loss.uid, victim.epoch, loss.reason, stays))
-        self._overtake()
+        self._policy.overtake()
         self._keep_for(group, binding, outcome.choice, departures, outcome.awaited)
-        self.promises.claims[uid].until = self._now + PATIENCE
-        deadline = self._now + RESERVE_TIMEOUT
-        self._asking[uid] = OpenQuestion(
+        self.promises.claims[uid].until = self._state.now + PATIENCE
+        deadline = self._state.now + RESERVE_TIMEOUT
+        self._claims.asking[uid] = OpenQuestion(
             binding,
             group.shape.key,
             binding.epoch + 1,
@@ -235,7 +200,7 @@ class Asking(Making):
         )
         members = [member.name for member in outcome.choice.members]
         verdict = Verdict(Reason.ASKING_MEMBERS, Blocker("Cluster", ", ".join(members)))
-        line = Line(self._text(self._now), Phase.SUSPENDED, verdict.reason, verdict.sentence())
+        line = Line(self._triggers.text(self._state.now), Phase.SUSPENDED, verdict.reason, verdict.sentence())
         # Questions that came to nothing must not push out what happened before.
         story = [each for each in view.decision.story if (each.phase, each.reason) not in _ABOUT_QUESTIONS]
         decision = Decision(
@@ -243,11 +208,11 @@ class Asking(Making):
             Phase.SUSPENDED,
             verdict.reason,
             verdict.blocker,
-            self._text(deadline),
+            self._triggers.text(deadline),
             msgspec.structs.replace(view.decision, story=story).told(line),
             members,
             rounds=view.decision.rounds,
-            kept=self._kept(uid),
+            kept=self._triggers.kept(uid),
             question=self._question(outcome.choice, departures, outcome.awaited),
             evicted=view.decision.evictions,
             refused=view.decision.refused,
@@ -280,9 +245,9 @@ class Asking(Making):
     ) -> None:
         """Nobody else gets what it needs of the room that these leave, and those who leave already."""
         uid = binding.view.uid
-        leaving = [each for each in awaited if each in self._leaving]
-        self._awaiting[uid] = {each.uid: Loss(each.epoch, each.stays) for each in departures}
-        self._awaiting[uid] |= {each: Loss(self.bindings[each].epoch - 1) for each in leaving}
+        leaving = [each for each in awaited if each in self._state.leaving]
+        self._claims.awaiting[uid] = {each.uid: Loss(each.epoch, each.stays) for each in departures}
+        self._claims.awaiting[uid] |= {each: Loss(self.bindings[each].epoch - 1) for each in leaving}
         whole = [*(each.uid for each in departures if each.stays is None), *leaving]
         self.promises.keep(
             uid,
@@ -290,16 +255,16 @@ class Asking(Making):
             group.shape,
             group.shape.least,
             choice.members,
-            self._now,
+            self._state.now,
             whole,
             None if choice.divided else choice.placements[0],
         )
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
-    def _settle_questions(self) -> Iterator[Command]:
+    def settle_questions(self) -> Iterator[Command]:
         """Evict where all members said yes, nobody where one did not; drop what was overtaken."""
-        for uid, question in list(self._asking.items()):
+        for uid, question in list(self._claims.asking.items()):
             if not self._is_open(question):
                 self._drop_question(question)
                 continue
@@ -316,9 +281,9 @@ class Asking(Making):
                 yield self._give_up(question, refusals, verdict, verdict.sentence())
             elif all(name in answers for name in names):
                 yield from self._carry_out(question) if self._confirmed(question) else ()
-                if uid in self._asking:
+                if uid in self._claims.asking:
                     self._drop_question(question)
-            elif question.deadline <= self._now:
+            elif question.deadline <= self._state.now:
                 silent = [name for name in names if name not in answers]
                 verdict = Verdict(Reason.PART_REFUSED, Blocker("Cluster", ", ".join(silent)))
                 text = f"no answer from {', '.join(silent)} within {RESERVE_TIMEOUT:g} s"
@@ -331,7 +296,7 @@ class Asking(Making):
             self.bindings.get(binding.view.uid) is not binding
             or binding.shape is None
             or (binding.shape.key, binding.epoch) != (question.shape, question.epoch)
-            or not self._may_start(binding)
+            or not self._policy.may_start(binding)
         ):
             return False
         for each in question.departures:
@@ -357,7 +322,7 @@ class Asking(Making):
             return False
         claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least)
         sites = {member.name: Site(member, claimant, self.world) for member in members}
-        permits = self._permits(binding)
+        permits = self._policy.permits(binding)
 
         def fits(trial: Trial) -> bool:
             if trial.shortage() is not None:
@@ -373,9 +338,9 @@ class Asking(Making):
 
         with self.promises.settled(but=binding.view.uid), Trial(claimant, self.tree, sites, permits) as trial:
             for uid in question.awaited:
-                if uid in self._leaving and (stay := self.promises.stay(uid)) is not None:
+                if uid in self._state.leaving and (stay := self.promises.stay(uid)) is not None:
                     trial.move(victim_of(self.bindings[uid], stay).whole(foreign=False))
-            willing = candidates(trial, victims, self._now)
+            willing = candidates(trial, victims, self._state.now)
             # One that keeps its minimum now was asked about as one that goes, or the other way round.
             if [each.firm for each in willing] != [each.firm for each in victims] or fits(trial):
                 return False
@@ -387,7 +352,7 @@ class Asking(Making):
         """Those who were named, each with what it would lose; None when one of them is another one now."""
         found = []
         for departure in question.departures:
-            victim = self._running(departure.uid)
+            victim = self._triggers.victim(departure.uid)
             if victim is None:
                 return None
             if departure.stays is not None:
@@ -404,7 +369,7 @@ class Asking(Making):
     def _may_use(self, group: ShapeClass, members: tuple[Member, ...]) -> bool:
         """Whether these are members that the workload may go to now."""
         usable = self.world.ready
-        if (serving := self.serves(group.leaf)) is not None:
+        if (serving := self._state.serves(group.leaf)) is not None:
             usable = usable & serving
         binding = self.bindings[group.members[0][2]]
         if not self.avoided(binding, group.shape).isdisjoint(member.name for member in members):
@@ -416,18 +381,18 @@ class Asking(Making):
         """All members say that it fits: those who were named go, and the room is the workload's."""
         binding = question.binding
         group = self._class_of(binding)
-        del self._asking[binding.view.uid]
+        del self._claims.asking[binding.view.uid]
         self._keep_for(group, binding, question.choice, question.departures, question.awaited)
         for each in question.departures:
             # No name: whoever may read this story need not know of that workload.
             text = f"makes room for a workload of queue {group.leaf.name}"
             victim = self.bindings[each.uid]
             if each.stays is None:
-                yield self._evict(victim, each.reason, text, room_for=binding.view.uid)
+                yield self._triggers.evict(victim, each.reason, text, room_for=binding.view.uid)
             else:
                 # Its queue has more by now than when the others were looked at.
-                self._unfinished = True
-                yield self._shrink(victim, each.stays, text)
+                self._triggers.unfinished = True
+                yield self._resizing.shrink(victim, each.stays, text)
         yield self._await(binding, question.choice)
 
     def _give_up(self, question: OpenQuestion, failed: list[str], verdict: Verdict, text: str) -> Command:
@@ -435,28 +400,28 @@ class Asking(Making):
         binding = question.binding
         group = self._class_of(binding)
         for name in failed:
-            self._avoid_member(binding, name)
+            self.avoid_member(binding, name)
         self._end(question)
-        self.searches.consider(group)
+        self._triggers.searches.consider(group)
         # Where it waits stays so: room and quota wake it as before.
         if group.parked is not None:
             self.waiting.say(group, verdict)
-        return self._explain(binding, verdict, text=text)
+        return self._triggers.explain(binding, verdict, text=text)
 
     def _drop_question(self, question: OpenQuestion) -> None:
         """It was overtaken: whatever is said of the workload next withdraws it."""
         self._end(question)
         if self.bindings.get(question.binding.view.uid) is question.binding:
-            self._look_again(question.binding)
+            self._policy.look_again(question.binding)
 
     def _end(self, question: OpenQuestion) -> None:
         uid = question.binding.view.uid
-        del self._asking[uid]
-        self._awaiting.pop(uid, None)
+        del self._claims.asking[uid]
+        self._claims.awaiting.pop(uid, None)
         if self.promises.withdraw(uid):
             # What the room was kept from is looked at again at once.
-            self._refresh_idle()
-        self._unfinished = True
+            self._state.wakeups.refresh_idle()
+        self._triggers.unfinished = True
 
     def _class_of(self, binding: Binding) -> ShapeClass:
         assert binding.shape is not None, f"{binding.view.uid} is asked about and does not wait"
@@ -467,17 +432,17 @@ class Asking(Making):
     def avoided(self, binding: Binding, shape: Shape) -> set[str]:
         """The members that failed this shape, or refused this workload, and are not to be tried yet."""
         found = self.breakers.barred(binding.view.namespace).union(self.refusals.avoided(binding.view))
-        return found | {name for (key, name), each in self._avoid.items() if key == shape.key and not each.over}
+        return found | {name for (key, name), each in self._state.avoid.items() if key == shape.key and not each.over}
 
     def in_words(self, binding: Binding, shape: Shape, verdict: Verdict) -> Verdict:
         """The verdict on a workload; where members that refused it are all that it could go to, in their words."""
         if verdict.reason is Reason.NO_CLUSTER:
-            return excluding.verdict(binding.view, shape, binding.leaf, self.world, self.serves(binding.leaf))
+            return excluding.verdict(binding.view, shape, binding.leaf, self.world, self._state.serves(binding.leaf))
         if verdict.reason is not Reason.AVOIDED:
             return verdict
         refused, given_up = binding.view.decision.refused, self.refusals.given_up(binding.view)
         if refused is not None and given_up:
-            usable, serving = np.any(self.world.allowed(shape), axis=0), self.serves(binding.leaf)
+            usable, serving = np.any(self.world.allowed(shape), axis=0), self._state.serves(binding.leaf)
             if serving is not None:
                 usable = usable & serving
             if given_up.issuperset(self.world.order[column].name for column in np.flatnonzero(usable)):
@@ -491,7 +456,7 @@ class Asking(Making):
             return Verdict(Reason.MEMBER_FAILING, Blocker("Cluster", failing)) if failing else verdict
         return Verdict(reason_of_refusal(words[1]), Blocker("Cluster", words[0], message=words[1]))
 
-    def _avoid_member(self, binding: Binding, name: str, *, pods: bool = False) -> None:
+    def avoid_member(self, binding: Binding, name: str, *, pods: bool = False) -> None:
         """Don't choose this member for the shape again until its capacity changes, or a while has passed.
 
         Args:
@@ -503,18 +468,18 @@ class Asking(Making):
         if name not in self.world.members:
             return
         namespace = binding.view.namespace
-        if pods and namespace not in self._failing:
-            self._failing[namespace] = None
-            self._file_again(namespace)
-        key = (shape_key(self.filed_as(binding), self.restricted(binding)), name)
-        before = self._avoid.get(key)
+        if pods and namespace not in self._state.failing:
+            self._state.failing[namespace] = None
+            self._state.file_again(namespace)
+        key = (shape_key(self._state.filed_as(binding), self._state.restricted(binding)), name)
+        before = self._state.avoid.get(key)
         # What was under way when others failed fails with them: that is one failure.
         failures = 1 if before is None else before.failures + before.over
         # So many doublings are more than any pause; more would not be a number.
         pause = min(AVOID_FIRST * 2.0 ** min(failures - 1, 30), AVOID_MAX)
         # Jitter that a replay repeats: what failed together is not tried together.
         pause *= 1 + zlib.crc32(b"%s/%s" % (binding.view.uid.encode(), name.encode())) % 100 / 200
-        until = self._now + pause
+        until = self._state.now + pause
         if before is not None and not before.over:
             until = max(before.until, until)
-        self._avoid[key] = Avoided(namespace if namespace in self._failing else "", until, failures)
+        self._state.avoid[key] = Avoided(namespace if namespace in self._state.failing else "", until, failures)

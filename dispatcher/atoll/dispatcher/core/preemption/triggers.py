@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterator, Sequence
 
 from atoll.dispatcher.core.backfill.allocation import GRACE
-from atoll.dispatcher.core.backfill.policy import Keeping
+from atoll.dispatcher.core.backfill.policy import Policy
 from atoll.dispatcher.core.backfill.reservation import Stay
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, pause_after
-from atoll.dispatcher.core.capacity.shape import Shape
+from atoll.dispatcher.core.claims import Claims, Loss
 from atoll.dispatcher.core.commands import Command, Evict, Explain
 from atoll.dispatcher.core.elastic.sizes import full, spares
 from atoll.dispatcher.core.events import QueueView
@@ -19,7 +19,7 @@ from atoll.dispatcher.core.preemption.budget import HELPLESS, Searches
 from atoll.dispatcher.core.preemption.search import PROTECTION, Victim
 from atoll.dispatcher.core.preemption.trial import entitled
 from atoll.dispatcher.core.quota.queue import Queue
-from atoll.dispatcher.core.state import Loss
+from atoll.dispatcher.core.state import State
 from atoll.model.decision import Decision, Kept, Line, Phase, Refused
 from atoll.model.timestamps import rfc3339
 from atoll.model.verdict import Blocker, Reason, Verdict
@@ -32,52 +32,58 @@ EXPLAIN_BURST = 50.0
 """Reasons that may be written at once."""
 
 
-class Making(Keeping):
+class Triggers:
     """Knows who could go, and takes back who must."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._explain_tokens = EXPLAIN_BURST
+    def __init__(self, state: State, claims: Claims, policy: Policy) -> None:
+        self._state, self._claims, self._policy = state, claims, policy
+        self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
+        self.promises, self.refusals = state.promises, state.refusals
+        self.explain_tokens = EXPLAIN_BURST
         #: the last pass ended before all was looked at
-        self._unfinished = False
+        self.unfinished = False
         #: classes that quota or room blocks, for which it is to be looked whether others should go
         self.searches = Searches()
         #: classes that others would have to make room for, and for whom nobody has to go
-        self._rightless: dict[ShapeClass, None] = {}
+        self.rightless: dict[ShapeClass, None] = {}
         #: when it is looked at again whether that is still so, infinite while nothing has changed; when that was last;
         #: how many of them are still to be looked at this time
         self._rights_due, self._rights_seen, self._rights_left = math.inf, -math.inf, 0
         #: UID -> (where it runs, what is known of it, both as a victim)
         self._candidates: dict[str, tuple[Stay, Binding, QueueView | None, Victim]] = {}
         #: times of this pass as text
-        self._texts: dict[float, str] = {}
+        self.texts: dict[float, str] = {}
+        #: classes whose head changed so that it may preempt; until the end of the pass
+        self.headed: dict[ShapeClass, None] = {}
+        state.on_entered.append(lambda _: self._rights_may_change())
+        state.on_changed.append(self._rights_may_change)
+        state.on_waits.append(self._waits)
+        state.on_waits_no_more.append(self._waits_no_more)
+        state.on_charged.append(self._charged)
 
-    def _set_queue(self, name: str, view: QueueView | None) -> None:
-        super()._set_queue(name, view)
-        self._rights_may_change()
+    def _waits(self, binding: Binding, group: ShapeClass) -> None:
+        if group.members[0] == binding.key:
+            if any(key[0] > binding.key[0] for key in group.members[1:2]):
+                self.headed[group] = None
+        elif self._claims.awaiting and group.before(binding.key)[2] in self._claims.awaiting:
+            # The first for whom nobody goes yet.
+            self.headed[group] = None
 
-    def _tell_tree_of_members(self) -> None:
-        super()._tell_tree_of_members()
-        self._rights_may_change()
-
-    def _enter(self, binding: Binding, before: Stay | None = None) -> None:
-        super()._enter(binding, before)
-        self._rights_may_change()
-
-    def _enter_charged(self, binding: Binding, before: Stay | None) -> None:
-        super()._enter_charged(binding, before)
-        self._rights_may_change()
-
-    def _stop_waiting(self, binding: Binding, shape: Shape) -> None:
-        group = self.waiting.classes(binding.leaf)[shape.key]
-        super()._stop_waiting(binding, shape)
+    def _waits_no_more(self, binding: Binding, group: ShapeClass) -> None:
         if not group.members:
-            self._rightless.pop(group, None)
+            self.rightless.pop(group, None)
+        elif binding.view.uid in self._claims.awaiting:
+            self.headed[group] = None
         self._rights_may_change()
 
-    def _take_up_nominations(self) -> None:
+    def _charged(self, binding: Binding, times: int) -> None:
+        self._rights_may_change()
+        if times < 0:
+            self._candidates.pop(binding.view.uid, None)
+
+    def take_up_nominations(self) -> None:
         """Another leader had others evicted for these: their room stays theirs."""
-        nominated, self._nominated = self._nominated, {}
+        nominated, self._claims.nominated = self._claims.nominated, {}
         leaving: dict[str, list[str]] = {}
         for uid, binding in self.bindings.items():
             if binding.phase is Phase.EVICTING:
@@ -85,55 +91,59 @@ class Making(Keeping):
         went = {binding.view.decision.room_for for binding in self.bindings.values()}
         for uid in nominated:
             claimant = self.bindings.get(uid)
-            if claimant is None or claimant.shape is None or uid in self._awaiting:
+            if claimant is None or claimant.shape is None or uid in self._claims.awaiting:
                 continue
             if claimant.view.decision.question is not None and uid not in went:
                 # Nobody went: it is asked anew, if it must be.
                 continue
             members = [self.world.members[n] for n in claimant.view.decision.nominated if n in self.world.members]
             if members:
-                self._awaiting[uid] = {each: Loss(self.bindings[each].epoch - 1) for each in leaving.get(uid, ())}
+                self._claims.awaiting[uid] = {
+                    each: Loss(self.bindings[each].epoch - 1) for each in leaving.get(uid, ())
+                }
                 shape = claimant.shape
-                self.promises.keep(uid, claimant.leaf, shape, shape.least, members, self._now, self._awaiting[uid])
+                self.promises.keep(
+                    uid, claimant.leaf, shape, shape.least, members, self._state.now, self._claims.awaiting[uid]
+                )
 
-    def _starts_soon(self, binding: Binding) -> bool:
+    def starts_soon(self, binding: Binding) -> bool:
         """Whether it was promised room for a time before that at which others would be gone; once that has passed for
         as long, estimates are wrong.
         """
         promise = self.promises.made.get(binding.view.uid)
-        return promise is not None and promise.at <= self._now + GRACE and self._now < promise.first + GRACE
+        return promise is not None and promise.at <= self._state.now + GRACE and self._state.now < promise.first + GRACE
 
     def _rights_may_change(self) -> None:
         """Queues, what runs or what waits are others now; each may decide who has to go for whom."""
-        if self._rightless:
-            self._rights_due = min(self._rights_due, max(self._now, self._rights_seen + HELPLESS))
+        if self.rightless:
+            self._rights_due = min(self._rights_due, max(self._state.now, self._rights_seen + HELPLESS))
 
     @property
-    def _next_look_at_rights(self) -> float | None:
-        due = self._now + RIGHTS_PAUSE if self._rights_left else self._rights_due
-        return due if self._rightless and due < math.inf else None
+    def next_look_at_rights(self) -> float | None:
+        due = self._state.now + RIGHTS_PAUSE if self._rights_left else self._rights_due
+        return due if self.rightless and due < math.inf else None
 
-    def _look_at_rights(self) -> None:
+    def look_at_rights(self) -> None:
         """Consider those again for whom somebody may have to go by now; not often, and a part of them in each pass, for
         it is asked of each.
         """
         if not self._rights_left:
-            if self._now < self._rights_due:
+            if self._state.now < self._rights_due:
                 return
-            self._rights_due, self._rights_seen, self._rights_left = math.inf, self._now, len(self._rightless)
-        several = list(itertools.islice(self._rightless, min(RIGHTS_LOOKS, self._rights_left)))
+            self._rights_due, self._rights_seen, self._rights_left = math.inf, self._state.now, len(self.rightless)
+        several = list(itertools.islice(self.rightless, min(RIGHTS_LOOKS, self._rights_left)))
         self._rights_left = self._rights_left - len(several) if several else 0
         for group in several:
-            del self._rightless[group]
+            del self.rightless[group]
             if not group.members or group.lot is None:
                 # Whoever files it again looks at it.
                 continue
-            if self._may_evict(group):
+            if self.may_evict(group):
                 self.searches.consider(group)
             else:
-                self._rightless[group] = None
+                self.rightless[group] = None
 
-    def _may_evict(self, group: ShapeClass, priority: int | None = None) -> bool:
+    def may_evict(self, group: ShapeClass, priority: int | None = None) -> bool:
         """Whether anybody could have to go at all for its first workload, or one of that priority: most often nobody
         does.
         """
@@ -142,18 +152,18 @@ class Making(Keeping):
     def _yields_to(self, group: ShapeClass, priority: int | None = None) -> bool:
         """Whether something in its own queue might go for it, or shrink."""
         priority = -group.members[0][0] if priority is None else priority
-        return any(each < priority for each in self._priorities.get(group.leaf, ())) or any(
-            each <= priority for each in self._sizes.spare.get(group.leaf, ())
+        return any(each < priority for each in self._state.priorities.get(group.leaf, ())) or any(
+            each <= priority for each in self._state.sizes.spare.get(group.leaf, ())
         )
 
     def running(self) -> Iterator[Victim]:
         """What runs and could go; each is made once."""
-        return (victim for leaf in self._charged for victim in self._running_in(leaf))
+        return (victim for leaf in self._state.charged for victim in self._victims_in(leaf))
 
-    def _running_in(self, leaf: Queue) -> Iterator[Victim]:
-        return filter(None, map(self._running, self._charged.get(leaf, ())))
+    def _victims_in(self, leaf: Queue) -> Iterator[Victim]:
+        return filter(None, map(self.victim, self._state.charged.get(leaf, ())))
 
-    def _running(self, uid: str) -> Victim | None:
+    def victim(self, uid: str) -> Victim | None:
         """It as a victim; None where it does not run, or is being changed."""
         binding, stay = self.bindings.get(uid), self.promises.stay(uid)
         if binding is None or stay is None:
@@ -162,17 +172,11 @@ class Making(Keeping):
             return None
         known, view = self._candidates.get(uid), binding.leaf.view
         if known is None or known[0] is not stay or known[1] is not binding or known[2] is not view:
-            known = (stay, binding, view, victim_of(binding, stay, self._cleared.get(uid, ())))
+            known = (stay, binding, view, victim_of(binding, stay, self._claims.cleared.get(uid, ())))
             self._candidates[uid] = known
         return known[3]
 
-    def _list_charged(self, binding: Binding, times: int = 1) -> None:
-        super()._list_charged(binding, times)
-        self._rights_may_change()
-        if times < 0:
-            self._candidates.pop(binding.view.uid, None)
-
-    def _possible_victims(self, group: ShapeClass) -> list[Victim]:
+    def possible_victims(self, group: ShapeClass) -> list[Victim]:
         """What runs in queues that may have to give something up for a class; who of it may go is said elsewhere."""
         leaf, request = group.leaf, group.shape.request
         lends = self.tree.may_lend(leaf, entitled(self.tree, leaf, request))
@@ -181,23 +185,23 @@ class Making(Keeping):
         away = {member.name for member in self.world.members.values() if not member.ready}
         return [
             victim
-            for each in self._charged
+            for each in self._state.charged
             if (own if each is leaf else lends(each))
-            for victim in self._running_in(each)
+            for victim in self._victims_in(each)
             if away.isdisjoint(victim.parts)
         ]
 
-    def _leavers(self) -> list[Victim]:
+    def leavers(self) -> list[Victim]:
         """What is about to go, and for nobody: its room is there for whoever is next."""
-        claimed = {uid for losses in self._awaiting.values() for uid in losses}
+        claimed = {uid for losses in self._claims.awaiting.values() for uid in losses}
         found = []
-        for uid in self._leaving:
+        for uid in self._state.leaving:
             binding, stay = self.bindings[uid], self.promises.stay(uid)
-            if uid not in claimed and stay is not None and binding.parts and self._leaves(binding):
+            if uid not in claimed and stay is not None and binding.parts and self._claims.leaves(binding):
                 found.append(victim_of(binding, stay))
         return found
 
-    def _evict(
+    def evict(
         self,
         binding: Binding,
         reason: Reason,
@@ -211,15 +215,15 @@ class Making(Keeping):
         view = binding.view
         if refused is None and not binding.bound:
             refused = view.decision.refused
-        self._unsettled.pop(view.uid, None)
-        line = Line(self._text(self._now), Phase.EVICTING, reason, text)
+        self._state.unsettled.pop(view.uid, None)
+        line = Line(self.text(self._state.now), Phase.EVICTING, reason, text)
         rounds = 0 if view.started else view.decision.rounds
         not_before = ""
         if reason is Reason.NOT_READY_IN_TIME:
             rounds += 1
             given_up = self.refusals.too_often(refused.counts if refused is not None else {})
             if given_up.isdisjoint(binding.parts):
-                not_before = self._text(self._now + pause_after(rounds))
+                not_before = self.text(self._state.now + pause_after(rounds))
         decision = Decision(
             binding.epoch + 1,
             Phase.EVICTING,
@@ -235,16 +239,16 @@ class Making(Keeping):
         )
         command = Evict(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
         binding.epoch, binding.phase, binding.deadline = decision.epoch, Phase.EVICTING, None
-        self._leaving[view.uid] = None
-        self._watch_times(binding)
+        self._state.leaving[view.uid] = None
+        self._state.watch_times(binding)
         return command
 
-    def _explain(self, binding: Binding, verdict: Verdict, nominated: Sequence[str] = (), *, text: str = "") -> Command:
-        self._explain_tokens -= 1
+    def explain(self, binding: Binding, verdict: Verdict, nominated: Sequence[str] = (), *, text: str = "") -> Command:
+        self.explain_tokens -= 1
         binding.told = verdict
         view = binding.view
-        self._unwritten.pop(view.uid, None)
-        line = Line(self._text(self._now), binding.phase, verdict.reason, text or verdict.sentence())
+        self._policy.unwritten.pop(view.uid, None)
+        line = Line(self.text(self._state.now), binding.phase, verdict.reason, text or verdict.sentence())
         until = "" if binding.phase is Phase.SUSPENDED else view.decision.deadline
         decision = Decision(
             binding.epoch,
@@ -254,9 +258,11 @@ class Making(Keeping):
             until,
             view.decision.told(line),
             [*nominated],
-            kept=self._kept(view.uid),
+            kept=self.kept(view.uid),
             rounds=view.decision.rounds,
-            not_before=view.decision.not_before if view.uid in self.pauses or binding.phase is Phase.LEAVING else "",
+            not_before=view.decision.not_before
+            if view.uid in self._state.pauses or binding.phase is Phase.LEAVING
+            else "",
             dispatched=view.decision.dispatched if binding.phase.charged else "",
             evicted=view.decision.evictions,
             refused=view.decision.refused,
@@ -264,18 +270,18 @@ class Making(Keeping):
         )
         return Explain(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
 
-    def _kept(self, uid: str) -> Kept | None:
+    def kept(self, uid: str) -> Kept | None:
         """The room that is kept for a workload, as it is written."""
         promise = self.promises.made.get(uid)
         if promise is None:
             return None
-        return Kept(self._text(promise.made), self._text(promise.first) if promise.first < math.inf else "")
+        return Kept(self.text(promise.made), self.text(promise.first) if promise.first < math.inf else "")
 
-    def _text(self, at: float) -> str:
+    def text(self, at: float) -> str:
         """RFC 3339; the few times that a pass writes are formatted once."""
-        text = self._texts.get(at)
+        text = self.texts.get(at)
         if text is None:
-            text = self._texts[at] = rfc3339(at)
+            text = self.texts[at] = rfc3339(at)
         return text
 
 
