@@ -15,9 +15,9 @@ import numpy as np
 import orjson
 
 from atoll.agent.objects import HyperNode, PodGroup, PodGroupSpec, decode_node, decode_pod
-from atoll.agent.scheduler.gangs import Standing
-from atoll.agent.scheduler.planner import Plan, plan
-from atoll.agent.scheduler.room import Room
+from atoll.agent.scheduler.core.gangs import Standing
+from atoll.agent.scheduler.core.planner import Plan, plan
+from atoll.agent.scheduler.core.room import Room
 from atoll.fit import Miss, Nodes, Profile, place
 from atoll.local import layout
 from atoll.model import keys, topology

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from atoll.agent.objects import HyperNode, Node, Pod, PodGroup, PodGroupSpec, decode_node, decode_pod
-from atoll.agent.scheduler.room import Room
+from atoll.agent.scheduler.core.room import Room
 from atoll.model.objects import Meta
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler.gangs import Standing, by_name, standing
-from atoll.agent.scheduler.holds import Hold, Holds
-from atoll.agent.scheduler.room import Room
+from atoll.agent.scheduler.core.gangs import Standing, by_name, standing
+from atoll.agent.scheduler.core.holds import Hold, Holds
+from atoll.agent.scheduler.core.room import Room
 from atoll.model import keys
 from atoll.model.gang import Gang, Task, TopologyWish
 from tests.agent.builders import make_domain, make_group, make_node, make_pod, make_room

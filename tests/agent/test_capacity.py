@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from atoll.agent.capacity import MemberCapacity
 from atoll.agent.objects import HyperNode, Node, Pod
-from atoll.agent.scheduler.room import Room
+from atoll.agent.scheduler.core.room import Room
 from atoll.model.objects import Meta
 
 NODES = [f"n{i}" for i in range(5)]

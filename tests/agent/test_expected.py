@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler.expected import Expected
-from atoll.agent.scheduler.gangs import by_name, standing
-from atoll.agent.scheduler.planner import Plan, plan
-from atoll.agent.scheduler.room import Room
+from atoll.agent.scheduler.core.expected import Expected
+from atoll.agent.scheduler.core.gangs import by_name, standing
+from atoll.agent.scheduler.core.planner import Plan, plan
+from atoll.agent.scheduler.core.room import Room
 from atoll.model.decision import Spots
 from tests.agent.builders import make_group, make_node, make_room
 from tests.agent.holding import pods, racks, view

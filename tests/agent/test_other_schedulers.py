@@ -9,11 +9,10 @@ import pytest
 
 from atoll.agent.jobs.rejections import blameless
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler import lifted
-from atoll.agent.scheduler.lifted import Lifted, pinned, refusal
+from atoll.agent.scheduler.core import lifted
+from atoll.agent.scheduler.core.lifted import Lifted, pinned, refusal
 from atoll.model import keys
 from tests.agent.builders import make_node, make_pod, make_room
-from tests.kube.servers import eventually
 
 GATED = {"schedulingGates": [{"name": keys.GANG_GATE}]}
 NO = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
@@ -101,20 +100,19 @@ def test_a_pod_is_restricted_to_its_node(terms: list[Any], expected: list[Any]) 
     assert pinned(terms, "n") == expected
 
 
-async def test_a_pod_that_is_not_bound_is_overdue_sooner_once_it_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifted, "PATIENCE", 60.0)
-    monkeypatch.setattr(lifted, "AFTER_NO", 0.05)
-    woken: list[bool] = []
-    open_ = Lifted(lambda: woken.append(True))
+def test_a_pod_that_is_not_bound_is_overdue_sooner_once_it_was_refused() -> None:
+    open_ = Lifted()
     for pod in (let_go("a"), let_go("b"), let_go("c")):
         open_.pod_changed(None, pod)
+    assert open_.overdue(100.0) == []
     open_.pod_changed(let_go("a"), let_go("a", conditions=NO))
     open_.pod_changed(let_go("b"), make_pod("b", node="n"))
-    assert open_.overdue() == []
-    await eventually(lambda: bool(woken))
-    assert [pod.metadata.name for pod in open_.overdue()] == ["a"]
+    assert open_.overdue(101.0) == []
+    assert open_.deadline == 101.0 + lifted.AFTER_NO
+    assert [pod.metadata.name for pod in open_.overdue(101.0 + lifted.AFTER_NO)] == ["a"]
     open_.pod_changed(let_go("a"), let_go("a", conditions=NO))
-    assert open_.overdue() == [], "each is given out once"
+    assert open_.overdue(102.0 + lifted.AFTER_NO) == [], "each is given out once"
+    assert [pod.metadata.name for pod in open_.overdue(100.0 + lifted.PATIENCE)] == ["c"]
 
 
 def test_a_refusal_has_the_schedulers_words() -> None:

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atoll.agent.objects import Pod, PodGroup
-from atoll.agent.scheduler.gangs import Standing, by_name, gang_of, key_of, standing
-from atoll.agent.scheduler.planner import NOT_ENOUGH_RESOURCES, NOT_ENOUGH_TASKS, Parked, Plan, Wait, plan
-from atoll.agent.scheduler.room import Room
+from atoll.agent.scheduler.core.gangs import Standing, by_name, gang_of, key_of, standing
+from atoll.agent.scheduler.core.planner import NOT_ENOUGH_RESOURCES, NOT_ENOUGH_TASKS, Parked, Plan, Wait, plan
+from atoll.agent.scheduler.core.room import Room
 from atoll.agent.scheduler.status import group_status
 from atoll.model import keys
 from tests.agent.builders import make_domain, make_group, make_node, make_pod, make_room

@@ -9,8 +9,8 @@ import pytest
 
 from atoll.agent.objects import Pod, PodGroup, PodGroupSpec
 from atoll.agent.podgroups import Owner, change, group_named, group_of, serves
-from atoll.agent.scheduler import gangs
-from atoll.agent.scheduler.planner import Plan, Wait, plan
+from atoll.agent.scheduler.core import gangs
+from atoll.agent.scheduler.core.planner import Plan, Wait, plan
 from atoll.model.objects import OwnerReference
 from tests.agent.builders import make_group, make_node, make_pod, make_room
 

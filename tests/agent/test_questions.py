@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler.holds import TTL, Holds, describe
-from atoll.agent.scheduler.room import Room
+from atoll.agent.scheduler.core.holds import TTL, Holds, describe
+from atoll.agent.scheduler.core.room import Room
 from atoll.model.decision import Gone
 from atoll.model.gang import Gang
 from tests.agent.builders import make_pod

@@ -9,11 +9,12 @@ import msgspec
 import pytest
 
 from atoll.agent.cache import MemberCache
-from atoll.agent.objects import Pod
-from atoll.agent.scheduler.holds import TTL, Holds, decode_plan, describe, encode_plan
-from atoll.agent.scheduler.planner import Plan, Wait, plan
+from atoll.agent.objects import Node, Pod
+from atoll.agent.scheduler.core import Answer, Event, MemberCore, Pass
+from atoll.agent.scheduler.core.events import HoldAsked, NodeGone, NodeSet
+from atoll.agent.scheduler.core.holds import TTL, Holds, decode_plan, describe, encode_plan
+from atoll.agent.scheduler.core.planner import Plan, Wait, plan
 from atoll.agent.scheduler.reservations import Reservations, hold_group
-from atoll.agent.scheduler.room import Room
 from atoll.delivery import reservations as interface
 from atoll.kube.config import Connection
 from atoll.kube.transport import ApiServer
@@ -435,27 +436,42 @@ def test_the_memory_of_a_hold_is_named_after_the_workload() -> None:
 
 
 class Bench:
-    """A shell over a room; nothing runs that would talk to a server."""
+    """A shell over a core; nothing runs that would talk to a server."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, core: MemberCore) -> None:
         async def nobody() -> None:
             return None
 
         api = ApiServer(Connection("http://127.0.0.1:9", None, nobody))
         self.promised = 0
-        self.woken = asyncio.Event()
         self.changes: list[str] = []
-        self.shell = Reservations(api, MemberCache(api), room, promise=self._promise, wake=self.woken.set)
+        self.core = core
+        self.shell = Reservations(api, MemberCache(api), core, promise=self._promise, handle=self.handle)
         self.delivery: interface.Reservations = self.shell
         self.delivery.on_change(self.changes.append)
+
+    def handle(self, event: Event) -> None:
+        for command in self.core.handle(event):
+            if isinstance(command, Answer):
+                self.shell.answered(command)
+
+    def refresh(self) -> None:
+        self.handle(Pass(asyncio.get_running_loop().time()))
 
     def _promise(self) -> int:
         self.promised += 1
         return self.promised + 6
 
 
+def core_of(*nodes: Node) -> MemberCore:
+    core = MemberCore()
+    for node in nodes or [make_node(name) for name in ("n0", "n1", "n2", "n3")]:
+        core.handle(NodeSet(node))
+    return core
+
+
 async def test_a_question_from_before_the_start_is_answered_at_the_start() -> None:
-    bench = Bench(racks())
+    bench = Bench(core_of())
     bench.delivery.hold("b", 1, part(4), "train", "default")
     assert bench.delivery.state("b") is None
     bench.shell.start()
@@ -467,29 +483,26 @@ async def test_a_question_from_before_the_start_is_answered_at_the_start() -> No
 
 
 async def test_answers_stay_equal_until_something_changes() -> None:
-    bench = Bench(racks())
+    bench = Bench(core_of())
     bench.shell.start()
     bench.delivery.hold("b", 1, part(4), "train", "default")
     state = bench.delivery.state("b")
     await asyncio.sleep(0)
     bench.delivery.hold("b", 1, part(4), "train", "default")
-    bench.shell.refresh()
+    bench.refresh()
     assert bench.delivery.state("b") == state
     assert bench.changes == ["b"]
 
 
 async def test_a_lost_hold_is_said_to_be_refused_before_it_is_tried_again() -> None:
-    room = make_room(make_node("n0"))
-    bench = Bench(room)
+    bench = Bench(core_of(make_node("n0")))
     bench.shell.start()
     bench.delivery.hold("b", 1, part(2), "train", "default")
-    room.node_changed(make_node("n0"), None)
-    room.node_changed(None, make_node("n1"))
-    bench.shell.refresh()
+    bench.handle(NodeGone("n0"))
+    bench.handle(NodeSet(make_node("n1")))
+    bench.refresh()
     lost = bench.delivery.state("b")
-    # As the scheduler does in the rest of its pass.
-    room.grew = False
-    bench.shell.refresh()
+    bench.refresh()
     found = bench.delivery.state("b")
     assert lost is not None
     assert found is not None
@@ -499,42 +512,24 @@ async def test_a_lost_hold_is_said_to_be_refused_before_it_is_tried_again() -> N
 
 
 async def test_what_a_hold_leaves_when_it_ends_goes_to_one_that_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    room = make_room(make_node("n0"))
-    bench = Bench(room)
+    bench = Bench(core_of(make_node("n0")))
     bench.shell.start()
     bench.delivery.hold("b", 1, part(2), "train", "default")
     later = asyncio.get_running_loop().time() + TTL
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: later)
     bench.delivery.hold("c", 1, part(2), "other", "default")
-    room.grew = False
-    bench.shell.refresh()
+    bench.refresh()
     state = bench.delivery.state("c")
     assert bench.delivery.state("b") is None
     assert state is not None
     assert state["state"] == "Reserved"
 
 
-def test_a_hold_that_nobody_renews_wakes_the_scheduler_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1000.0
-
-    async def history() -> None:
-        nonlocal now
-        bench = Bench(racks())
-        bench.shell.start()
-        bench.delivery.hold("b", 1, part(4), "train", "default")
-        now += 20
-        bench.delivery.hold("b", 1, part(4), "train", "default")
-        bench.woken.clear()
-        for seconds, woken in ((TTL - 1, False), (2.0, True)):
-            now += seconds
-            # Once for the alarm, once for what it does.
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            assert bench.woken.is_set() == woken
-        bench.shell.refresh()
-        assert bench.delivery.state("b") is None
-        assert bench.changes == ["b", "b"]
-
-    with asyncio.Runner() as runner:
-        monkeypatch.setattr(runner.get_loop(), "time", lambda: now)
-        runner.run(history())
+async def test_a_hold_that_nobody_renews_ends_at_its_deadline() -> None:
+    core = core_of()
+    core.handle(HoldAsked("b", 1, part(4), "train", "default", 1000.0))
+    core.handle(HoldAsked("b", 1, part(4), "train", "default", 1020.0))
+    core.handle(Pass(1020.0))
+    assert (core.deadline, core.due) == (1020.0 + TTL, False)
+    assert core.handle(Pass(1020.0 + TTL)) == [Answer("b", -1, "Over")]
+    assert core.deadline is None

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler.holds import Holds
-from atoll.agent.scheduler.planner import Plan, plan
+from atoll.agent.scheduler.core.holds import Holds
+from atoll.agent.scheduler.core.planner import Plan, plan
 from atoll.model import keys
 from atoll.model.gang import Gang
 from tests.agent.builders import make_node

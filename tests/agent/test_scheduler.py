@@ -9,9 +9,9 @@ import pytest
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler import gangs, loop
+from atoll.agent.scheduler.core import aside, gangs
+from atoll.agent.scheduler.core.planner import SCHEDULER_ERROR
 from atoll.agent.scheduler.loop import Scheduler
-from atoll.agent.scheduler.planner import SCHEDULER_ERROR
 from atoll.kube.events import Recorder
 from atoll.model.objects import OwnerReference
 from tests.agent.builders import make_group, make_node, make_pod
@@ -24,7 +24,7 @@ def scheduling() -> tuple[MemberCache, Scheduler, list[Any]]:
     cache = MemberCache(api)
     scheduler = Scheduler(api, cache, Recorder(api, "agent"))
     plans: list[Any] = []
-    scheduler._start = plans.append  # type: ignore[method-assign,assignment]
+    scheduler._start = lambda *plan: plans.append(plan)  # type: ignore[method-assign]
     cache.nodes._put("n", make_node("n"))
     return cache, scheduler, plans
 
@@ -54,14 +54,14 @@ async def test_a_gang_that_cannot_be_planned_is_set_aside_and_the_others_go_on(
     """1. Three gangs, the best one breaks the planner. 2. The others are planned. 3. It is tried again after a while,
     not at once, and planned when it is in order.
     """
-    monkeypatch.setattr(loop, "_FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(aside, "FIRST", 1.0)
     cache, scheduler, plans = scheduling()
     bad = make_pod("bad", group="bad", priority=9, binding="b")
     put(cache, broken(bad), make_pod("good", group="good"), bare("bare"))
     observed: list[set[str]] = []
     scheduler.on_pass(observed.append)
-    await scheduler._pass()
-    assert sorted(plan.gang.key for plan in plans) == ["default/good", "pod/default/bare"]
+    scheduler._pass()
+    assert sorted(gang for gang, _ in plans) == ["default/good", "pod/default/bare"]
     wait = scheduler.waits["default/bad"]
     assert (wait.reason, "AttributeError" in wait.message, "again" in wait.message) == (SCHEDULER_ERROR, True, True)
     assert observed == [{"b"}]
@@ -69,33 +69,34 @@ async def test_a_gang_that_cannot_be_planned_is_set_aside_and_the_others_go_on(
     assert ("default/bad" in log, "Traceback" in log) == (True, True)
     assert "default/bad" in scheduler._status._later | scheduler._status._due
     scheduler.room.grew = True
-    await scheduler._pass()
+    scheduler._pass()
     assert "Traceback" not in capsys.readouterr().out, "it is not tried again at once, whatever happens"
     put(cache, bad)
-    await eventually(lambda: "default/bad" in scheduler._dirty and not scheduler._aside.pauses("default/bad"))
-    await scheduler._pass()
-    assert plans[-1].gang.key == "default/bad"
-    assert ("default/bad" in scheduler.waits, len(scheduler._aside)) == (False, 0)
+    scheduler._wake.clear()
+    await eventually(scheduler._wake.is_set)
+    scheduler._pass()
+    assert plans[-1][0] == "default/bad"
+    assert ("default/bad" in scheduler.waits, len(scheduler.core._aside)) == (False, 0)
 
 
 async def test_a_pod_that_cannot_be_planned_is_told_so() -> None:
     cache, scheduler, plans = scheduling()
     put(cache, broken(bare("bad")), bare("good"))
-    await scheduler._pass()
+    scheduler._pass()
     found = scheduler._notices._what("default/bad")
     assert found is not None
     assert (found[1], "AttributeError" in found[2]) == (SCHEDULER_ERROR, True)
-    assert [plan.gang.key for plan in plans] == ["pod/default/good"]
+    assert [gang for gang, _ in plans] == ["pod/default/good"]
 
 
 async def test_what_is_remembered_of_a_gang_set_aside_goes_with_it() -> None:
     cache, scheduler, _ = scheduling()
     put(cache, broken(bare("bad")))
-    await scheduler._pass()
-    assert len(scheduler._aside) == 1
+    scheduler._pass()
+    assert len(scheduler.core._aside) == 1
     cache.pods._put("default/bad", None)
-    await scheduler._pass()
-    assert (len(scheduler._aside), scheduler.waits) == (0, {})
+    scheduler._pass()
+    assert (len(scheduler.core._aside), scheduler.waits) == (0, {})
 
 
 async def test_a_gang_that_cannot_be_looked_at_is_set_aside_too(
@@ -111,7 +112,7 @@ async def test_a_gang_that_cannot_be_looked_at_is_set_aside_too(
         return standing(key, *rest)
 
     monkeypatch.setattr(gangs, "standing", breaking)
-    await scheduler._pass()
-    assert [plan.gang.key for plan in plans] == ["pod/default/good"]
+    scheduler._pass()
+    assert [gang for gang, _ in plans] == ["pod/default/good"]
     assert "a defect of ours" in scheduler.waits["default/bad"].message
     assert "default/bad" in capsys.readouterr().out

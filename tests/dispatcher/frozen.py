@@ -25,7 +25,8 @@ import pytest
 from atoll.cli.app import main as atollctl
 from atoll.dispatcher.core import Command, Dispatcher, Event, Pass
 from atoll.dispatcher.core.explain import verdicts
-from atoll.dispatcher.core.log import Answer, Begin, decode, encode, encode_answer
+from atoll.dispatcher.core.log import LOG, Begin
+from atoll.model.eventlog import Answer
 from tests.dispatcher import test_histories, test_machine
 
 MACHINES, HISTORIES = range(100, 130), range(100, 103)
@@ -41,10 +42,10 @@ class Log:
 
     def __init__(self, path: Path, begin: Begin) -> None:
         self._file, self._more = path.open("wb"), path.with_suffix(".more").open("wb")
-        self._file.write(encode(begin))
+        self._file.write(LOG.encode(begin))
 
     def add(self, core: Dispatcher, event: Event, commands: list[Command]) -> None:
-        self._file.write(encode(event) + encode_answer(commands))
+        self._file.write(LOG.encode(event) + LOG.encode_answer(commands))
         self._file.flush()
         if isinstance(event, Pass):
             self._more.write(deadline(core))
@@ -92,7 +93,7 @@ def again(path: Path, write: bool = False) -> str:
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
-                entry = decode(line)
+                entry = LOG.decode(line)
                 if isinstance(entry, Begin):
                     core = Dispatcher(commit_timeout=entry.commit_timeout, most_refusals=entry.most_refusals)
                     continue

@@ -15,9 +15,10 @@ from prometheus_client import CollectorRegistry
 
 from atoll.dispatcher import objects
 from atoll.dispatcher.core import Evict, Pass, Refused
-from atoll.dispatcher.recording import Recorder
+from atoll.dispatcher.core.log import LOG
 from atoll.dispatcher.shell import REPEATERS, WRITERS, Metrics, Shell
 from atoll.kube.events import Recorder as EventRecorder
+from atoll.kube.recording import Recorder
 from atoll.model.decision import Decision, Phase
 from atoll.model.verdict import Reason
 from atoll.sim import replay
@@ -26,7 +27,7 @@ from tests.kube.servers import client, eventually, serving
 
 
 async def test_a_disk_that_is_full_ends_the_log_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
-    with Recorder(Path("/dev/full")) as recorder:
+    with Recorder(Path("/dev/full"), LOG) as recorder:
         shell = Shell(client(9), recorder=recorder)
         for now in (1.0, 2.0):
             shell._handle(make_queue("q"))
@@ -156,7 +157,7 @@ async def test_a_decision_on_a_binding_that_is_gone_is_not_sent_again(monkeypatc
 
 
 async def test_what_the_shell_records_is_replayed(tmp_path: Path) -> None:
-    with Recorder(tmp_path / "log") as recorder:
+    with Recorder(tmp_path / "log", LOG) as recorder:
         shell = Shell(client(9), recorder=recorder)
         for event in (make_queue("q"), Pass(1.0)):
             shell._handle(event)

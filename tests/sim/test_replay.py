@@ -6,12 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from atoll.agent.scheduler.core import Event as MemberEvent
+from atoll.agent.scheduler.core import MemberCore
+from atoll.agent.scheduler.core import Pass as MemberPass
+from atoll.agent.scheduler.core.events import NodeSet, PodSet, Whose
+from atoll.agent.scheduler.core.log import LOG as MEMBER_LOG
+from atoll.agent.scheduler.core.log import MemberBegin
 from atoll.dispatcher.core import Pass, QueueSet, QueueView
-from atoll.dispatcher.core.log import Answer, Begin, LogError, decode, encode, encode_answer
-from atoll.dispatcher.recording import Recorder
+from atoll.dispatcher.core.log import LOG, Begin
+from atoll.kube.recording import Recorder
+from atoll.model.eventlog import Answer, LogError
 from atoll.sim import replay, simulation
 from atoll.sim.inputs import InputError
 from atoll.sim.jobs import GPU
+from tests.agent.builders import make_node, make_pod
 from tests.sim.builders import make_job, make_member
 
 
@@ -21,7 +29,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     jobs = [make_job(f"j{n}", float(n), 20.0, pods=1 + n % 3, gpu=4, divided=n % 4 == 0) for n in range(20)]
     members = [make_member("a", nodes=2, tiers=(1, 2)), make_member("b", nodes=2)]
     outages = (simulation.Outage("b", 30.0, 60.0),)
-    with Recorder(path) as recorder:
+    with Recorder(path, LOG) as recorder:
         simulation.run(
             members,
             [QueueView("q", {})],
@@ -40,9 +48,9 @@ def test_a_fresh_core_answers_the_same(log: Path, capsys: pytest.CaptureFixture[
 
 def test_every_line_is_read_back_as_it_was(log: Path) -> None:
     for line in log.read_bytes().splitlines(keepends=True):
-        entry = decode(line)
-        again = encode_answer(entry.commands) if isinstance(entry, Answer) else encode(entry)
-        assert decode(again) == entry
+        entry = LOG.decode(line)
+        again = LOG.encode_answer(entry.commands) if isinstance(entry, Answer) else LOG.encode(entry)
+        assert LOG.decode(again) == entry
 
 
 def test_another_answer_is_noticed(log: Path) -> None:
@@ -69,9 +77,9 @@ def test_what_is_no_log_is_said_so() -> None:
     with pytest.raises(InputError, match=r"line 1: .*unknown type"):
         replay.replay([b'["Nonsense", {}]\n'])
     with pytest.raises(InputError, match="before the line that begins a core"):
-        replay.replay([encode(Pass(1.0))])
+        replay.replay([LOG.encode(Pass(1.0))])
     with pytest.raises(LogError, match="not a line"):
-        decode(b"{}\n")
+        LOG.decode(b"{}\n")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +87,7 @@ def test_what_is_no_log_is_said_so() -> None:
     [
         pytest.param(b"", "nothing to replay", id="an empty log"),
         pytest.param(b"# later", "nothing to replay", id="half a line"),
-        pytest.param(encode(Begin(30.0)), "nothing to replay", id="a core that was told nothing"),
+        pytest.param(LOG.encode(Begin(30.0)), "nothing to replay", id="a core that was told nothing"),
         pytest.param(b"# later\n", "line 1: not a line of an event log", id="a comment"),
         pytest.param(b"\xff\xfe\n", "line 1: not a line of an event log", id="no text"),
         pytest.param(b"\n", "line 1: not a line of an event log", id="an empty line"),
@@ -105,12 +113,12 @@ def test_a_log_that_is_not_there_is_named_once(tmp_path: Path, capsys: pytest.Ca
 
 def test_a_log_holds_several_cores(tmp_path: Path) -> None:
     for _ in range(2):
-        with Recorder(tmp_path / "log") as recorder:
-            recorder.begin(30.0)
+        with Recorder(tmp_path / "log", LOG) as recorder:
+            recorder.begin(Begin(30.0))
             recorder.record(QueueSet(QueueView("q", {})), [])
     with (tmp_path / "log").open("rb") as file:
         assert replay.replay(file) == replay.Replayed(2, 0, 2)
-    assert decode(encode(Begin(30.0))) == Begin(30.0)
+    assert LOG.decode(LOG.encode(Begin(30.0))) == Begin(30.0)
 
 
 def test_a_log_goes_on_where_a_process_that_was_killed_left_it(log: Path, tmp_path: Path) -> None:
@@ -120,8 +128,8 @@ def test_a_log_goes_on_where_a_process_that_was_killed_left_it(log: Path, tmp_pa
     for length in (len(whole) // 2, answered, answered - 10, whole.index(b'["Commands"'), 5):
         path = tmp_path / str(length)
         path.write_bytes(whole[:length])
-        with Recorder(path) as recorder:
-            recorder.begin(30.0)
+        with Recorder(path, LOG) as recorder:
+            recorder.begin(Begin(30.0))
             recorder.record(Pass(1.0), [])
         with path.open("rb") as file:
             done = replay.replay(file)
@@ -129,17 +137,17 @@ def test_a_log_goes_on_where_a_process_that_was_killed_left_it(log: Path, tmp_pa
 
 
 def test_only_the_owner_may_read_a_log(tmp_path: Path) -> None:
-    with Recorder(tmp_path / "log") as recorder:
-        recorder.begin(30.0)
+    with Recorder(tmp_path / "log", LOG) as recorder:
+        recorder.begin(Begin(30.0))
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_term_begins_a_new_file_where_the_last_one_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("atoll.dispatcher.recording.ROTATED_AT", 10)
-    monkeypatch.setattr("atoll.dispatcher.recording.KEPT", 2)
+    monkeypatch.setattr("atoll.kube.recording.ROTATED_AT", 10)
+    monkeypatch.setattr("atoll.kube.recording.KEPT", 2)
     for term in range(5):
-        with Recorder(tmp_path / "log") as recorder:
-            recorder.begin(30.0)
+        with Recorder(tmp_path / "log", LOG) as recorder:
+            recorder.begin(Begin(30.0))
             recorder.record(Pass(float(term)), [])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "log.1", "log.2"]
     assert [b'"now":%d.0' % term in (tmp_path / name).read_bytes() for term, name in ((4, "log"), (3, "log.1"))]
@@ -147,13 +155,26 @@ def test_a_term_begins_a_new_file_where_the_last_one_is_large(tmp_path: Path, mo
 
 
 def test_a_term_is_not_recorded_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("atoll.dispatcher.recording.MAX_TERM", 200)
+    monkeypatch.setattr("atoll.kube.recording.MAX_TERM", 200)
 
     def fill(recorder: Recorder) -> None:
         for now in range(100):
             recorder.record(Pass(float(now)), [])
 
-    with Recorder(tmp_path / "log") as recorder:
-        recorder.begin(30.0)
+    with Recorder(tmp_path / "log", LOG) as recorder:
+        recorder.begin(Begin(30.0))
         with pytest.raises(OSError, match="200 bytes"):
             fill(recorder)
+
+
+def test_the_log_of_a_member_is_decided_again_and_another_answer_is_noticed(tmp_path: Path) -> None:
+    core = MemberCore()
+    told: list[MemberEvent] = [NodeSet(make_node("n")), PodSet(make_pod("p", gpu=8), Whose.OURS), MemberPass(1.0)]
+    with Recorder(tmp_path / "log", MEMBER_LOG) as recorder:
+        recorder.begin(MemberBegin("m"))
+        for event in told:
+            recorder.record(event, core.handle(event))
+    lines = (tmp_path / "log").read_bytes().splitlines(keepends=True)
+    assert replay.replay(lines) == replay.Replayed(3, 1, 1)
+    with pytest.raises(replay.Differs, match="recorded Bind"):
+        replay.replay([*lines[:-1], lines[-1].replace(b'"n"', b'"m"')])

@@ -18,9 +18,11 @@ from atoll.agent.credentials import member_connection, secret_renewal
 from atoll.agent.facts import Facts
 from atoll.agent.heartbeat import Heartbeat
 from atoll.agent.member import MemberAgent
+from atoll.agent.scheduler.core.log import LOG
 from atoll.delivery import Delivery
 from atoll.kube import config, election, process, tokens
 from atoll.kube.process import Process
+from atoll.kube.recording import BestEffort, Recorder
 from atoll.kube.transport import ApiServer
 from atoll.model.member import facts_annotation, figures_annotation
 
@@ -61,11 +63,18 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
         expiry.labels(name).set_function(partial(getattr, each, "expires"))
         running.add_task(f"token for the {name}", each.run())
     works: tuple[MemberAgent, Delivery] | None = None
+    recorder = running.stack.enter_context(Recorder(options.record, LOG)) if options.record else None
 
     async def lead() -> None:
         # Everything is read anew: what an earlier leader did is in the member.
         nonlocal works
-        agent = MemberAgent(host, member, options.cluster, jobs={"on": True, "off": False, "auto": None}[options.jobs])
+        agent = MemberAgent(
+            host,
+            member,
+            options.cluster,
+            jobs={"on": True, "off": False, "auto": None}[options.jobs],
+            log=BestEffort(None if recorder is None or recorder.closed else recorder),
+        )
         delivery = Delivery(
             host,
             member,
@@ -131,6 +140,11 @@ def main() -> None:
         choices=["auto", "on", "off"],
         default="auto",
         help="reconcile Volcano Jobs; auto: unless Volcano's controllers run in the member",
+    )
+    parser.add_argument(
+        "--record",
+        type=Path,
+        help="append all that the scheduler is told and decides to this file (see atoll.sim.replay)",
     )
     election.arguments(parser)
     options = parser.parse_args()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from atoll.agent.scheduler.room import Room
+from atoll.agent.scheduler.core.room import Room
 from atoll.agent.summary import NodeRoom, Summary
 from atoll.model.topology import NO_DOMAIN
 

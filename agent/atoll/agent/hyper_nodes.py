@@ -10,7 +10,7 @@ from typing import Any
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import HyperNode
-from atoll.agent.scheduler.room import Room
+from atoll.agent.scheduler.core.room import Room
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer

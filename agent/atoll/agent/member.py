@@ -18,23 +18,33 @@ from atoll.agent.placements import Placements
 from atoll.agent.placing import Surroundings
 from atoll.agent.podgroups import PodGroups
 from atoll.agent.publisher import Publisher
+from atoll.agent.scheduler.core import Command, Event
+from atoll.agent.scheduler.core.log import MemberBegin
 from atoll.agent.scheduler.loop import Scheduler
 from atoll.agent.scheduler.reservations import Reservations
 from atoll.kube import errors
 from atoll.kube.events import Recorder
+from atoll.kube.recording import BestEffort
 from atoll.kube.schedulers import Placing
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import PODS
-from atoll.model.placer import MadeFor, parse_selector
-from atoll.model.selectors import label_selector_matches
+from atoll.model.placer import MadeFor
 from atoll.model.timestamps import to_seconds
 
 
 class MemberAgent:
     """Runs jobs, scheduler and capacity of a member."""
 
-    def __init__(self, host: ApiServer, member: ApiServer, cluster: str, *, jobs: bool | None = None) -> None:
+    def __init__(
+        self,
+        host: ApiServer,
+        member: ApiServer,
+        cluster: str,
+        *,
+        jobs: bool | None = None,
+        log: BestEffort[MemberBegin, Event, Command] | None = None,
+    ) -> None:
         """No I/O happens here; `run` does it.
 
         Args:
@@ -42,7 +52,10 @@ class MemberAgent:
             member: the cluster to look after.
             cluster: its name on the host.
             jobs: whether Volcano Jobs are ours to reconcile; None: unless Volcano's own controllers run in the member.
+            log: of what the scheduler's core is told and answers; a fresh core begins in it.
         """
+        if log is not None:
+            log.begin(MemberBegin(cluster))
         self.cluster = cluster
         self._api = member
         self.cache = MemberCache(member)
@@ -60,6 +73,7 @@ class MemberAgent:
             ours=self.ours,
             remake=self.jobs.remake,
             promise=self.publisher.promise,
+            log=log,
         )
         self._summary = MemberCapacity(cluster, self.scheduler.room)
         self.placements = Placements(self.cache, self.scheduler, self.publisher)
@@ -116,8 +130,7 @@ class MemberAgent:
         self.ours.set_volcano(bool(placing.found.volcano_scheduler))
         if placing.wish.nodes != self._nodes:
             self._nodes = placing.wish.nodes
-            selector = parse_selector(self._nodes)
-            self.scheduler.use_nodes(lambda node: label_selector_matches(selector, node.metadata.labels))
+            self.scheduler.use_nodes(self._nodes)
 
     def notes(self) -> dict[str, str]:
         """Annotations that tell the host of the member, for the heartbeat."""

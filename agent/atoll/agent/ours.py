@@ -55,11 +55,12 @@ class Ours:
         """Whether the PodGroup's status is ours to write."""
         members = list(pods)
         if members:
-            return any(self.pod(pod) or self._was_held(pod) for pod in members)
+            return any(self.pod(pod) or self.was_held(pod) for pod in members)
         # Without pods nobody can tell who serves it: where Volcano runs, it is Volcano's.
         return not self.volcano
 
-    def _was_held(self, pod: Pod) -> bool:
+    def was_held(self, pod: Pod) -> bool:
+        """Whether it waited at our gate, and its scheduler is to bind it to the node of our plan."""
         return bool(pod.planned_node) and self._delivered(pod)
 
     def _delivered(self, pod: Pod) -> bool:
@@ -82,7 +83,12 @@ class Ours:
         return None
 
     def _workload_changed(self, old: Any | None, new: Any | None) -> None:
-        if new is not None and (old is None or old.metadata.uid != new.metadata.uid):
-            # Its pods may have been heard of first.
-            for observer in self._by_owner:
-                observer(new.metadata.uid)
+        # Its pods may have been heard of first, and stay longer.
+        for uid in dict.fromkeys(each.metadata.uid for each in (old, new) if each is not None):
+            if old is None or new is None or _identity(old) != _identity(new):
+                for observer in self._by_owner:
+                    observer(uid)
+
+
+def _identity(workload: Any) -> tuple[str, str]:
+    return workload.metadata.uid, workload.metadata.annotations.get(keys.BINDING_UID, "")

@@ -10,9 +10,9 @@ from typing import Any
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.publisher import Publisher
-from atoll.agent.scheduler import gangs
+from atoll.agent.scheduler.core import gangs
+from atoll.agent.scheduler.core.planner import smallest_domain
 from atoll.agent.scheduler.loop import Scheduler
-from atoll.agent.scheduler.planner import smallest_domain
 from atoll.model import keys, vector
 from atoll.model.conditions import find
 from atoll.model.timestamps import is_time, to_seconds

@@ -47,6 +47,13 @@ class Claim(Slim, frozen=True):
         """Whether it and its volume know each other."""
         return bool(self.spec.volume_name) and BIND_COMPLETED in self.metadata.annotations
 
+    def alike(self, other: Claim) -> bool:
+        """Whether nothing that placing reads differs."""
+        mine, theirs = self.metadata, other.metadata
+        return (mine.uid, mine.deletion_timestamp, mine.controller_uid, self.spec, self.status, self.bound) == (
+            theirs.uid, theirs.deletion_timestamp, theirs.controller_uid, other.spec, other.status, other.bound
+        )  # fmt: skip
+
 
 class _Required(msgspec.Struct, frozen=True, rename="camel"):
     node_selector_terms: list[Json] = []
@@ -76,6 +83,10 @@ class Volume(Slim, frozen=True):
         """`namespace/name` of the claim that it is for; empty where it is for none."""
         reference = self.spec.claim_ref
         return f"{reference.namespace}/{reference.name}" if reference is not None else ""
+
+    def alike(self, other: Volume) -> bool:
+        """Whether nothing that placing reads differs."""
+        return (self.spec, self.metadata.labels) == (other.spec, other.metadata.labels)
 
     def terms(self) -> list[list[Json]]:
         """NodeSelectorTerms of the nodes that reach it; each list must be met."""

@@ -95,8 +95,9 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="Print all metrics as JSON.")] = False,
 ) -> None:
     """Run a trace through the production dispatcher and member placement in virtual time, and print metrics."""
-    from atoll.dispatcher.recording import Recorder
+    from atoll.dispatcher.core.log import LOG
     from atoll.kube.garbage import short_collections
+    from atoll.kube.recording import Recorder
     from atoll.sim import metrics, plots, simulation
     from atoll.sim.inputs import InputError
 
@@ -124,7 +125,7 @@ def simulate(
             recorder = None
             if record is not None:
                 record.write_bytes(b"")
-                recorder = stack.enter_context(Recorder(record))
+                recorder = stack.enter_context(Recorder(record, LOG))
             progress = _progress(stack, jobs)
             # All jobs stay until the end, and next to nothing of a run is garbage in a cycle.
             stack.enter_context(short_collections())

@@ -65,7 +65,8 @@ class Atoll:
             federation: started, its nodes created.
             leave_out: names of processes that are prepared but not started, such as `atoll-dispatcher`.
             replicas: `{"control": 2}` for a second one, named `atoll-control-2`; `agent` is about those of each member.
-            flags: `{"control": [...]}`, given to each replica in addition.
+            flags: `{"control": [...]}`, given to each replica in addition; `agent` to all agents, `agent-east` to that
+                of member `east`.
             through: called before the processes start, once per kubeconfig of each: twice for an agent, whose file
                 for the host ends in `.host.kubeconfig` and whose file for its member in `.member.kubeconfig`.
             progress: gets a line per step.
@@ -77,7 +78,8 @@ class Atoll:
         self._replicas, self._flags = dict(replicas or {}), dict(flags or {})
         if wrong := [name for name in self._replicas if name not in _REPLICATED]:
             raise ValueError(f"replicas of {', '.join(wrong)}: only {' and '.join(_REPLICATED)} can have them here")
-        known = (*install.PROCESSES, "agent")
+        layout = [member.name for member in federation.config.members]
+        known = (*install.PROCESSES, "agent", *(f"agent-{member}" for member in layout))
         if wrong := [name for name in self._flags if name not in known]:
             raise ValueError(f"flags for {', '.join(wrong)}: there are {', '.join(known)}")
         self._federation = federation
@@ -176,7 +178,7 @@ class Atoll:
                 name = f"atoll-agent-{member}" if number == 1 else f"atoll-agent-{member}-{number}"
                 host, own = (self._through(name, path) for path in install.agent_kubeconfigs(self.credentials, member))
                 flags = [f"--cluster={member}", f"--kubeconfig={host}", f"--member-kubeconfig={own}"]
-                flags += self._flags.get("agent", ())
+                flags += [*self._flags.get("agent", ()), *self._flags.get(f"agent-{member}", ())]
                 specs.append(_spec(name, "atoll.agent", flags, self._address, ports.pop()))
         return specs
 

@@ -7,11 +7,12 @@ import asyncio
 from pathlib import Path
 
 from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS
+from atoll.dispatcher.core.log import LOG
 from atoll.dispatcher.query import Address, Query
-from atoll.dispatcher.recording import Recorder
 from atoll.dispatcher.shell import Metrics, Shell
 from atoll.kube import election, process
 from atoll.kube.events import Recorder as EventRecorder
+from atoll.kube.recording import Recorder
 from atoll.kube.transport import ApiServer
 
 QUERY_PORT = 8443
@@ -57,7 +58,7 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
     running.stack.push_async_callback(host.close)
     elector = election.elector(host, "atoll-dispatcher", running.identity, options)
     metrics = Metrics(running.metrics)
-    recorder = running.stack.enter_context(Recorder(options.record)) if options.record else None
+    recorder = running.stack.enter_context(Recorder(options.record, LOG)) if options.record else None
     shell: Shell | None = None
     query: Query | None = None
 

@@ -11,7 +11,6 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import structlog
@@ -47,15 +46,16 @@ from atoll.dispatcher.core import (
 )
 from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS
 from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
+from atoll.dispatcher.core.log import Begin
 from atoll.dispatcher.intake import Intake
 from atoll.dispatcher.members import MemberMetrics, MemberReporter
-from atoll.dispatcher.recording import Recorder
 from atoll.dispatcher.reporting import QueueMetrics, Reporter
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
 from atoll.kube.events import Recorder as EventRecorder
 from atoll.kube.garbage import short_collections
 from atoll.kube.logs import working_on
+from atoll.kube.recording import BestEffort, Recorder
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
@@ -100,7 +100,7 @@ class Shell:
         metrics: Metrics | None = None,
         *,
         core: Dispatcher | None = None,
-        recorder: Recorder | None = None,
+        recorder: Recorder[Begin, Event, Command] | None = None,
         most_refusals: int = MOST_REFUSALS,
         events: EventRecorder | None = None,
     ) -> None:
@@ -115,12 +115,12 @@ class Shell:
             events: for what is told of members, and of broken invariants; None for none.
         """
         self._host = host
-        self._recorder = recorder
+        self._log = BestEffort(recorder)
         self.metrics = metrics or Metrics(CollectorRegistry())
         self.core = core or Dispatcher(commit_timeout=COMMIT_TIMEOUT, most_refusals=most_refusals)
         if recorder is not None:
             assert core is None, "a log of a core that has a past can't be decided again"
-            self._record(lambda to: to.begin(COMMIT_TIMEOUT, most_refusals))
+            self._log.begin(Begin(COMMIT_TIMEOUT, most_refusals))
         #: told since the last pass
         self._events: list[Event] = []
         self._wake = asyncio.Event()
@@ -342,23 +342,11 @@ class Shell:
 
     def _handle(self, event: Event) -> list[Command]:
         commands = self.core.handle(event)
-        self._record(lambda to: to.record(event, commands))
+        self._log.record(event, commands)
         self._reporter.told(event, commands)
         if isinstance(event, Pass):
             self._members.decided()
         return commands
-
-    def _record(self, write: Callable[[Recorder], None]) -> None:
-        """Keep the log for as long as that can be done: it is worth no decision."""
-        if self._recorder is None:
-            return
-        try:
-            write(self._recorder)
-        except OSError as error:
-            log.warning("the log of events can't be written and ends here", error=str(error))
-            with suppress(OSError):
-                self._recorder.close()
-            self._recorder = None
 
     def _take_in(self) -> None:
         events, self._events = self._events, []

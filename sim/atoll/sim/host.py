@@ -27,7 +27,8 @@ from atoll.dispatcher.core import (
     Refused,
     Resize,
 )
-from atoll.dispatcher.recording import Recorder
+from atoll.dispatcher.core.log import Begin
+from atoll.kube.recording import Recorder
 from atoll.model.flavors import NONE, Flavors
 from atoll.sim.member import Delays
 from atoll.sim.timeline import Timeline
@@ -45,7 +46,7 @@ class Host:
         written: Callable[[Command, BindingView], None],
         decided: Callable[[], None],
         flavors: Flavors = NONE,
-        recorder: Recorder | None = None,
+        recorder: Recorder[Begin, Event, Command] | None = None,
         verify: bool = False,
     ) -> None:
         """Begin empty.

@@ -1,7 +1,6 @@
-"""A member in virtual time: the agent's own room, planner, holds and capacity summary on nodes that exist only here.
+"""A member in virtual time: the agent's own core and capacity summary on nodes that exist only here.
 
-What the agent's loops do with an API server in between happens here after fixed delays; the order of the steps of a
-pass is that of `atoll.agent.scheduler.loop`.
+What the agent's loops do with an API server in between happens here after fixed delays.
 """
 
 from __future__ import annotations
@@ -15,11 +14,20 @@ import msgspec
 
 from atoll.agent.capacity import MemberCapacity
 from atoll.agent.objects import Pod, PodGroup, PodGroupSpec
-from atoll.agent.scheduler.expected import Expected
-from atoll.agent.scheduler.gangs import by_name, standing
-from atoll.agent.scheduler.holds import Holds
-from atoll.agent.scheduler.planner import Parked, Plan, plan
-from atoll.agent.scheduler.room import Room
+from atoll.agent.scheduler.core import Answer, Bind, Event, Explain, MemberCore, Pass
+from atoll.agent.scheduler.core.events import (
+    HoldAsked,
+    HyperNodeSet,
+    NodeSet,
+    PodGone,
+    PodGroupGone,
+    PodGroupSet,
+    PodSet,
+    Released,
+    SpotsExpected,
+    Whose,
+)
+from atoll.agent.scheduler.core.room import Room
 from atoll.dispatcher.capacity import capacity_view
 from atoll.dispatcher.core import CapacityView, Reservation
 from atoll.dispatcher.objects import CapacityObject, CapacitySpec
@@ -31,8 +39,6 @@ from atoll.model.topology import NO_DOMAIN
 from atoll.model.vector import Vector
 from atoll.sim.clusters import MemberSpec
 from atoll.sim.timeline import Action, Timeline
-
-_OURS = by_name(keys.SCHEDULER_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,26 +104,22 @@ class SimMember:
     def __init__(self, spec: MemberSpec, timeline: Timeline, delays: Delays, observer: Observer) -> None:
         """Make its nodes; nothing is published before `wake`."""
         self.name = spec.name
-        self.room = Room()
+        self._core = MemberCore()
+        self._timeline, self._delays, self._observer = timeline, delays, observer
         nodes, domains = spec.objects()
         for domain in domains:
-            self.room.hyper_node_changed(None, domain)
+            self._core.handle(HyperNodeSet(domain))
         for node in nodes:
-            self.room.node_changed(None, node)
+            self._core.handle(NodeSet(node))
         self._summary = MemberCapacity(spec.name, self.room)
-        self._timeline, self._delays, self._observer = timeline, delays, observer
-        self._holds = Holds(self.room)
-        self._expected = Expected()
-        self._lost = False
-        self._parked = Parked()
         #: binding UID -> its part
         self._parts: dict[str, _Part] = {}
+        #: PodGroup -> UID of the binding of its part
+        self._gangs: dict[str, str] = {}
         #: binding UID -> newest epoch seen; what is older is ignored
         self._newest: dict[str, int] = {}
-        #: UIDs that a pass must look at, in order
-        self._dirty: dict[str, None] = {}
-        #: UIDs with pods that wait
-        self._waiting: dict[str, None] = {}
+        #: binding UID -> (choice of nodes of its hold, generation that contains it)
+        self._kept: dict[str, tuple[int, int]] = {}
         self._pass_due = False
         #: generation of the last summary taken
         self._taken = 0
@@ -127,6 +129,11 @@ class SimMember:
         self._published: dict[str, dict[str, Any]] = {}
         self._totals = self._total_by_root()
 
+    @property
+    def room(self) -> Room:
+        """What is free."""
+        return self._core.room
+
     # -- asked by the host -------------------------------------------------------------------------------------------
 
     def start(
@@ -135,10 +142,11 @@ class SimMember:
         """Make the pods of a part and place them, where they are expected if that is possible."""
         if epoch < self._newest.get(uid, 0) or uid in self._parts:
             return
-        self._expected.expect(uid, epoch, expected)
+        self._tell(SpotsExpected(uid, epoch, expected))
         self._newest[uid] = epoch
-        self._parts[uid] = _part(uid, epoch, gang, namespace, name, created)
-        self._dirty[uid] = None
+        part = self._parts[uid] = _part(uid, epoch, gang, namespace, name, created)
+        self._gangs[part.group.metadata.key] = uid
+        self._tell(PodGroupSet(part.group), *(PodSet(pod, Whose.OURS) for pod in part.pods.values()))
         self.wake()
 
     def resize(
@@ -150,14 +158,15 @@ class SimMember:
         part = self._parts.get(uid)
         if part is None or part.epoch != epoch:
             return
-        self._expected.expect(uid, epoch, expected)
+        self._tell(SpotsExpected(uid, epoch, expected))
         wanted = _part(uid, epoch, gang, namespace, name, created)
         gone = [part.pods.pop(key) for key in list(part.pods) if key not in wanted.pods]
+        more = [pod for key, pod in wanted.pods.items() if key not in part.pods]
         part.pods = {**wanted.pods, **part.pods}
         part.group = wanted.group
         amount: Vector = {}
         for pod in gone:
-            self.room.pod_changed(pod, None)
+            self._tell(PodGone(pod.metadata.key))
             if pod.node:
                 vector.add(amount, pod.requests)
                 part.bound -= 1
@@ -165,7 +174,7 @@ class SimMember:
             vector.add(part.occupies, amount, -1)
             self._observer.occupied(self.name, uid, amount, -1)
             self._observer.bound(self.name, uid, epoch, self._promise(), dict(self.room.placed.get(uid, {})))
-        self._dirty[uid] = None
+        self._tell(PodGroupSet(part.group), *(PodSet(pod, Whose.OURS) for pod in more))
         self.wake()
 
     def hold(self, uid: str, epoch: int, gang: Gang, namespace: str, name: str, *, gone: Gone | None = None) -> None:
@@ -173,24 +182,20 @@ class SimMember:
         if epoch < self._newest.get(uid, 0):
             return
         self._newest[uid] = epoch
-        self._holds.hold(uid, epoch, gang, name, namespace, self._timeline.now, gone=gone)
-        self._tell_holds()
+        self._tell(HoldAsked(uid, epoch, gang, name, namespace, self._timeline.now, gone))
 
     def withdraw(self, uid: str, epoch: int) -> None:
         """Nobody waits for the answer to a question any more."""
-        hold = self._holds.get(uid)
+        hold = self._core.holds.get(uid)
         if hold is not None and hold.epoch == epoch:
-            self._holds.release(uid)
-            self._tell_holds()
+            self._tell(Released(uid))
 
     def stop(self, uid: str, epoch: int) -> None:
         """Take a binding's pods and holds away; says so once they are gone."""
         if epoch < self._newest.get(uid, 0):
             return
         self._newest[uid] = epoch
-        self._expected.forget(uid)
-        self._holds.release(uid)
-        self._tell_holds()
+        self._tell(Released(uid))
         part = self._parts.get(uid)
         if part is None:
             self._observer.released(self.name, uid, epoch)
@@ -204,7 +209,7 @@ class SimMember:
         if (part := self._parts.pop(uid, None)) is not None:
             self._empty(part)
         self._newest.pop(uid, None)
-        self._expected.forget(uid)
+        self._tell(Released(uid))
         return self._promise()
 
     def lose_all(self) -> None:
@@ -212,8 +217,7 @@ class SimMember:
         for uid in list(self._parts):
             self._empty(self._parts.pop(uid))
         for uid in list(self._newest):
-            self._holds.release(uid)
-        self._holds.changed.clear()
+            self._core.handle(Released(uid))
 
     def wake(self) -> None:
         """Something changed: plan, and publish what is free."""
@@ -221,70 +225,54 @@ class SimMember:
             self._pass_due = True
             self._timeline.after(self._delays.plan, self._pass)
 
-    # -- placing -----------------------------------------------------------------------------------------------------
+    # -- the core ----------------------------------------------------------------------------------------------------
+
+    def _tell(self, *events: Event) -> None:
+        """Tell the core, and do what it says."""
+        for event in events:
+            for command in self._core.handle(event):
+                match command:
+                    case Bind(gang, pods):
+                        self._bind_later(self._gangs[gang], pods)
+                    case Answer():
+                        self._answered(command)
+                    case Explain(gang) if (wait := self._core.waits.get(gang)) is not None and wait.error is not None:
+                        raise wait.error
 
     def _pass(self) -> None:
         self._pass_due = False
-        # 1. Reservations first, as in the agent.
-        self._holds.expire(self._timeline.now)
-        if self.room.grew or self._lost:
-            self._holds.retry()
-        self._lost = self._holds.check()
-        self._tell_holds()
-        # 2. Everything that waits gets a try when room grew; else only what changed.
-        dirty, self._dirty = self._dirty, {}
-        for uid in dirty:
-            if uid in self._parts:
-                self._waiting[uid] = None
-        candidates = list(dirty)
-        if self.room.grew:
-            self.room.grew = False
-            self._parked = Parked()
-            candidates = list(self._waiting)
-        views = []
-        for uid in candidates:
-            part = self._parts.get(uid)
-            if part is None:
-                self._waiting.pop(uid, None)
-                continue
-            view = standing(part.group.metadata.key, part.group, part.pods.values(), self.room, _OURS)
-            if view.waiting:
-                views.append(view)
-            else:
-                self._waiting.pop(uid, None)
-        # 3. Decide, and bind after a while.
-        for outcome in plan(self.room, views, self._parked, self._holds, self._expected):
-            if isinstance(outcome, Plan):
-                self._bind_later(outcome)
-            elif outcome.error is not None:
-                raise outcome.error
-        # 4. Tell who wants to know.
-        self._tell_holds()
-        self.room.touched.clear()
-        if self.room.grew or self._lost:
+        self._tell(Pass(self._timeline.now))
+        while self._core.under_way:
+            self._tell(Pass(self._timeline.now))
+        if self._core.due:
             self.wake()
         self._publish_soon()
 
-    def _bind_later(self, outcome: Plan) -> None:
-        uid = outcome.gang.binding_uid
+    def _bind_later(self, uid: str, pods: tuple[tuple[str, str, str], ...]) -> None:
         part, generation = self._parts[uid], self._promise()
-        if len(outcome.nodes) < len(outcome.gang.waiting):
-            self._dirty[uid] = None
-        else:
-            self._waiting.pop(uid, None)
-        self._timeline.after(self._delays.bind, lambda: self._bind(part, outcome, generation))
+        self._timeline.after(self._delays.bind, lambda: self._bind(part, pods, generation))
 
-    def _bind(self, part: _Part, outcome: Plan, generation: int) -> None:
+    def _answered(self, answer: Answer) -> None:
+        self.wake()
+        if answer.state == "Over":
+            self._kept.pop(answer.uid, None)
+            return
+        if answer.nodes and self._kept.get(answer.uid, (0, 0))[0] != answer.kept:
+            self._kept[answer.uid] = (answer.kept, self._promise())
+        generation = self._kept.get(answer.uid, (0, 0))[1] if answer.nodes else 0
+        said = Reservation(answer.state != "Refused", generation, answer.requested, answer.available)
+        self._observer.answered(self.name, answer.uid, answer.epoch, said)
+
+    def _bind(self, part: _Part, pods: tuple[tuple[str, str, str], ...], generation: int) -> None:
         if self._parts.get(part.uid) is not part:
             return
         amount: Vector = {}
         # Some may have been removed since they were planned.
-        nodes = [(pod, node) for pod, node in outcome.nodes if pod.metadata.key in part.pods]
-        for pod, node in nodes:
-            bound = msgspec.structs.replace(pod, node=node, phase="Running")
-            part.pods[pod.metadata.key] = bound
-            self.room.pod_changed(pod, bound)
-            vector.add(amount, pod.requests)
+        nodes = [(key, node) for key, _, node in pods if key in part.pods]
+        for key, node in nodes:
+            bound = part.pods[key] = msgspec.structs.replace(part.pods[key], node=node, phase="Running")
+            self._tell(PodSet(bound, Whose.OURS))
+            vector.add(amount, bound.requests)
         vector.add(part.occupies, amount)
         part.bound += len(nodes)
         self._observer.occupied(self.name, part.uid, amount, 1)
@@ -297,25 +285,11 @@ class SimMember:
         self._observer.released(self.name, part.uid, epoch)
 
     def _empty(self, part: _Part) -> None:
-        for pod in part.pods.values():
-            self.room.pod_changed(pod, None)
-        self._waiting.pop(part.uid, None)
+        self._tell(*map(PodGone, part.pods), PodGroupGone(part.group.metadata.key))
+        self._gangs.pop(part.group.metadata.key, None)
         if part.occupies:
             self._observer.occupied(self.name, part.uid, part.occupies, -1)
         self.wake()
-
-    def _tell_holds(self) -> None:
-        changed, self._holds.changed = self._holds.changed, set()
-        for uid in sorted(changed):
-            hold = self._holds.get(uid)
-            if hold is None:
-                continue
-            if hold.slots and not hold.generation:
-                hold.generation = self._promise()
-            answer = Reservation(bool(hold.slots) or hold.fits, hold.generation, hold.requested, hold.available)
-            self._observer.answered(self.name, uid, hold.epoch, answer)
-        if changed:
-            self.wake()
 
     # -- capacity ----------------------------------------------------------------------------------------------------
 

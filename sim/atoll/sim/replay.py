@@ -10,14 +10,29 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from atoll.dispatcher.core import Command, Dispatcher
-from atoll.dispatcher.core.log import Answer, Begin, LogError, decode
+from atoll.agent.scheduler.core import MemberCore
+from atoll.agent.scheduler.core.log import LOG as MEMBER_LOG
+from atoll.dispatcher.core import Dispatcher
+from atoll.dispatcher.core.log import LOG as DISPATCHER_LOG
+from atoll.model.eventlog import Answer, EventLog, LogError
 from atoll.model.words import counted
 from atoll.sim.inputs import InputError
+
+Handle = Callable[[Any], list[Any]]
+"""A fresh core: what it answers to an event."""
+
+_KINDS: tuple[tuple[EventLog[Any, Any, Any], Callable[[Any], Handle]], ...] = (
+    (
+        DISPATCHER_LOG,
+        lambda begin: Dispatcher(commit_timeout=begin.commit_timeout, most_refusals=begin.most_refusals).handle,
+    ),
+    (MEMBER_LOG, lambda _: MemberCore().handle),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +50,7 @@ class Replayed:
 class Differs(Exception):
     """A fresh core answers otherwise than the log says."""
 
-    def __init__(self, line: int, expected: tuple[Command, ...], found: tuple[Command, ...]) -> None:
+    def __init__(self, line: int, expected: tuple[Any, ...], found: tuple[Any, ...]) -> None:
         self.line, self.expected, self.found = line, expected, found
         super().__init__(self._text())
 
@@ -55,15 +70,17 @@ def replay(lines: Iterable[bytes]) -> Replayed:
         Differs: at the first event whose answer is another one.
         InputError: a line that is not one of a log, an event before any `Begin`, or no event at all.
     """
-    core: Dispatcher | None = None
-    given: tuple[Command, ...] = ()
+    core: Handle | None = None
+    log, make = _KINDS[0]
+    given: tuple[Any, ...] = ()
     events = commands = cores = at = cut = 0
     for number, line in enumerate(lines, start=1):
         if not line.endswith(b"\n"):
             cut = number
             break
+        log, make = next((kind for kind in _KINDS if kind[0].begins(line)), (log, make))
         try:
-            entry = decode(line)
+            entry = log.decode(line)
         except LogError as error:
             raise InputError(f"line {number}: {error}") from error
         if isinstance(entry, Answer):
@@ -71,17 +88,17 @@ def replay(lines: Iterable[bytes]) -> Replayed:
                 raise Differs(at, entry.commands, given)
             given = ()
             continue
-        if isinstance(entry, Begin):
+        if isinstance(entry, log.begin):
             # The one before may have ended between an event and its answer.
             given = ()
-            core = Dispatcher(commit_timeout=entry.commit_timeout, most_refusals=entry.most_refusals)
+            core = make(entry)
             cores += 1
             continue
         if core is None:
             raise InputError(f"line {number}: an event before the line that begins a core; is the log whole?")
         if given:
             raise Differs(at, (), given)
-        given, at = tuple(core.handle(entry)), number
+        given, at = tuple(core(entry)), number
         events += 1
         commands += len(given)
     if not events:
@@ -93,7 +110,9 @@ def replay(lines: Iterable[bytes]) -> Replayed:
 def main(arguments: list[str] | None = None) -> int:
     """Entry point of `python -m atoll.sim.replay`."""
     parser = argparse.ArgumentParser(prog="python -m atoll.sim.replay", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("log", type=Path, help="written by atoll-dispatcher --record or atollctl simulate --record")
+    parser.add_argument(
+        "log", type=Path, help="written by --record of atoll-dispatcher, atoll-agent, atollctl simulate"
+    )
     options = parser.parse_args(arguments)
     try:
         with options.log.open("rb") as file:

@@ -22,6 +22,7 @@ from atoll.dispatcher.core import (
     Commit,
     Dispatch,
     Dispatcher,
+    Event,
     Evict,
     QueueSet,
     QueueView,
@@ -31,7 +32,8 @@ from atoll.dispatcher.core import (
 from atoll.dispatcher.core.backfill.reservation import Promise
 from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
 from atoll.dispatcher.core.explain import verdicts
-from atoll.dispatcher.recording import Recorder
+from atoll.dispatcher.core.log import Begin
+from atoll.kube.recording import Recorder
 from atoll.model import keys, timestamps
 from atoll.model.decision import Decision, Phase
 from atoll.model.decision import Line as StoryLine
@@ -126,7 +128,7 @@ class Simulation:
         resource: str,
         options: Options = Options(),
         *,
-        recorder: Recorder | None = None,
+        recorder: Recorder[Begin, Event, Command] | None = None,
         progress: Callable[[float, int], None] | None = None,
     ) -> None:
         """Prepare a run.
@@ -147,7 +149,7 @@ class Simulation:
         self.timeline = Timeline(START - _SETTLE)
         core = Dispatcher(commit_timeout=options.commit_timeout)
         if recorder is not None:
-            recorder.begin(options.commit_timeout)
+            recorder.begin(Begin(options.commit_timeout))
         self.host = Host(
             self.timeline,
             core,
@@ -476,7 +478,7 @@ def run(
     resource: str,
     options: Options = Options(),
     *,
-    recorder: Recorder | None = None,
+    recorder: Recorder[Begin, Event, Command] | None = None,
     progress: Callable[[float, int], None] | None = None,
 ) -> tuple[Journal, Host]:
     """Play one run; see `Simulation`."""

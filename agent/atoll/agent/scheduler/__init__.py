@@ -1,5 +1,1 @@
-"""The gang scheduler of a member.
-
-`room`, `gangs`, `holds`, `planner` and `status` are pure and import only `atoll.model`, `atoll.fit`, the cached
-structs and conditions; `binder`, `reservations` and `loop` do the input and output.
-"""
+"""The gang scheduler of a member: `core` decides and is pure, as `status` is; the rest does the input and output."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable, Iterable
 
 import structlog
 
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler.lifted import pinned
-from atoll.agent.scheduler.planner import Plan
-from atoll.agent.scheduler.room import Room
+from atoll.agent.scheduler.core.lifted import pinned
+from atoll.agent.scheduler.core.room import Room
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
@@ -29,19 +29,26 @@ log = structlog.get_logger(__name__)
 class Binder:
     """Writes bindings of pods that are assumed in `room`."""
 
-    def __init__(self, api: ApiServer, room: Room) -> None:
-        """No I/O happens here."""
+    def __init__(self, api: ApiServer, room: Room, not_bound: Callable[[Iterable[Pod]], None]) -> None:
+        """No I/O happens here.
+
+        Args:
+            api: the member.
+            room: tells which pods are still on their way to their node.
+            not_bound: called with each pod that won't get there.
+        """
         self._api = api
         self._room = room
+        self._not_bound = not_bound
         self._writes = asyncio.Semaphore(_AT_ONCE)
 
-    async def bind(self, plan: Plan) -> bool:
-        """Bind all pods of a plan, or let another scheduler bind them.
+    async def bind(self, pods: Iterable[tuple[Pod, str]]) -> bool:
+        """Bind all of these pods to their nodes, or let another scheduler bind them.
 
         Returns:
-            Whether all are bound or let go; those that can't be are forgotten, and the gang must be planned again.
+            Whether all are bound or let go; those that can't be are given up, and the gang must be planned again.
         """
-        outcomes = await asyncio.gather(*(self._bind(pod, node) for pod, node in plan.nodes))
+        outcomes = await asyncio.gather(*(self._bind(pod, node) for pod, node in pods))
         return all(outcomes)
 
     async def _bind(self, pod: Pod, node: str) -> bool:
@@ -69,7 +76,7 @@ class Binder:
     async def _lift(self, pod: Pod, node: str) -> None:
         meta = pod.metadata
         # Gates can't be added to a pod that exists: what is not ours has gone before.
-        required = {"nodeSelectorTerms": pinned(pod.node_terms if pod.own_terms is None else pod.own_terms, node)}
+        required = {"nodeSelectorTerms": pinned(pod.node_terms, node)}
         affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
         spec: dict[str, object] = {"schedulingGates": None, "affinity": affinity}
         if pod.needs:
@@ -98,5 +105,5 @@ class Binder:
 
     def _give_up(self, pod: Pod, why: str) -> bool:
         log.warning("bind refused", pod=pod.metadata.key, why=why)
-        self._room.forget(pod)
+        self._not_bound([pod])
         return False

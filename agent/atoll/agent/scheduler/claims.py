@@ -1,19 +1,16 @@
-"""Claims of pods that are to be placed: what they wait for, and volumes that are made for the nodes of a plan."""
+"""Volumes that are made for the nodes of a plan; what pods wait for before that, the core says."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 
 import structlog
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler.gangs import Standing
-from atoll.agent.scheduler.planner import Plan
-from atoll.agent.scheduler.room import Room
-from atoll.agent.volumes import SELECTED_NODE, Claim, Storage, StorageClass, Volume, narrowed
+from atoll.agent.scheduler.core import MemberCore
+from atoll.agent.volumes import SELECTED_NODE
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import selectors
@@ -30,71 +27,54 @@ log = structlog.get_logger(__name__)
 
 
 class Claims:
-    """Where gangs can run for their claims; makes claims ask for the volumes that wait for a node."""
+    """Makes claims ask for the volumes that wait for a node."""
 
-    def __init__(self, api: ApiServer, cache: MemberCache, room: Room, changed: Callable[[Pod], None]) -> None:
+    def __init__(
+        self, api: ApiServer, cache: MemberCache, core: MemberCore, not_bound: Callable[[Iterable[Pod]], None]
+    ) -> None:
         """No I/O happens here.
 
         Args:
             api: the member.
-            cache: of the member; handlers are added to it.
-            room: tells which pods are still on their way to their node.
-            changed: called with each pod that may wait for something else now.
+            cache: of the member; a handler is added to it.
+            core: tells which pods are still on their way to their node, and what their claims allow.
+            not_bound: called with pods that don't get the volumes that they need on their nodes.
         """
-        self._api, self._cache, self._room, self._changed = api, cache, room, changed
-        self.storage = Storage(cache.claims.get, cache.volumes.get, cache.storage_classes.get)
+        self._api, self._cache, self._core, self._not_bound = api, cache, core, not_bound
         self._news = asyncio.Event()
-        cache.claims.on_change(self._claim_changed)
-        cache.volumes.on_change(self._volume_changed)
-        cache.storage_classes.on_change(self._class_changed)
-
-    def narrow(self, view: Standing) -> tuple[Standing, str]:
-        """The gang with its volumes' nodes as its own, and why it can't start for its claims, empty where it can."""
-        if not any(pod.claims for pod in view.waiting):
-            return view, ""
-        pods: list[Pod] = []
-        problems: dict[str, None] = {}
-        for pod in view.waiting:
-            reach = self.storage.reach(pod)
-            fitting = narrowed(pod, reach.terms)
-            if reach.problem or fitting is None:
-                problems[reach.problem or "its node affinity and its volumes' have too many alternatives"] = None
-                fitting = pod
-            pods.append(fitting)
-        return replace(view, waiting=pods), "; ".join(list(problems)[:3])
+        cache.claims.on_change(lambda old, new: self._news.set())
 
     def reached(self, nodes: list[tuple[Pod, str]]) -> bool:
         """Whether each of these pods can run on its node for its claims."""
         return all(self._reaches(pod, name) for pod, name in nodes if pod.claims)
 
     def _reaches(self, pod: Pod, name: str) -> bool:
-        node, reach = self._room.node(name), self.storage.reach(pod)
+        node, reach = self._core.room.node(name), self._core.storage.reach(pod)
         return (
             node is not None
             and not reach.problem
             and all(selectors.node_affinity_matches(terms, node.metadata.labels, name) for terms in reach.terms)
         )
 
-    async def provide(self, plan: Plan) -> bool:
-        """Have volumes made for the nodes of a plan, where claims wait for that.
+    async def provide(self, pods: list[tuple[Pod, str]]) -> bool:
+        """Have volumes made for the nodes of these pods, where claims wait for that.
 
         Returns:
-            Whether all pods can run where they were planned. They are forgotten where not: a volume may have come
+            Whether all pods can run where they were planned. They are given up where not: a volume may have come
             elsewhere.
         """
         wanted: dict[str, str] = {}
-        for pod, node in plan.nodes:
-            for key in self.storage.reach(pod).unbound if pod.claims and not pod.held else ():
+        for pod, node in pods:
+            for key in self._core.storage.reach(pod).unbound if pod.claims and not pod.held else ():
                 wanted.setdefault(key, node)
-        if not wanted and self.reached(plan.nodes):
+        if not wanted and self.reached(pods):
             return True
-        done = await self._made(plan, wanted) and self.reached(plan.nodes)
+        done = await self._made(pods, wanted) and self.reached(pods)
         if not done:
-            for pod, _ in plan.nodes:
-                self._room.forget(pod)
+            self._not_bound(pod for pod, _ in pods)
         return done
 
-    async def _made(self, plan: Plan, wanted: dict[str, str]) -> bool:
+    async def _made(self, pods: list[tuple[Pod, str]], wanted: dict[str, str]) -> bool:
         try:
             for key, node in wanted.items():
                 namespace, _, name = key.partition("/")
@@ -121,45 +101,9 @@ class Claims:
                     open_claims.append(key)
             if not open_claims:
                 return True
-            if clock() >= end or any(self._room.node_of(pod) != node for pod, node in plan.nodes):
+            if clock() >= end or any(self._core.room.node_of(pod) != node for pod, node in pods):
                 return False
             try:
                 await asyncio.wait_for(self._news.wait(), _LOOK)
             except TimeoutError:
                 continue
-
-    # -- events ------------------------------------------------------------------------------------------------------
-
-    def _claim_changed(self, old: Claim | None, new: Claim | None) -> None:
-        self._news.set()
-        if old is not None and new is not None and _alike(old, new):
-            return
-        claim = new or old
-        assert claim is not None, "one of them is there"
-        self._tell(claim.metadata.key)
-
-    def _volume_changed(self, old: Volume | None, new: Volume | None) -> None:
-        if old is not None and new is not None and (old.spec, old.metadata.labels) == (new.spec, new.metadata.labels):
-            return
-        for volume in (old, new):
-            if volume is not None and volume.claim:
-                self._tell(volume.claim)
-
-    def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
-        for pod in self._cache.pods:
-            if pod.claims and not pod.node:
-                self._changed(pod)
-
-    def _tell(self, claim: str) -> None:
-        for pod in self._cache.pods.by_index("claim", claim):
-            if not pod.node:
-                self._changed(pod)
-
-
-def _alike(old: Claim, new: Claim) -> bool:
-    """Whether nothing that placing reads differs."""
-    return (
-        (old.metadata.uid, old.metadata.deletion_timestamp, old.metadata.controller_uid)
-        == (new.metadata.uid, new.metadata.deletion_timestamp, new.metadata.controller_uid)
-        and (old.spec, old.status, old.bound) == (new.spec, new.status, new.bound)
-    )  # fmt: skip

@@ -17,9 +17,9 @@ import numpy as np
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler import gangs
-from atoll.agent.scheduler.planner import SCHEDULER_ERROR, VOLUMES, Wait
-from atoll.agent.scheduler.room import Room
+from atoll.agent.scheduler.core import gangs
+from atoll.agent.scheduler.core.planner import SCHEDULER_ERROR, VOLUMES, Wait
+from atoll.agent.scheduler.core.room import Room
 from atoll.fit import Nodes
 from atoll.fit.placement import Ints
 from atoll.kube import errors

@@ -15,10 +15,9 @@ import structlog
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import PodGroup
-from atoll.agent.scheduler import holds
-from atoll.agent.scheduler.expected import Expected
-from atoll.agent.scheduler.holds import Hold, Holds
-from atoll.agent.scheduler.room import Room
+from atoll.agent.scheduler.core import Answer, Event, MemberCore, holds
+from atoll.agent.scheduler.core.events import HoldAdopted, HoldAsked, Released, SpotsExpected
+from atoll.agent.scheduler.core.holds import Hold
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
@@ -36,35 +35,37 @@ log = structlog.get_logger(__name__)
 
 
 class Reservations:
-    """Serves `atoll.delivery.reservations.Reservations`; the scheduler drives it with `start`, `refresh` and `run`."""
+    """Serves `atoll.delivery.reservations.Reservations`; the scheduler drives it with `start`, `answered` and `run`."""
 
     def __init__(
-        self, api: ApiServer, cache: MemberCache, room: Room, *, promise: Callable[[], int], wake: Callable[[], None]
+        self,
+        api: ApiServer,
+        cache: MemberCache,
+        core: MemberCore,
+        *,
+        promise: Callable[[], int],
+        handle: Callable[[Event], None],
     ) -> None:
         """No I/O happens here.
 
         Args:
             api: the member.
             cache: of the member, for the PodGroups of an earlier process.
-            room: where nodes are reserved.
+            core: whose holds these are.
             promise: gives the generation of the published capacity that will contain what is so now.
-            wake: asks for a pass of the scheduler.
+            handle: tells the core.
         """
-        self.holds = Holds(room)
-        self.expected = Expected()
-        self._api, self._cache, self._promise, self._wake = api, cache, promise, wake
-        self._room = room
-        #: whether the last pass refused a hold that had nodes
-        self._lost = False
+        self._api, self._cache, self._core, self._promise, self._handle = api, cache, core, promise, handle
         self._observers: list[Callable[[str], None]] = []
         #: calls of `hold` from before `start`, the last one of each binding; None after it
         self._early: dict[str, tuple[int, Gang, str, str, Gone | None]] | None = {}
         self._writes: WorkQueue[str] = WorkQueue("holds", self._about)
+        #: binding UID -> (choice of nodes, generation of the published capacity that contains it)
+        self._generations: dict[str, tuple[int, int]] = {}
         #: binding UID -> (namespace, name) of the PodGroup that is, or may be, in the member
         self._groups: dict[str, tuple[str, str]] = {}
         #: wall clock minus the loop's, taken once so that equal deadlines give equal texts
         self._offset: float | None = None
-        self._alarm: asyncio.TimerHandle | None = None
 
     # -- for delivery ------------------------------------------------------------------------------------------------
 
@@ -73,25 +74,24 @@ class Reservations:
         if self._early is not None:
             self._early[uid] = (epoch, gang, name, namespace, gone)
             return
-        self.holds.hold(uid, epoch, gang, name, namespace, self._now(), gone=gone)
-        self.tell()
+        self._handle(HoldAsked(uid, epoch, gang, name, namespace, self._now(), gone))
 
     def expect(self, uid: str, epoch: int, spots: Spots) -> None:
         """See `atoll.delivery.reservations.Reservations.expect`."""
-        self.expected.expect(uid, epoch, spots)
+        self._handle(SpotsExpected(uid, epoch, spots))
 
     def state(self, uid: str) -> dict[str, Any] | None:
         """See `atoll.delivery.reservations.Reservations.state`."""
-        hold = self.holds.get(uid)
-        return holds.describe(hold, self._expires(hold)) if hold is not None else None
+        hold = self._core.holds.get(uid)
+        if hold is None:
+            return None
+        return holds.describe(hold, self._expires(hold), self._generations.get(uid, (0, 0))[1])
 
     def release(self, uid: str) -> None:
         """See `atoll.delivery.reservations.Reservations.release`."""
         if self._early is not None:
             self._early.pop(uid, None)
-        self.expected.forget(uid)
-        self.holds.release(uid)
-        self.tell()
+        self._handle(Released(uid))
 
     def on_change(self, callback: Callable[[str], None]) -> None:
         """See `atoll.delivery.reservations.Reservations.on_change`."""
@@ -107,33 +107,17 @@ class Reservations:
                 self._adopt(group)
         early, self._early = self._early, None
         for uid, (epoch, gang, name, namespace, gone) in early.items():
-            self.holds.hold(uid, epoch, gang, name, namespace, self._now(), gone=gone)
-        self._lost = self.holds.check()
-        self.tell()
+            self._handle(HoldAsked(uid, epoch, gang, name, namespace, self._now(), gone))
 
-    def refresh(self) -> None:
-        """At the beginning of a pass, before `room.grew` is reset: end, try again and check."""
-        self.holds.expire(self._now())
-        if self._room.grew or self._lost:
-            self.holds.retry()
-        # Last, so that one that is lost is said to be refused before it is tried again by the next pass.
-        self._lost = self.holds.check()
-        self.tell()
-
-    def tell(self) -> None:
-        """Pass on what has changed: to the host's capacity, to observers, to the PodGroups."""
-        changed, self.holds.changed = self.holds.changed, set()
-        for uid in sorted(changed):
-            hold = self.holds.get(uid)
-            if hold is not None and hold.slots and not hold.generation:
-                hold.generation = self._promise()
-            self._writes.add(uid)
-        for uid in sorted(changed):
-            for observer in self._observers:
-                observer(uid)
-        if changed:
-            self._wake()
-            self._set_alarm()
+    def answered(self, answer: Answer) -> None:
+        """Pass on what became of a hold: to the host's capacity, to observers, to the PodGroups."""
+        if not answer.nodes:
+            self._generations.pop(answer.uid, None)
+        elif self._generations.get(answer.uid, (0, 0))[0] != answer.kept:
+            self._generations[answer.uid] = (answer.kept, self._promise())
+        self._writes.add(answer.uid)
+        for observer in self._observers:
+            observer(answer.uid)
 
     async def run(self) -> None:
         """Keep the PodGroups equal to the holds until cancelled."""
@@ -149,20 +133,6 @@ class Reservations:
             self._offset = time.time() - self._now()
         return rfc3339(hold.told + self._offset)
 
-    def _set_alarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        if (deadline := self.holds.deadline) is not None:
-            self._alarm = asyncio.get_running_loop().call_at(deadline, self._ring)
-
-    def _ring(self) -> None:
-        # Renewals move deadlines without a change that is told.
-        if (deadline := self.holds.deadline) is not None and deadline > self._now():
-            self._set_alarm()
-        else:
-            self._wake()
-
     # -- PodGroups ---------------------------------------------------------------------------------------------------
 
     def _adopt(self, group: PodGroup) -> None:
@@ -172,20 +142,20 @@ class Reservations:
         except ValueError as error:
             log.warning("a reservation can't be read and is ignored", pod_group=meta.key, error=str(error))
             return
-        settled = [
+        settled = tuple(
             (pod.task, pod.node)
             for pod in self._cache.pods.by_index("binding", plan.uid)
             if pod.node and pod.metadata.annotations.get(keys.EPOCH) == str(plan.epoch)
-        ]
+        )
         self._groups[plan.uid] = (meta.namespace, meta.name)
-        self.holds.adopt(plan, meta.namespace, settled, self._now())
+        self._handle(HoldAdopted(plan, meta.namespace, settled, self._now()))
 
     def _about(self, uid: str) -> dict[str, str]:
-        hold = self.holds.get(uid)
+        hold = self._core.holds.get(uid)
         return {"binding_uid": uid, **({"workload": f"{hold.namespace}/{hold.name}"} if hold is not None else {})}
 
     async def _write(self, uid: str) -> None:
-        hold = self.holds.get(uid)
+        hold = self._core.holds.get(uid)
         if hold is None or not hold.slots:
             if (there := self._groups.get(uid)) is not None:
                 await self._api.delete(POD_GROUPS, there[1], there[0])

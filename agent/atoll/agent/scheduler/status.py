@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from atoll.agent.objects import Pod, PodGroup
-from atoll.agent.scheduler.planner import NOT_ENOUGH_TASKS, Wait
-from atoll.agent.scheduler.room import Room
+from atoll.agent.scheduler.core.planner import NOT_ENOUGH_TASKS, Wait
+from atoll.agent.scheduler.core.room import Room
 from atoll.model.conditions import find, with_condition
 
 Json = dict[str, Any]

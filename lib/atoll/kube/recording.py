@@ -1,4 +1,4 @@
-"""Keeps a file of all that the core was told and answered, for `atoll.sim.replay` and for whoever reports a defect."""
+"""Keeps a file of all that a core was told and answered, for `atoll.sim.replay` and for whoever reports a defect."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import io
 import itertools
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self, TypeVar
 
-from atoll.dispatcher.core import Command, Event, Pass
-from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS
-from atoll.dispatcher.core.log import Begin, encode, encode_answer
+import structlog
+
+from atoll.model.eventlog import EventLog
+
+B = TypeVar("B")
+E = TypeVar("E")
+C = TypeVar("C")
 
 ROTATED_AT = 256 * 2**20
 """Bytes after which the next term begins a file of its own."""
@@ -24,27 +28,29 @@ MAX_TERM = 8 * 2**30
 KEPT = 4
 """Files of earlier terms."""
 
+log = structlog.get_logger(__name__)
 
-class Recorder:
+
+class Recorder(Generic[B, E, C]):
     """Appends to a log; a context manager that closes it.
 
     Lines reach the file after every pass: what was not decided on yet is no loss.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, written: EventLog[B, E, C]) -> None:
         """Open the file, keeping what is in it; only its owner may read it, for it names everybody's work.
 
         Raises:
             OSError: it can't be written.
         """
-        self._path = path
+        self._path, self._log = path, written
         self._file = self._open()
 
     @property
     def closed(self) -> bool:
         return self._file.closed
 
-    def begin(self, commit_timeout: float, most_refusals: int = MOST_REFUSALS) -> None:
+    def begin(self, made_with: B) -> None:
         """A fresh core starts: a log may hold the terms of several leaders.
 
         One that is large becomes `<path>.1`, the one before `<path>.2`, and so on up to `KEPT`.
@@ -52,17 +58,17 @@ class Recorder:
         self._end_line()
         if os.fstat(self._file.fileno()).st_size > ROTATED_AT:
             self._rotate()
-        self._file.write(encode(Begin(commit_timeout, most_refusals)))
+        self._file.write(self._log.encode(made_with))
 
-    def record(self, event: Event, commands: Sequence[Command]) -> None:
+    def record(self, event: E, commands: Sequence[C]) -> None:
         """One event and its answer.
 
         Raises:
             OSError: it can't be written, or the log of this term is as long as it may become.
         """
-        self._file.write(encode(event))
-        self._file.write(encode_answer(commands))
-        if isinstance(event, Pass):
+        self._file.write(self._log.encode(event))
+        self._file.write(self._log.encode_answer(commands))
+        if isinstance(event, self._log.decides):
             self._file.flush()
             if self._file.tell() > MAX_TERM:
                 raise OSError(errno.EFBIG, f"{MAX_TERM} bytes are as long as the log of one term may become")
@@ -99,3 +105,30 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class BestEffort(Generic[B, E, C]):
+    """A log that is kept for as long as that can be done: it is worth no decision."""
+
+    def __init__(self, recorder: Recorder[B, E, C] | None) -> None:
+        """Without a recorder nothing is kept."""
+        self._recorder = recorder
+
+    def begin(self, made_with: B) -> None:
+        """See `Recorder.begin`."""
+        self._write(lambda to: to.begin(made_with))
+
+    def record(self, event: E, commands: Sequence[C]) -> None:
+        """See `Recorder.record`."""
+        self._write(lambda to: to.record(event, commands))
+
+    def _write(self, write: Callable[[Recorder[B, E, C]], None]) -> None:
+        if self._recorder is None:
+            return
+        try:
+            write(self._recorder)
+        except OSError as error:
+            log.warning("the log of events can't be written and ends here", error=str(error))
+            with suppress(OSError):
+                self._recorder.close()
+            self._recorder = None

@@ -6,17 +6,17 @@ already, and what is in a member was meant to start. So is one that breaks the p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
 import msgspec
 
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler.expected import Expected
-from atoll.agent.scheduler.gangs import Standing, gang_of, labels_selected, wish_of
-from atoll.agent.scheduler.holds import Holds
-from atoll.agent.scheduler.room import Room
+from atoll.agent.scheduler.core.expected import Expected
+from atoll.agent.scheduler.core.gangs import Standing, gang_of, labels_selected, wish_of
+from atoll.agent.scheduler.core.holds import Holds
+from atoll.agent.scheduler.core.room import Room
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.model import gang as gangs
 from atoll.model import selectors
@@ -69,6 +69,7 @@ def plan(
     parked: Parked | None = None,
     holds: Holds | None = None,
     expected: Expected | None = None,
+    stale: Callable[[str], bool] = lambda _: False,
 ) -> Iterator[Plan | Wait]:
     """Decide gang by gang, best rank first, and assume in `room` what each plan takes.
 
@@ -78,6 +79,7 @@ def plan(
         parked: what earlier passes found not to fit; added to.
         holds: nodes that are reserved in `room`; handed over to the gangs that they were kept for.
         expected: nodes that gangs get if they fit there, and others leave to them if they fit elsewhere.
+        stale: whether a gang, by its key, is another one by now and must be looked at before it is planned.
     """
     holds = holds if holds is not None else Holds(room)
     parked = parked if parked is not None else Parked()
@@ -86,6 +88,9 @@ def plan(
     #: key of a gang whose turn is still to come -> what it is expected to take
     wishes = {view.key: wanted for view in views if (wanted := expected.wanted(view)) is not None}
     for view in views:
+        if stale(view.key):
+            wishes.pop(view.key, None)
+            continue
         outcome: Plan | Wait
         try:
             room.select_by(labels_selected(view.waiting))

@@ -16,8 +16,9 @@ from typing import Any
 import msgspec
 
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler.gangs import Standing, labels_selected
-from atoll.agent.scheduler.room import Room
+from atoll.agent.scheduler.core.commands import Answer
+from atoll.agent.scheduler.core.gangs import Standing, labels_selected
+from atoll.agent.scheduler.core.room import Room
 from atoll.fit import Miss, Profile, place
 from atoll.fit.place import covering
 from atoll.model import keys, selectors
@@ -59,8 +60,8 @@ class Hold:
     message: str = ""
     requested: int = 0
     available: int = 0
-    generation: int = 0
-    """Of the published capacity that contains the slots; 0 until it is known."""
+    kept: int = 0
+    """Another number stands for another choice of nodes."""
 
     @property
     def state(self) -> str:
@@ -74,6 +75,11 @@ class Hold:
         for (_, node), count in sorted(self.slots.items()):
             found[node] += count
         return dict(found)
+
+    def answer(self) -> Answer:
+        """What is told of it."""
+        nodes = tuple(self.nodes.items())
+        return Answer(self.uid, self.epoch, self.state, nodes, self.message, self.requested, self.available, self.kept)
 
 
 class Plan(msgspec.Struct, frozen=True, rename="camel"):
@@ -102,6 +108,8 @@ class Holds:
         self._over: dict[str, int] = {}
         #: binding UIDs whose hold changed since somebody cleared it
         self.changed: set[str] = set()
+        #: choices of nodes so far
+        self._kept = 0
 
     def get(self, uid: str) -> Hold | None:
         """The binding's hold; do not change it."""
@@ -254,7 +262,7 @@ class Holds:
         self._holds[plan.uid] = hold
         self._keep(hold, slots)
         hold.domain, hold.tier = plan.domain, plan.tier
-        self._room.disturbed.update(node for _, node in slots)
+        self._check(hold)
 
     # -- one hold ----------------------------------------------------------------------------------------------------
 
@@ -289,8 +297,8 @@ class Holds:
     def _keep(self, hold: Hold, slots: Counter[Slot]) -> None:
         for (task, node), count in slots.items():
             self._room.reserve(node, hold.gang.tasks[task].requests, count)
-        hold.slots = slots
-        hold.message, hold.generation = "", 0
+        self._kept += 1
+        hold.slots, hold.kept, hold.message = slots, self._kept, ""
         hold.requested, hold.available = sum(hold.gang.floor()), slots.total()
         self.changed.add(hold.uid)
 
@@ -298,7 +306,7 @@ class Holds:
         for slot, count in list(hold.slots.items()):
             self._take(hold, slot, count)
         self._answer(hold, False, message, requested, available)
-        hold.domain, hold.tier, hold.generation = "", 0, 0
+        hold.domain, hold.tier = "", 0
 
     def _answer(self, hold: Hold, fits: bool, message: str, requested: int, available: int) -> None:
         answer = (fits, message, requested, available)
@@ -419,8 +427,8 @@ def decode_plan(text: str) -> Plan:
     return plan
 
 
-def describe(hold: Hold, expires: str) -> dict[str, Any]:
-    """The answer as delivery reports it."""
+def describe(hold: Hold, expires: str, generation: int = 0) -> dict[str, Any]:
+    """The answer as delivery reports it; `generation` is of the published capacity that contains its nodes."""
     return {
         "epoch": hold.epoch,
         "state": hold.state,
@@ -430,7 +438,7 @@ def describe(hold: Hold, expires: str) -> dict[str, Any]:
         "message": hold.message,
         "requested": hold.requested,
         "available": hold.available,
-        "generation": hold.generation,
+        "generation": generation if hold.slots else 0,
         "expires": expires,
     }
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler.gangs import Standing
+from atoll.agent.scheduler.core.gangs import Standing
 from atoll.model import vector
 from atoll.model.decision import Spots
 from atoll.model.vector import Vector

@@ -255,6 +255,14 @@ class Room:
         else:
             self.layout += 1
 
+    def known(self, name: str) -> Node | None:
+        """The node of that name, used or not; None where there is none."""
+        return self._nodes.get(name) or self._left_out.get(name)
+
+    def hyper_node(self, name: str) -> HyperNode | None:
+        """The domain of that name as its object says; None where there is none."""
+        return self._hyper_nodes.get(name)
+
     # -- views -------------------------------------------------------------------------------------------------------
 
     def use_nodes(self, selected: Callable[[Node], bool]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from atoll.agent.objects import Pod, PodGroup
-from atoll.agent.scheduler.room import Room
+from atoll.agent.scheduler.core.room import Room
 from atoll.model import keys, numbers, selectors
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.timestamps import to_seconds
@@ -33,6 +33,8 @@ class Standing:
     priority: int = 0
     created: str = ""
     uid: str = ""
+    binding: str = ""
+    """UID of the binding of its first pod."""
 
     @property
     def rank(self) -> tuple[int, str, str, str]:
@@ -54,7 +56,7 @@ class Standing:
         """UID of the binding that the gang was dispatched by; empty where there is none."""
         if self.group is not None and (uid := self.group.metadata.annotations.get(keys.BINDING_UID)):
             return uid
-        return self.waiting[0].binding_uid if self.waiting else ""
+        return self.waiting[0].binding_uid if self.waiting else self.binding
 
     @property
     def epoch(self) -> int:
@@ -122,6 +124,7 @@ def standing(
         priority,
         meta.creation_timestamp if meta else "",
         meta.uid if meta else "",
+        oldest.binding_uid if oldest is not None else "",
     )
 
 

@@ -6,8 +6,6 @@ it has said no.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from atoll.agent.objects import Pod
@@ -21,62 +19,53 @@ AFTER_NO = 4.0
 @dataclass
 class _Open:
     pod: Pod
-    until: float
+    until: float | None = None
+    """None until a pass has seen it."""
     refused: bool = False
 
 
 class Lifted:
     """Feed it every event of pods; `overdue` gives each pod once."""
 
-    def __init__(self, wake: Callable[[], None]) -> None:
-        """`wake` is called when a pod is overdue."""
-        self._wake = wake
+    def __init__(self) -> None:
+        """Begin without any."""
         #: pod UID -> the pod as last seen
         self._open: dict[str, _Open] = {}
         #: UIDs of those that were given out; until they are bound or gone
         self._over: set[str] = set()
-        self._alarm: asyncio.TimerHandle | None = None
+
+    @property
+    def deadline(self) -> float | None:
+        """When the next one is overdue; None without any."""
+        return min((each.until for each in self._open.values() if each.until is not None), default=None)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A pod came, went, was lifted, refused or bound."""
-        for pod in (old,) if old is not None and (new is None or new.metadata.uid != old.metadata.uid) else ():
-            self._forget(pod.metadata.uid)
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._forget(old.metadata.uid)
         if new is None:
             return
         uid = new.metadata.uid
         if not new.planned_node or new.node or new.finished or new.terminating:
             self._forget(uid)
-            return
-        if uid in self._over:
-            return
-        now = asyncio.get_running_loop().time()
-        entry = self._open.setdefault(uid, _Open(new, now + PATIENCE))
-        entry.pod = new
-        if new.unscheduled is not None and not entry.refused:
-            entry.refused, entry.until = True, min(entry.until, now + AFTER_NO)
-        self._set_alarm()
+        elif uid not in self._over:
+            self._open.setdefault(uid, _Open(new)).pod = new
 
-    def overdue(self) -> list[Pod]:
-        """Pods that were not bound in time."""
-        now = asyncio.get_running_loop().time()
-        found = [uid for uid, entry in self._open.items() if entry.until <= now]
+    def overdue(self, now: float) -> list[Pod]:
+        """Pods that were not bound in time; time runs from the first call that finds a pod, or its refusal."""
+        for entry in self._open.values():
+            if entry.until is None:
+                entry.until = now + PATIENCE
+            if entry.pod.unscheduled is not None and not entry.refused:
+                entry.refused, entry.until = True, min(entry.until, now + AFTER_NO)
+        found = [uid for uid, entry in self._open.items() if entry.until is not None and entry.until <= now]
         pods = [self._open.pop(uid).pod for uid in found]
         self._over.update(found)
-        self._set_alarm()
         return pods
 
     def _forget(self, uid: str) -> None:
         self._over.discard(uid)
-        if self._open.pop(uid, None) is not None:
-            self._set_alarm()
-
-    def _set_alarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        if self._open:
-            first = min(entry.until for entry in self._open.values())
-            self._alarm = asyncio.get_running_loop().call_at(first, self._wake)
+        self._open.pop(uid, None)
 
 
 def pinned(terms: list[dict[str, object]], node: str) -> list[dict[str, object]]:

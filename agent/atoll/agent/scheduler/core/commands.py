@@ -1,0 +1,61 @@
+"""What the member's core decides; values, with objects by key and UID."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Bind these pods, all of them; a pod that waits at our gate is let go to its node."""
+
+    gang: str
+    pods: tuple[tuple[str, str, str], ...]
+    """(key, UID, node)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """Why pods of a gang have no node, where that or the pods changed."""
+
+    gang: str
+    reason: str
+    """As `Wait.reason`; empty where none waits any more."""
+    message: str
+    reworded: bool = True
+    """Whether the reason or the message is another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remake:
+    """Have a pod made again that another scheduler did not bind in time."""
+
+    pod: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a hold; `MemberCore.holds` has the rest."""
+
+    uid: str
+    epoch: int
+    state: str
+    """Reserved, Fits, Refused; or Over, when nothing is left of it."""
+    nodes: tuple[tuple[str, int], ...] = ()
+    """(node, pods), by name."""
+    message: str = ""
+    requested: int = 0
+    available: int = 0
+    kept: int = 0
+    """Another number stands for another choice of nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Bindings whose placement, or whose reason to wait, is another one."""
+
+    bindings: tuple[str, ...]
+
+
+Command = Bind | Explain | Remake | Answer | Changed

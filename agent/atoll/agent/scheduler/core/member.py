@@ -1,0 +1,418 @@
+"""Which pods go where in a member: told by events, answered by commands; no input, no output, no clock.
+
+A pass decides on at most `MOST` gangs, so that the shell gets its turn; the next one goes on where it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import TypeVar
+
+from atoll.agent.objects import Pod, PodGroup
+from atoll.agent.scheduler.core import gangs, planner
+from atoll.agent.scheduler.core.aside import Aside
+from atoll.agent.scheduler.core.commands import Answer, Bind, Changed, Command, Explain, Remake
+from atoll.agent.scheduler.core.events import (
+    Again,
+    ClaimGone,
+    ClaimSet,
+    Event,
+    HoldAdopted,
+    HoldAsked,
+    HyperNodeGone,
+    HyperNodeSet,
+    NodeGone,
+    NodeSet,
+    NodesUsed,
+    NotBound,
+    Pass,
+    PodGone,
+    PodGroupGone,
+    PodGroupSet,
+    PodSet,
+    Released,
+    SpotsExpected,
+    StorageClassGone,
+    StorageClassSet,
+    VolumeGone,
+    VolumeSet,
+    Whose,
+)
+from atoll.agent.scheduler.core.expected import Expected
+from atoll.agent.scheduler.core.gangs import Standing
+from atoll.agent.scheduler.core.holds import Holds
+from atoll.agent.scheduler.core.lifted import Lifted, refusal
+from atoll.agent.scheduler.core.planner import Parked, Plan, Wait
+from atoll.agent.scheduler.core.room import Room
+from atoll.agent.volumes import Claim, Storage, StorageClass, Volume, narrowed
+from atoll.model.placer import parse_selector
+from atoll.model.selectors import label_selector_matches
+
+MOST = 16
+"""Gangs that one pass decides on."""
+
+T = TypeVar("T")
+
+
+class MemberCore:
+    """Places the gangs of a member; one per member, or two would overbook nodes. Nobody else changes what it holds."""
+
+    def __init__(self) -> None:
+        """Begin without nodes and pods."""
+        self.room = Room()
+        self.holds = Holds(self.room)
+        #: gang key -> why its pods wait; only of gangs with pods that wait
+        self.waits: dict[str, Wait] = {}
+        self._claims: dict[str, Claim] = {}
+        self._volumes: dict[str, Volume] = {}
+        self._storage_classes: dict[str, StorageClass] = {}
+        self.storage = Storage(self._claims.get, self._volumes.get, self._storage_classes.get)
+        #: whether a pass would find something to do
+        self.due = True
+        self._pods: dict[str, PodSet] = {}
+        #: gang key -> keys of its pods, in the order in which they came; without empty ones
+        self._gangs: dict[str, dict[str, None]] = {}
+        #: `namespace/name` of a claim -> keys of the pods that mount it; without empty ones
+        self._mounts: dict[str, dict[str, None]] = {}
+        self._groups: dict[str, PodGroupSet] = {}
+        self._expected = Expected()
+        self._lifted = Lifted()
+        self._parked = Parked()
+        #: gangs that must be looked at, in the order in which that was found; not planned before
+        self._dirty: dict[str, None] = {}
+        #: gang key -> its standing; those that had pods waiting when last looked at
+        self._pending: dict[str, Standing] = {}
+        #: gang keys that could not be looked at or planned for a defect of ours; each is in `waits`
+        self._aside = Aside()
+        #: what is left of the pass that is under way; None between two
+        self._outcomes: Iterator[Plan | Wait] | None = None
+        #: whether the last pass refused a hold that had nodes
+        self._lost = False
+        #: binding UIDs whose wait changed since that was told
+        self._reworded: set[str] = set()
+        self._now = 0.0
+
+    @property
+    def deadline(self) -> float | None:
+        """When a pass finds something to do though nothing happens before; None for never."""
+        found = (self.holds.deadline, self._lifted.deadline, self._aside.deadline)
+        return min((each for each in found if each is not None), default=None)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the last pass left gangs for the next one."""
+        return self._outcomes is not None
+
+    def pod(self, key: str) -> Pod | None:
+        """The pod as it was last told; None where it is gone."""
+        found = self._pods.get(key)
+        return found.pod if found is not None else None
+
+    def handle(self, event: Event) -> list[Command]:
+        """Take in what happened, and decide where it is a `Pass`."""
+        commands: list[Command] = []
+        match event:
+            case PodSet():
+                self._pod_changed(event.pod.metadata.key, event)
+            case PodGone(key):
+                self._pod_changed(key, None)
+            case PodGroupSet():
+                self._group_changed(event.group.metadata.key, event)
+            case PodGroupGone(key):
+                self._group_changed(key, None)
+            case NodeSet() | NodeGone() | NodesUsed() | HyperNodeSet() | HyperNodeGone():
+                self._nodes_changed(event)
+            case ClaimSet() | ClaimGone() | VolumeSet() | VolumeGone() | StorageClassSet() | StorageClassGone():
+                self._storage_changed(event)
+            case HoldAsked(uid, epoch, gang, name, namespace, now, gone):
+                self.holds.hold(uid, epoch, gang, name, namespace, now, gone=gone)
+            case HoldAdopted(plan, namespace, settled, now):
+                self.holds.adopt(plan, namespace, settled, now)
+            case SpotsExpected(uid, epoch, spots):
+                self._expected.expect(uid, epoch, spots)
+            case Released(uid):
+                self._expected.forget(uid)
+                self.holds.release(uid)
+            case NotBound(pods):
+                self._not_bound(pods)
+            case Again(gang):
+                self._mark(gang)
+            case Pass(now):
+                self._now = now
+                self._pass(commands)
+        self._answer(commands)
+        return commands
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def _nodes_changed(self, event: NodeSet | NodeGone | NodesUsed | HyperNodeSet | HyperNodeGone) -> None:
+        room, version = self.room, self.room.version
+        match event:
+            case NodeSet(node):
+                room.node_changed(room.known(node.metadata.name), node)
+            case NodeGone(name):
+                room.node_changed(room.known(name), None)
+            case NodesUsed(text):
+                selector = parse_selector(text)
+                room.use_nodes(lambda node: label_selector_matches(selector, node.metadata.labels))
+            case HyperNodeSet(domain):
+                room.hyper_node_changed(room.hyper_node(domain.metadata.name), domain)
+            case HyperNodeGone(name):
+                room.hyper_node_changed(room.hyper_node(name), None)
+        self.due = self.due or room.version != version
+
+    def _pod_changed(self, key: str, told: PodSet | None) -> None:
+        before = self._pods.get(key)
+        old, new = before.pod if before is not None else None, told.pod if told is not None else None
+        self._file(self._pods, key, told)
+        self._lifted.pod_changed(old, new)
+        # Most often the echo of what it was told.
+        alike = old is not None and new is not None and new.placed_alike(old) and not new.planned_node
+        if not alike:
+            self.room.pod_changed(old, new)
+        elif before is not None and told is not None and told.whose == before.whose:
+            return
+        if told is not None and told.pod.node and (old is None or not old.node) and _is_delegated(told):
+            self.holds.bound_by_others(told.pod)
+        for pod in (old, new):
+            if pod is not None:
+                self._index(self._gangs, gangs.key_of(pod), key, pod is new)
+                for claim in pod.claims:
+                    self._index(self._mounts, f"{pod.metadata.namespace}/{claim.name}", key, pod is new)
+                self._mark(gangs.key_of(pod))
+
+    def _group_changed(self, key: str, told: PodGroupSet | None) -> None:
+        before = self._groups.get(key)
+        self._file(self._groups, key, told)
+        alike = before is not None and told is not None and before.group.spec == told.group.spec
+        if not alike or (before is not None and told is not None and before.ours != told.ours):
+            self._mark(key)
+
+    def _storage_changed(
+        self, event: ClaimSet | ClaimGone | VolumeSet | VolumeGone | StorageClassSet | StorageClassGone
+    ) -> None:
+        match event:
+            case ClaimSet(claim):
+                known = self._claims.get(claim.metadata.key)
+                self._claims[claim.metadata.key] = claim
+                if known is None or not claim.alike(known):
+                    self._look_at_mounts(claim.metadata.key)
+            case ClaimGone(key):
+                self._claims.pop(key, None)
+                self._look_at_mounts(key)
+            case VolumeSet(volume):
+                before = self._volumes.get(volume.metadata.name)
+                self._volumes[volume.metadata.name] = volume
+                if before is None or not volume.alike(before):
+                    self._look_at_mounts(volume.claim, *([before.claim] if before is not None else []))
+            case VolumeGone(name):
+                gone = self._volumes.pop(name, None)
+                self._look_at_mounts(gone.claim if gone is not None else "")
+            case StorageClassSet(storage_class):
+                self._storage_classes[storage_class.metadata.name] = storage_class
+                self._look_at_mounts(*self._mounts)
+            case StorageClassGone(name):
+                self._storage_classes.pop(name, None)
+                self._look_at_mounts(*self._mounts)
+
+    def _look_at_mounts(self, *claims: str) -> None:
+        """What pods wait for that mount one of these may be another thing now."""
+        for claim in claims:
+            for key in self._mounts.get(claim, ()):
+                if not self._pods[key].pod.node:
+                    self._mark(gangs.key_of(self._pods[key].pod))
+
+    def _not_bound(self, pods: Iterable[tuple[str, str]]) -> None:
+        for key, uid in pods:
+            known = self._pods.get(key)
+            if known is not None and known.pod.metadata.uid == uid and self.room.forget(known.pod):
+                self.due = True
+
+    def _mark(self, gang: str) -> None:
+        self._dirty[gang] = None
+        self.due = True
+
+    @staticmethod
+    def _file(known: dict[str, T], key: str, value: T | None) -> None:
+        if value is None:
+            known.pop(key, None)
+        else:
+            known[key] = value
+
+    @staticmethod
+    def _index(index: dict[str, dict[str, None]], name: str, key: str, there: bool) -> None:
+        if there:
+            index.setdefault(name, {})[key] = None
+        elif name in index:
+            index[name].pop(key, None)
+            if not index[name]:
+                del index[name]
+
+    # -- passes ------------------------------------------------------------------------------------------------------
+
+    def _pass(self, commands: list[Command]) -> None:
+        self.due = False
+        if self._outcomes is None:
+            views = self._candidates(commands)
+            self._outcomes = planner.plan(
+                self.room, views, self._parked, self.holds, self._expected, self._dirty.__contains__
+            )
+        some = list(islice(self._outcomes, MOST))
+        for outcome in some:
+            self._take(outcome, commands)
+        if len(some) < MOST:
+            self._outcomes = None
+        self.due = self.due or self._outcomes is not None or self.room.grew or self._lost
+        if changed := self.room.touched | self._reworded:
+            commands.append(Changed(tuple(sorted(changed))))
+            self.room.touched, self._reworded = set(), set()
+
+    def _candidates(self, commands: list[Command]) -> list[Standing]:
+        """The gangs to decide on."""
+        # 1. Reservations first: they were asked for before the pods that come now. The check comes last, so that one
+        # that is lost is said to be refused before the next pass tries it again.
+        self.holds.expire(self._now)
+        if self.room.grew or self._lost:
+            self.holds.retry()
+        self._lost = self.holds.check()
+        # 2. Nodes are kept no longer for pods that another scheduler did not bind in time.
+        for pod in self._lifted.overdue(self._now):
+            self.room.give_up(pod)
+            self._mark(gangs.key_of(pod))
+            commands.append(Remake(pod.metadata.key, pod.metadata.uid))
+        # 3. Look again at gangs that events were about, and at those whose pause is over.
+        dirty = self._dirty | dict.fromkeys(self._aside.over(self._now))
+        self._dirty.clear()
+        for key in dirty:
+            self._look(key, commands)
+        # 4. Everything that waits gets a try when room grew; else only what changed. What failed has its pause.
+        again = self.room.grew
+        if again:
+            self.room.grew, self._parked = False, Parked()
+        views = list(self._pending.values()) if again else [self._pending[key] for key in dirty if key in self._pending]
+        return [view for view in views if not self._aside.pauses(view.key)]
+
+    def _take(self, outcome: Plan | Wait, commands: list[Command]) -> None:
+        key = outcome.gang.key
+        if isinstance(outcome, Wait):
+            if outcome.error is None:
+                self._aside.forget(key)
+            self._wait(outcome, commands)
+            return
+        self._aside.forget(key)
+        self._settle(key, commands)
+        # What did not fit beside the plan is looked at again once the plan is known to the next view.
+        if len(outcome.nodes) < len(outcome.gang.waiting):
+            self._mark(key)
+        commands.append(Bind(key, tuple((p.metadata.key, p.metadata.uid, node) for p, node in outcome.nodes)))
+
+    def _wait(self, wait: Wait, commands: list[Command]) -> None:
+        """Its pods stay where they are, and this is why."""
+        key, before = wait.gang.key, self.waits.get(wait.gang.key)
+        self.waits[key] = wait
+        if wait.error is not None:
+            self._aside.failed(key, self._now)
+        told = (wait.reason, wait.message)
+        reworded = before is None or (before.reason, before.message) != told
+        if reworded:
+            self._reworded |= {wait.gang.binding_uid} - {""}
+        if reworded or wait.error is not None or before is None or _names(before) != _names(wait):
+            commands.append(Explain(key, *told, reworded))
+
+    def _settle(self, key: str, commands: list[Command]) -> None:
+        """No pod of it waits, as far as is known."""
+        self._pending.pop(key, None)
+        before = self.waits.pop(key, None)
+        if before is not None:
+            self._reworded |= {before.gang.binding_uid} - {""}
+            commands.append(Explain(key, "", ""))
+
+    def _look(self, key: str, commands: list[Command]) -> None:
+        try:
+            wait = self._look_at(key)
+        except Exception as error:
+            pod = self.pod(gangs.bare_pod(key))
+            view = Standing(key, self._group(key), [pod] if pod is not None else [])
+            wait = planner.failed(view, error)
+        if isinstance(wait, Standing):
+            self._pending[key] = wait
+            return
+        self._pending.pop(key, None)
+        if wait is not None:
+            self._wait(wait, commands)
+        else:
+            self._settle(key, commands)
+            self._aside.forget(key)
+
+    def _look_at(self, key: str) -> Standing | Wait | None:
+        """What is to be planned of a gang, or why nothing is; None where nothing waits."""
+        group, pods = self._groups.get(key), [self._pods[name] for name in self._gangs.get(key, ())]
+        if gangs.bare_pod(key):
+            # A pod that is to get a PodGroup is no gang on its own, and others' pods are none.
+            if not pods or pods[0].whose in (Whose.JOINING, Whose.OTHERS):
+                return None
+        elif group is not None and not _is_ours(group, pods):
+            return None
+        view = gangs.standing(key, self._group(key), [told.pod for told in pods], self.room, self._ours)
+        if not gangs.bare_pod(key) and group is None:
+            return Wait(view, planner.NO_POD_GROUP, f"PodGroup {key} does not exist") if view.waiting else None
+        unbound = [p.pod for p in pods if p.pod.planned_node and not p.pod.finished and not self.room.is_bound(p.pod)]
+        if not view.waiting and any(pod.unscheduled for pod in unbound):
+            # Another scheduler was to bind these pods, and says that it can't.
+            return Wait(view, planner.NOT_BOUND, refusal(unbound))
+        if view.waiting:
+            return self._with_claims(view)
+        over = group is not None and group.group.status.get("phase") == "Completed"
+        if not view.missing or over:
+            return None
+        return Wait(view, planner.NOT_ENOUGH_TASKS, f"{view.settled.total()} of {view.min_member} pods exist")
+
+    def _with_claims(self, view: Standing) -> Standing | Wait:
+        """The gang with its volumes' nodes as its own, or why it can't start for its claims."""
+        if not any(pod.claims for pod in view.waiting):
+            return view
+        pods: list[Pod] = []
+        problems: dict[str, None] = {}
+        for pod in view.waiting:
+            reach = self.storage.reach(pod)
+            fitting = narrowed(pod, reach.terms)
+            if reach.problem or fitting is None:
+                problems[reach.problem or "its node affinity and its volumes' have too many alternatives"] = None
+                fitting = pod
+            pods.append(fitting)
+        found = replace(view, waiting=pods)
+        return Wait(found, planner.VOLUMES, "; ".join(list(problems)[:3])) if problems else found
+
+    def _group(self, key: str) -> PodGroup | None:
+        found = self._groups.get(key)
+        return found.group if found is not None else None
+
+    def _ours(self, pod: Pod) -> bool:
+        return self._pods[pod.metadata.key].whose in (Whose.OURS, Whose.JOINING)
+
+    def _answer(self, commands: list[Command]) -> None:
+        """Tell what became of holds."""
+        if not self.holds.changed:
+            return
+        changed, self.holds.changed = self.holds.changed, set()
+        for uid in sorted(changed):
+            hold = self.holds.get(uid)
+            commands.append(Answer(uid, -1, "Over") if hold is None else hold.answer())
+        self.due = True
+
+
+def _is_delegated(told: PodSet) -> bool:
+    """Whether it came by a binding and another scheduler decided alone where it goes."""
+    return bool(told.pod.binding_uid) and not told.pod.planned_node and told.whose is Whose.OTHERS
+
+
+def _is_ours(group: PodGroupSet, pods: Iterable[PodSet]) -> bool:
+    """Whether some pod of the gang is or was this core's to place; without pods nobody else can tell."""
+    known = list(pods)
+    return any(told.whose is not Whose.OTHERS for told in known) if known else group.ours
+
+
+def _names(wait: Wait) -> list[str]:
+    return [pod.metadata.uid for pod in wait.gang.waiting]

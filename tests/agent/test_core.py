@@ -1,0 +1,173 @@
+"""The member's core, told by events: what it answers, without an API server and without a clock."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from atoll.agent.objects import Node, Pod
+from atoll.agent.scheduler.core import Answer, Bind, Changed, Command, Explain, MemberCore, Pass, Remake, gangs
+from atoll.agent.scheduler.core import member as core_module
+from atoll.agent.scheduler.core.events import (
+    Again,
+    HoldAsked,
+    NodeGone,
+    NodeSet,
+    NotBound,
+    PodGone,
+    PodGroupGone,
+    PodGroupSet,
+    PodSet,
+    Released,
+    Whose,
+)
+from atoll.agent.scheduler.core.lifted import PATIENCE
+from atoll.agent.scheduler.core.planner import NO_POD_GROUP, NOT_ENOUGH_TASKS
+from atoll.model import keys
+from tests.agent.builders import make_group, make_node, make_pod
+from tests.agent.holding import part
+
+C = TypeVar("C")
+FEWER: dict[str, Any] = {"nvidia.com/gpu": "4"}
+
+
+def core_of(*nodes: Node) -> MemberCore:
+    core = MemberCore()
+    for node in nodes or (make_node("n"),):
+        core.handle(NodeSet(node))
+    return core
+
+
+def gang(core: MemberCore, name: str, *pods: Pod, minimum: int | None = None) -> None:
+    core.handle(PodGroupSet(make_group(name, len(pods) if minimum is None else minimum)))
+    for pod in pods:
+        core.handle(PodSet(pod, Whose.OURS))
+
+
+def settle(core: MemberCore, now: float = 0.0) -> list[Command]:
+    """All commands until nothing is due."""
+    commands: list[Command] = []
+    while core.due:
+        commands += core.handle(Pass(now))
+    return commands
+
+
+def of(kind: type[C], commands: list[Command]) -> list[C]:
+    return [each for each in commands if isinstance(each, kind)]
+
+
+def test_a_gang_is_bound_by_one_command_once_it_is_whole() -> None:
+    """1. One of two pods is there. 2. The other one comes. 3. Both are seen bound, and nothing is left to do."""
+    core = core_of()
+    pods = [make_pod(f"p{index}", group="g", index=index, gpu=4, binding="b") for index in range(2)]
+    gang(core, "g", pods[0], minimum=2)
+    [said] = of(Explain, settle(core))
+    assert (said.gang, said.reason) == ("default/g", NOT_ENOUGH_TASKS)
+    core.handle(PodSet(pods[1], Whose.OURS))
+    commands = settle(core)
+    uids = [pod.metadata.uid for pod in pods]
+    assert of(Bind, commands) == [Bind("default/g", (("default/p0", uids[0], "n"), ("default/p1", uids[1], "n")))]
+    assert of(Explain, commands)[-1] == Explain("default/g", "", "")
+    assert of(Changed, commands)[-1].bindings == ("b",)
+    for pod in pods:
+        core.handle(PodSet(msgspec.structs.replace(pod, node="n"), Whose.OURS))
+    assert of(Bind, settle(core)) == []
+    assert (core.due, core.waits, core.room.placed) == (False, {}, {"b": {"n": 2}})
+
+
+def test_pods_that_are_not_bound_give_their_room_back_and_wait_for_their_turn() -> None:
+    """1. Both gangs want the node, the better one gets it. 2. The API server refuses its pod: the other one gets the
+    node. 3. The first may be planned again, and waits.
+    """
+    core = core_of()
+    first, second = (make_pod(name, group=name, gpu=8, priority=priority) for name, priority in (("a", 2), ("b", 1)))
+    gang(core, "a", first)
+    gang(core, "b", second)
+    assert [each.gang for each in of(Bind, settle(core))] == ["default/a"]
+    core.handle(NotBound(((first.metadata.key, first.metadata.uid),)))
+    assert [each.gang for each in of(Bind, settle(core))] == ["default/b"]
+    core.handle(Again("default/a"))
+    assert [each.gang for each in of(Explain, settle(core)) if each.reason] == ["default/a"]
+
+
+def test_what_is_said_of_a_pod_that_was_replaced_meanwhile_changes_nothing() -> None:
+    core = core_of()
+    pod = make_pod("p", group="g", gpu=8)
+    gang(core, "g", pod)
+    settle(core)
+    core.handle(NotBound((("default/p", "another"),)))
+    assert core.room.free("n")["nvidia.com/gpu"] == 0
+
+
+def test_a_pass_decides_on_a_few_and_the_next_one_goes_on() -> None:
+    """1. More gangs than a pass takes. 2. A pod of one that is still to come goes away: it is not planned."""
+    count = core_module.MOST + 4
+    core = core_of(make_node("n", pods="64"))
+    for number in range(count):
+        gang(core, f"g{number:02}", make_pod(f"p{number:02}", group=f"g{number:02}", cpu="0"))
+    begun = of(Bind, core.handle(Pass(0.0)))
+    assert (len(begun), core.under_way, core.due) == (core_module.MOST, True, True)
+    last = f"default/p{count - 1:02}"
+    core.handle(PodGone(last))
+    rest = of(Bind, settle(core))
+    assert (len(rest), core.under_way) == (3, False)
+    assert last not in {key for each in rest for key, _, _ in each.pods}
+    assert len(core.room.assumed) == count - 1
+
+
+def test_why_a_gang_waits_is_told_when_that_changes_only() -> None:
+    core = core_of()
+    gang(core, "g", make_pod("p", group="g", gpu=9))
+    assert len(of(Explain, settle(core))) == 1
+    core.handle(NodeSet(make_node("n", labels={"a": "b"})))
+    assert of(Explain, settle(core)) == []
+    core.handle(NodeSet(make_node("n", **FEWER)))
+    [said] = of(Explain, settle(core))
+    assert "short by 5" in said.message
+
+
+def test_nothing_is_left_of_a_gang_that_goes() -> None:
+    core = core_of()
+    gang(core, "g", make_pod("p", group="g", gpu=9))
+    settle(core)
+    core.handle(PodGroupGone("default/g"))
+    assert [each.reason for each in of(Explain, settle(core))] == [NO_POD_GROUP]
+    core.handle(PodGone("default/p"))
+    assert of(Explain, settle(core)) == [Explain("default/g", "", "")]
+    assert (core.waits, core._gangs, core._pods, core._pending) == ({}, {}, {}, {})
+
+
+def test_a_pod_becomes_ours_when_its_workload_is_known() -> None:
+    core = core_of()
+    pod = make_pod("p")
+    core.handle(PodSet(pod, Whose.OTHERS))
+    assert of(Bind, settle(core)) == []
+    core.handle(PodSet(pod, Whose.JOINING))
+    assert of(Bind, settle(core)) == [], "it is to get a PodGroup first"
+    core.handle(PodSet(pod, Whose.OURS))
+    assert [each.gang for each in of(Bind, settle(core))] == [gangs.key_of(pod)]
+
+
+def test_a_hold_is_answered_at_once_and_told_when_its_nodes_go() -> None:
+    core = core_of(make_node("n0"))
+    [kept] = of(Answer, core.handle(HoldAsked("b", 1, part(2), "train", "default", 0.0)))
+    assert (kept.state, kept.nodes, kept.requested) == ("Reserved", (("n0", 2),), 2)
+    core.handle(NodeGone("n0"))
+    core.handle(NodeSet(make_node("n1")))
+    told = of(Answer, settle(core))
+    assert [(each.state, each.nodes) for each in told] == [("Refused", ()), ("Reserved", (("n1", 2),))]
+    assert told[-1].kept != kept.kept
+    assert of(Answer, core.handle(Released("b"))) == [Answer("b", -1, "Over")]
+
+
+def test_a_pod_that_another_scheduler_does_not_bind_is_made_again() -> None:
+    core = core_of()
+    pod = make_pod("p", gpu=4, binding="b", scheduler="default-scheduler")
+    notes = {**pod.metadata.annotations, keys.PLANNED_NODE: "n"}
+    pod = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=notes))
+    core.handle(PodSet(pod, Whose.LET_GO))
+    settle(core, 100.0)
+    assert core.deadline == 100.0 + PATIENCE
+    assert of(Remake, core.handle(Pass(100.0 + PATIENCE))) == [Remake("default/p", pod.metadata.uid)]
+    assert core.room.free("n")["nvidia.com/gpu"] == 8
