@@ -200,7 +200,7 @@ class Dispatcher:
         )
         if isinstance(found, Choice):
             return self._dispatch(binding, found)
-        if (command := self._with_other_flavor(group, binding)) is not None:
+        if shape.others and (command := self._with_other_flavor(group, binding)) is not None:
             return command
         verdict, short, sought = found
         if short is not None and shape.others:

@@ -431,8 +431,11 @@ class DryRuns:
 
     def avoided(self, binding: Binding, shape: Shape) -> set[str]:
         """The members that failed this shape, or refused this workload, and are not to be tried yet."""
-        found = self.breakers.barred(binding.view.namespace).union(self.refusals.avoided(binding.view))
-        return found | {name for (key, name), each in self._state.avoid.items() if key == shape.key and not each.over}
+        found = self.breakers.barred(binding.view.namespace)
+        found.update(self.refusals.avoided(binding.view))
+        if self._state.avoid:
+            found.update(name for (key, name), each in self._state.avoid.items() if key == shape.key and not each.over)
+        return found
 
     def in_words(self, binding: Binding, shape: Shape, verdict: Verdict) -> Verdict:
         """The verdict on a workload; where members that refused it are all that it could go to, in their words."""
