@@ -209,8 +209,7 @@ def test_nor_does_a_member_that_lies_take_it(seed: int) -> None:
 def test_without_a_breaker_it_would(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(breakers, "THRESHOLD", 10**9)
     with pytest.raises(AssertionError, match="a member that lies has what is due"):
-        for seed in range(2):
-            play(seed, 110, lying=True)
+        play(0, 110, lying=True)
 
 
 @pytest.mark.long
