@@ -21,6 +21,7 @@ class Reason(StrEnum):
     DISPATCHED = "Dispatched"
     GROWN = "Grown"
     SHRUNK = "Shrunk"
+    SIZE_KEPT = "SizeKept"
     QUEUE_NOT_FOUND = "QueueNotFound"
     QUEUE_CLOSED = "QueueClosed"
     QUEUE_INVALID = "QueueInvalid"
@@ -151,6 +152,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.DISPATCHED: "dispatched",
     Reason.GROWN: "more of its pods run",
     Reason.SHRUNK: "fewer of its pods run",
+    Reason.SIZE_KEPT: "it runs in several members and keeps the size that it began with",
     Reason.QUEUE_NOT_FOUND: "its queue does not exist",
     Reason.QUEUE_CLOSED: "its queue is closed",
     Reason.QUEUE_INVALID: "its queue is not part of a valid tree",

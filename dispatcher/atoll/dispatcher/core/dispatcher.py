@@ -155,6 +155,7 @@ class Dispatcher:
             *self.resizing.keep_to_wishes(),
             *self.resizing.shrink_again(),
         ]
+        self.resizing.name_kept_sizes()
         self.state.heed_breakers()
         self.wakeups.wake_grown()
         self.triggers.unfinished = parked = False

@@ -551,8 +551,8 @@ def differs(told: Verdict | None, verdict: Verdict) -> bool:
     if told is None or told.reason != verdict.reason:
         return True
     a, b = told.blocker, verdict.blocker
-    if told.reason is Reason.NO_CLUSTER:
-        # What keeps it from each member is in words only.
+    if told.reason in (Reason.NO_CLUSTER, Reason.SIZE_KEPT):
+        # What keeps it from each member, and what its size is, is in words only.
         return a != b
     return (a and (a.kind, a.name, a.resource, a.cluster)) != (b and (b.kind, b.name, b.resource, b.cluster))
 

@@ -7,7 +7,8 @@ from atoll.dispatcher.core.elastic.sizes import Hungry, can_grow, can_shrink, fu
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.model.decision import Phase
 from atoll.model.timestamps import to_seconds
-from atoll.model.verdict import Reason
+from atoll.model.verdict import Blocker, Reason, Verdict
+from atoll.model.words import counted
 
 GROW_TIMEOUT = 30.0
 """Seconds within which a member's figures are expected to contain the pods by which something grew."""
@@ -20,16 +21,22 @@ class Sizes:
         self._hungry = hungry
         #: UIDs of what runs with fewer pods than its binding says, because its user asks for no more
         self.oversized: dict[str, None] = {}
+        #: UIDs of what runs in several members and may not say yet that it keeps its size, or still says so
+        self.kept: dict[str, None] = {}
         #: leaf -> priority -> UIDs of what could run with fewer pods
         self.spare: dict[Queue, dict[int, dict[str, None]]] = {}
 
     def file(self, binding: Binding) -> None:
         """A binding that is charged has this size now."""
         self.forget(binding)
+        uid, told = binding.view.uid, binding.told
         if binding.phase is not Phase.BOUND or len(binding.parts) != 1:
+            said = told is not None and told.reason is Reason.SIZE_KEPT
+            if binding.phase is Phase.BOUND and len(binding.parts) > 1 and (said or size_kept(binding) is not None):
+                self.kept[uid] = None
             return
         [(name, part)] = binding.parts.items()
-        gang, uid = binding.gang, binding.view.uid
+        gang = binding.gang
         for where, counts in binding.view.parts:
             if where == name and any(n > task.replicas for n, task in zip(counts, part.tasks, strict=True)):
                 self.oversized[uid] = None
@@ -46,10 +53,20 @@ class Sizes:
         uid, priority = binding.view.uid, -binding.key[0]
         self._hungry.remove(uid)
         self.oversized.pop(uid, None)
+        self.kept.pop(uid, None)
         if uid in self.spare.get(binding.leaf, {}).get(priority, {}):
             del self.spare[binding.leaf][priority][uid]
             if not self.spare[binding.leaf][priority]:
                 del self.spare[binding.leaf][priority]
+
+
+def size_kept(binding: Binding) -> Verdict | None:
+    """What its user is told of work in several members that runs with other numbers of pods than it asks for by now."""
+    counts = [sum(each) for each in zip(*map(full, binding.parts.values()), strict=True)]
+    if counts == binding.gang.full():
+        return None
+    text = f"{counted(binding.pods, 'pod')}, {binding.gang.replicas} asked for"
+    return Verdict(Reason.SIZE_KEPT, Blocker("Clusters", ", ".join(binding.parts), message=text))
 
 
 def still_grows(binding: Binding, now: float) -> bool:

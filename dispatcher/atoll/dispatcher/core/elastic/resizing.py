@@ -20,7 +20,7 @@ from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate
 from atoll.dispatcher.core.capacity.shape import shape_key
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command, Dispatch, Part, Resize
-from atoll.dispatcher.core.elastic.growth import GROW_TIMEOUT
+from atoll.dispatcher.core.elastic.growth import GROW_TIMEOUT, size_kept
 from atoll.dispatcher.core.elastic.sizes import Counts, cut, difference, first_pods, full, joined, larger, smaller
 from atoll.dispatcher.core.placement.choice import Choice, spots
 from atoll.dispatcher.core.quota.namespaces import by_scopes
@@ -242,6 +242,14 @@ class Resizing:
                 del self._state.sizes.oversized[uid]
                 binding.before = binding.parts
                 yield self._resize(binding, Reason.SHRUNK, f"{binding.pods} pods: no more were asked for")
+
+    def name_kept_sizes(self) -> None:
+        """Have it said of what runs in several members that it keeps its size, or has what is asked for again."""
+        for uid in list(self._state.sizes.kept):
+            binding = self.bindings[uid]
+            if self.may_resize(binding):
+                del self._state.sizes.kept[uid]
+                self.stopped[uid] = size_kept(binding) or Verdict(Reason.DISPATCHED)
 
     def shrink_again(self) -> Iterator[Command]:
         """What was to shrink, and was changed by its user meanwhile, gives back what others were given of its quota."""
