@@ -240,9 +240,11 @@ def test_durations_and_the_default_policy_are_shown() -> None:
         keys.SLA_WAITING_TIME: "30m",
         keys.PROTECTED_FOR: "10m",
         keys.DEFAULT_POLICY: "spread",
+        keys.RECLAIM_UNPREEMPTABLE: "false",
     }
     data = describe("research", [mine])
     shown = ("runningEstimate", "slaWaitingTime", "protectedFor", "defaultPolicy")
     assert [data[key] for key in shown] == ["2h", "30m", "10m", "spread"]
     lines = queue_description.text(data).splitlines()
+    assert "  reclaim firm false" in lines
     assert {"  estimate    2h", "  sla         30m", "  protected   10m", "  policy      spread"} < set(lines)

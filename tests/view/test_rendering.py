@@ -120,6 +120,15 @@ def test_a_waiting_workload_has_numbers_and_help() -> None:
     assert "Waits for 60s" in lines
 
 
+def test_where_nothing_is_to_be_done_that_is_said_and_why() -> None:
+    for reason in (Reason.ASKING_MEMBERS, Reason.AWAITING_VICTIMS, Reason.RECLAIMED):
+        lines = explanation.text(
+            explanation.explain(explanation.Facts(job(), binding(reason=reason)), NOW)
+        ).splitlines()
+        assert any(line.startswith("  to do     nothing: ") for line in lines)
+        assert not any("would help: nothing" in line for line in lines)
+
+
 def test_a_queue_is_explained_with_the_limits_that_the_dispatcher_knows() -> None:
     mine = binding(phase=Phase.BOUND, reason=Reason.DISPATCHED, clusters=("east",))
     above = {**queue("lab", capability={"cpu": "64"}), "status": {"state": "Closing"}}
@@ -221,7 +230,7 @@ def test_no_binding_is_explained(labels: dict[str, str], leases: list[Json], rea
     assert data["why"]["message"] in explanation.text(data)
 
 
-RUNS = (Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
+RUNS = (Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK, Reason.SIZE_KEPT)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,14 @@ Parent = Annotated[str | None, typer.Option(help="Queue above it; '' for none.")
 Reclaimable = Annotated[
     bool | None, typer.Option("--reclaimable/--no-reclaimable", help="Whether others may take back what it borrowed.")
 ]
+ReclaimUnpreemptable = Annotated[
+    bool | None,
+    typer.Option(
+        "--reclaim-unpreemptable/--no-reclaim-unpreemptable",
+        help="Whether others may take it back from workloads that are not preemptable as well (they may where neither"
+        " is set).",
+    ),
+]
 Clusters = Annotated[
     str | None, typer.Option(help="Label selector of the members that serve it, such as size=large; '' for all.")
 ]

@@ -21,7 +21,7 @@ _DURATIONS = {
     "ready_timeout": keys.READY_TIMEOUT,
     "evict_timeout": keys.EVICT_TIMEOUT,
 }
-_IN_ANNOTATIONS = (*_SELECTORS, *_DURATIONS, "default_policy", "flavor")
+_IN_ANNOTATIONS = (*_SELECTORS, *_DURATIONS, "default_policy", "flavor", "reclaim_unpreemptable")
 _POLICY = re.compile(r"([-a-z0-9.]+/)?[-a-z0-9.]+")
 _KEY = r"(?:[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _TERMS = (
@@ -125,6 +125,8 @@ def _annotations(options: Mapping[str, Any]) -> dict[str, str | None]:
                 USAGE,
             )
         found[keys.DEFAULT_POLICY] = text or None
+    if (firm := options.get("reclaim_unpreemptable")) is not None:
+        found[keys.RECLAIM_UNPREEMPTABLE] = "true" if firm else "false"
     if items := options.get("flavor"):
         found[keys.FLAVORS] = None if items == [""] else flavors(items)
     return found

@@ -61,7 +61,10 @@ def simulate(
         Path | None, typer.Option(help="Members: YAML, or an openb node list; may be left out with philly.")
     ] = None,
     queues: Annotated[
-        Path | None, typer.Option(help="Queue objects as kubectl takes them; left out: one per name in the trace.")
+        Path | None,
+        typer.Option(
+            help="Queue objects as kubectl takes them, open to all namespaces; left out: one per name in the trace."
+        ),
     ] = None,
     trace_format: Annotated[
         TraceFormat, typer.Option("--format", help="How the trace is written.")

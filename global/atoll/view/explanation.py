@@ -256,7 +256,7 @@ def _after_another(facts: Facts, predecessor: Json) -> Json:
         "reason": "PredecessorRemains",
         "message": "its predecessor of the same name is still being removed" + (f" from {where}" if where else ""),
         "help": [f"{name} that answers again, or `atollctl unjoin {name} --force` where it is lost" for name in silent]
-        or ["nothing: it goes on when the predecessor is gone"],
+        or [f"{_NOTHING}it starts when its predecessor is gone"],
     }
 
 
@@ -354,6 +354,8 @@ _NUMBERS = (
     Reason.QUEUE_NOT_LEAF,
 )
 """Of these the verdict says best what would help."""
+_NOTHING = "nothing: "
+"""How a line begins that says why it goes on by itself."""
 
 
 def _help(facts: Facts, view: Seen, now: float) -> list[str]:
@@ -397,9 +399,9 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
                 "the start of the workload that room is kept for",
             ]
         case Reason.ASKING_MEMBERS:
-            return ["nothing: the members answer within seconds"]
+            return [f"{_NOTHING}the members answer within seconds"]
         case Reason.AWAITING_VICTIMS:
-            return ["nothing: what makes room for it is ending"]
+            return [f"{_NOTHING}what makes room for it is ending"]
         case Reason.NOT_READY_IN_TIME:
             until = f", at {view.decision.not_before}" if view.decision.not_before else ""
             return [
@@ -408,7 +410,7 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
                 f"more time: annotation {keys.READY_TIMEOUT}",
             ]
         case Reason.PREEMPTED | Reason.RECLAIMED:
-            return ["nothing: it is back in its queue with its age, and starts again when there is room"]
+            return [f"{_NOTHING}it is back in its queue with its age, and starts again when there is room"]
         case Reason.QUOTA_EXCEEDED if block is not None and block.kind == "Namespace":
             return [
                 f"workloads of namespace {block.name} that finish and give back {lacking or 'what it needs'}",
@@ -493,7 +495,7 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
             again = f"atollctl job retry {meta['name']} -n {meta.get('namespace') or 'default'}"
             return [f"what the member says, mended there or in the workload, and then: {again}"]
         case Reason.RESERVING:
-            return ["nothing: the members answer within seconds"]
+            return [f"{_NOTHING}the members answer within seconds"]
         case Reason.HELD | Reason.NO_PODS:
             meta = facts.workload["metadata"]
             given = meta.get("annotations") or {}
@@ -631,7 +633,7 @@ def _waiting_text(waiting: Json, queue: Json | None) -> list[str]:
 
 
 def _helps(lines: list[str]) -> list[str]:
-    return [f"  would help: {line}" for line in lines]
+    return [f"  to do     {line}" if line.startswith(_NOTHING) else f"  would help: {line}" for line in lines]
 
 
 def _queue_text(queue: Json) -> list[str]:

@@ -25,6 +25,7 @@ _SHOWN_AS = {
     "runningEstimate": (keys.RUNNING_ESTIMATE, "estimate"),
     "slaWaitingTime": (keys.SLA_WAITING_TIME, "sla"),
     "protectedFor": (keys.PROTECTED_FOR, "protected"),
+    "reclaimUnpreemptable": (keys.RECLAIM_UNPREEMPTABLE, "reclaim firm"),
     "readyTimeout": (keys.READY_TIMEOUT, "ready within"),
     "evictTimeout": (keys.EVICT_TIMEOUT, "gone within"),
     "defaultPolicy": (keys.DEFAULT_POLICY, "policy"),
