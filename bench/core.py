@@ -34,7 +34,6 @@ from atoll.dispatcher.core import (
     QueueSet,
     QueueView,
 )
-from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.events import NodeClass
 from atoll.kube.garbage import short_collections
 from atoll.model.decision import Decision
@@ -83,24 +82,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", action="store_true", help="print the hot spots on standard error")
 
 
-class _Watched(Dispatcher):
-    """Counts the answers, be they yes or no."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.examined = 0
-
-    def _examine(self, group: ShapeClass) -> Dispatch | None:
-        self.examined += 1
-        return super()._examine(group)
-
-
 class Scenery:
     """A core with its members, queues and pending work, and the world that answers its commands."""
 
     def __init__(self, params: dict[str, Any], pending: int) -> None:
         self.rng = random.Random(_SEED)
-        self.core = _Watched()
+        self.core = Dispatcher()
         self.now = _START
         self.serial = 0
         #: UID -> what the API server has of it
@@ -269,7 +256,7 @@ def _settle(scene: Scenery) -> None:
 
 
 def _decisions(report: Report, scene: Scenery, wanted: int) -> None:
-    scene.spent, decided, deciding, scene.core.examined = 0.0, 0, 0.0, 0
+    scene.spent, decided, deciding, scene.core.admission.examined = 0.0, 0, 0.0, 0
     divided: Counter[bool] = Counter()
     while decided < wanted:
         before = scene.spent
@@ -281,7 +268,7 @@ def _decisions(report: Report, scene: Scenery, wanted: int) -> None:
             divided[len(command.parts) > 1] += 1
             scene.finish(command.uid)
             scene.arrive()
-    examined = scene.core.examined
+    examined = scene.core.admission.examined
     report.add("decide and take the answers in", "decisions_per_s", rate(decided, deciding), "1/s")
     report.add("the same, with those that are told what stops them", "decisions_per_s", rate(examined, deciding), "1/s")
     report.add("with arrival, finish and deletion of each", "decisions_per_s", rate(decided, scene.spent), "1/s")

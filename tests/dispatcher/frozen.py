@@ -72,7 +72,7 @@ def recording(folder: Path, name: str) -> Iterator[None]:
     def told(core: Dispatcher, event: Event) -> list[Command]:
         commands = handle(core, event)
         if id(core) not in logs:
-            made = Begin(core._commit_timeout, core.refusals.most)
+            made = Begin(core.progress.commit_timeout, core.refusals.most)
             logs[id(core)] = core, Log(folder / f"{name}-{len(logs):05}.log", made)
         logs[id(core)][1].add(core, event, commands)
         return commands

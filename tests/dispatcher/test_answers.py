@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from atoll.dispatcher.core import Ceiling, Event, NamespaceSet, NamespaceView, Reservation
-from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
+from atoll.dispatcher.core.capacity.failures import AVOID_FIRST, AVOID_MAX
 from atoll.dispatcher.core.explain.verdicts import account
-from atoll.dispatcher.core.preemption.dry_run import AVOID_FIRST, RESERVE_TIMEOUT
-from atoll.dispatcher.core.state import AVOID_MAX
+from atoll.dispatcher.core.progress import COMMIT_TIMEOUT, RESERVE_TIMEOUT
 from atoll.model.verdict import Reason, blocker
 from tests.dispatcher.builders import (
     GPU,
@@ -317,14 +316,14 @@ def test_what_a_member_failed_is_remembered_for_ten_minutes_after_the_pause() ->
     s = scene().submit(make_binding("a"))
     s.run()
     s.run(after=COMMIT_TIMEOUT + 0.1)
-    [avoided] = s.core.state.avoid.values()
+    [avoided] = s.core.state.failures.known.values()
     s.gone("a")
     s.now = avoided.until + 2 * AVOID_MAX
     s.run(after=-0.5)
-    assert [each.over for each in s.core.state.avoid.values()] == [True]
+    assert [each.over for each in s.core.state.failures.known.values()] == [True]
     s.now = avoided.until + 2 * AVOID_MAX
     s.run(after=0.0)
-    assert not s.core.state.avoid
+    assert not s.core.state.failures.known
 
 
 def test_figures_that_came_before_it_failed_forgive_nothing() -> None:

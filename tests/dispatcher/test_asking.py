@@ -10,7 +10,8 @@ import pytest
 
 from atoll.dispatcher.core import Ask, Command, Dispatch, Dispatcher, Evict, Reservation, Resize, Strategy
 from atoll.dispatcher.core.preemption.budget import HELPLESS
-from atoll.dispatcher.core.preemption.dry_run import MOST_VICTIMS, RESERVE_TIMEOUT
+from atoll.dispatcher.core.preemption.dry_run import MOST_VICTIMS
+from atoll.dispatcher.core.progress import RESERVE_TIMEOUT
 from atoll.model.decision import Decision, Phase
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (

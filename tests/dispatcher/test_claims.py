@@ -7,7 +7,7 @@ import pytest
 from atoll.dispatcher.core import Command, Reservation
 from atoll.dispatcher.core.backfill.policy import PATIENCE
 from atoll.dispatcher.core.backfill.reservation import SETTLE, Promise
-from atoll.dispatcher.core.preemption.dry_run import RESERVE_TIMEOUT
+from atoll.dispatcher.core.progress import RESERVE_TIMEOUT
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,

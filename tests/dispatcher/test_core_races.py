@@ -13,8 +13,7 @@ from atoll.dispatcher.core import (
     Strategy,
 )
 from atoll.dispatcher.core.capacity import breakers
-from atoll.dispatcher.core.preemption.dry_run import AVOID_FIRST
-from atoll.dispatcher.core.state import AVOID_MAX
+from atoll.dispatcher.core.capacity.failures import AVOID_FIRST, AVOID_MAX
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (

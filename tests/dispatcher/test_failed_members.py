@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from atoll.dispatcher.core import BindingView
-from atoll.dispatcher.core.state import AVOID_MAX
+from atoll.dispatcher.core.capacity.failures import AVOID_MAX
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import LATE, Scene, evicted, explained, let_go, make_binding, names, scene
 
@@ -42,6 +42,6 @@ def test_its_own_namespace_tries_again_and_the_classes_are_one_again_later() -> 
     assert names(s.run()) == ["c"]
     s.change("c", finished=True)
     s.run(after=3 * AVOID_MAX)
-    assert not s.core.state.avoid
+    assert not s.core.state.failures.known
     s.submit(of("default", "d"), of("other", "e"))
     assert len({s.core.bindings[f"uid-{name}"].shape for name in "de"}) == 1

@@ -363,7 +363,7 @@ def test_nothing_is_kept_of_the_size_of_what_is_gone() -> None:
             core.state.hungry.awake,
             core.state.hungry._where,
             core.state.hungry._parked,
-            core.resizing.stopped,
+            core.decisions.stopped,
             core.state.sizes.oversized,
         )
     )

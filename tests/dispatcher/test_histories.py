@@ -162,7 +162,7 @@ class History:
         town.run(4000)
         core = town.core
         assert core.next_deadline is None, "it waits for something"
-        assert not core.state.avoid, "members are avoided for shapes that nobody has"
+        assert not core.state.failures.known, "members are avoided for shapes that nobody has"
         assert core.promises.empty
         assert not core.claims.awaiting
         assert not core.state.leaving
@@ -187,10 +187,10 @@ def test_members_that_failed_are_forgotten_though_nothing_happens_any_more() -> 
     town = Town(make_queue("q"), answers=lambda *_: False, m=[{GPU: 4, "pods": 100}], n=[{GPU: 4, "pods": 100}])
     uid = town.submit(make_binding("wide").tasks(8, gpu=1).divided(most=2))
     town.run(10)
-    assert town.core.state.avoid
+    assert town.core.state.failures.known
     town.delete(uid)
     town.run()
-    assert not town.core.state.avoid
+    assert not town.core.state.failures.known
     assert town.core.next_deadline is None
 
 

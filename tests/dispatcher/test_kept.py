@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from atoll.dispatcher.core import Ceiling, Dispatch, Dispatcher
+from atoll.dispatcher.core import Ceiling, Dispatch
+from atoll.dispatcher.core.admission import Admission
 from atoll.dispatcher.core.backfill.policy import RENEWAL
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.preemption import dry_run
@@ -252,9 +253,9 @@ def test_rows_of_the_shapes_that_come_back_are_kept() -> None:
 
 def test_of_what_room_wakes_only_as_much_is_looked_at_as_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[str] = []
-    examine = Dispatcher._examine
+    examine = Admission.examine
 
-    def counted(core: Dispatcher, group: ShapeClass) -> Dispatch | None:
+    def counted(core: Admission, group: ShapeClass) -> Dispatch | None:
         looked_at.append(group.leaf.name)
         return examine(core, group)
 
@@ -262,7 +263,7 @@ def test_of_what_room_wakes_only_as_much_is_looked_at_as_it_holds(monkeypatch: p
     s = Scene(*map(make_queue, queues), make_cluster("m"), make_capacity("m", [0, 0]))
     s.submit(*(make_binding(f"in-{name}").queue(name) for name in queues))
     assert not dispatched(s.run())
-    monkeypatch.setattr(Dispatcher, "_examine", counted)
+    monkeypatch.setattr(Admission, "examine", counted)
     s.tell(make_capacity("m", [1, 2], generation=1))
     assert len(dispatched(s.run())) == 3
     assert len(looked_at) == 3

@@ -19,7 +19,7 @@ from atoll.dispatcher.core import (
     Strategy,
 )
 from atoll.dispatcher.core.backlog.backlog import differs
-from atoll.dispatcher.core.dispatcher import EXPLAIN_PER_DISPATCH
+from atoll.dispatcher.core.decisions import EXPLAIN_PER_DISPATCH
 from atoll.dispatcher.core.preemption.budget import HELPLESS
 from atoll.dispatcher.core.preemption.candidates import PROTECTION, _without
 from atoll.model.verdict import Blocker, Reason, Verdict

@@ -45,8 +45,8 @@ from atoll.dispatcher.core import (
     Resize,
 )
 from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS
-from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
 from atoll.dispatcher.core.log import Begin
+from atoll.dispatcher.core.progress import COMMIT_TIMEOUT
 from atoll.dispatcher.intake import Intake
 from atoll.dispatcher.members import MemberMetrics, MemberReporter
 from atoll.dispatcher.reporting import QueueMetrics, Reporter

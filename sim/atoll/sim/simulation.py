@@ -30,9 +30,9 @@ from atoll.dispatcher.core import (
     Resize,
 )
 from atoll.dispatcher.core.backfill.reservation import Promise
-from atoll.dispatcher.core.dispatcher import COMMIT_TIMEOUT
 from atoll.dispatcher.core.explain import verdicts
 from atoll.dispatcher.core.log import Begin
+from atoll.dispatcher.core.progress import COMMIT_TIMEOUT
 from atoll.kube.recording import Recorder
 from atoll.model import keys, timestamps
 from atoll.model.decision import Decision, Phase

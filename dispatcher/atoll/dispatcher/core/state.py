@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -44,10 +44,11 @@ from atoll.dispatcher.core.backlog.binding import (
 from atoll.dispatcher.core.backlog.deadlines import Deadlines
 from atoll.dispatcher.core.backlog.wakeups import Wakeups, capping
 from atoll.dispatcher.core.capacity.breakers import Breakers
+from atoll.dispatcher.core.capacity.failures import Failures
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.refusals import Refusals
-from atoll.dispatcher.core.capacity.shape import Shape, Shapes
+from atoll.dispatcher.core.capacity.shape import Shape, Shapes, shape_key
 from atoll.dispatcher.core.elastic.growth import GROW_TIMEOUT, Sizes, grows_until, keep_size, still_grows
 from atoll.dispatcher.core.elastic.sizes import Hungry, as_before, last_pods
 from atoll.dispatcher.core.events import (
@@ -70,6 +71,7 @@ from atoll.dispatcher.core.events import (
     QueueView,
     Refused,
 )
+from atoll.dispatcher.core.placement import excluding
 from atoll.dispatcher.core.quota.namespaces import Namespaces
 from atoll.dispatcher.core.quota.queue import Queue, Standing, path, subtree
 from atoll.dispatcher.core.quota.tree import Tree
@@ -78,29 +80,25 @@ from atoll.model.decision import Phase
 from atoll.model.flavors import Variant
 from atoll.model.gang import Gang
 from atoll.model.timestamps import to_seconds
-from atoll.model.verdict import REFUSED, Blocker, Reason, Verdict
+from atoll.model.verdict import REFUSED, Blocker, Reason, Verdict, reason_of_refusal
 
-AVOID_MAX = 300.0
-"""Seconds that a member is avoided for a shape at most."""
+NEXT: dict[Phase, tuple[Phase, ...]] = {
+    Phase.SUSPENDED: (Phase.RESERVING, Phase.BOUND),
+    Phase.RESERVING: (Phase.BOUND, Phase.EVICTING),
+    Phase.BOUND: (Phase.EVICTING,),
+    Phase.EVICTING: (Phase.LEAVING,),
+    Phase.LEAVING: (),
+    Phase.FINISHED: (),
+}
+"""Which phases may be decided on in which. Any phase may be seen: another leader may have decided."""
 
 
-@dataclass(slots=True)
-class Avoided:
-    """A member that failed a shape."""
+class IllegalTransition(Exception):
+    """A phase was decided that does not follow the one before: a defect of the core. The text tells the story."""
 
-    namespace: str
-    """For whose workloads alone; empty for all."""
-    until: float
-    """When it may be tried again although its capacity is the same."""
-    failures: int = 1
-    """One after the other; the next time is twice as long."""
-    over: bool = False
-    """It may be tried again; the failures are remembered for a while."""
-
-    @property
-    def forgotten(self) -> float:
-        """When the failures are forgotten."""
-        return self.until + 2 * AVOID_MAX
+    def __init__(self, binding: Binding, phase: Phase) -> None:
+        story = "; ".join(f"{line.at} {line.phase} {line.reason} {line.text}" for line in binding.view.decision.story)
+        super().__init__(f"{binding.view.namespace}/{binding.view.name}: {binding.phase} -> {phase}; story: {story}")
 
 
 class State:
@@ -116,6 +114,7 @@ class State:
         self.promises = Promises(self.world)
         self.refusals = Refusals()
         self.breakers = Breakers()
+        self.failures = Failures()
         #: of the last pass
         self.now = 0.0
         #: called with what is seen of a binding, and what was known of it, before that is filed
@@ -136,10 +135,6 @@ class State:
         self.bindings: dict[str, Binding] = {}
         #: queues that a binding or a queue names no longer, and perhaps nobody; until the end of a pass
         self._left: dict[Queue, None] = {}
-        #: (shape, member) -> where a gang of that shape was not bound in time
-        self.avoid: dict[tuple[bytes, str], Avoided] = {}
-        #: namespaces of these: what waits in them is in classes of its own, lest others' failures cost anybody a member
-        self.failing: dict[str, None] = {}
         #: leaf -> bool[members] that it may use, None for all; of `_serving_version`
         self._serving: dict[Queue, NDArray[np.bool_] | None] = {}
         self._serving_version = -1
@@ -287,7 +282,8 @@ class State:
             self.world.set_root(capacity)
         self.promises.republished(name)
         if member.generation != before:
-            self._forgive(member)
+            for shape in self.failures.moved_on(name):
+                self.wakeups.wake(shape)
         if member.total() != total:
             self._tell_tree_of_members()
         self._settle(member)
@@ -709,7 +705,11 @@ class State:
     def restricted(self, binding: Binding) -> str:
         """What limits the binding apart from its own wishes: part of its shape."""
         namespace, alone = binding.view.namespace, ""
-        marked = self.refusals.is_marked(namespace) or namespace in self.failing or self.breakers.is_marked(namespace)
+        marked = (
+            self.refusals.is_marked(namespace)
+            or self.failures.is_marked(namespace)
+            or self.breakers.is_marked(namespace)
+        )
         if not self.namespaces.is_limited(namespace) and not marked:
             namespace = ""
         if self.refusals.counted(binding.view):
@@ -792,12 +792,70 @@ class State:
                     part = part.sized(last_pods(part, max(part.replicas - pods, 0)))
             self.world.assume_late(member, uid, part)
 
-    def _forgive(self, member: Member) -> None:
-        """The member's figures moved on: shapes that were not bound in time there may try it again."""
-        for key, avoided in self.avoid.items():
-            if key[1] == member.name and not avoided.over:
-                avoided.over = True
-                self.wakeups.wake(key[0])
+    def try_again(self) -> None:
+        """Members that failed long enough ago may be tried again; what they failed is forgotten much later."""
+        for shape, namespace in self.failures.ended(self.now):
+            if namespace:
+                self.file_again(namespace)
+            else:
+                self.wakeups.wake(shape)
+
+    def failed(self, binding: Binding, name: str, *, pods: bool = False) -> None:
+        """Don't choose this member for the shape again until its capacity changes, or a while has passed.
+
+        Args:
+            binding: that failed there.
+            name: of the member.
+            pods: its pods were there and got no nodes. What keeps them from it may be its namespace's own (a claim, a
+                webhook): the member is avoided for that namespace alone.
+        """
+        if name not in self.world.members:
+            return
+        namespace = binding.view.namespace
+        if pods and self.failures.mark(namespace):
+            self.file_again(namespace)
+        shape = shape_key(self.filed_as(binding), self.restricted(binding))
+        self.failures.failed(shape, name, namespace, binding.view.uid, self.now)
+
+    def avoided(self, binding: Binding, shape: Shape) -> set[str]:
+        """The members that failed this shape, or refused this workload, and are not to be tried yet."""
+        found = self.breakers.barred(binding.view.namespace)
+        found.update(self.refusals.avoided(binding.view), self.failures.of(shape.key))
+        return found
+
+    def in_words(self, binding: Binding, shape: Shape, verdict: Verdict) -> Verdict:
+        """The verdict on a workload; where members that refused it are all that it could go to, in their words."""
+        if verdict.reason is Reason.NO_CLUSTER:
+            return excluding.verdict(binding.view, shape, binding.leaf, self.world, self.serves(binding.leaf))
+        if verdict.reason is not Reason.AVOIDED:
+            return verdict
+        refused, given_up = binding.view.decision.refused, self.refusals.given_up(binding.view)
+        if refused is not None and given_up:
+            usable, serving = np.any(self.world.allowed(shape), axis=0), self.serves(binding.leaf)
+            if serving is not None:
+                usable = usable & serving
+            if given_up.issuperset(self.world.order[column].name for column in np.flatnonzero(usable)):
+                return Verdict(Reason.DEACTIVATED, Blocker("Cluster", refused.member, message=refused.message))
+        words = next(((name, said) for name, said in self.refusals.avoided(binding.view).items() if said), None)
+        if words is None:
+            barred = self.breakers.barred(binding.view.namespace)
+            usable = np.any(self.world.allowed(shape), axis=0) & self.world.ready if barred else np.zeros(0, np.bool_)
+            names = [self.world.order[column].name for column in np.flatnonzero(usable)]
+            failing = ", ".join(name for name in names if name in barred)
+            return Verdict(Reason.MEMBER_FAILING, Blocker("Cluster", failing)) if failing else verdict
+        return Verdict(reason_of_refusal(words[1]), Blocker("Cluster", words[0], message=words[1]))
+
+    def change_phase(self, binding: Binding, phase: Phase) -> None:
+        """Decide the next phase of a binding.
+
+        Raises:
+            IllegalTransition: it does not follow the one that it is in.
+        """
+        if phase not in NEXT[binding.phase]:
+            raise IllegalTransition(binding, phase)
+        binding.phase = phase
+        if phase is Phase.EVICTING:
+            self.leaving[binding.view.uid] = None
 
 
 _MOVES = (Reason.SUBMITTED, Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)

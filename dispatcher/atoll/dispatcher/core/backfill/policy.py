@@ -15,6 +15,7 @@ from atoll.dispatcher.core.backlog.binding import Binding, estimate, patient_unt
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.claims import Claims
+from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.resizing import Resizing
 from atoll.dispatcher.core.events import Strategy
 from atoll.dispatcher.core.placement.choice import Choice, always, as_it_is
@@ -46,8 +47,9 @@ is not passed for ever either.
 class Policy:
     """Makes promises, renews them and drops them; judges choices by them."""
 
-    def __init__(self, state: State, claims: Claims, resizing: Resizing) -> None:
+    def __init__(self, state: State, claims: Claims, decisions: Decisions, resizing: Resizing) -> None:
         self._state, self._claims, self._resizing = state, claims, resizing
+        self.unwritten = decisions.unwritten
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
         self.namespaces, self.promises = state.namespaces, state.promises
         self.breakers, self.refusals = state.breakers, state.refusals
@@ -57,8 +59,6 @@ class Policy:
         self.unpromised: dict[str, tuple[float, Promise | None]] = {}
         #: UIDs of those for whom room was kept long enough -> when it may be again; others of their queues have a turn
         self._rests: dict[str, float] = {}
-        #: UIDs of those who were promised something that their bindings don't say yet
-        self.unwritten: dict[str, None] = {}
         #: queues in which somebody came first or waits no longer, so that another one may be the head; until the end of
         #: the pass
         self.reordered: dict[Queue, None] = {}
@@ -89,6 +89,19 @@ class Policy:
     def _dropped(self, uid: str) -> None:
         for known in (self.impatient, self.kept_here, self.unpromised, self._rests):
             known.pop(uid, None)
+
+    def pass_begins(self) -> None:
+        """Take up what an earlier leader reserved; compute times again that have passed."""
+        if self.kept_before:
+            self.keep_as_before()
+        if not self.promises.empty or self.patience or self.unpromised:
+            self.renew_promises()
+
+    @property
+    def next(self) -> float | None:
+        """When a time is to be computed again, or something has waited long."""
+        times = (self.patience[0][0] if self.patience else None, self.next_renewal())
+        return min((when for when in times if when is not None), default=None)
 
     def keep_as_before(self) -> None:
         """Room is kept again for those for whom an earlier leader kept some, before anything is decided: each keeps its

@@ -8,7 +8,7 @@ are free once the member says so.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,7 +19,8 @@ from atoll.dispatcher.core.backlog.backlog import Key
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate
 from atoll.dispatcher.core.capacity.shape import shape_key
 from atoll.dispatcher.core.claims import Claims
-from atoll.dispatcher.core.commands import Command, Dispatch, Part, Resize
+from atoll.dispatcher.core.commands import Command, Dispatch
+from atoll.dispatcher.core.decisions import Decisions, parts_of_command
 from atoll.dispatcher.core.elastic.growth import GROW_TIMEOUT, size_kept
 from atoll.dispatcher.core.elastic.sizes import Counts, cut, difference, first_pods, full, joined, larger, smaller
 from atoll.dispatcher.core.placement.choice import Choice, spots
@@ -28,9 +29,8 @@ from atoll.dispatcher.core.quota.queue import Queue, Rank, Standing, path
 from atoll.dispatcher.core.state import State
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.model import vector
-from atoll.model.decision import Decision, Line, Phase, Spots
+from atoll.model.decision import Phase
 from atoll.model.gang import Gang, TopologyWish
-from atoll.model.timestamps import rfc3339
 from atoll.model.topology import NO_DOMAIN
 from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict
@@ -51,12 +51,10 @@ Missed = dict[tuple[str, bytes, str, Counts, int | None], Stop]
 class Resizing:
     """Gives to and takes from running workloads."""
 
-    def __init__(self, state: State, claims: Claims) -> None:
-        self._state, self._claims = state, claims
+    def __init__(self, state: State, claims: Claims, decisions: Decisions) -> None:
+        self._state, self._claims, self._decisions = state, claims, decisions
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
         self.namespaces, self.promises = state.namespaces, state.promises
-        #: UID of what runs with fewer pods than it asks for -> why, where its binding may not say so yet
-        self.stopped: dict[str, Verdict] = {}
         #: what has found no room in this pass: (member, shape, size, domain to stay in) -> why
         self._missed: Missed = {}
 
@@ -87,7 +85,7 @@ class Resizing:
             growth = self.growth(binding, self.world.members[name].nodes, self._where(binding, name), self._missed)
             if isinstance(growth, Stop):
                 self._state.wakeups.hungry.park(uid, growth.place)
-                self.stopped[uid] = growth.verdict
+                self._decisions.stopped[uid] = growth.verdict
                 continue
             before = binding.pods
             self._take(binding, *growth)
@@ -102,11 +100,11 @@ class Resizing:
                     at_first = decision.expected[name]
                     both = {name: [*at_first, *expected[name]]} if expected else {}
                     decision = msgspec.structs.replace(decision, expected=both)
-                commands[begun[uid]] = replace(command, parts=_parts(binding), decision=decision)
+                commands[begun[uid]] = replace(command, parts=parts_of_command(binding), decision=decision)
             else:
                 text = f"{binding.pods} pods, not {before}: there is room"
                 deadline = self._state.now + GROW_TIMEOUT
-                commands.append(self._resize(binding, Reason.GROWN, text, deadline, expected))
+                commands.append(self._decisions.resize(binding, Reason.GROWN, text, deadline, expected))
         return list(grew)
 
     def may_resize(self, binding: Binding, *, begun: bool = False) -> bool:
@@ -230,7 +228,7 @@ class Resizing:
         self._state.wakeups.ceilings_eased(binding.leaf)
         self._state.wakeups.hungry.released(binding.leaf)
         self._state.settle_binding(binding)
-        return self._resize(binding, Reason.SHRUNK, f"{binding.pods} pods, not {before}: {text}")
+        return self._decisions.resize(binding, Reason.SHRUNK, f"{binding.pods} pods, not {before}: {text}")
 
     def keep_to_wishes(self) -> Iterator[Command]:
         """Write down that users ask for fewer pods than their workloads run with: it is so already, and must not be
@@ -241,7 +239,7 @@ class Resizing:
             if binding.epoch == binding.view.epoch and binding.resized_at is None:
                 del self._state.sizes.oversized[uid]
                 binding.before = binding.parts
-                yield self._resize(binding, Reason.SHRUNK, f"{binding.pods} pods: no more were asked for")
+                yield self._decisions.resize(binding, Reason.SHRUNK, f"{binding.pods} pods: no more were asked for")
 
     def name_kept_sizes(self) -> None:
         """Have it said of what runs in several members that it keeps its size, or has what is asked for again."""
@@ -249,7 +247,7 @@ class Resizing:
             binding = self.bindings[uid]
             if self.may_resize(binding):
                 del self._state.sizes.kept[uid]
-                self.stopped[uid] = size_kept(binding) or Verdict(Reason.DISPATCHED)
+                self._decisions.stopped[uid] = size_kept(binding) or Verdict(Reason.DISPATCHED)
 
     def shrink_again(self) -> Iterator[Command]:
         """What was to shrink, and was changed by its user meanwhile, gives back what others were given of its quota."""
@@ -288,47 +286,6 @@ class Resizing:
         assert stay is not None, f"{binding.view.uid} is charged and not known to run"
         self.promises.enter(binding.view.uid, Stay(binding.leaf, amount, stay.start, stay.end, {name: (gang, pods)}))
         self._state.sizes.file(binding)
-
-    def _resize(
-        self,
-        binding: Binding,
-        reason: Reason,
-        text: str,
-        deadline: float | None = None,
-        expected: Mapping[str, Spots] | None = None,
-    ) -> Resize:
-        """The command that makes its binding say what was decided. `expected`: where new pods are to be."""
-        view = binding.view
-        line = Line(rfc3339(self._state.now), Phase.BOUND, reason, text)
-        story = view.decision.told(line)
-        if len(story) > 1 and story[-2].reason is reason:
-            # Many small changes must not push out what happened before.
-            story = [*story[:-2], line]
-        until = view.decision.deadline if deadline is None else rfc3339(deadline)
-        decision = Decision(
-            binding.epoch,
-            Phase.BOUND,
-            reason,
-            None,
-            until,
-            story,
-            rounds=view.decision.rounds,
-            expected=dict(expected or {}),
-            dispatched=view.decision.dispatched,
-            evicted=view.decision.evictions,
-            refused=view.decision.refused,
-            flavors=binding.flavors,
-        )
-        binding.resized_at, binding.told = view.generation, None
-        self.stopped.pop(view.uid, None)
-        parts = _parts(binding)
-        return Resize(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision, parts=parts)
-
-
-def _parts(binding: Binding) -> tuple[Part, ...]:
-    return tuple(
-        Part(name, tuple((task.name, task.replicas) for task in part.tasks)) for name, part in binding.parts.items()
-    )
 
 
 def _turn(binding: Binding) -> tuple[bool, list[Rank], Key]:

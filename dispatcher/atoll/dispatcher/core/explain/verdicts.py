@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from atoll.dispatcher.core.admission import standing_verdict
 from atoll.dispatcher.core.backfill.reservation import SETTLE
 from atoll.dispatcher.core.backlog.backlog import differs
 from atoll.dispatcher.core.backlog.binding import Binding, order_key, withheld
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import Shape, shape_key, shape_of
-from atoll.dispatcher.core.dispatcher import standing_verdict
 from atoll.dispatcher.core.elastic.resizing import Stop
 from atoll.dispatcher.core.elastic.sizes import joined
 from atoll.dispatcher.core.events import BindingView, Strategy
@@ -224,7 +224,7 @@ class _Look:
         core, leaf = self.core, self._leaf
         if core.tree.standing(leaf) is Standing.OPEN and self._is_behind():
             return Verdict(Reason.BEHIND_HEAD, Blocker("Queue", leaf.name))
-        found = core.admit(leaf, self.shape, self.binding.view.namespace, lambda: self.choice)
+        found = core.admission.admit(leaf, self.shape, self.binding.view.namespace, lambda: self.choice)
         return found if isinstance(found, Choice) else found.verdict
 
     def _is_behind(self) -> bool:
@@ -243,12 +243,12 @@ class _Look:
             self._gang,
             self.world,
             serving=core.state.serves(self._leaf),
-            avoided=core.dry_runs.avoided(self.binding, self.shape),
+            avoided=core.state.avoided(self.binding, self.shape),
             permits=self._settles,
             capped=self._capped,
             times=partial(core.policy.times, self._leaf),
         )
-        return found if isinstance(found, Choice) else core.dry_runs.in_words(self.binding, self.shape, found)
+        return found if isinstance(found, Choice) else core.state.in_words(self.binding, self.shape, found)
 
     def whole(self, choice: Choice) -> Choice:
         """The choice with the pods beyond the minimum that it would be given as it starts."""
@@ -299,7 +299,7 @@ class _Look:
         world, shape, core = self.world, self.shape, self.core
         allowed = np.any(world.allowed(shape), axis=0) if world.order else np.zeros(0, np.bool_)
         serving = core.state.serves(self._leaf)
-        avoided, refusing = core.dry_runs.avoided(self.binding, shape), core.refusals.avoided(self.binding.view)
+        avoided, refusing = core.state.avoided(self.binding, shape), core.refusals.avoided(self.binding.view)
         barred = core.breakers.barred(self.binding.view.namespace)
         floor = np.array(shape.floor)
         held = np.minimum(world.counts[list(shape.rows)], floor[:, None]).sum(axis=0)
@@ -557,7 +557,7 @@ class _Look:
             self.binding.view.uid, self._leaf, -self.binding.key[0], self.shape, self.shape.least
         )  # fmt: skip
         running = list(core.triggers.running())
-        serving, avoided = core.state.serves(self._leaf), core.dry_runs.avoided(self.binding, self.shape)
+        serving, avoided = core.state.serves(self._leaf), core.state.avoided(self.binding, self.shape)
         # As the dispatcher plans: others for whom room is being made are counted as having it.
         with core.promises.settled(but=self.binding.view.uid):
             evicting = plan(

@@ -15,57 +15,50 @@ drops those of earlier ones: whatever is decided next about the workload withdra
 from __future__ import annotations
 
 import dataclasses
-import zlib
 from collections.abc import Iterator, Sequence
-
-import msgspec
-import numpy as np
 
 from atoll.dispatcher.core.backfill.policy import PATIENCE, Policy
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.capacity.member import Member
-from atoll.dispatcher.core.capacity.shape import Shape, shape_key
 from atoll.dispatcher.core.claims import Claims, Departure, Loss, OpenQuestion
-from atoll.dispatcher.core.commands import Ask, Command
+from atoll.dispatcher.core.commands import Command
+from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.resizing import Resizing
 from atoll.dispatcher.core.elastic.sizes import full, smaller
-from atoll.dispatcher.core.placement import excluding
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.preemption.budget import HELPLESS, SEARCHES_PER_SECOND
 from atoll.dispatcher.core.preemption.candidates import Victim, candidates, ordered
 from atoll.dispatcher.core.preemption.search import Claimant, Plan, plan
 from atoll.dispatcher.core.preemption.trial import Site, Trial
 from atoll.dispatcher.core.preemption.triggers import Triggers, victim_of
-from atoll.dispatcher.core.state import AVOID_MAX, Avoided, State
+from atoll.dispatcher.core.progress import RESERVE_TIMEOUT
+from atoll.dispatcher.core.state import State
 from atoll.fit import Placement, place
-from atoll.model.decision import Decision, Line, Phase, Question
-from atoll.model.verdict import Blocker, Reason, Verdict, blocker, reason_of_refusal
+from atoll.model.decision import Phase, Question
+from atoll.model.verdict import Blocker, Reason, Verdict, blocker
 
-RESERVE_TIMEOUT = 10.0
-"""Seconds within which all members must have reserved their parts, or said whether they would fit."""
-AVOID_FIRST = 5.0
-"""Seconds that a member is avoided for a shape that it failed, doubled with each failure."""
 MOST_VICTIMS = 2000
 """Workloads that one question names at most: it is written on a binding, whose annotations have 256 KiB in all."""
-
-_ABOUT_QUESTIONS = ((Phase.SUSPENDED, Reason.ASKING_MEMBERS), (Phase.SUSPENDED, Reason.PART_REFUSED))
 
 
 class DryRuns:
     """Asks, and does what follows from the answers."""
 
-    def __init__(self, state: State, claims: Claims, resizing: Resizing, policy: Policy, triggers: Triggers) -> None:
-        self._state, self._claims, self._resizing = state, claims, resizing
+    def __init__(
+        self, state: State, claims: Claims, decisions: Decisions, resizing: Resizing, policy: Policy, triggers: Triggers
+    ) -> None:
+        self._state, self._claims, self._decisions, self._resizing = state, claims, decisions, resizing
         self._policy, self._triggers = policy, triggers
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
         self.namespaces, self.promises = state.namespaces, state.promises
-        self.breakers, self.refusals = state.breakers, state.refusals
+        #: something is to be looked at again in another pass, at once
+        self.unfinished = False
         #: a plan is to be mended, and there were too many searches
         self._unmended = False
 
     @property
-    def next_answer_due(self) -> float | None:
+    def next(self) -> float | None:
         """When a question ends without an answer; one that is not written yet has not begun."""
         due = [each.deadline for each in self._claims.asking.values() if each.binding.view.epoch >= each.epoch]
         return min([*due, *([self._state.now + 1 / SEARCHES_PER_SECOND] if self._unmended else [])], default=None)
@@ -142,7 +135,7 @@ class DryRuns:
     def _await(self, binding: Binding, choice: Choice) -> Command:
         nominated = [member.name for member in choice.members]
         awaits = Verdict(Reason.AWAITING_VICTIMS, Blocker("Cluster", ", ".join(nominated)))
-        return self._triggers.explain(binding, awaits, nominated)
+        return self._decisions.explain(binding, awaits, nominated)
 
     def _whom_to_ask(self, group: ShapeClass, binding: Binding) -> Plan | None:
         """Who should go so that a workload of a class can start; None where nobody's departure would help."""
@@ -164,7 +157,7 @@ class DryRuns:
                 now=self._state.now,
                 leaving=leaving,
                 serving=self._state.serves(group.leaf),
-                avoided=self.avoided(binding, group.shape),
+                avoided=self._state.avoided(binding, group.shape),
                 permits=self._policy.permits(binding),
                 why=False,
             )
@@ -177,8 +170,7 @@ class DryRuns:
         return {each.uid for question in self._claims.asking.values() for each in question.departures}
 
     def _ask(self, group: ShapeClass, binding: Binding, outcome: Plan) -> Command:
-        uid, view = binding.view.uid, binding.view
-        departures = []
+        uid, departures = binding.view.uid, []
         for loss in outcome.losses:
             victim, stays = self.bindings[loss.uid], None
             if loss.surplus is not None:
@@ -200,27 +192,8 @@ class DryRuns:
         )
         members = [member.name for member in outcome.choice.members]
         verdict = Verdict(Reason.ASKING_MEMBERS, Blocker("Cluster", ", ".join(members)))
-        line = Line(self._triggers.text(self._state.now), Phase.SUSPENDED, verdict.reason, verdict.sentence())
-        # Questions that came to nothing must not push out what happened before.
-        story = [each for each in view.decision.story if (each.phase, each.reason) not in _ABOUT_QUESTIONS]
-        decision = Decision(
-            binding.epoch + 1,
-            Phase.SUSPENDED,
-            verdict.reason,
-            verdict.blocker,
-            self._triggers.text(deadline),
-            msgspec.structs.replace(view.decision, story=story).told(line),
-            members,
-            rounds=view.decision.rounds,
-            kept=self._triggers.kept(uid),
-            question=self._question(outcome.choice, departures, outcome.awaited),
-            evicted=view.decision.evictions,
-            refused=view.decision.refused,
-            flavors=binding.flavors,
-        )
-        command = Ask(uid, view.namespace, view.name, view.generation, binding.epoch, decision)
-        binding.epoch, binding.told = decision.epoch, verdict
-        return command
+        question = self._question(outcome.choice, departures, outcome.awaited)
+        return self._decisions.ask(binding, verdict, members, deadline, question)
 
     def _question(self, choice: Choice, departures: list[Departure], awaited: Sequence[str]) -> Question:
         """As members are asked it: by the names of tasks."""
@@ -372,7 +345,7 @@ class DryRuns:
         if (serving := self._state.serves(group.leaf)) is not None:
             usable = usable & serving
         binding = self.bindings[group.members[0][2]]
-        if not self.avoided(binding, group.shape).isdisjoint(member.name for member in members):
+        if not self._state.avoided(binding, group.shape).isdisjoint(member.name for member in members):
             return False
         columns = [self.world.column(member.name) for member in members]
         return any(bool((allowed & usable)[columns].all()) for allowed in self.world.allowed(group.shape))
@@ -388,10 +361,10 @@ class DryRuns:
             text = f"makes room for a workload of queue {group.leaf.name}"
             victim = self.bindings[each.uid]
             if each.stays is None:
-                yield self._triggers.evict(victim, each.reason, text, room_for=binding.view.uid)
+                yield self._decisions.evict(victim, each.reason, text, room_for=binding.view.uid)
             else:
                 # Its queue has more by now than when the others were looked at.
-                self._triggers.unfinished = True
+                self.unfinished = True
                 yield self._resizing.shrink(victim, each.stays, text)
         yield self._await(binding, question.choice)
 
@@ -400,13 +373,13 @@ class DryRuns:
         binding = question.binding
         group = self._class_of(binding)
         for name in failed:
-            self.avoid_member(binding, name)
+            self._state.failed(binding, name)
         self._end(question)
         self._triggers.searches.consider(group)
         # Where it waits stays so: room and quota wake it as before.
         if group.parked is not None:
             self.waiting.say(group, verdict)
-        return self._triggers.explain(binding, verdict, text=text)
+        return self._decisions.explain(binding, verdict, text=text)
 
     def _drop_question(self, question: OpenQuestion) -> None:
         """It was overtaken: whatever is said of the workload next withdraws it."""
@@ -421,68 +394,8 @@ class DryRuns:
         if self.promises.withdraw(uid):
             # What the room was kept from is looked at again at once.
             self._state.wakeups.refresh_idle()
-        self._triggers.unfinished = True
+        self.unfinished = True
 
     def _class_of(self, binding: Binding) -> ShapeClass:
         assert binding.shape is not None, f"{binding.view.uid} is asked about and does not wait"
         return self.waiting.classes(binding.leaf)[binding.shape.key]
-
-    # -- members that failed ------------------------------------------------------------------------------------------
-
-    def avoided(self, binding: Binding, shape: Shape) -> set[str]:
-        """The members that failed this shape, or refused this workload, and are not to be tried yet."""
-        found = self.breakers.barred(binding.view.namespace)
-        found.update(self.refusals.avoided(binding.view))
-        if self._state.avoid:
-            found.update(name for (key, name), each in self._state.avoid.items() if key == shape.key and not each.over)
-        return found
-
-    def in_words(self, binding: Binding, shape: Shape, verdict: Verdict) -> Verdict:
-        """The verdict on a workload; where members that refused it are all that it could go to, in their words."""
-        if verdict.reason is Reason.NO_CLUSTER:
-            return excluding.verdict(binding.view, shape, binding.leaf, self.world, self._state.serves(binding.leaf))
-        if verdict.reason is not Reason.AVOIDED:
-            return verdict
-        refused, given_up = binding.view.decision.refused, self.refusals.given_up(binding.view)
-        if refused is not None and given_up:
-            usable, serving = np.any(self.world.allowed(shape), axis=0), self._state.serves(binding.leaf)
-            if serving is not None:
-                usable = usable & serving
-            if given_up.issuperset(self.world.order[column].name for column in np.flatnonzero(usable)):
-                return Verdict(Reason.DEACTIVATED, Blocker("Cluster", refused.member, message=refused.message))
-        words = next(((name, said) for name, said in self.refusals.avoided(binding.view).items() if said), None)
-        if words is None:
-            barred = self.breakers.barred(binding.view.namespace)
-            usable = np.any(self.world.allowed(shape), axis=0) & self.world.ready if barred else np.zeros(0, np.bool_)
-            names = [self.world.order[column].name for column in np.flatnonzero(usable)]
-            failing = ", ".join(name for name in names if name in barred)
-            return Verdict(Reason.MEMBER_FAILING, Blocker("Cluster", failing)) if failing else verdict
-        return Verdict(reason_of_refusal(words[1]), Blocker("Cluster", words[0], message=words[1]))
-
-    def avoid_member(self, binding: Binding, name: str, *, pods: bool = False) -> None:
-        """Don't choose this member for the shape again until its capacity changes, or a while has passed.
-
-        Args:
-            binding: that failed there.
-            name: of the member.
-            pods: its pods were there and got no nodes. What keeps them from it may be its namespace's own (a claim, a
-                webhook): the member is avoided for that namespace alone.
-        """
-        if name not in self.world.members:
-            return
-        namespace = binding.view.namespace
-        if pods and namespace not in self._state.failing:
-            self._state.failing[namespace] = None
-            self._state.file_again(namespace)
-        key = (shape_key(self._state.filed_as(binding), self._state.restricted(binding)), name)
-        before = self._state.avoid.get(key)
-        # What was under way when others failed fails with them: that is one failure.
-        failures = 1 if before is None else before.failures + before.over
-        # So many doublings are more than any pause; more would not be a number.
-        pause = min(AVOID_FIRST * 2.0 ** min(failures - 1, 30), AVOID_MAX)
-        # Jitter that a replay repeats: what failed together is not tried together.
-        pause *= 1 + zlib.crc32(b"%s/%s" % (binding.view.uid.encode(), name.encode())) % 100 / 200
-        until = self._state.now + pause
-        if before is not None and not before.over:
-            until = max(before.until, until)
-        self._state.avoid[key] = Avoided(namespace if namespace in self._state.failing else "", until, failures)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from atoll.dispatcher.core.backfill.allocation import GRACE
 from atoll.dispatcher.core.backfill.policy import Policy
 from atoll.dispatcher.core.backfill.reservation import Stay
-from atoll.dispatcher.core.backlog.backlog import ShapeClass
-from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, pause_after
+from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass
+from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs
 from atoll.dispatcher.core.claims import Claims, Loss
-from atoll.dispatcher.core.commands import Command, Evict, Explain
 from atoll.dispatcher.core.elastic.sizes import full, spares
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.preemption.budget import HELPLESS, Searches
@@ -20,16 +19,13 @@ from atoll.dispatcher.core.preemption.search import PROTECTION, Victim
 from atoll.dispatcher.core.preemption.trial import entitled
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.state import State
-from atoll.model.decision import Decision, Kept, Line, Phase, Refused
-from atoll.model.timestamps import rfc3339
-from atoll.model.verdict import Blocker, Reason, Verdict
+from atoll.model.decision import Phase
+from atoll.model.verdict import Reason
 
 RIGHTS_LOOKS, RIGHTS_PAUSE = 500, 0.2
 """Classes of which a pass looks again whether somebody would have to go for them by now, and seconds until the next of
 them are looked at.
 """
-EXPLAIN_BURST = 50.0
-"""Reasons that may be written at once."""
 
 
 class Triggers:
@@ -38,10 +34,7 @@ class Triggers:
     def __init__(self, state: State, claims: Claims, policy: Policy) -> None:
         self._state, self._claims, self._policy = state, claims, policy
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
-        self.promises, self.refusals = state.promises, state.refusals
-        self.explain_tokens = EXPLAIN_BURST
-        #: the last pass ended before all was looked at
-        self.unfinished = False
+        self.promises = state.promises
         #: classes that quota or room blocks, for which it is to be looked whether others should go
         self.searches = Searches()
         #: classes that others would have to make room for, and for whom nobody has to go
@@ -51,8 +44,6 @@ class Triggers:
         self._rights_due, self._rights_seen, self._rights_left = math.inf, -math.inf, 0
         #: UID -> (where it runs, what is known of it, both as a victim)
         self._candidates: dict[str, tuple[Stay, Binding, QueueView | None, Victim]] = {}
-        #: times of this pass as text
-        self.texts: dict[float, str] = {}
         #: classes whose head changed so that it may preempt; until the end of the pass
         self.headed: dict[ShapeClass, None] = {}
         state.on_entered.append(lambda _: self._rights_may_change())
@@ -83,6 +74,8 @@ class Triggers:
 
     def take_up_nominations(self) -> None:
         """Another leader had others evicted for these: their room stays theirs."""
+        if not self._claims.nominated:
+            return
         nominated, self._claims.nominated = self._claims.nominated, {}
         leaving: dict[str, list[str]] = {}
         for uid, binding in self.bindings.items():
@@ -113,15 +106,31 @@ class Triggers:
         promise = self.promises.made.get(binding.view.uid)
         return promise is not None and promise.at <= self._state.now + GRACE and self._state.now < promise.first + GRACE
 
+    def new_heads(self) -> None:
+        """Look anew at classes whose head changed so that it may preempt."""
+        for group in self.headed:
+            # It may sleep on without being looked at, and others may have to go for this one who had not to before.
+            if _helpable(group):
+                self.searches.look_anew(group)
+        self.headed.clear()
+
+    def can_spare(self, leaf: Queue) -> None:
+        """Something of a queue has grown: whoever waits there may be helped by what it can spare now."""
+        for group in filter(_helpable, self.waiting.classes(leaf).values()):
+            self.searches.look_soon(group)
+
     def _rights_may_change(self) -> None:
         """Queues, what runs or what waits are others now; each may decide who has to go for whom."""
         if self.rightless:
             self._rights_due = min(self._rights_due, max(self._state.now, self._rights_seen + HELPLESS))
 
     @property
-    def next_look_at_rights(self) -> float | None:
+    def next(self) -> float | None:
+        """When it is looked at again who may have to go for whom, or the next search may be made."""
         due = self._state.now + RIGHTS_PAUSE if self._rights_left else self._rights_due
-        return due if self.rightless and due < math.inf else None
+        rights = due if self.rightless and due < math.inf else None
+        times = (rights, self.searches.next_due(self._state.now))
+        return min((when for when in times if when is not None), default=None)
 
     def look_at_rights(self) -> None:
         """Consider those again for whom somebody may have to go by now; not often, and a part of them in each pass, for
@@ -201,88 +210,10 @@ class Triggers:
                 found.append(victim_of(binding, stay))
         return found
 
-    def evict(
-        self,
-        binding: Binding,
-        reason: Reason,
-        text: str,
-        why: Blocker | None = None,
-        *,
-        room_for: str = "",
-        refused: Refused | None = None,
-    ) -> Command:
-        """Take it back. `refused`: what members refused of it by now; None for what its binding says."""
-        view = binding.view
-        if refused is None and not binding.bound:
-            refused = view.decision.refused
-        self._state.unsettled.pop(view.uid, None)
-        line = Line(self.text(self._state.now), Phase.EVICTING, reason, text)
-        rounds = 0 if view.started else view.decision.rounds
-        not_before = ""
-        if reason is Reason.NOT_READY_IN_TIME:
-            rounds += 1
-            given_up = self.refusals.too_often(refused.counts if refused is not None else {})
-            if given_up.isdisjoint(binding.parts):
-                not_before = self.text(self._state.now + pause_after(rounds))
-        decision = Decision(
-            binding.epoch + 1,
-            Phase.EVICTING,
-            reason,
-            why,
-            story=view.decision.told(line),
-            room_for=room_for,
-            rounds=rounds,
-            not_before=not_before,
-            evicted=view.decision.evicted_by(line),
-            refused=refused,
-            flavors=binding.flavors,
-        )
-        command = Evict(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
-        binding.epoch, binding.phase, binding.deadline = decision.epoch, Phase.EVICTING, None
-        self._state.leaving[view.uid] = None
-        self._state.watch_times(binding)
-        return command
 
-    def explain(self, binding: Binding, verdict: Verdict, nominated: Sequence[str] = (), *, text: str = "") -> Command:
-        self.explain_tokens -= 1
-        binding.told = verdict
-        view = binding.view
-        self._policy.unwritten.pop(view.uid, None)
-        line = Line(self.text(self._state.now), binding.phase, verdict.reason, text or verdict.sentence())
-        until = "" if binding.phase is Phase.SUSPENDED else view.decision.deadline
-        decision = Decision(
-            binding.epoch,
-            binding.phase,
-            verdict.reason,
-            verdict.blocker,
-            until,
-            view.decision.told(line),
-            [*nominated],
-            kept=self.kept(view.uid),
-            rounds=view.decision.rounds,
-            not_before=view.decision.not_before
-            if view.uid in self._state.pauses or binding.phase is Phase.LEAVING
-            else "",
-            dispatched=view.decision.dispatched if binding.phase.charged else "",
-            evicted=view.decision.evictions,
-            refused=view.decision.refused,
-            flavors=[] if binding.phase is Phase.SUSPENDED else binding.flavors,
-        )
-        return Explain(view.uid, view.namespace, view.name, view.generation, binding.epoch, decision)
-
-    def kept(self, uid: str) -> Kept | None:
-        """The room that is kept for a workload, as it is written."""
-        promise = self.promises.made.get(uid)
-        if promise is None:
-            return None
-        return Kept(self.text(promise.made), self.text(promise.first) if promise.first < math.inf else "")
-
-    def text(self, at: float) -> str:
-        """RFC 3339; the few times that a pass writes are formatted once."""
-        text = self.texts.get(at)
-        if text is None:
-            text = self.texts[at] = rfc3339(at)
-        return text
+def _helpable(group: ShapeClass) -> bool:
+    """Whether the departure of others could change what blocks it."""
+    return bool(group.members) and group.parked is not None and group.parked.reason in (*ROOM, Reason.QUOTA_EXCEEDED)
 
 
 def victim_of(binding: Binding, stay: Stay, cleared: tuple[str, ...] = ()) -> Victim:

@@ -1,0 +1,248 @@
+"""The next workload: whether it starts now, and where; what it waits for if not."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from atoll.dispatcher.core.backfill.policy import Policy
+from atoll.dispatcher.core.backfill.reservation import SETTLE, Pods, Stay
+from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass
+from atoll.dispatcher.core.backlog.binding import Binding, estimate
+from atoll.dispatcher.core.backlog.wakeups import capping
+from atoll.dispatcher.core.capacity.shape import Shape
+from atoll.dispatcher.core.claims import Claims
+from atoll.dispatcher.core.commands import Dispatch, Part
+from atoll.dispatcher.core.decisions import Decisions
+from atoll.dispatcher.core.placement.choice import Choice, choose, nowhere, spots
+from atoll.dispatcher.core.preemption.triggers import Triggers
+from atoll.dispatcher.core.progress import RESERVE_TIMEOUT, Progress
+from atoll.dispatcher.core.quota.queue import Queue, Standing
+from atoll.dispatcher.core.quota.tree import Shortage
+from atoll.dispatcher.core.state import State
+from atoll.model.decision import Phase, Spots
+from atoll.model.gang import Gang
+from atoll.model.verdict import Blocker, Reason, Verdict
+
+
+class Obstacle(NamedTuple):
+    """What is in the way of a workload that waits."""
+
+    verdict: Verdict
+    short: Shortage | None = None
+    """The limit of a queue that it would exceed."""
+    sought: bool = False
+    """It was looked for in the members."""
+
+
+class Admission:
+    """Starts what may start."""
+
+    def __init__(
+        self, state: State, claims: Claims, decisions: Decisions, progress: Progress, policy: Policy, triggers: Triggers
+    ) -> None:
+        self._state, self._claims, self._decisions, self._progress = state, claims, decisions, progress
+        self._policy, self._triggers = policy, triggers
+        self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
+        #: how often a class was looked at
+        self.examined = 0
+        self.namespaces, self.promises, self.breakers = state.namespaces, state.promises, state.breakers
+
+    def examine(self, group: ShapeClass) -> Dispatch | None:
+        """Dispatch the first workload of the class, or park the class on what blocks it."""
+        self.examined += 1
+        binding = self.bindings[group.members[0][2]]
+        leaf, shape = group.leaf, group.shape
+        found = self.admit(
+            leaf,
+            shape,
+            binding.view.namespace,
+            lambda: self.waiting.asleep(shape.key) or self._choose(group, binding),
+        )
+        if isinstance(found, Choice):
+            return self._dispatch(binding, found)
+        if shape.others and (command := self._with_other_flavor(group, binding)) is not None:
+            return command
+        verdict, short, sought = found
+        if short is not None and shape.others:
+            self._state.wakeups.block(shape)
+            self.waiting.park_on_shape(group, verdict)
+            self._triggers.searches.consider(group)
+            self._policy.keep_room(group)
+        elif short is not None:
+            self.waiting.park_on_limit(group, verdict, short)
+            self._triggers.searches.consider(group)
+            self._policy.keep_room(group)
+        elif not sought:
+            self._state.wakeups.idle[group] = None
+            self.waiting.park_until_told(group, verdict)
+        elif verdict.reason is Reason.WOULD_DELAY:
+            command = self._let_pass(group)
+            if command is not None:
+                return command
+            self._state.wakeups.idle[group] = None
+            self.waiting.park_until_told(group, verdict)
+            self._policy.keep_room(group, certain=True)
+        elif verdict.reason is Reason.QUOTA_EXCEEDED:
+            # A ceiling in a member. No room is kept there: it could not be used before its queue uses less.
+            self._state.wakeups.block(shape, capping(leaf))
+            self.waiting.park_on_shape(group, verdict)
+            self._triggers.searches.consider(group)
+        else:
+            self._state.wakeups.block(shape)
+            self.waiting.park_on_shape(group, verdict)
+            if verdict.reason in ROOM:
+                self._triggers.searches.consider(group)
+            self._policy.keep_room(group)
+        return None
+
+    def _with_other_flavor(self, group: ShapeClass, binding: Binding) -> Dispatch | None:
+        """Dispatch the first workload of a class with another flavor than the one that it waits for."""
+        first = binding.wish, binding.amount
+        for variant, shape in zip(binding.variants[1:], group.shape.others, strict=True):
+            binding.wish, binding.amount = variant.gang, shape.request
+            find = partial(self._choose, group, binding, shape)
+            found = self.admit(group.leaf, shape, binding.view.namespace, find)
+            if isinstance(found, Choice):
+                self.tree.wait(group.leaf, group.shape.request, -1)
+                self.tree.wait(group.leaf, shape.request)
+                binding.variants = (variant,)
+                return self._dispatch(binding, found)
+        binding.wish, binding.amount = first
+        return None
+
+    def admit(
+        self, leaf: Queue, shape: Shape, namespace: str, find: Callable[[], Choice | Verdict]
+    ) -> Choice | Obstacle:
+        """Where a workload of this shape goes now, or the first that is in its way: the one list of what it must pass,
+        for passes and for questions alike.
+
+        `find`: where it would go, its quota aside; asked once at most.
+        """
+        standing = self.tree.standing(leaf)
+        if standing is not Standing.OPEN:
+            return Obstacle(standing_verdict(leaf.name, standing))
+        choice: Choice | Verdict | None = None
+        short = self.tree.shortage(leaf, shape.request)
+        if short is not None:
+            declared = self.tree.declared_shortage(leaf, shape.request)
+            # What follows from the members' totals says less than where in them it does not fit.
+            choice = None if declared is not None else find()
+            if not isinstance(choice, Verdict):
+                short = declared or short
+                return Obstacle(short.verdict(), short)
+        missing = self.namespaces.shortage(namespace, shape.charges)
+        if missing is not None:
+            return Obstacle(missing)
+        if choice is None:
+            choice = find()
+        return choice if isinstance(choice, Choice) else Obstacle(choice, sought=True)
+
+    def _let_pass(self, group: ShapeClass) -> Dispatch | None:
+        """Dispatch the next one of the class whose own the room is, for others went for it; or that is known to end
+        before those are due for whom room is kept.
+        """
+        for key in group.members[1:] if self._claims.awaiting and group.behind is None else ():
+            if key[2] in self._claims.awaiting and key[2] not in self._claims.asking and self._claims.all_gone(key[2]):
+                other = self.bindings[key[2]]
+                choice = self._choose(group, other)
+                if not isinstance(choice, Verdict):
+                    return self._dispatch(other, choice)
+        latest = self.promises.latest_end
+        if self._state.now + group.shortest + SETTLE > latest:
+            return None
+        shortest = math.inf
+        for key in group.members[1:]:
+            other = self.bindings[key[2]]
+            lasts = estimate(other)
+            if self._state.now + lasts + SETTLE <= latest:
+                choice = self._choose(group, other)
+                return None if isinstance(choice, Verdict) else self._dispatch(other, choice)
+            shortest = min(shortest, lasts)
+        group.shortest = shortest
+        return None
+
+    def _choose(self, group: ShapeClass, binding: Binding, shape: Shape | None = None) -> Choice | Verdict:
+        """Where it goes, its quota aside. `shape`: with another flavor than the one that it waits for."""
+        self.promises.latest_end = -math.inf
+        found = choose(
+            shape or group.shape,
+            binding.gang,
+            self.world,
+            serving=self._state.serves(group.leaf),
+            avoided=self._state.avoided(binding, group.shape),
+            permits=self._policy.settles(binding),
+            barred=nowhere if self.promises.empty else self._policy.barred(binding),
+            capped=partial(self._policy.capped, group.leaf),
+            times=partial(self._policy.times, group.leaf),
+        )
+        return found if isinstance(found, Choice) else self._state.in_words(binding, group.shape, found)
+
+    def _dispatch(self, binding: Binding, choice: Choice) -> Dispatch:
+        view = binding.view
+        binding.variants = binding.variants[:1]
+        phase, reason, patience = Phase.BOUND, Reason.DISPATCHED, self._progress.commit_timeout
+        assert binding.shape is not None, f"{view.uid} does not wait"
+        if choice.divided or any(binding.shape.asks(member) for member in choice.members):
+            phase, reason, patience = Phase.RESERVING, Reason.RESERVING, RESERVE_TIMEOUT
+        deadline = self._state.now + patience
+        placed = list(zip(choice.members, choice.gangs, choice.placements, strict=True))
+        parts = {member.name: part for member, part, _ in placed}
+        told = tuple(
+            [Part(name, tuple([(task.name, task.replicas) for task in part.tasks])) for name, part in parts.items()]
+        )
+        expected = self._expected(choice)
+        command = self._decisions.dispatch(binding, phase, reason, choice.sentence(), deadline, told, expected)
+        self._policy.overtake()
+        kept = self.promises.drop(view.uid)
+        self._policy.impatient.pop(view.uid, None)
+        self._state.stop_waiting(binding, binding.shape)
+        if self._claims.asking.pop(view.uid, None) is not None:
+            # It starts without anybody having to go; the question is withdrawn by this.
+            self._claims.awaiting.pop(view.uid, None)
+        elif view.uid in self._claims.awaiting:
+            self._claims.cleared[view.uid] = tuple(self._claims.awaiting.pop(view.uid))
+        binding.epoch = command.decision.epoch
+        self._state.change_phase(binding, phase)
+        binding.told, binding.deadline, binding.bound = None, deadline, False
+        heapq.heappush(self._state.deadlines, (deadline, view.uid))
+        self._state.untold.pop(view.uid, None)
+        if phase is Phase.RESERVING:
+            self._state.unsettled[view.uid] = None
+        binding.parts = parts
+        self.tree.start(binding.leaf, binding.amount, binding.where())
+        self.waiting.limits_changed(binding.leaf)
+        self.namespaces.charge(view.namespace, binding.charges())
+        self._state.list_charged(binding)
+        for member, part, placement in placed:
+            self.world.assume(member, view.uid, part, placement)
+            self.breakers.sent(member.name, view.uid)
+        pods: dict[str, tuple[Gang, Pods]] = {member.name: (part, placement.pods) for member, part, placement in placed}
+        self.promises.enter(
+            view.uid, Stay(binding.leaf, binding.amount, self._state.now, self._state.now + estimate(binding), pods)
+        )
+        self._state.sizes.file(binding)
+        if kept:
+            self._state.wakeups.refresh_idle()
+        return command
+
+    def _expected(self, choice: Choice) -> dict[str, Spots]:
+        """Where it is to be in its member, lest it is where others are promised room, or were made room for."""
+        if choice.divided or (self.promises.empty and not self._claims.cleared):
+            return {}
+        [member], [gang], [placement] = choice.members, choice.gangs, choice.placements
+        return spots(member, gang, placement)
+
+
+def standing_verdict(queue: str, standing: Standing) -> Verdict:
+    """Why a queue that is not open admits nothing."""
+    reason = {
+        Standing.CLOSED: Reason.QUEUE_CLOSED,
+        Standing.MISSING: Reason.QUEUE_NOT_FOUND,
+        Standing.INVALID: Reason.QUEUE_INVALID,
+        Standing.PARENT: Reason.QUEUE_NOT_LEAF,
+    }[standing]
+    return Verdict(reason, Blocker("Queue", queue))

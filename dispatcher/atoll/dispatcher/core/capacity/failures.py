@@ -1,0 +1,101 @@
+"""Members that failed a shape: a gang of it was not reserved or bound there in time, or it would not fit there.
+
+Such a member is not chosen for the shape again until its capacity changes, or a while has passed, which doubles with
+each failure.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+AVOID_FIRST, AVOID_MAX = 5.0, 300.0
+"""Seconds that a member is avoided for a shape that it failed, doubled with each failure, up to the second."""
+
+
+@dataclass(slots=True)
+class Avoided:
+    """A member that failed a shape."""
+
+    namespace: str
+    """For whose workloads alone; empty for all."""
+    until: float
+    """When it may be tried again although its capacity is the same."""
+    failures: int = 1
+    """One after the other; the next time is twice as long."""
+    over: bool = False
+    """It may be tried again; the failures are remembered for a while."""
+
+    @property
+    def forgotten(self) -> float:
+        """When the failures are forgotten."""
+        return self.until + 2 * AVOID_MAX
+
+
+class Failures:
+    """See the module."""
+
+    def __init__(self) -> None:
+        #: (shape, member) -> since the first failure until all are forgotten
+        self.known: dict[tuple[bytes, str], Avoided] = {}
+        #: namespaces of which pods got no nodes: what waits in them is in classes of its own, lest their failures cost
+        #: anybody else a member
+        self._marked: dict[str, None] = {}
+
+    def is_marked(self, namespace: str) -> bool:
+        """Whether what this namespace asks for is of shapes of its own."""
+        return namespace in self._marked
+
+    def mark(self, namespace: str) -> bool:
+        """Give a namespace shapes of its own; whether it had none."""
+        fresh = namespace not in self._marked
+        self._marked[namespace] = None
+        return fresh
+
+    def failed(self, shape: bytes, member: str, namespace: str, uid: str, now: float) -> None:
+        """A workload of the shape failed in the member."""
+        before = self.known.get((shape, member))
+        # What was under way when others failed fails with them: that is one failure.
+        failures = 1 if before is None else before.failures + before.over
+        # So many doublings are more than any pause; more would not be a number.
+        pause = min(AVOID_FIRST * 2.0 ** min(failures - 1, 30), AVOID_MAX)
+        # Jitter that a replay repeats: what failed together is not tried together.
+        pause *= 1 + zlib.crc32(b"%s/%s" % (uid.encode(), member.encode())) % 100 / 200
+        until = now + pause
+        if before is not None and not before.over:
+            until = max(before.until, until)
+        self.known[shape, member] = Avoided(namespace if self.is_marked(namespace) else "", until, failures)
+
+    def of(self, shape: bytes) -> Collection[str]:
+        """The members that are not to be tried for a shape."""
+        return (
+            ()
+            if not self.known
+            else {name for (key, name), each in self.known.items() if key == shape and not each.over}
+        )
+
+    def moved_on(self, member: str) -> Iterator[bytes]:
+        """The member's figures are other ones: each shape that may try it again."""
+        for (shape, name), each in self.known.items():
+            if name == member and not each.over:
+                each.over = True
+                yield shape
+
+    def ended(self, now: float) -> Iterator[tuple[bytes, str]]:
+        """(Shape that may try a member again, empty) and (empty, namespace that needs no shapes of its own)."""
+        for key, each in list(self.known.items()):
+            if each.forgotten <= now:
+                del self.known[key]
+                others = (other.namespace for other in self.known.values())
+                if each.namespace in self._marked and each.namespace not in others:
+                    del self._marked[each.namespace]
+                    yield b"", each.namespace
+            elif not each.over and each.until <= now:
+                each.over = True
+                yield key[0], ""
+
+    @property
+    def next(self) -> float | None:
+        """When something ends; None for never."""
+        return min([each.forgotten if each.over else each.until for each in self.known.values()], default=None)

@@ -1,0 +1,228 @@
+"""What is decided, as commands: every decision that is written on a binding is made here.
+
+What an earlier decision says of evictions, rounds, refusals and flavors goes on to the next one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from atoll.dispatcher.core.backlog.binding import Binding, pause_after
+from atoll.dispatcher.core.commands import Ask, Command, Commit, Dispatch, Evict, Explain, Part, Resize
+from atoll.dispatcher.core.state import State
+from atoll.model.decision import Decision, Kept, Line, Phase, Question, Refused, Spots
+from atoll.model.timestamps import rfc3339
+from atoll.model.verdict import Blocker, Reason, Verdict
+
+EXPLAIN_BURST = 50.0
+"""Reasons that may be written at once."""
+EXPLAIN_PER_DISPATCH = 0.1
+EXPLAIN_PER_SECOND = 10.0
+
+_ABOUT_DRY_RUNS = ((Phase.SUSPENDED, Reason.ASKING_MEMBERS), (Phase.SUSPENDED, Reason.PART_REFUSED))
+
+
+class Decisions:
+    """Makes commands, and counts what they change of a binding itself."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        #: reasons that may be written now
+        self.tokens = EXPLAIN_BURST
+        #: UID of what runs with fewer pods than it asks for -> why, where its binding may not say so yet
+        self.stopped: dict[str, Verdict] = {}
+        #: UIDs of those with a reservation that their bindings don't say yet
+        self.unwritten: dict[str, None] = {}
+        #: times of this pass as text
+        self._texts: dict[float, str] = {}
+
+    def pass_begins(self, elapsed: float) -> None:
+        """So many seconds have passed."""
+        self._texts.clear()
+        self.tokens = min(EXPLAIN_BURST, self.tokens + max(elapsed, 0.0) * EXPLAIN_PER_SECOND)
+
+    def dispatch(
+        self, binding: Binding, phase: Phase, reason: Reason, text: str, deadline: float, parts: tuple[Part, ...],
+        expected: Mapping[str, Spots],
+    ) -> Dispatch:  # fmt: skip
+        """Send it to members."""
+        self.tokens = min(EXPLAIN_BURST, self.tokens + EXPLAIN_PER_DISPATCH)
+        line = self._line(phase, reason, text)
+        decision = _decision(
+            binding, line, binding.epoch + 1, deadline=self.text(deadline), expected=expected, dispatched=line.at
+        )
+        return Dispatch(*_guard(binding), decision, parts=parts)
+
+    def commit(self, binding: Binding, deadline: float) -> Commit:
+        """Let its parts start, which are all reserved."""
+        line = self._line(Phase.BOUND, Reason.DISPATCHED, "all parts are reserved")
+        at = binding.view.decision.dispatched
+        return Commit(
+            *_guard(binding), _decision(binding, line, binding.epoch, deadline=self.text(deadline), dispatched=at)
+        )
+
+    def resize(
+        self,
+        binding: Binding,
+        reason: Reason,
+        text: str,
+        deadline: float | None = None,
+        expected: Mapping[str, Spots] | None = None,
+    ) -> Resize:
+        """Make its binding say the size that it has by now. `expected`: where new pods are to be."""
+        before = binding.view.decision
+        line = self._line(Phase.BOUND, reason, text)
+        story = before.told(line)
+        if len(story) > 1 and story[-2].reason is reason:
+            # Many small changes must not push out what happened before.
+            story = [*story[:-2], line]
+        until = before.deadline if deadline is None else self.text(deadline)
+        decision = _decision(
+            binding,
+            line,
+            binding.epoch,
+            story=story,
+            deadline=until,
+            expected=dict(expected or {}),
+            dispatched=before.dispatched,
+        )
+        binding.resized_at, binding.told = binding.view.generation, None
+        self.stopped.pop(binding.view.uid, None)
+        return Resize(*_guard(binding), decision, parts=parts_of_command(binding))
+
+    def evict(
+        self,
+        binding: Binding,
+        reason: Reason,
+        text: str,
+        why: Blocker | None = None,
+        *,
+        room_for: str = "",
+        refused: Refused | None = None,
+    ) -> Evict:
+        """Take it back. `refused`: what members refused of it by now; None for what its binding says."""
+        view = binding.view
+        if refused is None and not binding.bound:
+            refused = view.decision.refused
+        self._state.unsettled.pop(view.uid, None)
+        line = self._line(Phase.EVICTING, reason, text)
+        rounds = 0 if view.started else view.decision.rounds
+        not_before = ""
+        if reason is Reason.NOT_READY_IN_TIME:
+            rounds += 1
+            given_up = self._state.refusals.too_often(refused.counts if refused is not None else {})
+            if given_up.isdisjoint(binding.parts):
+                not_before = self.text(self._state.now + pause_after(rounds))
+        decision = _decision(
+            binding,
+            line,
+            binding.epoch + 1,
+            blocker=why,
+            room_for=room_for,
+            rounds=rounds,
+            not_before=not_before,
+            evicted=view.decision.evicted_by(line),
+            refused=refused,
+        )
+        command = Evict(*_guard(binding), decision)
+        binding.epoch, binding.deadline = decision.epoch, None
+        self._state.change_phase(binding, Phase.EVICTING)
+        self._state.watch_times(binding)
+        return command
+
+    def explain(self, binding: Binding, verdict: Verdict, nominated: Sequence[str] = (), *, text: str = "") -> Command:
+        """Say why it waits, or why not more of it runs."""
+        self.tokens -= 1
+        binding.told = verdict
+        view, waits = binding.view, binding.phase is Phase.SUSPENDED
+        self.unwritten.pop(view.uid, None)
+        paused = view.uid in self._state.pauses or binding.phase is Phase.LEAVING
+        changes: dict[str, Any] = {"flavors": []} if waits else {}
+        decision = _decision(
+            binding,
+            self._line(binding.phase, verdict.reason, text or verdict.sentence()),
+            binding.epoch,
+            blocker=verdict.blocker,
+            deadline="" if waits else view.decision.deadline,
+            nominated=[*nominated],
+            kept=self.kept(view.uid),
+            not_before=view.decision.not_before if paused else "",
+            dispatched=view.decision.dispatched if binding.phase.charged else "",
+            **changes,
+        )
+        return Explain(*_guard(binding), decision)
+
+    def ask(self, binding: Binding, verdict: Verdict, members: list[str], deadline: float, question: Question) -> Ask:
+        """Ask members whether it would fit once others have gone."""
+        view = binding.view
+        line = self._line(Phase.SUSPENDED, verdict.reason, verdict.sentence())
+        # Dry runs that came to nothing must not push out what happened before.
+        story = [each for each in view.decision.story if (each.phase, each.reason) not in _ABOUT_DRY_RUNS]
+        decision = _decision(
+            binding,
+            line,
+            binding.epoch + 1,
+            story=msgspec.structs.replace(view.decision, story=story).told(line),
+            blocker=verdict.blocker,
+            deadline=self.text(deadline),
+            nominated=members,
+            kept=self.kept(view.uid),
+            question=question,
+        )
+        command = Ask(*_guard(binding), decision)
+        binding.epoch, binding.told = decision.epoch, verdict
+        return command
+
+    def kept(self, uid: str) -> Kept | None:
+        """The room that is kept for a workload, as it is written."""
+        promise = self._state.promises.made.get(uid)
+        if promise is None:
+            return None
+        return Kept(self.text(promise.made), self.text(promise.first) if promise.first < math.inf else "")
+
+    def text(self, at: float) -> str:
+        """RFC 3339; the few times that a pass writes are formatted once."""
+        text = self._texts.get(at)
+        if text is None:
+            text = self._texts[at] = rfc3339(at)
+        return text
+
+    def _line(self, phase: Phase, reason: Reason, text: str) -> Line:
+        return Line(self.text(self._state.now), phase, reason, text)
+
+
+def parts_of_command(binding: Binding) -> tuple[Part, ...]:
+    """What each member has of it, as it is written."""
+    return tuple(
+        [Part(name, tuple([(task.name, task.replicas) for task in part.tasks])) for name, part in binding.parts.items()]
+    )
+
+
+def _guard(binding: Binding) -> tuple[str, str, str, int, int]:
+    """What the decision is about, and the generation and epoch that it was made on."""
+    view = binding.view
+    return view.uid, view.namespace, view.name, view.generation, binding.epoch
+
+
+def _decision(
+    binding: Binding,
+    line: Line,
+    epoch: int,
+    *,
+    story: list[Line] | None = None,
+    blocker: Blocker | None = None,
+    deadline: str = "",
+    **changes: Any,
+) -> Decision:
+    """The decision that a line is about, with what goes on of the one before but for `changes`."""
+    before = binding.view.decision
+    known = {
+        "rounds": before.rounds, "evicted": before.evictions, "refused": before.refused, "flavors": binding.flavors,
+        **changes,
+    }  # fmt: skip
+    told = before.told(line) if story is None else story
+    return Decision(epoch, line.phase, line.reason, blocker, deadline, told, **known)

@@ -1,0 +1,221 @@
+"""What was dispatched, until it runs, and what was taken back, until it is gone: deadlines, answers, refusals."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Mapping
+
+from atoll.dispatcher.core.backlog.binding import REGAIN_TIMEOUT, Binding, bound_in, withheld
+from atoll.dispatcher.core.capacity.refusals import MOST_WORDS, concerns_namespace
+from atoll.dispatcher.core.claims import Claims
+from atoll.dispatcher.core.commands import Command
+from atoll.dispatcher.core.decisions import Decisions
+from atoll.dispatcher.core.state import State
+from atoll.model.decision import Phase
+from atoll.model.verdict import Blocker, Reason, Verdict, blocker, reason_of_refusal
+from atoll.model.words import counted
+
+COMMIT_TIMEOUT = 30.0
+"""Seconds within which all pods of a dispatched gang must be bound, else it is taken back."""
+RESERVE_TIMEOUT = 10.0
+"""Seconds within which all members must have reserved their parts, or said whether they would fit."""
+_NOT_RUN = "its pods were bound there and did not run in time"
+
+
+class Progress:
+    """Commits what all members reserved; takes back what does not get on."""
+
+    def __init__(self, state: State, claims: Claims, decisions: Decisions, commit_timeout: float) -> None:
+        self._state, self._claims, self._decisions = state, claims, decisions
+        self.world, self.bindings, self.promises = state.world, state.bindings, state.promises
+        self.breakers, self.refusals = state.breakers, state.refusals
+        self.commit_timeout = commit_timeout
+        #: time of the first pass, before which it has heard of no member
+        self._began = math.inf
+
+    @property
+    def next(self) -> float | None:
+        """When the first deadline passes."""
+        deadlines = self._state.deadlines
+        while deadlines:
+            when, uid = deadlines[0]
+            binding = self.bindings.get(uid)
+            if binding is not None and binding.deadline == when:
+                break
+            heapq.heappop(deadlines)
+        state = self._state
+        due = (deadlines[0][0] if deadlines else None, state.pauses.first, state.ready_by.first, state.gone_by.first)
+        return min((when for when in due if when is not None), default=None)
+
+    def pass_begins(self, now: float) -> None:
+        """What was paused may be tried again."""
+        self._began = min(self._began, now)
+
+    def end_pauses(self) -> None:
+        for uid in self._state.pauses.due(self._state.now):
+            self._state.enter(self.bindings[uid])
+
+    def overdue(self) -> Iterator[Command]:
+        while self._state.deadlines and self._state.deadlines[0][0] <= self._state.now:
+            when, uid = heapq.heappop(self._state.deadlines)
+            binding = self.bindings.get(uid)
+            if binding is None or binding.deadline != when:
+                continue
+            binding.deadline = None
+            if binding.epoch != binding.view.epoch:
+                continue
+            if binding.phase is Phase.RESERVING:
+                silent = [name for name in binding.parts if name not in binding.view.reserved]
+                for name in silent:
+                    self._state.failed(binding, name)
+                    self.breakers.not_bound(name, binding.view.namespace, uid, self._state.now)
+                text = f"no answer from {', '.join(silent)} within {RESERVE_TIMEOUT:g} s"
+                yield self._decisions.evict(binding, Reason.DEADLINE_EXCEEDED, text)
+            elif binding.phase is Phase.BOUND and not binding.bound:
+                late = [name for name in binding.parts if not bound_in(binding, name)]
+                if self._has_its_turn_to_come(binding):
+                    binding.deadline = self._state.now + self.commit_timeout / 2
+                    heapq.heappush(self._state.deadlines, (binding.deadline, uid))
+                    continue
+                for name in late:
+                    self._state.failed(binding, name, pods=True)
+                    self.breakers.not_bound(name, binding.view.namespace, uid, self._state.now)
+                text = f"not all of its pods were bound in {', '.join(late)} within {self.commit_timeout:g} s"
+                yield self._decisions.evict(binding, Reason.DEADLINE_EXCEEDED, text + _why(binding))
+            elif binding.phase is Phase.BOUND:
+                # Whatever of its growth is not there by now waits in the member like anything else.
+                self._state.settle_binding(binding)
+
+    def not_running(self) -> Iterator[Command]:
+        """Take back what was bound and does not run in time; it waits longer after each round, and keeps no member from
+        others: what its containers lack is most often its own fault.
+        """
+        for uid in self._state.ready_by.due(self._state.now):
+            binding = self.bindings[uid]
+            view = binding.view
+            if binding.phase is not Phase.BOUND or binding.epoch != view.epoch:
+                continue
+            if view.lost_at:
+                if all(self._claims.is_ready(name) for name in binding.parts):
+                    yield self._incomplete(binding)
+                else:
+                    # What its members say is old; what becomes of work in a member that is away is decided elsewhere.
+                    self._state.ready_by.set(uid, self._state.now + REGAIN_TIMEOUT)
+                continue
+            if view.started:
+                continue
+            why = "; ".join(f"{name}: {text}" for name, text in sorted(view.held_up.items()))
+            names = ", ".join(binding.parts)
+            text = f"its minimum was bound in {names} and did not run in time"
+            block = Blocker("Clusters" if len(binding.parts) > 1 else "Cluster", names, message=why)
+            late = [name for name in binding.parts if name in view.held_up] or list(binding.parts)
+            words = {name: f"{_NOT_RUN}: {view.held_up[name]}" if name in view.held_up else _NOT_RUN for name in late}
+            refused = self.refusals.after(view, words)
+            yield self._decisions.evict(
+                binding, Reason.NOT_READY_IN_TIME, f"{text}: {why}" if why else text, block, refused=refused
+            )
+
+    def not_gone(self) -> Iterator[Command]:
+        """Return the quota of what was taken back long ago: its queue does not pay for what a member can't do. Its
+        nodes stay taken, for the members' figures contain its pods.
+        """
+        for uid in self._state.gone_by.due(self._state.now):
+            binding = self.bindings[uid]
+            view = binding.view
+            if binding.phase is not Phase.EVICTING or binding.epoch != view.epoch:
+                continue
+            names = ", ".join(binding.parts)
+            for name in binding.parts:
+                self.breakers.not_removed(name, view.namespace, uid, self._state.now)
+            self._state.leave(binding)
+            self._state.change_phase(binding, Phase.LEAVING)
+            self._state.put(uid, binding)
+            self._state.settle_binding(binding)
+            block = Blocker("Clusters" if "," in names else "Cluster", names, message=view.stuck) if names else None
+            yield self._decisions.explain(binding, Verdict(Reason.EVICTION_OVERDUE, block))
+
+    def settle_answers(self) -> Iterator[Command]:
+        """Commit what all members have reserved, take back what one refused or what its user holds.
+
+        Whatever must still be answered is looked at again once its binding is seen again, not before.
+        """
+        unsettled, self._state.unsettled = self._state.unsettled, {}
+        for uid in unsettled:
+            binding = self.bindings[uid]
+            if binding.epoch != binding.view.epoch or binding.phase is Phase.EVICTING:
+                continue
+            if binding.gang.hold:
+                why = withheld(binding.gang)
+                yield self._decisions.evict(binding, why.reason, why.sentence())
+                continue
+            if refusing := self._state.refusing(binding):
+                yield self._refuse(binding, refusing)
+                continue
+            if binding.phase is not Phase.RESERVING:
+                continue
+            answers = binding.view.reserved
+            refusals = [name for name in binding.parts if name in answers and not answers[name].granted]
+            if refusals:
+                name, answer = refusals[0], answers[refusals[0]]
+                self._state.failed(binding, name)
+                text = f"{name} holds {answer.available} of the {counted(answer.requested, 'pod')} of its part"
+                counts = blocker("Cluster", name, "pods", answer.requested, answer.available)
+                yield self._decisions.evict(binding, Reason.PART_REFUSED, text, counts)
+            elif all(name in answers for name in binding.parts):
+                away = [name for name in binding.parts if not self._claims.is_ready(name)]
+                if away:
+                    text = f"{away[0]} reserved its part and is not ready any more"
+                    yield self._decisions.evict(binding, Reason.CLUSTERS_NOT_READY, text, Blocker("Cluster", away[0]))
+                else:
+                    yield self._commit(binding)
+
+    def _refuse(self, binding: Binding, refusing: Mapping[str, str]) -> Command:
+        """Take back what members refused, and avoid them: for it, or for its namespace where that is why."""
+        view = binding.view
+        for name, words in refusing.items():
+            if concerns_namespace(words) and self.refusals.by_namespace(view.namespace, name, words, self._state.now):
+                self._state.file_again(view.namespace)
+        name, words = next(iter(refusing.items()))
+        why = Blocker("Cluster", name, message=words[:MOST_WORDS])
+        verdict = Verdict(reason_of_refusal(words), why)
+        refused = self.refusals.after(view, refusing)
+        return self._decisions.evict(binding, verdict.reason, verdict.sentence(), why, refused=refused)
+
+    def _commit(self, binding: Binding) -> Command:
+        deadline = self._state.now + self.commit_timeout
+        command = self._decisions.commit(binding, deadline)
+        self._state.change_phase(binding, Phase.BOUND)
+        binding.deadline = deadline
+        heapq.heappush(self._state.deadlines, (deadline, binding.view.uid))
+        return command
+
+    def _incomplete(self, binding: Binding) -> Command:
+        """Take back a gang that runs below its minimum: its members found no nodes for the pods that it lost."""
+        names = sorted(binding.view.waiting) or list(binding.parts)
+        for name in names:
+            if name in binding.parts:
+                self._state.failed(binding, name, pods=True)
+        text = (
+            f"pods of its minimum lost their nodes in {', '.join(names)} and got no others within {REGAIN_TIMEOUT:g} s"
+        )
+        return self._decisions.evict(binding, Reason.DEADLINE_EXCEEDED, text + _why(binding))
+
+    def _has_its_turn_to_come(self, binding: Binding) -> bool:
+        """Whether its member still binds what was sent to it before.
+
+        To take such work back would make a member that is behind do it twice. Parts in several members are not waited
+        for: what of them runs already would wait, too.
+        """
+        stay, half = self.promises.stay(binding.view.uid), self.commit_timeout / 2
+        if stay is None or len(binding.parts) != 1:
+            return False
+        [name] = binding.parts
+        member = self.world.member(name)
+        return self._state.now - max(member.heard_at, self._began) < half and member.heard_of < stay.start + half
+
+
+def _why(binding: Binding) -> str:
+    """What its members say of pods that have no node, to be added to a sentence."""
+    said = "; ".join(f"{name}: {text}" for name, text in sorted(binding.view.waiting.items()))
+    return f": {said}" if said else ""
