@@ -120,7 +120,8 @@ class BestEffort(Generic[B, E, C]):
 
     def record(self, event: E, commands: Sequence[C]) -> None:
         """See `Recorder.record`."""
-        self._write(lambda to: to.record(event, commands))
+        if self._recorder is not None:
+            self._write(lambda to: to.record(event, commands))
 
     def _write(self, write: Callable[[Recorder[B, E, C]], None]) -> None:
         if self._recorder is None:

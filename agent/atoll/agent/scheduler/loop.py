@@ -55,6 +55,8 @@ _TELL_AFTER = 60.0
 _TASKS_AFTER = 0.5
 """Seconds that a gang may take to get its pods before it is said to have too few."""
 
+_MOVE_DEADLINES = (Pass, told.HoldAsked, told.HoldAdopted)
+
 log = structlog.get_logger(__name__)
 
 
@@ -99,8 +101,6 @@ class Scheduler:
         self.reservations = Reservations(api, cache, self.core, promise=promise, handle=self._handle)
         self._binding: set[asyncio.Task[None]] = set()
         self._status: WorkQueue[str] = WorkQueue("podgroups", self._about)
-        #: PodGroups whose status may be another one after the next pass
-        self._looked_at: set[str] = set()
         #: gang key -> when its status was last written
         self._written: dict[str, float] = {}
         #: gang key -> reason of the last event about it, and when
@@ -155,9 +155,6 @@ class Scheduler:
             self._pod_changed(pod, pod)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        for pod in (old, new):
-            if pod is not None and pod.group and (old is None or new is None or not new.placed_alike(old)):
-                self._looked_at.add(pod.group)
         if new is not None:
             self._handle(told.PodSet(new, self._whose(new)))
         elif old is not None:
@@ -177,8 +174,6 @@ class Scheduler:
             self._told.pop(key, None)
         if is_plan(group):
             return
-        if old is None or new is None or old.spec != new.spec:
-            self._looked_at.add(key)
         self._handle(told.PodGroupSet(new, self.ours.group(new, ())) if new is not None else told.PodGroupGone(key))
 
     def _handle(self, event: Event) -> None:
@@ -189,7 +184,7 @@ class Scheduler:
             self._do(command)
         if self.core.due:
             self._wake.set()
-        if isinstance(event, Pass | told.HoldAsked | told.HoldAdopted):
+        if type(event) in _MOVE_DEADLINES:
             self._set_alarm()
 
     def _set_alarm(self) -> None:
@@ -223,9 +218,9 @@ class Scheduler:
             # What is free where is part of what pods are told.
             for wait in self.waits.values():
                 self._notices.waiting(wait)
-        looked_at, self._looked_at = self._looked_at, set()
-        for key in looked_at:
-            self._status.add(key, after=_COALESCE)
+        for key in self.core.looked_at:
+            if not gangs.bare_pod(key):
+                self._status.add(key, after=_COALESCE)
         for observer in self._observers:
             observer(self._changed)
 
@@ -238,8 +233,6 @@ class Scheduler:
             case Explain(gang, reason):
                 if reason:
                     self._explain(self.waits[gang], reworded=command.reworded)
-                elif not gangs.bare_pod(gang):
-                    self._looked_at.add(gang)
             case Remake(key, uid):
                 pod = self._cache.pods.get(key)
                 if pod is not None and pod.metadata.uid == uid:

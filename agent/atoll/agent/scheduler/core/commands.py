@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(Struct, frozen=True, gc=False):
     """Bind these pods, all of them; a pod that waits at our gate is let go to its node."""
 
     gang: str
@@ -14,8 +13,7 @@ class Bind:
     """(key, UID, node)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Explain:
+class Explain(Struct, frozen=True, gc=False):
     """Why pods of a gang have no node, where that or the pods changed."""
 
     gang: str
@@ -26,16 +24,14 @@ class Explain:
     """Whether the reason or the message is another one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Remake:
+class Remake(Struct, frozen=True, gc=False):
     """Have a pod made again that another scheduler did not bind in time."""
 
     pod: str
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True, gc=False):
     """What became of a hold; `MemberCore.holds` has the rest."""
 
     uid: str
@@ -51,8 +47,7 @@ class Answer:
     """Another number stands for another choice of nodes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(Struct, frozen=True, gc=False):
     """Bindings whose placement, or whose reason to wait, is another one."""
 
     bindings: tuple[str, ...]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from atoll.agent.objects import HyperNode, Node, Pod, PodGroup
 from atoll.agent.scheduler.core.holds import Plan
@@ -25,59 +26,51 @@ class Whose(StrEnum):
     """Another scheduler, alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSet:
+class NodeSet(Struct, frozen=True, gc=False):
     """A node came or changed."""
 
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
-class NodeGone:
+class NodeGone(Struct, frozen=True, gc=False):
     """A node went."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodesUsed:
+class NodesUsed(Struct, frozen=True, gc=False):
     """Place on these nodes and no others from now on."""
 
     selector: str
     """Of labels, as kubectl takes it; empty for all."""
 
 
-@dataclass(frozen=True, slots=True)
-class HyperNodeSet:
+class HyperNodeSet(Struct, frozen=True, gc=False):
     """A domain came or changed."""
 
     hyper_node: HyperNode
 
 
-@dataclass(frozen=True, slots=True)
-class HyperNodeGone:
+class HyperNodeGone(Struct, frozen=True, gc=False):
     """A domain went."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodSet:
+class PodSet(Struct, frozen=True, gc=False):
     """A pod came or changed, or another places it than before."""
 
     pod: Pod
     whose: Whose
 
 
-@dataclass(frozen=True, slots=True)
-class PodGone:
+class PodGone(Struct, frozen=True, gc=False):
     """A pod went."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodGroupSet:
+class PodGroupSet(Struct, frozen=True, gc=False):
     """A gang was declared or changed."""
 
     group: PodGroup
@@ -85,57 +78,49 @@ class PodGroupSet:
     """Whether it is this core's while it has no pods."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodGroupGone:
+class PodGroupGone(Struct, frozen=True, gc=False):
     """A gang's declaration went."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimSet:
+class ClaimSet(Struct, frozen=True, gc=False):
     """A PersistentVolumeClaim came or changed."""
 
     claim: Claim
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimGone:
+class ClaimGone(Struct, frozen=True, gc=False):
     """A PersistentVolumeClaim went."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeSet:
+class VolumeSet(Struct, frozen=True, gc=False):
     """A PersistentVolume came or changed."""
 
     volume: Volume
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeGone:
+class VolumeGone(Struct, frozen=True, gc=False):
     """A PersistentVolume went."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class StorageClassSet:
+class StorageClassSet(Struct, frozen=True, gc=False):
     """A StorageClass came or changed."""
 
     storage_class: StorageClass
 
 
-@dataclass(frozen=True, slots=True)
-class StorageClassGone:
+class StorageClassGone(Struct, frozen=True, gc=False):
     """A StorageClass went."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class HoldAsked:
+class HoldAsked(Struct, frozen=True, gc=False):
     """Keep nodes for a part, renew that, or say whether it would fit without some pods."""
 
     uid: str
@@ -150,8 +135,7 @@ class HoldAsked:
     """Pods to leave out, which makes it a question; None to keep nodes."""
 
 
-@dataclass(frozen=True, slots=True)
-class HoldAdopted:
+class HoldAdopted(Struct, frozen=True, gc=False):
     """An earlier process kept these nodes."""
 
     plan: Plan
@@ -161,8 +145,7 @@ class HoldAdopted:
     now: float
 
 
-@dataclass(frozen=True, slots=True)
-class SpotsExpected:
+class SpotsExpected(Struct, frozen=True, gc=False):
     """The host expects pods of a dispatch on these nodes."""
 
     uid: str
@@ -170,30 +153,26 @@ class SpotsExpected:
     spots: Spots
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(Struct, frozen=True, gc=False):
     """Nothing is kept or expected for a binding any more."""
 
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class NotBound:
+class NotBound(Struct, frozen=True, gc=False):
     """Pods of a `Bind` that won't be bound to their nodes."""
 
     pods: tuple[tuple[str, str], ...]
     """(key, UID)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(Struct, frozen=True, gc=False):
     """A gang of which some pods were not bound may be planned again."""
 
     gang: str
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(Struct, frozen=True, gc=False):
     """Decide on what came since the last one, or go on with it."""
 
     now: float

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import TypeVar
 
 from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.scheduler.core import gangs, planner
@@ -53,8 +52,6 @@ from atoll.model.selectors import label_selector_matches
 MOST = 16
 """Gangs that one pass decides on."""
 
-T = TypeVar("T")
-
 
 class MemberCore:
     """Places the gangs of a member; one per member, or two would overbook nodes. Nobody else changes what it holds."""
@@ -71,6 +68,8 @@ class MemberCore:
         self.storage = Storage(self._claims.get, self._volumes.get, self._storage_classes.get)
         #: whether a pass would find something to do
         self.due = True
+        #: gangs that the last pass looked at, for events were about them
+        self.looked_at: list[str] = []
         self._pods: dict[str, PodSet] = {}
         #: gang key -> keys of its pods, in the order in which they came; without empty ones
         self._gangs: dict[str, dict[str, None]] = {}
@@ -166,7 +165,10 @@ class MemberCore:
     def _pod_changed(self, key: str, told: PodSet | None) -> None:
         before = self._pods.get(key)
         old, new = before.pod if before is not None else None, told.pod if told is not None else None
-        self._file(self._pods, key, told)
+        if told is not None:
+            self._pods[key] = told
+        else:
+            self._pods.pop(key, None)
         self._lifted.pod_changed(old, new)
         # Most often the echo of what it was told.
         alike = old is not None and new is not None and new.placed_alike(old) and not new.planned_node
@@ -176,16 +178,25 @@ class MemberCore:
             return
         if told is not None and told.pod.node and (old is None or not old.node) and _is_delegated(told):
             self.holds.bound_by_others(told.pod)
-        for pod in (old, new):
-            if pod is not None:
-                self._index(self._gangs, gangs.key_of(pod), key, pod is new)
-                for claim in pod.claims:
-                    self._index(self._mounts, f"{pod.metadata.namespace}/{claim.name}", key, pod is new)
-                self._mark(gangs.key_of(pod))
+        now = gangs.key_of(new) if new is not None else ""
+        was = gangs.key_of(old) if old is not None else now
+        if old is None or was != now or (new is not None and old.claims != new.claims):
+            for pod, gang in ((old, was), (new, now)):
+                if pod is not None:
+                    self._index(self._gangs, gang, key, pod is new)
+                    for claim in pod.claims:
+                        self._index(self._mounts, f"{pod.metadata.namespace}/{claim.name}", key, pod is new)
+        if was != now:
+            self._mark(was)
+        if now:
+            self._mark(now)
 
     def _group_changed(self, key: str, told: PodGroupSet | None) -> None:
         before = self._groups.get(key)
-        self._file(self._groups, key, told)
+        if told is not None:
+            self._groups[key] = told
+        else:
+            self._groups.pop(key, None)
         alike = before is not None and told is not None and before.group.spec == told.group.spec
         if not alike or (before is not None and told is not None and before.ours != told.ours):
             self._mark(key)
@@ -235,13 +246,6 @@ class MemberCore:
         self.due = True
 
     @staticmethod
-    def _file(known: dict[str, T], key: str, value: T | None) -> None:
-        if value is None:
-            known.pop(key, None)
-        else:
-            known[key] = value
-
-    @staticmethod
     def _index(index: dict[str, dict[str, None]], name: str, key: str, there: bool) -> None:
         if there:
             index.setdefault(name, {})[key] = None
@@ -253,7 +257,7 @@ class MemberCore:
     # -- passes ------------------------------------------------------------------------------------------------------
 
     def _pass(self, commands: list[Command]) -> None:
-        self.due = False
+        self.due, self.looked_at = False, []
         if self._outcomes is None:
             views = self._candidates(commands)
             self._outcomes = planner.plan(
@@ -285,6 +289,7 @@ class MemberCore:
         # 3. Look again at gangs that events were about, and at those whose pause is over.
         dirty = self._dirty | dict.fromkeys(self._aside.over(self._now))
         self._dirty.clear()
+        self.looked_at = list(dirty)
         for key in dirty:
             self._look(key, commands)
         # 4. Everything that waits gets a try when room grew; else only what changed. What failed has its pause.
@@ -355,7 +360,10 @@ class MemberCore:
                 return None
         elif group is not None and not _is_ours(group, pods):
             return None
-        view = gangs.standing(key, self._group(key), [told.pod for told in pods], self.room, self._ours)
+        ours = {told.pod.metadata.uid for told in pods if told.whose in (Whose.OURS, Whose.JOINING)}
+        view = gangs.standing(
+            key, self._group(key), [told.pod for told in pods], self.room, lambda pod: pod.metadata.uid in ours
+        )
         if not gangs.bare_pod(key) and group is None:
             return Wait(view, planner.NO_POD_GROUP, f"PodGroup {key} does not exist") if view.waiting else None
         unbound = [p.pod for p in pods if p.pod.planned_node and not p.pod.finished and not self.room.is_bound(p.pod)]
@@ -388,9 +396,6 @@ class MemberCore:
     def _group(self, key: str) -> PodGroup | None:
         found = self._groups.get(key)
         return found.group if found is not None else None
-
-    def _ours(self, pod: Pod) -> bool:
-        return self._pods[pod.metadata.key].whose in (Whose.OURS, Whose.JOINING)
 
     def _answer(self, commands: list[Command]) -> None:
         """Tell what became of holds."""
