@@ -24,7 +24,7 @@ from atoll.local.layout import FederationConfig
 from atoll.local.ports import free_ports
 from atoll.local.processes import Process, ProcessSpec
 from atoll.model import keys
-from atoll.model.apiresource import CAPACITIES, CLUSTERS
+from atoll.model.apiresource import CAPACITIES, CLUSTERS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from bench import machine
 from bench.load import namespace, without_policies
 from bench.objects import capacity_object, cluster_object, condition
@@ -62,6 +62,9 @@ async def installed(directory: Path, told: Progress) -> AsyncIterator[Host]:
         at = await install.endpoint(federation.host.kubeconfig)
         await install.init(api, at, out=out, webhook_client_config={"url": "https://127.0.0.1:1"})
         await without_policies(api)
+        for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+            # No webhook runs.
+            await api.delete(resource, keys.WEBHOOKS)
         yield Host(federation, api, install.kubeconfig_of(out, "dispatcher"))
 
 

@@ -23,6 +23,7 @@ from atoll.install.credentials import Endpoint, write_kubeconfig
 from atoll.install.member import unread_policies
 from atoll.install.query import ensure_query
 from atoll.install.rights import CLUSTER_ROLES
+from atoll.kube import authority
 from atoll.kube.authority import make_signer
 from atoll.kube.errors import Forbidden, NotFound
 from atoll.kube.transport import ApiServer
@@ -132,7 +133,8 @@ async def test_init_makes_what_processes_expect(prepared: Path, host: ApiServer)
     assert await host.list(NAMESPACES, label_selector=keys.ENABLED) == []
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
         made = await host.get(resource, "atoll")
-        assert not made.get("webhooks")
+        signer = authority.from_secret(await host.get(SECRETS, authority.SECRET, keys.SYSTEM_NAMESPACE)).signer
+        assert authority.trusted_by(made) == (signer.certificate,)
         assert made["metadata"]["annotations"][keys.CLIENT_CONFIG] == '{"url":"https://127.0.0.1:1"}'
     for process in install.PROCESSES:
         file = install.kubeconfig_of(prepared, process)
@@ -241,32 +243,29 @@ async def test_init_again_writes_nothing_and_says_so(bare: Federation, prepared:
     assert any("valid until" in line for line in said)
 
 
-async def test_init_keeps_registered_webhooks_and_changed_queues(
+async def test_init_says_what_the_webhook_is_asked_and_keeps_what_it_trusts_and_changed_queues(
     bare: Federation, prepared: Path, host: ApiServer
 ) -> None:
-    webhook = {
-        "name": "validate.atoll.sh",
-        "clientConfig": {"url": "https://127.0.0.1:1/validate"},
-        "rules": [{"apiGroups": ["x.test"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["xs"]}],
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-        "failurePolicy": "Ignore",
-    }
-    wanted = {
-        "apiVersion": VALIDATING_WEBHOOKS.api_version,
-        "kind": VALIDATING_WEBHOOKS.kind,
-        "metadata": {"name": "atoll"},
-        "webhooks": [webhook],
-    }
-    await host.apply(VALIDATING_WEBHOOKS, wanted, field_manager="atoll-webhook")
+    """1. A host of an earlier version: the webhook wrote its own registration, more than it is asked now, with a CA that
+    some replica serves. 2. `init` is repeated."""
+    wanted = await host.get(VALIDATING_WEBHOOKS, keys.WEBHOOKS)
+    [before] = authority.trusted_by(wanted) or ()
+    served = authority.make_signer(datetime.now(UTC)).certificate
+    hooks = [
+        {**each, "clientConfig": {**each["clientConfig"], "caBundle": authority.ca_bundle((served,))}}
+        for each in [{**wanted["webhooks"][0], "name": "old.atoll.sh"}, *wanted["webhooks"][1:]]
+    ]
+    head = {"apiVersion": wanted["apiVersion"], "kind": wanted["kind"], "metadata": {"name": keys.WEBHOOKS}}
+    await host.merge_patch(VALIDATING_WEBHOOKS, keys.WEBHOOKS, {"webhooks": []})
+    await host.apply(VALIDATING_WEBHOOKS, {**head, "webhooks": hooks}, field_manager="atoll-webhook")
     await host.merge_patch(QUEUES, "default", {"spec": {"weight": 7}})
     said: list[str] = []
     await run_init(bare, prepared, said)
-    assert [item["name"] for item in (await host.get(VALIDATING_WEBHOOKS, "atoll"))["webhooks"]] == [
-        "validate.atoll.sh"
-    ]
+    found = await host.get(VALIDATING_WEBHOOKS, keys.WEBHOOKS)
+    assert [each["name"] for each in found["webhooks"]] == [each["name"] for each in wanted["webhooks"]]
+    assert authority.trusted_by(found) == (before, served)
     assert (await host.get(QUEUES, "default"))["spec"]["weight"] == 7
-    assert "ValidatingWebhookConfiguration atoll: 1 webhooks kept" in said
+    assert f"ValidatingWebhookConfiguration atoll: {len(wanted['webhooks'])} webhooks" in said
 
 
 @pytest.mark.parametrize(

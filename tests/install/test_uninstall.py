@@ -77,6 +77,8 @@ async def init(bare: Federation, api: ApiServer, out: Path) -> None:
     at = await install.endpoint(bare.host.kubeconfig)
     # Nobody answers there: what a webhook that is left behind does to users shows.
     await install.init(api, at, out=out, webhook_client_config={"url": "https://127.0.0.1:1"}, enable=["default"])
+    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+        await api.merge_patch(resource, keys.WEBHOOKS, {"webhooks": []})
 
 
 async def atollctl(bare: Federation, *args: str) -> tuple[int | None, str]:

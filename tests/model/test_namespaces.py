@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from atoll.install import registration
 from atoll.install.policies import NAMESPACE_POLICY, SUSPENSION
 from atoll.model.namespaces import is_system, system_rule
-from atoll.webhook import registration
 
 SYSTEM = ["kube-system", "kube-public", "kube-node-lease", "kube-own", "atoll-system", "karmada-es-east"]
 SYSTEM += ["karmada-system", "karmada-cluster"]

@@ -29,7 +29,7 @@ from atoll.model.apiresource import (
     QUEUES,
     VALIDATING_WEBHOOKS,
 )
-from atoll.webhook import process, registration
+from atoll.webhook import process
 from tests.webhook.builders import Json, make_job, make_queue, make_task
 
 
@@ -122,7 +122,7 @@ async def test_what_users_see(bare_host: ClusterHandle) -> None:
                 assert theirs["spec"]["suspension"] == kept, "nobody would ever resume another system's binding"
         finally:
             for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-                await api.delete(resource, registration.NAME)
+                await api.delete(resource, keys.WEBHOOKS)
             await api.delete(JOBS, "train", namespace)
             for name in ("train-job", "karmada"):
                 await api.delete(BINDINGS, name, namespace)

@@ -1,4 +1,4 @@
-"""What the API server is told: narrow, and nothing before the webhook answers."""
+"""What the API server is told: narrow, and soon done."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from atoll.kube.authority import ca_bundle, make_signer
+from atoll.install.registration import configurations
+from atoll.kube.authority import ca_bundle, make_signer, trusted_by
 from atoll.webhook import registration
 
 URL = {"url": "https://127.0.0.1:9443"}
@@ -14,14 +15,14 @@ SERVICE = {"service": {"namespace": "atoll-system", "name": "atoll-webhook", "po
 
 
 def test_addresses() -> None:
-    mutating, validating = registration.configurations(URL, "Q0E=")
+    mutating, validating = configurations(URL, "Q0E=")
     assert [entry["clientConfig"]["url"] for entry in mutating["webhooks"]] == [
         "https://127.0.0.1:9443/mutate/jobs",
         "https://127.0.0.1:9443/mutate/batch-jobs",
         "https://127.0.0.1:9443/mutate/queues",
         "https://127.0.0.1:9443/mutate/bindings",
     ]
-    _, validating = registration.configurations(SERVICE, "Q0E=")
+    _, validating = configurations(SERVICE, "Q0E=")
     assert validating["webhooks"][0]["clientConfig"] == {
         "service": {**SERVICE["service"], "path": "/validate/jobs"},
         "caBundle": "Q0E=",
@@ -29,7 +30,7 @@ def test_addresses() -> None:
 
 
 def test_what_is_in_namespaces_depends_on_their_opting_in_and_only_of_workloads_a_failure_refuses() -> None:
-    for configuration in registration.configurations(URL, "Q0E="):
+    for configuration in configurations(URL, "Q0E="):
         for entry in configuration["webhooks"]:
             opted = entry["namespaceSelector"] == {"matchLabels": {"atoll.sh/enabled": "true"}}
             [rule] = entry["rules"]
@@ -39,7 +40,7 @@ def test_what_is_in_namespaces_depends_on_their_opting_in_and_only_of_workloads_
 
 
 def test_what_control_changes_on_batch_jobs_never_reaches_the_webhook_but_what_it_creates_does() -> None:
-    for configuration in registration.configurations(URL, "Q0E="):
+    for configuration in configurations(URL, "Q0E="):
         (entry,) = [each for each in configuration["webhooks"] if each["rules"][0]["apiGroups"] == ["batch"]]
         (condition,) = [each for each in entry["matchConditions"] if "userInfo" in each["expression"]]
         assert condition["expression"] == (
@@ -49,13 +50,13 @@ def test_what_control_changes_on_batch_jobs_never_reaches_the_webhook_but_what_i
 
 
 def test_batch_jobs_of_another_manager_never_reach_the_webhook() -> None:
-    for configuration in registration.configurations(URL, "Q0E="):
+    for configuration in configurations(URL, "Q0E="):
         (entry,) = [each for each in configuration["webhooks"] if each["rules"][0]["apiGroups"] == ["batch"]]
         assert any("managedBy" in condition["expression"] for condition in entry["matchConditions"])
 
 
 def test_every_webhook_is_soon_done() -> None:
-    for configuration in registration.configurations(URL, "Q0E="):
+    for configuration in configurations(URL, "Q0E="):
         assert configuration["metadata"] == {"name": "atoll"}
         for entry in configuration["webhooks"]:
             assert entry["timeoutSeconds"] == 5
@@ -80,10 +81,10 @@ def test_a_bad_annotation_is_named(text: str | None) -> None:
 
 def test_trust() -> None:
     old, new = (make_signer(datetime.now(UTC)).certificate for _ in range(2))
-    mutating, _ = registration.configurations(URL, ca_bundle((old, new)))
-    assert registration.trusted_by(mutating) == (old, new)
+    mutating, _ = configurations(URL, ca_bundle((old, new)))
+    assert trusted_by(mutating) == (old, new)
     mutating["webhooks"][1]["clientConfig"]["caBundle"] = ca_bundle((new,))
-    assert registration.trusted_by(mutating) == (new,), "what one of them does not trust is not trusted"
+    assert trusted_by(mutating) == (new,), "what one of them does not trust is not trusted"
     mutating["webhooks"][1]["clientConfig"]["caBundle"] = "Q0E="
-    assert registration.trusted_by(mutating) == ()
-    assert registration.trusted_by({"webhooks": []}) is None
+    assert trusted_by(mutating) == ()
+    assert trusted_by({"webhooks": []}) is None

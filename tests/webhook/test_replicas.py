@@ -25,7 +25,6 @@ from atoll.local.ports import free_ports
 from atoll.local.processes import ProcessSpec
 from atoll.model import keys
 from atoll.model.apiresource import BATCH_JOBS, JOBS, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
-from atoll.webhook import registration
 from tests.integration.federation import batch_job, until
 from tests.webhook.balancer import Backend, Balancer
 from tests.webhook.builders import Json, make_job, make_task
@@ -154,7 +153,7 @@ async def read_authority(site: Site) -> authority.Authority:
 
 async def trusted(site: Site) -> list[tuple[bytes, ...] | None]:
     return [
-        registration.trusted_by(await site.api.get(each, "atoll")) for each in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+        authority.trusted_by(await site.api.get(each, "atoll")) for each in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
     ]
 
 
@@ -181,7 +180,7 @@ async def test_nothing_is_refused_while_authorities_and_certificates_rotate(site
     assert stream.made > 100
     log = processes[0].log.read_text()
     assert log.count("certificate renewed") >= 2
-    assert "registration is applied again" in log + processes[1].log.read_text()
+    assert "what API servers trust is written" in log + processes[1].log.read_text()
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.long)])

@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
 from atoll.install import flows, foreign, versions
 from atoll.install.crds import host_crds, install_crds
 from atoll.install.credentials import (
@@ -23,13 +21,14 @@ from atoll.install.credentials import (
 from atoll.install.policies import POLICIES, ensure_policies
 from atoll.install.query import ensure_query
 from atoll.install.refusal import Refused
+from atoll.install.registration import ensure_registration
 from atoll.install.rights import ensure_rights
 from atoll.install.roles import HOST
 from atoll.install.users import ensure_user_roles
 from atoll.kube import authority, errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import MUTATING_WEBHOOKS, NAMESPACES, QUEUES, SECRETS, VALIDATING_WEBHOOKS
+from atoll.model.apiresource import NAMESPACES, QUEUES, SECRETS
 from atoll.model.namespaces import is_system
 
 PROCESSES: Final = ("webhook", "control", "dispatcher")
@@ -95,15 +94,16 @@ async def init(
 
     if await flows.ensure_flows(host, "atoll", [flows.HOST]):
         progress("FlowSchemas atoll-leases and atoll-controllers: other accounts' load does not hold Atoll up")
-    await _ensure_authority(host, progress)
+    trusted = await _ensure_authority(host, progress)
     await ensure_policies(host)
     progress(f"{len(POLICIES)} admission policies: decisions are written by Atoll's accounts alone")
     await ensure_user_roles(host)
     progress("roles view, edit and admin have Atoll's objects of their namespaces; every user reads queues")
-    await _ensure_webhook_configurations(host, webhook_client_config, progress)
     await ensure_query(host, query_outside)
     progress(f"Service {keys.SYSTEM_NAMESPACE}/{keys.QUERY_SERVICE}: ready for the dispatcher that leads")
     await _ensure_default_queue(host, progress)
+    for line in await ensure_registration(host, webhook_client_config, trusted):
+        progress(line)
     for name in enable:
         await ensure_namespace(host, name, {keys.ENABLED: "true"})
         progress(f"namespace {name} is opted in ({keys.ENABLED}=true)")
@@ -141,42 +141,27 @@ async def _check_namespaces(host: ApiServer, names: Sequence[str]) -> None:
             raise Refused(f"namespace {name}: there is none; create it first") from None
 
 
-async def _ensure_authority(host: ApiServer, progress: Callable[[str], None]) -> None:
-    """The webhook's CA; one that is there stays, the webhook itself rotates it.
+async def _ensure_authority(host: ApiServer, progress: Callable[[str], None]) -> tuple[bytes, ...]:
+    """The webhook's CA, and what is to be trusted; one that is there stays, the webhook itself rotates it.
 
     Raises:
         Refused: a Secret of that name holds something else.
     """
     where = f"Secret {keys.SYSTEM_NAMESPACE}/{authority.SECRET}"
-    made = authority.to_secret(authority.make_authority(datetime.now(UTC)))
+    new = authority.make_authority(datetime.now(UTC))
+    made = authority.to_secret(new)
     made["metadata"]["labels"] = MANAGED_BY
     try:
         await host.create(SECRETS, made, field_manager=FIELD_MANAGER)
     except errors.AlreadyExists:
         try:
-            authority.from_secret(await host.get(SECRETS, authority.SECRET, keys.SYSTEM_NAMESPACE))
+            found = authority.from_secret(await host.get(SECRETS, authority.SECRET, keys.SYSTEM_NAMESPACE))
         except authority.BadSecret as error:
             raise Refused(f"{where}: {error}") from error
         progress(f"{where}: the webhook's certificate authority is there")
-    else:
-        progress(f"{where}: certificate authority of the webhook made")
-
-
-async def _ensure_webhook_configurations(host: ApiServer, client_config: Json, progress: Callable[[str], None]) -> None:
-    """The address only: the running webhook adds its webhooks once it answers, and those stay."""
-    address = orjson.dumps(client_config).decode()
-    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-        configuration = await host.apply(
-            resource,
-            {
-                "apiVersion": resource.api_version,
-                "kind": resource.kind,
-                "metadata": {"name": "atoll", "labels": MANAGED_BY, "annotations": {keys.CLIENT_CONFIG: address}},
-            },
-            field_manager=FIELD_MANAGER,
-        )
-        count = len(configuration.get("webhooks") or ())
-        progress(f"{resource.kind} atoll: " + (f"{count} webhooks kept" if count else "ready for the webhook"))
+        return found.trusted
+    progress(f"{where}: certificate authority of the webhook made")
+    return new.trusted
 
 
 async def _ensure_default_queue(host: ApiServer, progress: Callable[[str], None]) -> None:

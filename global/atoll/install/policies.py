@@ -27,8 +27,10 @@ from atoll.model.apiresource import (
     BINDINGS,
     CAPACITIES,
     COMMANDS,
+    MUTATING_WEBHOOKS,
     NAMESPACES,
     QUEUES,
+    VALIDATING_WEBHOOKS,
     WORKS,
     ApiResource,
 )
@@ -357,6 +359,37 @@ REGISTRATION: Final = _policy(
     scope="Cluster",
 )
 
+_ASKED: Final = (
+    "name", "rules", "failurePolicy", "matchPolicy", "namespaceSelector", "objectSelector", "matchConditions",
+    "sideEffects", "timeoutSeconds", "admissionReviewVersions", "reinvocationPolicy",
+)  # fmt: skip
+"""Of a webhook: all but its address and the CA."""
+_SAME_WEBHOOK: Final = " && ".join(
+    [f"dyn(new).?{each} == dyn(old).?{each}" for each in _ASKED]
+    + [f"new.clientConfig.?{each} == old.clientConfig.?{each}" for each in ("url", "service")]
+)
+_BY_WEBHOOK: Final = f'request.userInfo.username == "{_ACCOUNT}webhook"'
+
+# The account of the webhook changes the CA: with its credentials nobody has the host's API server ask about more, or
+# ask somebody else. No webhook is asked about these objects; policies are.
+WEBHOOK_POLICY: Final = _policy(
+    "atoll-webhooks",
+    (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS),
+    ["CREATE", "UPDATE"],
+    {"the-webhook": _BY_WEBHOOK},
+    [
+        _rule(
+            f"!({_ON_CREATE})"
+            " && object.?webhooks.orValue([]).size() == oldObject.?webhooks.orValue([]).size()"
+            f" && object.?webhooks.orValue([]).all(new, oldObject.?webhooks.orValue([]).exists(old, {_SAME_WEBHOOK}))"
+            " && ['labels', 'annotations', 'finalizers', 'ownerReferences'].all(each,"
+            " dyn(object).metadata[?each] == dyn(oldObject).metadata[?each])",
+            "atoll-webhook renews the CA of its webhooks and changes nothing else of them: `atollctl init` writes them",
+        )
+    ],
+    scope="Cluster",
+)
+
 _OPTED_IN: Final = f'.metadata.?labels[?"{keys.ENABLED}"].orValue("") == "true"'
 
 NAMESPACE_POLICY: Final = _policy(
@@ -376,7 +409,8 @@ NAMESPACE_POLICY: Final = _policy(
 )
 
 POLICIES: Final = (
-    DECISIONS, WORK_POLICY, CAPACITY, SUSPENSION, QUEUE_POLICY, COMMAND_POLICY, REGISTRATION, NAMESPACE_POLICY
+    DECISIONS, WORK_POLICY, CAPACITY, SUSPENSION, QUEUE_POLICY, COMMAND_POLICY, REGISTRATION, NAMESPACE_POLICY,
+    WEBHOOK_POLICY,
 )  # fmt: skip
 """Each policy with its binding."""
 

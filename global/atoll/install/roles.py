@@ -118,20 +118,26 @@ def _workload(resource: ApiResource) -> Iterator[Rule]:
     yield _owner(resource)
 
 
+_ROTATES: Final = "only when another CA is to be trusted"
+
 WEBHOOK: Final = (
     Grant(
         keys.SYSTEM_NAMESPACE,
         (
             # `init` makes it: a create can't be bound to a name, and would let other Secrets be planted here.
-            _on(SECRETS, "get", "list", "watch", names=(authority.SECRET,)),
+            _on(SECRETS, "list", "watch", names=(authority.SECRET,)),
+            _on(SECRETS, "get", names=(authority.SECRET,), rare="only before a CA is written"),
             _on(SECRETS, "update", names=(authority.SECRET,), rare="only when the authority is rotated"),
         ),
     ),
     Grant(
         None,
         (
-            _on(MUTATING_WEBHOOKS, "get", "list", "watch", "patch", names=("atoll",)),
-            _on(VALIDATING_WEBHOOKS, "list", "watch", "patch", names=("atoll",)),
+            # An admission policy leaves it the CA and nothing else of them.
+            _on(MUTATING_WEBHOOKS, "get", "list", "watch", names=(keys.WEBHOOKS,)),
+            _on(VALIDATING_WEBHOOKS, "list", "watch", names=(keys.WEBHOOKS,)),
+            _on(MUTATING_WEBHOOKS, "patch", names=(keys.WEBHOOKS,), rare=_ROTATES),
+            _on(VALIDATING_WEBHOOKS, "patch", names=(keys.WEBHOOKS,), rare=_ROTATES),
             _on(QUEUES, "list", "watch"),
             _on(NAMESPACES, "list", "watch"),
             _on(PRIORITY_CLASSES, "list", "watch"),

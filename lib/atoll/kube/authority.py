@@ -261,6 +261,21 @@ def ca_bundle(certificates: tuple[bytes, ...]) -> str:
     return base64.b64encode(b"".join(certificates)).decode()
 
 
+def trusted_by(configuration: Mapping[str, Any]) -> tuple[bytes, ...] | None:
+    """The CA certificates (PEM) that all webhooks of a configuration trust; None if it has no webhooks."""
+    bundles = [entry["clientConfig"].get("caBundle") or "" for entry in configuration.get("webhooks") or ()]
+    if not bundles:
+        return None
+    found = []
+    for bundle in dict.fromkeys(bundles):
+        try:
+            found.append(split_pem(base64.b64decode(bundle)))
+        except ValueError:
+            # Somebody else's writing: nothing in it is worth keeping.
+            return ()
+    return tuple(each for each in found[0] if all(each in others for others in found))
+
+
 def _certificates(data: Mapping[str, Any], name: str) -> tuple[bytes, ...]:
     try:
         found = split_pem(_bytes(data, name))

@@ -88,6 +88,8 @@ AT_ONCE: Final = "atoll.sh/at-once"
 name to pods); a task that is not named has all of its pods.
 """
 CLIENT_CONFIG: Final = "atoll.sh/client-config"
+WEBHOOKS: Final = "atoll"
+"""Name of the webhook's two configurations."""
 """Webhook configuration annotation: where the API server finds the webhook (JSON `{url}` or `{service}`)."""
 DEFAULT_POLICY: Final = "atoll.sh/default-policy"
 """Queue annotation: the policy of workloads that no policy selects, `name` of a ClusterPropagationPolicy or

@@ -22,6 +22,7 @@ from atoll.kube.process import Process, rate_limit
 from atoll.kube.reflector import Reflector
 from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
+from atoll.model import keys
 from atoll.model.apiresource import CLUSTERS, MUTATING_WEBHOOKS, NAMESPACES, PRIORITY_CLASSES, QUEUES
 from atoll.model.objects import decode_meta
 from atoll.webhook import queues, registration, resources, reviews, server
@@ -97,11 +98,11 @@ _INIT = "`atollctl init` prepares the host"
 
 async def _client_config(api: ApiServer) -> dict[str, Any]:
     try:
-        return registration.client_config_of(await api.get(MUTATING_WEBHOOKS, registration.NAME))
+        return registration.client_config_of(await api.get(MUTATING_WEBHOOKS, keys.WEBHOOKS))
     except errors.NotFound as error:
-        raise CannotStart(f"the host has no MutatingWebhookConfiguration {registration.NAME}; {_INIT}") from error
+        raise CannotStart(f"the host has no MutatingWebhookConfiguration {keys.WEBHOOKS}; {_INIT}") from error
     except ValueError as error:
-        raise CannotStart(f"MutatingWebhookConfiguration {registration.NAME}: {error}; {_INIT}") from error
+        raise CannotStart(f"MutatingWebhookConfiguration {keys.WEBHOOKS}: {error}; {_INIT}") from error
 
 
 def _address(client_config: dict[str, Any], options: argparse.Namespace) -> tuple[str, int]:

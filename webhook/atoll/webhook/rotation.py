@@ -62,7 +62,7 @@ class Keeper:
         Raises:
             ValueError: the client config names no host.
         """
-        self._api, self._client_config, self._times, self._serve = api, client_config, times, serve
+        self._api, self._times, self._serve = api, times, serve
         self.names = registration.names_of(client_config)
         #: set once API servers were told; this replica answers from then on
         self.registered = asyncio.Event()
@@ -70,7 +70,7 @@ class Keeper:
             api, SECRETS, decode_full, namespace=keys.SYSTEM_NAMESPACE, field_selector=f"metadata.name={SECRET}"
         )
         self._configurations: dict[ApiResource, Reflector[Full]] = {
-            resource: Reflector(api, resource, decode_full, field_selector=f"metadata.name={registration.NAME}")
+            resource: Reflector(api, resource, decode_full, field_selector=f"metadata.name={keys.WEBHOOKS}")
             for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
         }
         self._changed = asyncio.Event()
@@ -151,17 +151,16 @@ class Keeper:
                 raise BadSecret("it does not exist; run `atollctl init`, which makes it")
             authority = authorities.from_secret(secret)
         except BadSecret as error:
-            complaint = f"{where}: {error}"
-            if complaint != self._complained:
-                log.error(  # noqa: TRY400  # the problem is the Secret, where it was found says nothing
-                    "the authority of the webhook can't be used",
-                    problem=complaint,
-                    consequence="not ready" if self._leaf is None else "the last good one is used on",
-                )
-            self._complained = complaint
+            self._complain(f"{where}: {error}")
             return None
-        self._complained = ""
         return authority
+
+    def _complain(self, problem: str) -> None:
+        """One line for each problem that comes after another one."""
+        if problem != self._complained:
+            consequence = "what was good last is used on" if self.registered.is_set() else "not ready"
+            log.error("the webhook can't be registered", problem=problem, consequence=consequence)
+        self._complained = problem
 
     def _present(self) -> dict[str, Any] | None:
         found = self._secret.get(_SECRET_KEY)
@@ -198,30 +197,34 @@ class Keeper:
     # -- configurations ----------------------------------------------------------------------------------------------
 
     async def _register(self, authority: Authority) -> None:
-        """See to it that the configurations have our webhooks and trust what is wanted, and little else."""
+        """See to it that the configurations trust what is wanted, and little else."""
         clock = asyncio.get_running_loop().time
         wanted = self._wanted(authority)
         good = True
         for resource, cache in self._configurations.items():
-            found = cache.get(registration.NAME)
-            if found is None and self.registered.is_set():
-                # It was uninstalled: made again, it would refuse everything when the webhook is gone too.
+            found = cache.get(keys.WEBHOOKS)
+            trusted = authorities.trusted_by(found.body) if found is not None else None
+            if found is None or trusted is None:
+                # Uninstalled, or of an `init` that left it to the webhook.
+                self._complain(
+                    f"{resource.kind} {keys.WEBHOOKS} has no webhooks; run `atollctl init`, which writes them"
+                )
+                self._trusted_since = None
+                return
+            if not set(wanted) <= set(trusted):
                 good = False
-                continue
-            trusted = registration.trusted_by(found.body) if found is not None else None
-            if trusted is None or not set(wanted) <= set(trusted) or not self.registered.is_set():
-                good = good and trusted is not None and set(wanted) <= set(trusted)
-                await self._apply(resource, trusted or ())
+                await self._trust(resource, found.body, trusted)
             elif set(wanted) == set(trusted):
                 self._extra_since.pop(resource, None)
             else:
                 since = self._extra_since.setdefault(resource, clock())
                 if clock() - since >= _EXTRA_FOR * self._times.settle.total_seconds():
                     log.info("a CA that nobody needs is trusted no more", kind=resource.kind)
-                    await self._apply(resource, ())
+                    await self._trust(resource, found.body, ())
+        self._complained = ""
         if not self.registered.is_set():
             self.registered.set()
-            log.info("registered", webhooks=registration.names(self._client_config))
+            log.info("registered", names=self.names)
         if not good:
             self._trusted_since = None
         elif self._trusted_since is None:
@@ -232,17 +235,14 @@ class Keeper:
         mine = (self._leaf.issuer,) if self._leaf is not None else ()
         return tuple(dict.fromkeys((*authority.trusted, *mine)))
 
-    async def _apply(self, resource: ApiResource, kept: Sequence[bytes]) -> None:
+    async def _trust(self, resource: ApiResource, found: dict[str, Any], kept: Sequence[bytes]) -> None:
         # The cache may be behind: with an authority that was replaced, others would be locked out.
         newest = self._read(await self._api.get(SECRETS, SECRET, keys.SYSTEM_NAMESPACE))
         if newest is None:
             return
         bundle = authorities.ca_bundle(tuple(dict.fromkeys((*self._wanted(newest), *kept))))
-        mutating, validating = registration.configurations(self._client_config, bundle)
-        wanted = mutating if resource is MUTATING_WEBHOOKS else validating
-        if self.registered.is_set():
-            log.info("registration is applied again", kind=resource.kind)
-        await self._api.apply(resource, wanted, field_manager=registration.FIELD_MANAGER)
+        log.info("what API servers trust is written", kind=resource.kind)
+        await self._api.json_patch(resource, keys.WEBHOOKS, registration.trusting(found, bundle))
 
     def _trusted_for(self) -> timedelta | None:
         if self._trusted_since is None:

@@ -1,0 +1,173 @@
+"""How the API server learns of the webhook: two configurations, both named `atoll`.
+
+`init` writes them, and the running webhook renews the CA: it may change nothing else there (policy `atoll-webhooks`).
+What must not depend on the webhook (system namespaces, objects on their way out, namespaces that have not opted in) is
+excluded in the API server, so that a broken webhook can't hold up the cluster's own work. Queues are
+nobody's namespace: without the webhook they are taken as they come. What our own accounts write again and again, and
+what changes no spec, never gets there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from atoll.admission.rules import NEW_SPEC
+from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
+from atoll.kinds import KINDS
+from atoll.kube import authority, errors
+from atoll.kube.transport import ApiServer
+from atoll.model import keys
+from atoll.model.apiresource import (
+    BINDINGS,
+    CLUSTER_POLICIES,
+    HYPER_NODES,
+    MUTATING_WEBHOOKS,
+    POLICIES,
+    QUEUES,
+    VALIDATING_WEBHOOKS,
+    ApiResource,
+)
+from atoll.model.namespaces import system_rule
+
+Json = dict[str, Any]
+
+_TIMEOUT = 5
+"""Seconds; a review takes milliseconds, but a replica that is being replaced may cost one connection attempt."""
+_NOT_SYSTEM = {
+    "name": "not-in-a-system-namespace",
+    "expression": f"!{system_rule('request.namespace')}",
+}
+# Only status and finalizers change on these, by controllers that must be able to finish.
+_NOT_LEAVING = {
+    "name": "not-being-deleted",
+    "expression": 'request.operation == "DELETE" || !has(object.metadata.deletionTimestamp)',
+}
+_NOT_SUSPENDED = {
+    "name": "not-suspended-yet",
+    "expression": (
+        "!(has(object.spec) && has(object.spec.suspension)"
+        " && has(object.spec.suspension.scheduling) && object.spec.suspension.scheduling == true)"
+    ),
+}
+# A binding of another system, such as Karmada, that was suspended would wait for ever: no dispatcher looks at it.
+_OUR_BINDING = {
+    "name": "a-binding-of-atoll",
+    "expression": (
+        f'request.userInfo.username == "{keys.CONTROL_ACCOUNT}" || (has(object.metadata.annotations)'
+        f' && "{keys.GANG}" in object.metadata.annotations)'
+    ),
+}
+
+
+def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
+    """The mutating and the validating configuration, but for its labels.
+
+    Args: client_config: `{"url": ...}` without a path, or `{"service": {"namespace", "name",
+        "port"}}`. ca_bundle: base64 of the PEM certificates to trust.
+    """
+
+    def webhook(act: str, resource: ApiResource, operations: list[str], *conditions: Mapping[str, str]) -> Json:
+        opt_in = resource.namespaced
+        return {
+            "name": f"{act}.{_ROUTES[resource]}.atoll.sh",
+            "clientConfig": {
+                **_with_path(client_config, f"/{act}/{_ROUTES[resource]}"),
+                "caBundle": ca_bundle,
+            },
+            "rules": [
+                {
+                    "apiGroups": [resource.group],
+                    "apiVersions": [resource.version],
+                    "resources": [resource.plural],
+                    "operations": operations,
+                    "scope": "Namespaced" if resource.namespaced else "Cluster",
+                }
+            ],
+            "namespaceSelector": {"matchLabels": {keys.ENABLED: "true"}} if opt_in else {},
+            "objectSelector": {},
+            "matchConditions": [_NOT_LEAVING, *([_NOT_SYSTEM] if opt_in else []), *conditions],
+            # Closed only where somebody opted in: there, a workload that slipped by would run unqueued.
+            "failurePolicy": "Fail" if opt_in and resource is not POLICIES else "Ignore",
+            "matchPolicy": "Equivalent",
+            "sideEffects": "None",
+            "timeoutSeconds": _TIMEOUT,
+            "admissionReviewVersions": ["v1"],
+        }
+
+    both = ["CREATE", "UPDATE"]
+    mutating = [
+        *(webhook("mutate", kind.resource, both, *kind.admission().conditions) for kind in KINDS),
+        webhook("mutate", QUEUES, both),
+        webhook("mutate", BINDINGS, ["CREATE"], _OUR_BINDING, _NOT_SUSPENDED),
+    ]
+    validating = [
+        *(webhook("validate", kind.resource, both, *kind.admission().conditions) for kind in KINDS),
+        webhook("validate", QUEUES, [*both, "DELETE"]),
+        webhook("validate", HYPER_NODES, ["CREATE"]),
+        webhook("validate", POLICIES, both, NEW_SPEC),
+        webhook("validate", CLUSTER_POLICIES, both, NEW_SPEC),
+    ]
+    for entry in mutating:
+        entry["reinvocationPolicy"] = "Never"
+    return _configuration(MUTATING_WEBHOOKS, mutating), _configuration(VALIDATING_WEBHOOKS, validating)
+
+
+async def ensure_registration(host: ApiServer, client_config: Json, trusted: tuple[bytes, ...]) -> list[str]:
+    """Have the configurations say what this version asks about, at this address. CAs that they trust stay trusted: the
+    webhook takes away what nobody serves any more.
+
+    Args:
+        host: with an administrator's credentials.
+        client_config: see `configurations`.
+        trusted: CA certificates (PEM) of the webhook.
+
+    Returns a line for each of them.
+
+    Raises:
+        ApiError: the host said no.
+    """
+    about = {"labels": MANAGED_BY, "annotations": {keys.CLIENT_CONFIG: orjson.dumps(client_config).decode()}}
+    said = []
+    for resource, wanted in zip(
+        (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), configurations(client_config, ""), strict=True
+    ):
+        try:
+            found = await host.get(resource, keys.WEBHOOKS)
+        except errors.NotFound:
+            found = await host.create(resource, {**wanted, "metadata": {**wanted["metadata"], **about}, "webhooks": []})
+        kept = authority.trusted_by(found) or ()
+        bundle = authority.ca_bundle(tuple(dict.fromkeys((*trusted, *kept))))
+        for each in wanted["webhooks"]:
+            each["clientConfig"]["caBundle"] = bundle
+        patch = {"metadata": about, "webhooks": wanted["webhooks"]}
+        await host.merge_patch(resource, keys.WEBHOOKS, patch, field_manager=FIELD_MANAGER)
+        said.append(f"{resource.kind} {keys.WEBHOOKS}: {len(wanted['webhooks'])} webhooks")
+    return said
+
+
+_ROUTES = {
+    **{kind.resource: kind.admission().route for kind in KINDS},
+    QUEUES: "queues",
+    BINDINGS: "bindings",
+    HYPER_NODES: "hypernodes",
+    POLICIES: "policies",
+    CLUSTER_POLICIES: "cluster-policies",
+}
+
+
+def _with_path(client_config: Json, path: str) -> Json:
+    if client_config.get("url"):
+        return {"url": str(client_config["url"]).rstrip("/") + path}
+    return {"service": {**client_config["service"], "path": path}}
+
+
+def _configuration(resource: ApiResource, webhooks: list[Json]) -> Json:
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": keys.WEBHOOKS},
+        "webhooks": webhooks,
+    }
