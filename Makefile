@@ -53,6 +53,7 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter, generated files, what comm
 	@$(BIN)/python -m atoll.api.crdgen --check
 	@$(BIN)/python -m atoll.cli.reference --check
 	@$(BIN)/python -m atoll.api.reference --check
+	@$(BIN)/python -m atoll.kinds.reference --check
 	@$(BIN)/python -m tests.cli.import_profile --check
 
 bench: setup ## every benchmark, a table, and JSON in bench/results/
@@ -66,6 +67,7 @@ generate: $(STAMP) ## write the CRDs and docs/api.md from the models
 	@$(BIN)/python -m atoll.api.crdgen
 	@$(BIN)/python -m atoll.cli.reference
 	@$(BIN)/python -m atoll.api.reference
+	@$(BIN)/python -m atoll.kinds.reference
 
 clean: ## remove the environment and what the tools left behind
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results

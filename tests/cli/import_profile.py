@@ -71,6 +71,7 @@ def answers() -> dict[str, Json]:
         f"{jobs}/namespaces/team/jobs": _list(job()),
         f"{jobs}/namespaces/team/jobs/train": job(),
         "/apis/batch/v1/namespaces/team/jobs": _list(batch),
+        "/api/v1/namespaces/team/pods": _list(),
         "/apis/cluster.karmada.io/v1alpha1/clusters": _list(),
         bindings: _list(mine),
         f"{bindings}/train-job": mine,

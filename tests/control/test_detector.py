@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -12,10 +12,11 @@ from atoll.control.caches import Caches
 from atoll.control.detector import Detector
 from atoll.control.objects import decode_binding
 from atoll.kube.events import Recorder
+from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import JOBS
-from atoll.model.objects import decode_full, decode_meta
+from atoll.model.objects import Full, decode_full, decode_meta
 from tests.kube.servers import serving
 
 Json = dict[str, Any]
@@ -62,7 +63,7 @@ async def reconciled(
             caches.bindings._put(binding.metadata.key, binding)
         for raw in workloads:
             found = decode_full(raw)
-            caches.workloads[JOBS]._put(found.metadata.key, found)
+            cast(Reflector[Full], caches.workloads[JOBS])._put(found.metadata.key, found)
         for _ in workloads:
             key = await detector._queue.get()
             await detector._reconcile(key)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import msgspec
 import orjson
 import pytest
@@ -14,12 +16,13 @@ from atoll.delivery.work import Workload, WorkObject, WorkSpec
 from atoll.kinds import volcano_job
 from atoll.kube import errors
 from atoll.kube.events import Recorder
+from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
 from atoll.model.apiresource import BINDINGS, JOBS
 from atoll.model.decision import Decision, Phase
 from atoll.model.keys import execution_namespace
-from atoll.model.objects import Meta, decode_full
+from atoll.model.objects import Full, Meta, decode_full
 from atoll.model.verdict import Reason
 from tests.integration.federation import Site, job, until
 
@@ -74,7 +77,7 @@ async def reconcile(site: Site, cached: BindingObject, name: str) -> None:
         status = Status(host, caches, Recorder(host, "test"))
         caches.bindings._put(cached.metadata.key, cached)
         found = decode_full(orjson.dumps(await site.host.get(JOBS, name, site.namespace)))
-        caches.workloads[JOBS]._put(found.metadata.key, found)
+        cast(Reflector[Full], caches.workloads[JOBS])._put(found.metadata.key, found)
         await status._reconcile(cached.metadata.key)
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import orjson
 
+from atoll.kinds import BY_RESOURCE, kind_of
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.local.atoll_federation import AtollFederation
@@ -121,7 +122,7 @@ class Site:
 
     async def no_jobs(self) -> None:
         """Delete the jobs of this test and wait until their pods are gone."""
-        for resource in (JOBS, BATCH_JOBS):
+        for resource in BY_RESOURCE:
             for each in await self.host.list(resource, self.namespace):
                 await self.host.delete(resource, each["metadata"]["name"], self.namespace)
         await until(self._empty, what=f"the pods of {self.namespace} are gone")
@@ -136,13 +137,14 @@ class Site:
     async def submit(self, obj: Json, namespace: str | None = None) -> Json:
         """Create a workload in the test's namespace."""
         metadata = {**obj["metadata"], "namespace": namespace or self.namespace}
-        resource = BATCH_JOBS if obj["apiVersion"] == BATCH_JOBS.api_version else JOBS
-        return await self.host.create(resource, {**obj, "metadata": metadata})
+        kind = kind_of(obj)
+        assert kind is not None, "only workloads are submitted"
+        return await self.host.create(kind.resource, {**obj, "metadata": metadata})
 
     async def only(self, member: str) -> None:
         """Send what this test submits to that member."""
         spec = {
-            "resourceSelectors": [{"apiVersion": each.api_version, "kind": each.kind} for each in (JOBS, BATCH_JOBS)],
+            "resourceSelectors": [{"apiVersion": each.api_version, "kind": each.kind} for each in BY_RESOURCE],
             "placement": {"clusterAffinity": {"clusterNames": [member]}},
         }
         metadata = {"name": f"only-{member}", "namespace": self.namespace}

@@ -19,6 +19,7 @@ def test_addresses() -> None:
     assert [entry["clientConfig"]["url"] for entry in mutating["webhooks"]] == [
         "https://127.0.0.1:9443/mutate/jobs",
         "https://127.0.0.1:9443/mutate/batch-jobs",
+        "https://127.0.0.1:9443/mutate/grouped-pods",
         "https://127.0.0.1:9443/mutate/queues",
         "https://127.0.0.1:9443/mutate/bindings",
     ]

@@ -18,7 +18,7 @@ from atoll.agent.objects import (
 )
 from atoll.agent.owners import Owners
 from atoll.agent.volumes import Claim, StorageClass, Volume, decode_claim, decode_class, decode_volume
-from atoll.kinds import KINDS
+from atoll.kinds import DELIVERED
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
@@ -51,7 +51,7 @@ class MemberCache:
         self.storage_classes: Reflector[StorageClass] = Reflector(api, STORAGE_CLASSES, decode_class)
         #: kinds that Works deliver, cached whole
         self.workloads: dict[ApiResource, Reflector[Full]] = {
-            kind.resource: Reflector(api, kind.resource, decode_full) for kind in KINDS
+            kind.resource: Reflector(api, kind.resource, decode_full) for kind in DELIVERED
         }
         self.jobs = self.workloads[JOBS]
         self.pods.add_index("claim", lambda pod: [f"{pod.metadata.namespace}/{claim.name}" for claim in pod.claims])

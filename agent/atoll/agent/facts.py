@@ -11,7 +11,7 @@ import structlog
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Node, Pod
-from atoll.kinds import KINDS
+from atoll.kinds import DELIVERED
 from atoll.kube import errors
 from atoll.kube.tokens import Renewal
 from atoll.kube.transport import ApiServer
@@ -97,7 +97,7 @@ class Facts:
             credentials="; ".join(
                 f"for the {name}: {each.problem}" for name, each in self.renewals.items() if each.problem
             ),
-            kinds=tuple(sorted(kind_feature(kind.resource) for kind in KINDS)),
+            kinds=tuple(sorted(kind_feature(kind.resource) for kind in DELIVERED)),
         )
 
 

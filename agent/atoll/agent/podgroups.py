@@ -24,7 +24,7 @@ import structlog
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.ours import Ours
-from atoll.kinds import KINDS
+from atoll.kinds import DELIVERED
 from atoll.kinds.metadata import queue_of
 from atoll.kube import errors
 from atoll.kube.events import Recorder
@@ -45,7 +45,7 @@ _API_VERSIONS = {
     "ReplicaSet": "apps/v1",
     "Deployment": "apps/v1",
     "StatefulSet": "apps/v1",
-    **{kind.resource.kind: kind.resource.api_version for kind in KINDS if kind.in_member.groups},
+    **{kind.resource.kind: kind.resource.api_version for kind in DELIVERED if kind.in_member and kind.in_member.groups},
 }
 """Kind of a controller whose pods get a PodGroup -> its apiVersion."""
 _COALESCE = 0.01

@@ -10,7 +10,7 @@ import typer
 
 from atoll.cli import job_pods, moving, operations
 from atoll.cli.errors import CommandError
-from atoll.cli.lookup import find, listed, not_ready, ours
+from atoll.cli.lookup import find, listed, not_ready, ours, selectors
 from atoll.cli.options import NoHeaders, Output, Selector, SortBy, Watch, settings, shape
 from atoll.cli.printing import show_objects, show_table
 from atoll.cli.suggestions import queue_names
@@ -87,7 +87,7 @@ def _show(
 
     def chosen(jobs: list[Json]) -> list[Json]:
         return sorted(
-            (job for job in (jobs if name is not None else ours(jobs)) if queue in (None, queue_of(job))),
+            (job for job in (jobs if name is not None and not watch else ours(jobs)) if queue in (None, queue_of(job))),
             key=lambda job: (job["metadata"]["namespace"], job["metadata"]["name"]),
         )
 
@@ -108,11 +108,12 @@ def _show(
             return {job["metadata"]["uid"]: line for job, line in zip(found, lines, strict=True)}
 
         watching.check(output, sort_by)
-        resources: tuple[ApiResource, ...] = tuple(BY_RESOURCE)
-        one = None
+        resources, one = selectors(selector), None
         if name is not None:
             resource, found = call(options, found_one)
-            resources, one = (resource,), found["metadata"]["name"]
+            one, assembly = found["metadata"]["name"], BY_RESOURCE[resource].assembly
+            resources = {resource: f"{assembly.selector}={one}" if assembly is not None else ""}
+            one = one if assembly is None else None
         watching.watch(
             options,
             resources,
@@ -122,7 +123,6 @@ def _show(
             headers,
             bindings_in=where,
             no_headers=no_headers,
-            labels=selector,
         )
         return
 

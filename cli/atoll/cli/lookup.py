@@ -10,6 +10,7 @@ from atoll.cli.errors import CommandError
 from atoll.model.conditions import condition, is_true
 
 if TYPE_CHECKING:
+    from atoll.kinds import Kind
     from atoll.kube.transport import ApiServer
     from atoll.model.apiresource import ApiResource
 
@@ -57,7 +58,16 @@ async def binding_of(host: ApiServer, resource: ApiResource, workload: Json) -> 
 def is_of(binding: Json, workload: Json) -> bool:
     """Whether it is the binding of this workload, and not of an earlier one of its name."""
     reference = (binding.get("spec") or {}).get("resource") or {}
-    return bool(reference.get("uid") == workload["metadata"]["uid"])
+    if reference.get("uid") == workload["metadata"]["uid"]:
+        return True
+    from atoll.kinds import kind_of, objects_of
+
+    kind = kind_of(workload)
+    if kind is None or kind.assembly is None:
+        return False
+    # Others may have taken the place of the object that gave the workload its UID.
+    owners = {each["uid"] for each in binding["metadata"].get("ownerReferences") or ()}
+    return any(each["metadata"]["uid"] in owners for each in objects_of(kind, workload))
 
 
 async def found_or_none(host: ApiServer, resource: ApiResource, name: str, namespace: str | None = None) -> Json | None:
@@ -117,17 +127,20 @@ async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResou
         NotFound: there is none of that kind.
         CommandError: no such kind; without a kind, nothing of that name, or workloads of several kinds.
     """
-    from atoll.kinds import KINDS
+    from atoll.kinds import BY_RESOURCE, KINDS
 
     word, name = parse(workload)
     if "/" in workload:
         resource = await find_resource(host, word)
-        return resource, await host.get(resource, name, namespace)
-    found = [
-        (kind, each)
-        for kind in KINDS
-        if (each := await found_or_none(host, kind.resource, name, namespace)) is not None
-    ]
+        kind = BY_RESOURCE.get(resource)
+        if kind is None or kind.assembly is None or word not in kind.words.names:
+            return resource, await host.get(resource, name, namespace)
+        if (one := await _found(host, kind, name, namespace)) is None:
+            raise CommandError(
+                f"there is no {kind.words.title} {name} in namespace {namespace}: choose another with -n"
+            )
+        return resource, one
+    found = [(kind, each) for kind in KINDS if (each := await _found(host, kind, name, namespace)) is not None]
     if not found:
         none = " and ".join(f"no {kind.words.title}" for kind in KINDS)
         ways = " or ".join(f"{kind.words.names[0]}/{name}" for kind in KINDS)
@@ -143,6 +156,24 @@ async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResou
     return kind.resource, each
 
 
+async def _found(host: ApiServer, kind: Kind, name: str, namespace: str) -> Json | None:
+    """The workload of this kind and name, where there is one."""
+    if kind.assembly is None:
+        return await found_or_none(host, kind.resource, name, namespace)
+    from atoll.kinds import assembled
+
+    objects = await host.list(kind.resource, namespace, label_selector=f"{kind.assembly.selector}={name}")
+    return next(iter(assembled(kind, objects)), None)
+
+
+def selectors(labels: str | None) -> dict[ApiResource, str]:
+    """Resource of each kind -> the label selector of what workloads with these labels are made of."""
+    from atoll.kinds import KINDS
+
+    wanted = [(kind, kind.assembly.selector if kind.assembly is not None else "") for kind in KINDS]
+    return {kind.resource: ",".join(filter(None, (own, labels))) for kind, own in wanted}
+
+
 async def listed(host: ApiServer, namespace: str | None, selector: str | None = None) -> list[Json]:
     """The workloads of a namespace, or of all, of the kinds that their user may list.
 
@@ -153,10 +184,11 @@ async def listed(host: ApiServer, namespace: str | None, selector: str | None = 
     from atoll.kube import errors
 
     found: list[Json] = []
+    labels = selectors(selector)
     for kind in KINDS:
         resource = kind.resource
         try:
-            items = await host.list(resource, namespace, label_selector=selector or "")
+            items = await host.list(resource, namespace, label_selector=labels[resource])
         except errors.Forbidden as error:
             if kind is KINDS[0]:
                 raise
@@ -167,14 +199,27 @@ async def listed(host: ApiServer, namespace: str | None, selector: str | None = 
 
 
 def ours(jobs: Sequence[Json]) -> list[Json]:
-    """The workloads without those that Atoll leaves alone."""
-    from atoll.kinds import kind_of
+    """The workloads that these objects are, without those that Atoll leaves alone."""
+    from atoll.kinds import KINDS, assembled, kind_of
 
-    return [job for job in jobs if (kind := kind_of(job)) is not None and kind.takes(job)]
+    taken = [(kind, job) for job in jobs if (kind := kind_of(job)) is not None and kind.takes(job)]
+    return [job for kind in KINDS for job in assembled(kind, (job for each, job in taken if each is kind))]
+
+
+def parts_of(resource: ApiResource, workload: Json) -> list[Json]:
+    """Metadata of the objects that a workload is made of: most often its own."""
+    from atoll.kinds import BY_RESOURCE, objects_of
+
+    kind = BY_RESOURCE.get(resource)
+    return [each["metadata"] for each in ((workload,) if kind is None else objects_of(kind, workload))]
 
 
 def title(resource: ApiResource, name: str) -> str:
-    """As kubectl names it: `job.batch.volcano.sh/train`."""
+    """As kubectl names it: `job.batch.volcano.sh/train`; as atollctl does what kubectl has no name for."""
+    from atoll.kinds import BY_RESOURCE
+
+    if (kind := BY_RESOURCE.get(resource)) is not None and kind.assembly is not None:
+        return f"{kind.words.prefix}{name}"
     return f"{resource.kind.lower()}{'.' if resource.group else ''}{resource.group}/{name}"
 
 

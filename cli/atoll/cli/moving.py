@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.errors import CommandError
-from atoll.cli.lookup import binding_of, title
+from atoll.cli.lookup import binding_of, parts_of, title
 from atoll.cli.suggestions import queue_names
 from atoll.cli.workloads import Names, Selected, each
 
@@ -66,8 +66,9 @@ async def moved(host: ApiServer, resource: ApiResource, found: Json, queue: str)
     if told is not None and (told.decision.phase.charged or told.decision.phase.going):
         raise CommandError(_stays(name, before, told.decision.phase.going))
     patch = kind.moved(found, queue)
-    patch = {**patch, "metadata": {**patch.get("metadata", {}), "uid": meta["uid"]}}
-    await host.merge_patch(resource, meta["name"], patch, meta["namespace"], field_manager="atollctl")
+    for part in parts_of(resource, found):
+        patch = {**patch, "metadata": {**patch.get("metadata", {}), "uid": part["uid"]}}
+        await host.merge_patch(resource, part["name"], patch, part["namespace"], field_manager="atollctl")
     await _warn(host, queue)
     if binding is None:
         return f"{name} moved to queue {queue}"

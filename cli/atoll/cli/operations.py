@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.errors import CommandError
-from atoll.cli.lookup import title
+from atoll.cli.lookup import parts_of, title
 from atoll.cli.workloads import Names, Selected, Work, each
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ def delete(ctx: typer.Context, names: Names = None, selector: Selected = None) -
 
     async def work(host: ApiServer, resource: ApiResource, found: Json) -> str:
         meta = found["metadata"]
-        await host.delete(resource, meta["name"], meta["namespace"], uid=meta["uid"])
+        for part in parts_of(resource, found):
+            await host.delete(resource, part["name"], part["namespace"], uid=part["uid"])
         return f"{title(resource, meta['name'])} deleted"
 
     each(ctx, names, selector, work)
@@ -96,8 +97,9 @@ def _annotation(annotations: Json, done: str) -> Work:
             raise CommandError(f"{name} is aborted: `atollctl job resume {meta['name']}` starts it again")
         if all(present.get(key) == value for key, value in annotations.items()):
             return f"{name} {done} already"
-        patch = {"metadata": {"uid": meta["uid"], "annotations": annotations}}
-        await host.merge_patch(resource, meta["name"], patch, meta["namespace"], field_manager="atollctl")
+        for part in parts_of(resource, found):
+            patch = {"metadata": {"uid": part["uid"], "annotations": annotations}}
+            await host.merge_patch(resource, part["name"], patch, part["namespace"], field_manager="atollctl")
         return f"{name} {done}"
 
     return work

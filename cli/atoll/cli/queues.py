@@ -190,7 +190,7 @@ def _show(
         if selector is not None:
             raise CommandError("--watch follows all queues; leave out -l", USAGE)
         # The state of one is that of those above it as well, so all are watched.
-        watching.watch(settings(ctx), (QUEUES,), None, None, table, headers, bindings_in="", no_headers=no_headers)
+        watching.watch(settings(ctx), {QUEUES: ""}, None, None, table, headers, bindings_in="", no_headers=no_headers)
         return
 
     async def read(host: ApiServer) -> tuple[list[Json], list[Json]]:

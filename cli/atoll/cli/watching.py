@@ -39,7 +39,7 @@ def check(output: str | None, sort_by: str | None) -> None:
 
 def watch(
     options: Settings,
-    resources: Sequence[ApiResource],
+    resources: Mapping[ApiResource, str],
     namespace: str | None,
     name: str | None,
     table: Callable[[list[Json], list[Json]], Mapping[str, Row]],
@@ -47,20 +47,18 @@ def watch(
     *,
     bindings_in: str | None,
     no_headers: bool,
-    labels: str | None = None,
 ) -> None:
     """Print a table of objects and keep it up to date until ^C.
 
     Args:
         options: of this call.
-        resources: of the objects.
+        resources: of the objects, with the label selector of those that count.
         namespace: where they are; None for all.
         name: only this one.
         table: objects and bindings -> the rows by object.
         headers: of the columns.
         bindings_in: namespace of the bindings that the rows depend on; None for all, empty where they depend on none.
         no_headers: leave the header line out.
-        labels: only objects with these.
     """
     from atoll.cli.connection import call
     from atoll.kube import logs
@@ -74,9 +72,9 @@ def watch(
         selector = f"metadata.name={name}" if name else ""
         objects = {
             resource: Reflector(
-                host, resource, decode_full, namespace=namespace, field_selector=selector, label_selector=labels or ""
+                host, resource, decode_full, namespace=namespace, field_selector=selector, label_selector=labels
             )
-            for resource in resources
+            for resource, labels in resources.items()
         }
         bindings = []
         if bindings_in != "":

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from atoll.control import objects
+from atoll.control.assembled import Assembled
 from atoll.delivery import decode_reported
 from atoll.delivery.work import WorkObject
 from atoll.kinds import KINDS, Kind
@@ -28,6 +29,7 @@ from atoll.model.apiresource import (
     WORKS,
     ApiResource,
 )
+from atoll.model.binding_names import binding_names
 from atoll.model.namespaces import PROPAGATED, is_system
 from atoll.model.objects import Full, decode_full, decode_meta
 from atoll.model.policies import decode_policy
@@ -39,8 +41,11 @@ class Caches:
     """One reflector per resource; `run` keeps them."""
 
     def __init__(self, host: ApiServer) -> None:
-        self.workloads: dict[ApiResource, Reflector[Full]] = {
-            kind.resource: Reflector(host, kind.resource, decode_full) for kind in KINDS
+        self.workloads: dict[ApiResource, Reflector[Full] | Assembled] = {
+            kind.resource: Reflector(host, kind.resource, decode_full)
+            if kind.assembly is None
+            else Assembled(host, kind, self._uid_of)
+            for kind in KINDS
         }
         self.namespaces = Reflector(host, NAMESPACES, decode_meta)
         self.rules: dict[ApiResource, Reflector[Full]] = {
@@ -55,7 +60,7 @@ class Caches:
         self.commands = Reflector(host, COMMANDS, objects.decode_command)
         self.clusters = Reflector(host, CLUSTERS, objects.decode_cluster)
         self.leases = Reflector(host, LEASES, objects.decode_lease, field_selector="metadata.name=atoll-agent")
-        self._all: tuple[Reflector[Any], ...] = (
+        self._all: tuple[Reflector[Any] | Assembled, ...] = (
             self.namespaces, self.priority_classes, self.policies, self.cluster_policies, self.queues,
             self.clusters, self.leases, self.works, self.bindings, self.commands, *self.workloads.values(),
             *self.rules.values(),
@@ -115,6 +120,18 @@ class Caches:
             return {"binding": binding_key}
         reference = binding.spec.resource
         return {"binding": binding_key, "workload": f"{reference.namespace}/{reference.name}"}
+
+    def _uid_of(self, kind: Kind, key: str, objects: list[Full]) -> str:
+        """The UID that the binding of a workload of several objects knows, while one of those is left that it was made
+        of: others may have taken the place of the first.
+        """
+        namespace, name = key.split("/")
+        uids = {each.metadata.uid for each in objects}
+        for candidate in binding_names(kind.resource, name):
+            binding = self.bindings.get(f"{namespace}/{candidate}")
+            if binding is not None and any(owner.uid in uids for owner in binding.metadata.owner_references):
+                return binding.spec.resource.uid
+        return ""
 
     # -- questions that several controllers ask ----------------------------------------------------------------------
 

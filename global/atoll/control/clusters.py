@@ -15,7 +15,7 @@ import structlog
 
 from atoll.control.caches import Caches
 from atoll.control.objects import ClusterObject, LeaseObject
-from atoll.kinds import KINDS
+from atoll.kinds import DELIVERED
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
@@ -185,7 +185,7 @@ def _credentials(facts: AgentFacts) -> tuple[bool, str, str]:
 def _versions(facts: AgentFacts) -> Json:
     return {
         "kubernetesVersion": facts.kubernetes,
-        "apiEnablements": enablements(facts.kinds, [kind.resource for kind in KINDS]),
+        "apiEnablements": enablements(facts.kinds, [kind.resource for kind in DELIVERED]),
         "agent": {"version": facts.version, "features": sorted(features_of(facts))},
     }
 

@@ -6,6 +6,7 @@ resource, replicas, components, placement and the gang annotation. It deletes th
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -16,8 +17,9 @@ from atoll.control import policies
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, QueueObject
 from atoll.control.predecessors import Predecessors
+from atoll.control.statuses import put_status
 from atoll.delivery.work import WorkObject
-from atoll.kinds import KINDS, Kind
+from atoll.kinds import KINDS, Kind, objects_of, statuses
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
@@ -28,6 +30,7 @@ from atoll.model.binding_names import binding_names
 from atoll.model.objects import MALFORMED, Full
 from atoll.model.priority import default_class, priority_of
 from atoll.model.reports import readable
+from atoll.model.timestamps import rfc3339_seconds
 from atoll.model.verdict import Reason
 
 Json = dict[str, Any]
@@ -135,6 +138,8 @@ class Detector:
             return
         try:
             over = current is None and kind.finished(obj.body.get("status") or {}) is not None
+            if kind.assembly is not None and not over and (waits := kind.assembly.waits(obj.body)) is not None:
+                await self._tell_waiting(kind, obj, waits)
             if over or not kind.takes(obj.body):
                 return
             wanted = self._wanted(kind, obj, current)
@@ -187,11 +192,12 @@ class Detector:
                     {
                         "apiVersion": kind.resource.api_version,
                         "kind": kind.resource.kind,
-                        "name": obj.metadata.name,
-                        "uid": obj.metadata.uid,
-                        "controller": True,
-                        "blockOwnerDeletion": True,
+                        "name": each["metadata"]["name"],
+                        "uid": each["metadata"]["uid"],
+                        # Only one object can be the controller.
+                        **({"controller": True, "blockOwnerDeletion": True} if kind.assembly is None else {}),
                     }
+                    for each in objects_of(kind, obj.body)
                 ],
             },
             "spec": {**wanted["spec"], "suspension": {"scheduling": True}},
@@ -256,6 +262,12 @@ class Detector:
                 )
                 self._tell(kind, obj, "PriorityClassNotFound", note)
         return {"annotations": annotations, "spec": spec}
+
+    async def _tell_waiting(self, kind: Kind, obj: Full, waits: tuple[str, str]) -> None:
+        """Write on the objects of a workload why it can't be run yet."""
+        status = kind.aggregate(obj.body, [], waiting=waits, now=rfc3339_seconds(time.time()))
+        for each, wanted in statuses(kind, obj.body, status):
+            await put_status(self._host, kind.resource, each, wanted)
 
     def _tell(self, kind: Kind, obj: Full, reason: str, note: str) -> None:
         metadata = obj.metadata

@@ -11,7 +11,7 @@ from typing import Any
 
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject
-from atoll.kinds import Kind
+from atoll.kinds import Kind, statuses
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
@@ -62,8 +62,9 @@ class Predecessors:
         about |= {"namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid}
         self._recorder.record(about, REASON, text, warning=True)
         status = kind.aggregate(obj.body, [], waiting=(REASON, text), now=rfc3339_seconds(time.time()))
-        if status != (obj.body.get("status") or {}):
-            await self._put(kind.resource, metadata.name, metadata.namespace, metadata.resource_version, status)
+        for each, wanted in statuses(kind, obj.body, status):
+            place = each["metadata"]
+            await self._put(kind.resource, place["name"], place["namespace"], place["resourceVersion"], wanted)
         raise errors.Retry(AGAIN)
 
     async def _put_condition(self, binding: BindingObject, text: str) -> None:

@@ -14,16 +14,16 @@ import structlog
 
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, ClusterObject
+from atoll.control.statuses import put_status
 from atoll.control.story import sizes, tell
 from atoll.control.works import binding_key, works_gone
 from atoll.delivery.work import WorkObject, gang_of
-from atoll.kinds import Kind, Outcome, Report
-from atoll.kube import errors
+from atoll.kinds import Kind, Outcome, Report, statuses
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model import keys, numbers
-from atoll.model.apiresource import BINDINGS, ApiResource
+from atoll.model import numbers
+from atoll.model.apiresource import BINDINGS
 from atoll.model.conditions import Condition, find, with_condition
 from atoll.model.decision import Phase
 from atoll.model.keys import cluster_of, execution_namespace
@@ -53,7 +53,6 @@ _OF_PARTS = (
     "NeedsAgree",
 )
 """Conditions that say something of what was dispatched."""
-_EPOCH = f"/metadata/annotations/{keys.EPOCH.replace('/', '~1')}"
 
 log = structlog.get_logger(__name__)
 
@@ -118,7 +117,10 @@ class Status:
         status = await self._binding_status(kind, binding, works)
         if status != binding.status:
             meta = binding.metadata
-            answer = await self._put(BINDINGS, meta.uid, key, status, seen=meta.resource_version, epoch=binding.epoch)
+            about = {"metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}}
+            answer = await put_status(
+                self._host, BINDINGS, about, status, seen=meta.resource_version, epoch=binding.epoch
+            )
             if answer is not None and key in self._caches.bindings.store:
                 self._written[key] = answer["metadata"]["resourceVersion"]
             tell(self._recorder, binding, binding.status.get("conditions") or (), status["conditions"])
@@ -136,39 +138,9 @@ class Status:
                 return
             waiting = _waiting(binding, works)
         status = kind.aggregate(obj.body, reports, waiting=waiting, now=rfc3339_seconds(time.time()))
-        if status != (obj.body.get("status") or {}):
-            seen = "" if reports else obj.metadata.resource_version
-            await self._put(kind.resource, obj.metadata.uid, obj.metadata.key, status, seen=seen)
-
-    async def _put(
-        self, resource: ApiResource, uid: str, key: str, status: Json, *, seen: str = "", epoch: str = ""
-    ) -> Json | None:
-        """Write a status; returns the object as it is then, None where there is none.
-
-        Args:
-            resource: of what.
-            uid: of the object.
-            key: `namespace/name` of it.
-            status: the whole of it.
-            seen: only over that resourceVersion: what was on its way for long says nothing of what was said since.
-            epoch: of a binding; what members say of one epoch is not said of the next.
-
-        Raises:
-            Invalid: the object is not as it was seen.
-        """
-        namespace, name = key.split("/")
-        operations: list[Json] = [{"op": "test", "path": "/metadata/uid", "value": uid}]
-        if seen:
-            operations.append({"op": "test", "path": "/metadata/resourceVersion", "value": seen})
-        if epoch:
-            operations.append({"op": "test", "path": _EPOCH, "value": epoch})
-        operations.append({"op": "add", "path": "/status", "value": status})
-        try:
-            return await self._host.json_patch(
-                resource, name, operations, namespace, subresource="status", field_manager="atoll-control"
-            )
-        except errors.NotFound:
-            return None
+        for each, wanted in statuses(kind, obj.body, status):
+            seen = "" if reports else each["metadata"]["resourceVersion"]
+            await put_status(self._host, kind.resource, each, wanted, seen=seen)
 
     def _kept(self, binding: BindingObject) -> str:
         """What keeps the pods of a binding that was taken back, member by member; empty where nothing is known to."""

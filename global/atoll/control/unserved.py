@@ -11,7 +11,7 @@ import time
 from functools import partial
 
 from atoll.control.caches import Caches
-from atoll.kinds import unserved
+from atoll.kinds import BY_RESOURCE, KINDS, unserved
 from atoll.kube.events import Recorder
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
@@ -65,14 +65,18 @@ class Unserved:
         if new is None or (old is not None and old.metadata.uid == new.metadata.uid):
             return
         meta = new.metadata
+        kind = BY_RESOURCE.get(resource)
+        if kind is not None and kind.assembly is not None and kind.assembly.name({"metadata": {"labels": meta.labels}}):
+            return
         if any(owner.controller for owner in meta.owner_references) or not self._caches.enabled(meta.namespace):
             return
         if meta.creation_timestamp and time.time() - to_seconds(meta.creation_timestamp) > FRESH:
             return
         about = {"apiVersion": resource.api_version, "kind": resource.kind}
         about |= {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
+        titles = " or a ".join(each.words.title for each in KINDS)
         text = (
             f"Atoll does not run {resource.kind} ({resource.api_version}) yet: nothing takes it to a member, though its"
-            f" namespace has opted in ({keys.ENABLED}=true); use a Volcano Job or a batch Job"
+            f" namespace has opted in ({keys.ENABLED}=true); use a {titles}"
         )
         self._recorder.record(about, "NotServed", text, warning=True)

@@ -273,12 +273,12 @@ class Works:
             annotations[keys.PARTS] = str(part.parts)
         if action := binding.metadata.annotations.get(keys.ACTION):
             annotations[keys.ACTION] = action
-        metadata = obj.metadata
+        sent, group = manifest["metadata"], manifest["apiVersion"].rpartition("/")[0]
         return {
             "apiVersion": WORKS.api_version,
             "kind": WORKS.kind,
             "metadata": {
-                "name": work_name(metadata.namespace, metadata.name, kind.resource.kind, kind.resource.group),
+                "name": work_name(sent["namespace"], sent["name"], manifest["kind"], group),
                 "namespace": keys.execution_namespace(part.cluster),
                 "annotations": {
                     **part.identity,

@@ -9,7 +9,7 @@ from typing import Any
 from atoll.api.crdgen import load_crds
 from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
 from atoll.install.refusal import Refused
-from atoll.kinds import KINDS
+from atoll.kinds import DELIVERED
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import CRDS, HYPER_NODES, POD_GROUPS, QUEUES, ApiResource
@@ -29,7 +29,8 @@ def host_crds() -> list[Json]:
 
 def member_crds() -> list[Json]:
     """The CRDs that a member needs, labelled as ours."""
-    wanted = {_crd_name(resource) for resource in (*(kind.resource for kind in KINDS), POD_GROUPS, QUEUES, HYPER_NODES)}
+    delivered = [kind.resource for kind in DELIVERED]
+    wanted = {_crd_name(resource) for resource in (*delivered, POD_GROUPS, QUEUES, HYPER_NODES)}
     return [crd for crd in host_crds() if crd["metadata"]["name"] in wanted]
 
 

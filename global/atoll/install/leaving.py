@@ -22,7 +22,7 @@ from atoll.install.placing import mark_nodes
 from atoll.install.refusal import Refused, some
 from atoll.install.rights import remove_rights
 from atoll.install.roles import AGENT_IN_MEMBER
-from atoll.kinds import KINDS
+from atoll.kinds import DELIVERED
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
@@ -310,7 +310,7 @@ async def _clean(member: ApiServer, name: str, purge: bool, progress: Callable[[
             await member.delete(CRDS, crd["metadata"]["name"])
         told = [f"{len(ours)} CRDs with their objects"]
         with_crds = {(crd["spec"]["group"], crd["spec"]["names"]["plural"]) for crd in member_crds()}
-        for kind in KINDS:
+        for kind in DELIVERED:
             if (kind.resource.group, kind.resource.plural) in with_crds:
                 continue
             found_here = await member.list(kind.resource, label_selector=f"{keys.MANAGED}=true")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from atoll.kinds import KINDS, unserved
+from atoll.kinds import DELIVERED, KINDS, Kind, unserved
 from atoll.kube import authority
 from atoll.model import keys
 from atoll.model.apiresource import (
@@ -109,8 +109,16 @@ def _owner(resource: ApiResource) -> Rule:
     )
 
 
-def _workload(resource: ApiResource) -> Iterator[Rule]:
+_QUIET: Final = "a watch that has nothing to tell is not in audit logs"
+
+
+def _workload(kind: Kind) -> Iterator[Rule]:
     """What control does to each workload kind on the host."""
+    resource = kind.resource
+    if kind.assembly is not None:
+        yield _on(resource, "list", "watch", rare=_QUIET)
+        yield _on(resource, "patch", sub="status", rare="only once a workload of that kind was submitted")
+        return
     yield _on(resource, "list", "watch")
     yield _on(resource, "patch", rare="only kinds with a suspend switch, and Jobs that a Command aborts or resumes")
     yield _on(resource, "delete", rare="only finished workloads with ttlSecondsAfterFinished")
@@ -146,14 +154,12 @@ WEBHOOK: Final = (
     ),
 )
 
-_QUIET: Final = "a watch that has nothing to tell is not in audit logs"
-
 CONTROL: Final = (
     _election("control"),
     Grant(
         None,
         (
-            *(rule for kind in KINDS for rule in _workload(kind.resource)),
+            *(rule for kind in KINDS for rule in _workload(kind)),
             # Metadata of what it does not run, to say so.
             *(_on(resource, "list", "watch", rare=_QUIET) for resource in unserved.BUILT_IN),
             *(_on(resource, "list", "watch", rare="only where that CRD is there") for resource in unserved.BY_CRD),
@@ -318,7 +324,7 @@ AGENT_IN_MEMBER: Final = (
             _on(POD_GROUPS, "delete", rare="only the plan of a part that was released"),
             *(
                 rule
-                for resource in (kind.resource for kind in KINDS)
+                for resource in (kind.resource for kind in DELIVERED)
                 for rule in (
                     _on(resource, "list", "watch"),
                     _on(resource, "create", "delete", rare=_DELIVERED),
@@ -328,7 +334,11 @@ AGENT_IN_MEMBER: Final = (
                 )
             ),
             # The status of others is their own controllers'.
-            *(_on(kind.resource, "patch", sub="status", rare=_DELIVERED) for kind in KINDS if kind.in_member.status),
+            *(
+                _on(kind.resource, "patch", sub="status", rare=_DELIVERED)
+                for kind in DELIVERED
+                if kind.in_member is not None and kind.in_member.status
+            ),
             _on(NAMESPACES, "list", "watch"),
             _on(NAMESPACES, "create", rare=_DELIVERED),
             _on(NAMESPACES, "patch", rare="only once a namespace on the host says what its pods may"),

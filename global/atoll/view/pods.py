@@ -127,4 +127,4 @@ def _label(data: Json) -> str:
 
     kind = kind_of(data)
     assert kind is not None, "others have no pods here"
-    return f"{kind.in_member.pods_label}={data['name']}"
+    return kind.pods_selector(data["namespace"], data["name"])

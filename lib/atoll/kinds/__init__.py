@@ -7,15 +7,18 @@ knows a workload's fields. It imports only `atoll.api`, `atoll.model` and `atoll
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from atoll.kinds import batch_job, volcano_job
-from atoll.kinds.interface import Kind, Outcome, Part, Report, Standing
+from atoll.kinds import batch_job, pod_group, volcano_job
+from atoll.kinds.interface import Json, Kind, Outcome, Part, Report, Standing
 from atoll.model.apiresource import ApiResource
 
-KINDS: tuple[Kind, ...] = (volcano_job.KIND, batch_job.KIND)
+KINDS: tuple[Kind, ...] = (volcano_job.KIND, batch_job.KIND, pod_group.KIND)
 """Every workload kind that Atoll takes."""
+
+DELIVERED: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind.in_member is not None)
+"""Those that members run."""
 
 BY_RESOURCE: dict[ApiResource, Kind] = {kind.resource: kind for kind in KINDS}
 BY_GVK: dict[tuple[str, str], Kind] = {(kind.resource.api_version, kind.resource.kind): kind for kind in KINDS}
@@ -23,7 +26,33 @@ BY_GVK: dict[tuple[str, str], Kind] = {(kind.resource.api_version, kind.resource
 
 def kind_of(manifest: Mapping[str, Any]) -> Kind | None:
     """The kind of an object; None for one that is no workload of ours."""
-    return BY_GVK.get((manifest.get("apiVersion", ""), manifest.get("kind", "")))
+    return BY_GVK.get((str(manifest.get("apiVersion")), str(manifest.get("kind"))))
 
 
-__all__ = ["BY_GVK", "BY_RESOURCE", "KINDS", "Kind", "Outcome", "Part", "Report", "Standing", "kind_of"]
+def assembled(kind: Kind, objects: Iterable[Json]) -> list[Json]:
+    """The workloads of these objects of one kind, in the order of their first objects."""
+    if kind.assembly is None:
+        return list(objects)
+    found: dict[tuple[str, str], list[Json]] = {}
+    for each in objects:
+        if name := kind.assembly.name(each):
+            found.setdefault((each["metadata"]["namespace"], name), []).append(each)
+    return [kind.assembly.workload(each, "") for each in found.values()]
+
+
+def objects_of(kind: Kind, workload: Json) -> Sequence[Json]:
+    """The objects of a workload: most often itself."""
+    return (workload,) if kind.assembly is None else kind.assembly.objects(workload)
+
+
+def statuses(kind: Kind, workload: Json, status: Json) -> Sequence[tuple[Json, Json]]:
+    """(object, its status) of a workload's objects that get another one by what its kind aggregated."""
+    if kind.assembly is not None:
+        return kind.assembly.statuses(workload, status)
+    return [(workload, status)] if status != (workload.get("status") or {}) else []
+
+
+__all__ = [
+    "BY_GVK", "BY_RESOURCE", "DELIVERED", "KINDS", "Kind", "Outcome", "Part", "Report", "Standing", "assembled",
+    "kind_of", "objects_of", "statuses",
+]  # fmt: skip

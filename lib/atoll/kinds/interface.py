@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -88,8 +88,12 @@ class Words:
     """What may stand before the slash of KIND/NAME, besides what the API server says of the resource; the first one is
     what messages recommend.
     """
+    held: str
+    """What keeps others from running them on the host."""
     prefix: str = ""
     """Before the name in tables that show several kinds."""
+    runs_as: str = ""
+    """What members run instead, where that is of another kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +116,26 @@ class InMember:
     """It writes the status, being the controller of the kind."""
     groups: bool = False
     """It makes a PodGroup for the pods of each of them, whose controller knows nothing of gangs."""
-    pods_label: str
-    """Label of the pods that has the workload's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """How several objects on the host are one workload."""
+
+    selector: str
+    """Label selector of the objects, all of the kind's resource."""
+    name: Callable[[Mapping[str, Any]], str]
+    """Name of the workload that an object is a part of; empty for none."""
+    workload: Callable[[Sequence[Json], str], Json]
+    """The workload of these objects, one at least, in one object; with this UID, or one of its own choice where that is
+    empty. Its generation changes with whatever is said of any of them.
+    """
+    waits: Callable[[Mapping[str, Any]], tuple[str, str] | None]
+    """Reason and message of a workload that can't be run yet; None for one that can."""
+    objects: Callable[[Mapping[str, Any]], Sequence[Json]]
+    """The objects of a workload."""
+    statuses: Callable[[Mapping[str, Any], Mapping[str, Any]], Sequence[tuple[Json, Json]]]
+    """(object, its status) of those that get another one by what `aggregate` gave for the workload."""
 
 
 class Standing(NamedTuple):
@@ -133,7 +155,10 @@ class Kind(Protocol):
     resource: ApiResource
     words: Words
     guard: Guard
-    in_member: InMember
+    in_member: InMember | None
+    """None where members run it as a workload of another kind: `rewrite` gives that one's manifest."""
+    assembly: Assembly | None
+    """None where a workload is one object."""
     commands: Collection[str]
     """Actions of Volcano's Commands that it obeys."""
 
@@ -232,6 +257,9 @@ class Kind(Protocol):
 
     def standing(self, obj: Mapping[str, Any]) -> Standing:
         """Its row in a list, from the object on the host."""
+
+    def pods_selector(self, namespace: str, name: str) -> str:
+        """The label selector of its pods in members."""
 
     def moved(self, obj: Mapping[str, Any], queue: str) -> Json:
         """The merge patch by which the object on the host goes to another queue."""

@@ -10,7 +10,7 @@ import msgspec
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.objects import BindingObject, BindingPlacement, BindingSpec, QueueObject, binding_view
 from atoll.dispatcher.query.documents import Refusal
-from atoll.kinds import BY_GVK, Kind
+from atoll.kinds import KINDS, Kind, kind_of
 from atoll.kinds.metadata import default_queue
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
@@ -122,9 +122,10 @@ class Wishes:
 def _kind(manifest: Any) -> Kind:
     if not isinstance(manifest, dict) or not isinstance(manifest.get("metadata"), dict):
         raise Refusal(422, "Invalid", "spec.workload: a manifest with metadata is wanted")
-    kind = BY_GVK.get((str(manifest.get("apiVersion")), str(manifest.get("kind"))))
-    if kind is None:
-        known = ", ".join(f"{each} of {version}" for version, each in BY_GVK)
+    kind = kind_of(manifest)
+    if kind is None or kind.assembly is not None:
+        takes = [each.resource for each in KINDS if each.assembly is None]
+        known = ", ".join(f"{each.kind} of {each.api_version}" for each in takes)
         raise Refusal(
             422, "Invalid", f"spec.workload: {manifest.get('kind')} of {manifest.get('apiVersion')} is none of {known}"
         )

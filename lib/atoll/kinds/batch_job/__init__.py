@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from atoll.kinds import metadata
-from atoll.kinds.interface import NOTHING, Guard, InMember, Json, Outcome, Part, Report, Standing, Words
+from atoll.kinds.interface import NOTHING, Assembly, Guard, InMember, Json, Outcome, Part, Report, Standing, Words
 from atoll.model import features, keys, needs, numbers, reports, selectors
 from atoll.model.apiresource import BATCH_JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task, scopes_of
@@ -37,7 +37,12 @@ class BatchJob:
     """`batch/v1` Job."""
 
     resource = BATCH_JOBS
-    words = Words(title="batch Job", names=("job.batch", "job", "jobs", "jobs.batch"), prefix="job.batch/")
+    words = Words(
+        title="batch Job",
+        held=f"`spec.managedBy: {keys.CONTROLLER}` and `spec.suspend`",
+        names=("job.batch", "job", "jobs", "jobs.batch"),
+        prefix="job.batch/",
+    )
     guard = Guard(
         ours=f'dyn(oldObject).spec.?managedBy.orValue("") == "{keys.CONTROLLER}"',
         charged="!oldObject.spec.?suspend.orValue(false) && !oldObject.?status.?conditions.orValue([])"
@@ -45,7 +50,8 @@ class BatchJob:
         suspended=f'oldObject.spec.?managedBy.orValue("") == "{keys.CONTROLLER}"'
         " && oldObject.spec.?suspend.orValue(false)",
     )
-    in_member = InMember(groups=True, pods_label="batch.kubernetes.io/job-name")
+    in_member: InMember | None = InMember(groups=True)
+    assembly: Assembly | None = None
     commands: Collection[str] = ()
 
     def takes(self, obj: Mapping[str, Any]) -> bool:
@@ -258,6 +264,10 @@ class BatchJob:
         if outcome := self.finished(status):
             state = "Failed" if outcome is Outcome.FAILED else "Complete"
         return Standing(state, max(0, active - ready), ready, succeeded, failed)
+
+    def pods_selector(self, namespace: str, name: str) -> str:
+        """The label that its controller gives them."""
+        return f"batch.kubernetes.io/job-name={name}"
 
     def moved(self, obj: Mapping[str, Any], queue: str) -> Json:
         """By the label that counts."""

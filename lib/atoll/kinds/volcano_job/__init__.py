@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from atoll.kinds import metadata
-from atoll.kinds.interface import NOTHING, Guard, InMember, Json, Outcome, Part, Report, Standing, Words
+from atoll.kinds.interface import NOTHING, Assembly, Guard, InMember, Json, Outcome, Part, Report, Standing, Words
 from atoll.kinds.volcano_job.tasks import task_minimum, task_name, task_replicas
 from atoll.model import duration, features, keys, needs, numbers, reports, selectors
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
@@ -50,13 +50,15 @@ class VolcanoJob:
     resource = JOBS
     words = Words(
         title="Volcano Job",
+        held="nothing, as nobody else serves it there",
         names=("vcjob", "vj", "job.batch.volcano.sh", "jobs.batch.volcano.sh", "jobs.v1alpha1.batch.volcano.sh"),
     )
     guard = Guard(
         # What waits may move; of one that was dispatched and has not started only its binding knows.
         charged='!(dyn(oldObject).?status.?state.?phase.orValue("") in ["", "Pending", "Aborted"])',
     )
-    in_member = InMember(status=True, pods_label=keys.JOB_NAME)
+    in_member: InMember | None = InMember(status=True)
+    assembly: Assembly | None = None
     commands: Collection[str] = ("AbortJob", "RestartJob", "ResumeJob")
 
     def takes(self, obj: Mapping[str, Any]) -> bool:
@@ -253,6 +255,10 @@ class VolcanoJob:
         status = obj.get("status") or {}
         counts = (int(status.get(name) or 0) for name in ("pending", "running", "succeeded", "failed"))
         return Standing(str((status.get("state") or {}).get("phase") or "Pending"), *counts)
+
+    def pods_selector(self, namespace: str, name: str) -> str:
+        """The label that its controller gives them."""
+        return f"{keys.JOB_NAME}={name}"
 
     def moved(self, obj: Mapping[str, Any], queue: str) -> Json:
         """By spec.queue, which counts before all else."""

@@ -1,0 +1,44 @@
+"""The write of a status: of this very object, and where that counts of this very version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from atoll.kube import errors
+from atoll.kube.transport import ApiServer
+from atoll.model import keys
+from atoll.model.apiresource import ApiResource
+
+Json = dict[str, Any]
+_EPOCH = f"/metadata/annotations/{keys.EPOCH.replace('/', '~1')}"
+
+
+async def put_status(
+    host: ApiServer, resource: ApiResource, obj: Json, status: Json, *, seen: str = "", epoch: str = ""
+) -> Json | None:
+    """Write a status; returns the object as it is then, None where there is none.
+
+    Args:
+        host: the API server.
+        resource: of the object.
+        obj: with metadata.
+        status: the whole of it.
+        seen: only over that resourceVersion: what was on its way for long says nothing of what was said since.
+        epoch: of a binding; what members say of one epoch is not said of the next.
+
+    Raises:
+        Invalid: the object is not as it was seen.
+    """
+    about = obj["metadata"]
+    operations: list[Json] = [{"op": "test", "path": "/metadata/uid", "value": about["uid"]}]
+    if seen:
+        operations.append({"op": "test", "path": "/metadata/resourceVersion", "value": seen})
+    if epoch:
+        operations.append({"op": "test", "path": _EPOCH, "value": epoch})
+    operations.append({"op": "add", "path": "/status", "value": status})
+    try:
+        return await host.json_patch(
+            resource, about["name"], operations, about["namespace"], subresource="status", field_manager="atoll-control"
+        )
+    except errors.NotFound:
+        return None

@@ -1,0 +1,401 @@
+"""The Pod group: pods that name the same group and are to start together, as Kueue's users write them.
+
+On the host the pods are gated for ever, and stand for those that run. A member runs the group as a Volcano Job with a
+task for each pod, so that each keeps its template and a pod that takes a failed one's place is one task instead of
+another. What members say of the Job is written to the pods of the host, one by one.
+
+A group is complete when as many pods are there as it says. Pods that have failed count until others take their place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from atoll.kinds import metadata
+from atoll.kinds.interface import NOTHING, Assembly, Guard, InMember, Json, Part, Report, Standing, Words
+from atoll.kinds.volcano_job import VolcanoJob
+from atoll.model import features, keys, needs, numbers, selectors
+from atoll.model.apiresource import JOBS, PODS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
+from atoll.model.gang import Gang, Task, scopes_of
+from atoll.model.vector import pod_requests
+
+if TYPE_CHECKING:
+    from atoll.admission.rules import Rules
+
+GROUP: Final = "kueue.x-k8s.io/pod-group-name"
+"""Label of a pod: its group."""
+TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
+"""Annotation of each pod of a group: how many it has."""
+RETRIABLE: Final = "kueue.x-k8s.io/retriable-in-group"
+"""Annotation of a pod: `false` says that no pod may take the place of one that failed."""
+GATE: Final = "atoll.sh/group"
+"""Scheduling gate of the host's pods, which is never lifted."""
+MOST: Final = 256
+"""Pods of a group: each is a task of the Job that runs in the member."""
+TASK: Final = "main"
+"""Name of the one task of its gang."""
+
+_GATES = (GATE, "kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
+_KUEUE = "kueue.x-k8s.io/"
+_ENDED = ("Succeeded", "Failed")
+_SERVER_FIELDS = ("nodeName", "priority", "preemptionPolicy", "serviceAccount", "schedulingGates")
+_ONE_TOO_MANY = "its group has all of its pods: it takes the place of one that fails"
+_TOKEN = "kube-api-access-"
+"""How the volume begins that an API server adds to each pod."""
+
+
+class PodGroup(VolcanoJob):
+    """Pods with label `kueue.x-k8s.io/pod-group-name`; what members say of it is what they say of a Volcano Job."""
+
+    resource = PODS
+    words = Words(
+        title="Pod group",
+        held=f"scheduling gate `{GATE}`",
+        names=("pod-group", "pod-groups"),
+        prefix="pod-group/",
+        runs_as="a Volcano Job with a task for each pod",
+    )
+    guard = Guard(
+        ours=f'"{GROUP}" in dyn(oldObject).metadata.?labels.orValue({{}})',
+        charged='dyn(oldObject).?status.?phase.orValue("") == "Running"',
+    )
+    in_member: InMember | None = None
+    commands: Collection[str] = ()
+    assembly: Assembly | None = Assembly(
+        selector=GROUP,
+        name=lambda pod: ((pod.get("metadata") or {}).get("labels") or {}).get(GROUP, ""),
+        workload=lambda pods, uid: _workload(pods, uid),
+        waits=lambda group: _waits(group),
+        objects=lambda group: group["spec"]["pods"],
+        statuses=lambda group, status: list(_statuses(group, status)),
+    )
+
+    def takes(self, obj: Mapping[str, Any]) -> bool:
+        """A group that is complete and can be run; a pod that names one."""
+        if _is_whole(obj):
+            return _waits(obj) is None
+        about = obj.get("metadata")
+        labels = about.get("labels") if isinstance(about, dict) else None
+        return isinstance(labels, dict) and GROUP in labels
+
+    def admission(self) -> Rules:
+        """The rules of the module beside this one."""
+        from atoll.kinds.pod_group.admission import ADMISSION
+
+        return ADMISSION
+
+    def queue_of(self, obj: Mapping[str, Any], *, default: str = keys.DEFAULT_QUEUE) -> str:
+        """That of its first pod."""
+        return metadata.queue_of(obj, default=default)
+
+    def priority_class_of(self, obj: Mapping[str, Any]) -> str:
+        """That of its first pod."""
+        return next((_spec(pod).get("priorityClassName") or "" for pod in _members(obj)), "")
+
+    def gang(
+        self,
+        obj: Mapping[str, Any],
+        *,
+        priority: int,
+        default_class: str = "",
+        default_queue: str = keys.DEFAULT_QUEUE,
+        carried: Mapping[str, int] = NOTHING,
+    ) -> Gang:
+        """All of its pods that have not ended before it was dispatched, in one member."""
+        if not _is_whole(obj):
+            raise ValueError("a pod alone says nothing of its group")
+        members = _members(obj)
+        pods = [_spec(pod) for pod in members]
+        count = sum(task_of(pod) not in carried for pod in members)
+        task = Task(
+            name=TASK,
+            replicas=count,
+            min_available=count,
+            requests=pod_requests(pods[0]),
+            node_selector=pods[0].get("nodeSelector") or {},
+            node_terms=selectors.required_node_terms(pods[0]),
+            tolerations=pods[0].get("tolerations") or [],
+            scopes=scopes_of(pods[0], default_class),
+        )
+        return Gang(
+            queue=self.queue_of(obj, default=default_queue),
+            tasks=[task],
+            min_available=count,
+            priority=priority,
+            submitted=obj["metadata"].get("creationTimestamp") or "",
+            network_topology=metadata.topology_wish(obj),
+            running_estimate=metadata.running_estimate(obj),
+            patience=metadata.patience(obj),
+            ready_timeout=metadata.ready_timeout(obj),
+            preemptable=metadata.preemptable(*members),
+            hold=any(metadata.held(pod) for pod in members) or count == 0,
+            attempt=metadata.attempt(obj),
+            whole=True,
+            needs=needs.of(pods),
+            features=features.of(JOBS, pods),
+        )
+
+    def namespaced_needs(self, obj: Mapping[str, Any]) -> Sequence[tuple[ApiResource, str]]:
+        """The PriorityClasses and ServiceAccounts of its pods; the default account is everywhere."""
+        found: dict[tuple[ApiResource, str], None] = {}
+        for pod in map(_spec, _members(obj)):
+            if name := pod.get("priorityClassName"):
+                found[PRIORITY_CLASSES, name] = None
+            if (name := pod.get("serviceAccountName")) and name != "default":
+                found[SERVICE_ACCOUNTS, name] = None
+        return list(found)
+
+    def makes_claims(self, obj: Mapping[str, Any]) -> bool:
+        """Never: its pods name claims that are there."""
+        return False
+
+    def rewrite(self, obj: Mapping[str, Any], part: Part) -> Json:
+        """A Volcano Job with a task for each pod that has not ended before this dispatch."""
+        tasks = []
+        for pod in _members(obj):
+            if (name := task_of(pod)) in part.carried:
+                continue
+            template = metadata.template_for_member(_template(pod, part), TASK, part.flavors)
+            template = metadata.ending_in_time(template, part.grace)
+            tasks.append({"name": name, "replicas": 1, "minAvailable": 1, "maxRetry": 1, "template": template})
+        return {
+            "apiVersion": JOBS.api_version,
+            "kind": JOBS.kind,
+            "metadata": {
+                **metadata.for_member(obj),
+                "name": name_in_member(obj["metadata"]["namespace"], obj["metadata"]["name"]),
+                "labels": {keys.MANAGED: "true"},
+                "annotations": {},
+            },
+            "spec": {
+                "minAvailable": len(tasks),
+                "maxRetry": 1,
+                "schedulerName": keys.SCHEDULER_NAME,
+                "queue": keys.DEFAULT_QUEUE,
+                "tasks": tasks,
+                **({"networkTopology": _topology(obj)} if metadata.topology_wish(obj) else {}),
+            },
+        }
+
+    def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
+        """Nothing: the gates of its pods stay."""
+        return ()
+
+    def carried(self, status: Mapping[str, Any]) -> dict[str, int]:
+        """The tasks of pods that have ended."""
+        return dict.fromkeys(status.get("ended") or (), 1)
+
+    def standing(self, obj: Mapping[str, Any]) -> Standing:
+        """How many of its pods are there, while it is not complete."""
+        state, *counts = super().standing(obj)
+        waits = _waits(obj) if _is_whole(obj) else None
+        return Standing(waits[0] if waits else state, *counts)
+
+    def pods_selector(self, namespace: str, name: str) -> str:
+        """That of the Volcano Job that they are in members."""
+        return super().pods_selector(namespace, name_in_member(namespace, name))
+
+    def moved(self, obj: Mapping[str, Any], queue: str) -> Json:
+        """By the label that counts."""
+        labels = (obj.get("metadata") or {}).get("labels") or {}
+        key = keys.KUEUE_QUEUE_LABEL if labels.get(keys.KUEUE_QUEUE_LABEL) else keys.QUEUE_LABEL
+        return {"metadata": {"labels": {key: queue}}}
+
+    def aggregate(
+        self, obj: Mapping[str, Any], reports: Sequence[Report], *, waiting: tuple[str, str], now: str
+    ) -> Json:
+        """The phase of each pod by its task; how a pod ended is not taken back."""
+        phases = {}
+        for report in reports:
+            for task, counts in (report.status.get("taskStatusCount") or {}).items():
+                phases[task] = next((phase for phase, pods in (counts.get("phase") or {}).items() if pods), "")
+        pods = {}
+        for pod in obj["spec"]["pods"]:
+            said, old = phases.get(task_of(pod), ""), _phase(pod)
+            phase = old if old in _ENDED else said if said in ("Running", *_ENDED) else "Pending"
+            pods[pod["metadata"]["uid"]] = phase
+        reason, message = waiting
+        if reports and not message:
+            message = f"in {', '.join(sorted(report.cluster for report in reports))}"
+        return {"pods": pods, "reason": reason, "message": message}
+
+
+def task_of(pod: Mapping[str, Any]) -> str:
+    """Name of the pod's task in the member: one that takes its place has another one, whatever its name."""
+    about = pod["metadata"]
+    digest = hashlib.sha256(about.get("uid", "").encode()).hexdigest()[:8]
+    return f"{about['name'][:30].replace('.', '-').rstrip('-')}-{digest}"
+
+
+def name_in_member(namespace: str, name: str) -> str:
+    """Name of the Volcano Job that a group is in members: none of the host's has it."""
+    digest = hashlib.sha256(f"Pod/{namespace}/{name}".encode()).hexdigest()[:8]
+    return f"{name[:40].rstrip('-')}-{digest}"
+
+
+def total_of(pod: Mapping[str, Any]) -> int | None:
+    """How many pods its group has, as it says; None where that can't be read."""
+    about = pod.get("metadata")
+    annotations = about.get("annotations") if isinstance(about, dict) else None
+    return numbers.whole(annotations.get(TOTAL)) if isinstance(annotations, dict) else None
+
+
+# -- the group of its pods ---------------------------------------------------------------------------------------------
+
+
+def _workload(pods: Sequence[Json], uid: str) -> Json:
+    """One object of all pods of a group; the oldest speaks for all.
+
+    Args:
+        pods: at least one.
+        uid: of the group; empty: that of its oldest pod.
+    """
+    ordered = sorted(pods, key=_age)
+    first = ordered[0]["metadata"]
+    seen = [(each["metadata"].get("labels"), each["metadata"].get("annotations"), each.get("spec")) for each in ordered]
+    leaving = [each["metadata"].get("deletionTimestamp") for each in ordered]
+    about = {
+        "name": first["labels"][GROUP],
+        "namespace": first["namespace"],
+        "uid": uid or first["uid"],
+        "labels": first.get("labels") or {},
+        "annotations": first.get("annotations") or {},
+        "creationTimestamp": first.get("creationTimestamp") or "",
+        "resourceVersion": first.get("resourceVersion") or "",
+        # Changes with whatever is said of any of them.
+        "generation": zlib.crc32(orjson.dumps([*map(_uid, ordered), seen])),
+    }
+    if all(leaving):
+        about["deletionTimestamp"] = leaving[0]
+    group: Json = {"apiVersion": PODS.api_version, "kind": PODS.kind, "metadata": about, "spec": {"pods": ordered}}
+    return {**group, "status": _status(group)}
+
+
+def _status(group: Json) -> Json:
+    """As a Volcano Job would say it: what the phases of its pods add up to."""
+    members = _members(group)
+    counts = Counter(map(_phase, members))
+    total = total_of(group) or 0
+    ended = counts["Succeeded"] + counts["Failed"]
+    phase = "Running" if counts["Running"] or ended else "Pending"
+    if total and ended >= total:
+        phase = "Failed" if counts["Failed"] else "Completed"
+    status: Json = {"state": {"phase": phase}, "ended": sorted(task_of(pod) for pod in members if _ended(pod))}
+    return status | {name.lower(): counts[name] for name in ("Pending", "Running", *_ENDED)}
+
+
+def _waits(group: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Reason and message of a group that can't be run yet; None for one that can."""
+    there, total = len(_members(group)), total_of(group)
+    if not total:
+        return "GroupInvalid", f"annotation {TOTAL} of its oldest pod is no whole number of 1 or more"
+    if there < total:
+        return "GroupIncomplete", f"{there} of the {total} pods of group {group['metadata']['name']} are there"
+    if len({orjson.dumps(_shape(pod), option=orjson.OPT_SORT_KEYS) for pod in _members(group)}) > 1:
+        text = "its pods ask for different resources, nodes or priorities; Atoll runs groups of equal pods"
+        return "GroupInvalid", f"{text}: use a Volcano Job with a task for each sort of pod"
+    return None
+
+
+def _shape(pod: Mapping[str, Any]) -> list[object]:
+    """What the pods of a group must have in common."""
+    spec = _spec(pod)
+    terms, tolerations = selectors.required_node_terms(spec), spec.get("tolerations") or []
+    return [pod_requests(spec), spec.get("nodeSelector") or {}, terms, tolerations, spec.get("priorityClassName") or ""]
+
+
+def _members(group: Mapping[str, Any]) -> list[Json]:
+    """The pods that count: the oldest ones, after them those that have failed and whose place nobody took."""
+    pods = group["spec"]["pods"]
+    fixed = any((pod["metadata"].get("annotations") or {}).get(RETRIABLE) == "false" for pod in pods)
+    ordered = sorted(pods, key=lambda pod: (not fixed and _phase(pod) == "Failed", *_age(pod)))
+    return ordered[: total_of(group) or 0]
+
+
+def _statuses(group: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[Json, Json]]:
+    """(pod, its status) of pods whose status is another one now."""
+    members, phases = {_uid(pod) for pod in _members(group)}, status["pods"]
+    for pod in group["spec"]["pods"]:
+        if _ended(pod):
+            continue
+        said = {"phase": phases.get(_uid(pod), "Pending"), "reason": status["reason"], "message": status["message"]}
+        if _uid(pod) not in members:
+            said |= {"reason": "NotOfGroup", "message": _ONE_TOO_MANY}
+        old = pod.get("status") or {}
+        wanted = {**old, **said}
+        wanted = {key: value for key, value in wanted.items() if value or key not in said}
+        if wanted != old:
+            yield pod, wanted
+
+
+def _is_whole(obj: Mapping[str, Any]) -> bool:
+    spec = obj.get("spec")
+    return isinstance(spec, dict) and isinstance(spec.get("pods"), list)
+
+
+def _age(pod: Mapping[str, Any]) -> tuple[str, str]:
+    return pod["metadata"].get("creationTimestamp") or "", pod["metadata"]["name"]
+
+
+def _uid(pod: Mapping[str, Any]) -> str:
+    return str(pod["metadata"]["uid"])
+
+
+def _phase(pod: Mapping[str, Any]) -> str:
+    return (pod.get("status") or {}).get("phase") or "Pending"
+
+
+def _ended(pod: Mapping[str, Any]) -> bool:
+    return _phase(pod) in _ENDED
+
+
+def _spec(pod: Mapping[str, Any]) -> Json:
+    return pod.get("spec") or {}
+
+
+# -- in the member -----------------------------------------------------------------------------------------------------
+
+
+def _topology(obj: Mapping[str, Any]) -> Json:
+    wish = metadata.topology_wish(obj)
+    assert wish is not None, "asked only where there is one"
+    tier = {} if wish.highest_tier_allowed is None else {"highestTierAllowed": wish.highest_tier_allowed}
+    return {"mode": wish.mode, **tier}
+
+
+def _template(pod: Mapping[str, Any], part: Part) -> Json:
+    """The pod as its user wrote it, without what the host's API server and webhook added."""
+    about, spec = pod["metadata"], {key: value for key, value in _spec(pod).items() if key not in _SERVER_FIELDS}
+    labels = {key: value for key, value in (about.get("labels") or {}).items() if not key.startswith(_KUEUE)}
+    notes = metadata.for_member(pod)["annotations"]
+    notes = {key: value for key, value in notes.items() if not key.startswith(_KUEUE)} | dict(part.identity)
+    gates = [gate for gate in _spec(pod).get("schedulingGates") or () if gate.get("name") not in _GATES]
+    if gates:
+        spec["schedulingGates"] = gates
+    if spec.get("serviceAccountName") == "default":
+        del spec["serviceAccountName"]
+    if spec.get("schedulerName") in (None, "", "default-scheduler"):
+        spec["schedulerName"] = keys.SCHEDULER_NAME
+    spec["volumes"] = [each for each in spec.get("volumes") or () if not each["name"].startswith(_TOKEN)]
+    for field in ("initContainers", "containers"):
+        if field in spec:
+            spec[field] = [_without_token(container) for container in spec[field]]
+    if not spec.get("hostname") and len(about["name"]) <= 63 and "." not in about["name"]:
+        # The pod is called otherwise there.
+        spec["hostname"] = about["name"]
+    return {"metadata": {"labels": labels, "annotations": notes}, "spec": spec}
+
+
+def _without_token(container: Json) -> Json:
+    mounts = [each for each in container.get("volumeMounts") or () if not each["name"].startswith(_TOKEN)]
+    rest = {key: value for key, value in container.items() if key != "volumeMounts"}
+    return {**rest, "volumeMounts": mounts} if mounts else rest
+
+
+KIND = PodGroup()

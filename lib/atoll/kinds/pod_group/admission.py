@@ -1,0 +1,98 @@
+"""Pods of groups: held from running on the host when they are created, and kept so."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from atoll.admission import jsonpatch, pods, trust
+from atoll.admission.problems import LABEL_RULE, Json, Problem, added, is_label, mapping, sequence, unread_durations
+from atoll.admission.rules import Rules
+from atoll.kinds.metadata import default_queue
+from atoll.kinds.pod_group import GATE, GROUP, KIND, MOST, TOTAL, total_of
+from atoll.model import keys
+
+_OF_A_GROUP: Final = {
+    "name": "a-pod-of-a-group",
+    "expression": (
+        "[object, oldObject].exists(each, each != null && has(each.metadata.labels)"
+        f' && "{GROUP}" in each.metadata.labels)'
+    ),
+}
+_PATH: Final = "pod"
+"""What stands before the fields of the pod, which is checked as a template is."""
+
+
+def default_pod(pod: Json, namespace: dict[str, str]) -> list[jsonpatch.Operation]:
+    """The patch that gates a new pod and stamps its queue."""
+    spec, metadata = pod.get("spec"), mapping(pod.get("metadata"))
+    if not isinstance(spec, dict):
+        return []
+    gates = sequence(spec.get("schedulingGates"))
+    patch = []
+    if not _gated(pod):
+        patch.append(jsonpatch.add([*gates, {"name": GATE}], "spec", "schedulingGates"))
+    labels = mapping(metadata.get("labels"))
+    if not labels.get(keys.QUEUE_LABEL):
+        queue = KIND.queue_of(pod, default=default_queue(namespace))
+        patch.append(jsonpatch.add(queue, "metadata", "labels", keys.QUEUE_LABEL))
+    return patch
+
+
+def validate_pod(pod: Json) -> list[Problem]:
+    """Everything that is wrong with a pod of a group, except for the state of its queue."""
+    problems = []
+    name = mapping(mapping(pod.get("metadata")).get("labels")).get(GROUP)
+    if not is_label(name):
+        problems.append(Problem(f"metadata.labels[{GROUP}]", f"{name!r} can't name a group; {LABEL_RULE}"))
+    total = total_of(pod)
+    if not total or total > MOST:
+        text = f"must say how many pods the group has, between 1 and {MOST}; use a Job for more"
+        problems.append(Problem(f"metadata.annotations[{TOTAL}]", text))
+    return problems + list(trust.template_problems(pod, _PATH))
+
+
+def validate_update(old: Json, new: Json) -> list[Problem]:
+    """Everything that is wrong with a change of a pod that is of a group, or was."""
+    before, now = (mapping(mapping(each.get("metadata")).get("labels")).get(GROUP) for each in (old, new))
+    if before != now:
+        text = "can't be set or changed on a pod that exists: create another one"
+        return [Problem(f"metadata.labels[{GROUP}]", text)]
+    problems = added(validate_pod(old), validate_pod(new))
+    if total_of(old) != total_of(new):
+        text = "can't be changed: delete the pods of the group and create them anew"
+        problems.append(Problem(f"metadata.annotations[{TOTAL}]", text))
+    if _gated(old) and not _gated(new):
+        text = f"gate {GATE} stays: the pod runs in a member, once its group has room"
+        text += f" (`atollctl explain pod-group/{now}`)"
+        problems.append(Problem("spec.schedulingGates", text))
+    return problems
+
+
+def _kept(old: Json, queue: str) -> list[Problem]:
+    if mapping(old.get("status")).get("phase") != "Running":
+        return []
+    text = f"the group runs and stays in queue {queue!r}, which is charged for it"
+    return [Problem(f"metadata.labels[{keys.QUEUE_LABEL}]", text)]
+
+
+def _template(pod: Json) -> Json:
+    return {"metadata": pod.get("metadata"), "spec": pod.get("spec")}
+
+
+def _gated(pod: Json) -> bool:
+    gates = sequence(mapping(pod.get("spec")).get("schedulingGates"))
+    return any(mapping(gate).get("name") == GATE for gate in gates)
+
+
+ADMISSION: Final = Rules(
+    route="grouped-pods",
+    conditions=(_OF_A_GROUP,),
+    queue_field=f"metadata.labels[{keys.QUEUE_LABEL}]",
+    templates=lambda pod: [(_PATH, _template(pod))],
+    classes=lambda pod: [("spec.priorityClassName", trust.class_of(pod))],
+    defaults=lambda change: default_pod(change.new, dict(change.namespace)) if change.old is None else [],
+    problems=lambda change: validate_pod(change.new) if change.old is None else validate_update(change.old, change.new),
+    kept=_kept,
+    warnings=lambda change: [*unread_durations(change.new), *pods.template_warnings(_template(change.new), _PATH)],
+    insecure_told=False,
+)

@@ -1,0 +1,77 @@
+"""The table of workload kinds from what they say of themselves: `python -m atoll.kinds.reference [--check]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from atoll.kinds import KINDS, Kind, unserved
+
+PAGE: Final = Path(__file__).parents[3] / "docs" / "kinds.md"
+"""Where the page is in a checkout; an installed package has none."""
+
+_INTRODUCTION: Final = """\
+# Workload kinds
+
+<!-- Generated from atoll.kinds; to change it, edit the kind and run: python -m atoll.kinds.reference -->
+
+What Atoll runs; [concepts.md](concepts.md#what-a-workload-may-be) says how each is taken over. A kind is one module of
+`atoll.kinds`: everything else goes through all of them.
+
+| kind | resource | before a name in `atollctl` | held on the host by | in members | actions of a Command |
+|---|---|---|---|---|---|
+"""
+_REST: Final = """
+These are not run yet; in a namespace that has opted in, a new one gets a warning Event `NotServed`:
+
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    built_in = ", ".join(f"{each.kind} (`{each.api_version}`)" for each in unserved.BUILT_IN)
+    by_crd = ", ".join(f"{each.kind} (`{each.api_version}`)" for each in unserved.BY_CRD)
+    return _INTRODUCTION + "".join(_rows()) + _REST + f"{built_in}; where their CRDs are, {by_crd}.\n"
+
+
+def _rows() -> Iterator[str]:
+    for kind in KINDS:
+        resource = f"`{kind.resource.plural}`" + (f" of `{kind.resource.group}`" if kind.resource.group else "")
+        if kind.assembly is not None:
+            resource += f" with label `{kind.assembly.selector}`"
+        cells = (
+            kind.words.title,
+            resource,
+            ", ".join(f"`{name}/`" for name in kind.words.names),
+            kind.words.held,
+            _in_members(kind),
+            ", ".join(f"`{each}`" for each in kind.commands) or "-",
+        )
+        yield f"| {' | '.join(cells)} |\n"
+
+
+def _in_members(kind: Kind) -> str:
+    if kind.in_member is None:
+        return f"a workload of another kind: {kind.words.runs_as}"
+    return (
+        "Atoll's controller makes its pods" if kind.in_member.status else "the member's own controller makes its pods"
+    )
+
+
+def main() -> int:
+    """Write the page, or check it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="fail if the page is not up to date, and write nothing")
+    if not parser.parse_args().check:
+        PAGE.write_text(page(), "utf-8")
+    elif PAGE.read_text("utf-8") != page():
+        print("docs/kinds.md is not up to date: run `make generate`", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

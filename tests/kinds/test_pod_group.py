@@ -1,0 +1,257 @@
+"""Pods that are to start together: which of them count, what members run, what the host's pods are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from atoll.admission.rules import Change
+from atoll.kinds import Outcome, Part, Report, assembled, objects_of, pod_group, statuses
+from atoll.kinds.pod_group import GATE, GROUP, KIND, MOST, RETRIABLE, TOTAL, task_of
+from atoll.kinds.pod_group.admission import ADMISSION, default_pod, validate_pod, validate_update
+from atoll.model import keys
+from atoll.model.placer import MadeFor, Placer, Unplaceable
+
+Json = dict[str, Any]
+NOW = "2026-01-01T00:01:00Z"
+
+
+def pod(
+    name: str, phase: str = "Pending", *, total: int = 2, age: int = 0, cpu: str = "1", notes: Json | None = None
+) -> Json:
+    container = {
+        "name": "c",
+        "image": "i",
+        "resources": {"requests": {"cpu": cpu}},
+        "volumeMounts": [{"name": "kube-api-access-x", "mountPath": "/t"}, {"name": "data", "mountPath": "/d"}],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": f"uid-{name}",
+            "resourceVersion": "7",
+            "creationTimestamp": f"2026-01-01T00:00:{age:02}Z",
+            "labels": {GROUP: "g", "app": "train", keys.KUEUE_QUEUE_LABEL: "research"},
+            "annotations": {TOTAL: str(total), **(notes or {})},
+        },
+        "spec": {
+            "containers": [container],
+            "volumes": [{"name": "kube-api-access-x"}, {"name": "data"}],
+            "schedulingGates": [{"name": GATE}, {"name": "their.own/gate"}],
+            "schedulerName": "default-scheduler",
+            "serviceAccountName": "default",
+            "serviceAccount": "default",
+            "priority": 0,
+            "preemptionPolicy": "PreemptLowerPriority",
+        },
+        "status": {"phase": phase, "qosClass": "Burstable"},
+    }
+
+
+def group(*pods: Json) -> Json:
+    [made] = assembled(KIND, pods)
+    return made
+
+
+def report(**phases: str) -> Report:
+    """The Volcano Job in the member: pod of the host to phase."""
+    counts = {task_of({"metadata": {"name": n, "uid": f"uid-{n}"}}): {"phase": {p: 1}} for n, p in phases.items()}
+    return Report("m1", {"state": {"phase": "Running"}, "taskStatusCount": counts})
+
+
+def told(of: Json, *reports: Report, waiting: tuple[str, str] = ("", "")) -> dict[str, Json]:
+    status = KIND.aggregate(of, reports, waiting=waiting, now=NOW)
+    return {each["metadata"]["name"]: wanted for each, wanted in statuses(KIND, of, status)}
+
+
+# -- which pods count --------------------------------------------------------------------------------------------------
+
+
+def test_groups_are_told_apart_by_namespace_and_name() -> None:
+    other = {**pod("x"), "metadata": {**pod("x")["metadata"], "namespace": "other"}}
+    assert [len(objects_of(KIND, each)) for each in assembled(KIND, [pod("a"), other, pod("b")])] == [2, 1]
+
+
+def test_a_group_is_taken_once_it_is_complete() -> None:
+    assert not KIND.takes(group(pod("a")))
+    assert KIND.standing(group(pod("a"))).state == "GroupIncomplete"
+    assert KIND.takes(group(pod("a"), pod("b")))
+
+
+@pytest.mark.parametrize("total", ["0", "many", "-1"])
+def test_a_group_that_does_not_say_how_many_pods_it_has_waits(total: str) -> None:
+    made = group(pod("a", notes={TOTAL: total}))
+    assert not KIND.takes(made)
+    assert KIND.standing(made).state == "GroupInvalid"
+
+
+def test_pods_that_ask_for_different_things_wait_with_that_reason() -> None:
+    made = group(pod("a", cpu="1"), pod("b", cpu="2"))
+    assert not KIND.takes(made)
+    assert KIND.standing(made).state == "GroupInvalid"
+
+
+def test_the_oldest_speaks_for_all_and_every_change_is_one_of_the_group() -> None:
+    young, old = pod("a", age=5), pod("b", age=1, notes={keys.RUNNING_ESTIMATE: "1h"})
+    made = group(young, old)
+    assert made["metadata"]["uid"] == "uid-b"
+    assert KIND.gang(made, priority=0).running_estimate == 3600
+    assert (
+        group(pod("a", age=5, notes={keys.HOLD: "true"}), old)["metadata"]["generation"]
+        != made["metadata"]["generation"]
+    )
+    assert group(pod("a", "Running", age=5), old)["metadata"]["generation"] == made["metadata"]["generation"]
+
+
+def test_its_gang_is_all_of_its_pods_in_one_member() -> None:
+    gang = KIND.gang(group(pod("a"), pod("b")), priority=5)
+    assert (gang.replicas, gang.min_available, gang.priority, gang.queue, gang.whole) == (2, 2, 5, "research", True)
+    assert gang.tasks[0].requests == {"cpu": 1000, "pods": 1}
+
+
+def test_one_that_is_held_holds_all() -> None:
+    assert KIND.gang(group(pod("a"), pod("b", notes={keys.HOLD: "true"})), priority=0).hold
+
+
+def test_a_younger_pod_takes_the_place_of_one_that_failed() -> None:
+    made = group(pod("a", "Failed"), pod("b", age=1), pod("c", age=2))
+    assert sorted(names(made)) == ["b", "c"]
+
+
+def test_none_takes_the_place_of_one_that_runs() -> None:
+    made = group(pod("a", "Running"), pod("b", age=1), pod("c", age=2))
+    assert sorted(names(made)) == ["a", "b"]
+    assert told(made)["c"]["reason"] == "NotOfGroup"
+
+
+def test_none_takes_any_place_where_that_is_not_wanted() -> None:
+    made = group(pod("a", "Failed", notes={RETRIABLE: "false"}), pod("b", age=1), pod("c", age=2))
+    assert sorted(names(made)) == ["a", "b"]
+
+
+def names(made: Json) -> list[str]:
+    sent = KIND.rewrite(made, Part("m", {"main": 2}, 2))["spec"]["tasks"]
+    return [each["template"]["spec"]["hostname"] for each in sent]
+
+
+# -- what members run --------------------------------------------------------------------------------------------------
+
+
+def test_a_member_gets_a_volcano_job_with_a_task_for_each_pod() -> None:
+    part = Part("m", {"main": 2}, 2, identity={keys.BINDING_UID: "u"}, grace=30)
+    sent = KIND.rewrite(group(pod("a"), pod("b")), part)
+    assert (sent["apiVersion"], sent["kind"]) == ("batch.volcano.sh/v1alpha1", "Job")
+    assert sent["metadata"]["name"].startswith("g-")
+    assert sent["metadata"]["name"] == pod_group.name_in_member("ns", "g")
+    assert sent["spec"]["minAvailable"] == 2
+    first = sent["spec"]["tasks"][0]
+    assert (first["replicas"], first["minAvailable"]) == (1, 1)
+    assert first["template"]["metadata"] == {"labels": {"app": "train"}, "annotations": {keys.BINDING_UID: "u"}}
+    spec = first["template"]["spec"]
+    assert spec["hostname"] == "a"
+    assert spec["schedulingGates"] == [{"name": "their.own/gate"}]
+    assert spec["schedulerName"] == keys.SCHEDULER_NAME
+    assert spec["volumes"] == [{"name": "data"}]
+    assert spec["containers"][0]["volumeMounts"] == [{"name": "data", "mountPath": "/d"}]
+    assert not spec.keys() & {"priority", "preemptionPolicy", "serviceAccount", "serviceAccountName", "nodeName"}
+
+
+def test_one_that_takes_a_place_is_another_task_even_by_the_same_name() -> None:
+    other = pod("a")
+    other["metadata"]["uid"] = "another"
+    assert task_of(pod("a")) != task_of(other)
+    assert len(task_of(pod("x" * 200))) <= 63
+
+
+def test_what_has_ended_is_not_run_again() -> None:
+    made = group(pod("a", "Succeeded"), pod("b"))
+    carried = KIND.carried(made["status"])
+    assert KIND.gang(made, priority=0, carried=carried).replicas == 1
+    tasks = KIND.rewrite(made, Part("m", {"main": 1}, 1, carried=carried))["spec"]["tasks"]
+    assert [each["template"]["spec"]["hostname"] for each in tasks] == ["b"]
+
+
+def test_kueue_in_a_member_does_not_take_it() -> None:
+    with pytest.raises(Unplaceable):
+        KIND.placed(
+            KIND.rewrite(group(pod("a"), pod("b")), Part("m", {"main": 2}, 2)), MadeFor(Placer.KUEUE, queue="q")
+        )
+
+
+# -- what the host's pods are told -------------------------------------------------------------------------------------
+
+
+def test_each_pod_has_the_phase_of_its_own() -> None:
+    found = told(group(pod("a"), pod("b")), report(a="Running", b="Succeeded"))
+    assert {name: each["phase"] for name, each in found.items()} == {"a": "Running", "b": "Succeeded"}
+    assert found["a"] == {"phase": "Running", "qosClass": "Burstable", "message": "in m1"}
+
+
+def test_how_a_pod_ended_is_never_taken_back() -> None:
+    assert told(group(pod("a", "Succeeded"), pod("b", "Failed")), report(a="Running")) == {}
+
+
+def test_what_was_taken_back_is_pending_again() -> None:
+    found = told(group(pod("a", "Running"), pod("b", "Running")), waiting=("QuotaExceeded", "no room"))
+    assert found["a"] == {"phase": "Pending", "qosClass": "Burstable", "reason": "QuotaExceeded", "message": "no room"}
+
+
+def test_nothing_is_written_twice() -> None:
+    a, b = pod("a"), pod("b")
+    found = told(group(a, b), report(a="Running"))
+    assert told(group({**a, "status": found["a"]}, {**b, "status": found["b"]}), report(a="Running")) == {}
+
+
+@pytest.mark.parametrize(
+    ("phases", "outcome"),
+    [
+        pytest.param(("Succeeded", "Succeeded"), Outcome.SUCCEEDED, id="all succeeded"),
+        pytest.param(("Succeeded", "Failed"), Outcome.FAILED, id="all ended, one badly"),
+        pytest.param(("Running", "Failed"), None, id="one may take the place of what failed while others run"),
+        pytest.param(("Pending", "Succeeded"), None, id="one has not begun"),
+    ],
+)
+def test_how_a_group_ends(phases: tuple[str, str], outcome: Outcome | None) -> None:
+    assert KIND.finished(group(pod("a", phases[0]), pod("b", phases[1]))["status"]) is outcome
+
+
+# -- admission ---------------------------------------------------------------------------------------------------------
+
+
+def fresh() -> Json:
+    made = pod("a")
+    made["spec"]["schedulingGates"] = [{"name": "their.own/gate"}]
+    return made
+
+
+def test_a_new_pod_is_gated_and_stamped_with_its_queue() -> None:
+    gate, queue = default_pod(fresh(), {})
+    assert gate["value"] == [{"name": "their.own/gate"}, {"name": GATE}]
+    assert (queue["path"], queue["value"]) == ("/metadata/labels/volcano.sh~1queue-name", "research")
+    assert ADMISSION.defaults(Change(new=fresh(), old=fresh(), namespace={})) == []
+
+
+@pytest.mark.parametrize("total", ["0", "many", str(MOST + 1)])
+def test_how_many_pods_a_group_has_must_be_said(total: str) -> None:
+    [problem] = validate_pod(pod("a", notes={TOTAL: total}))
+    assert TOTAL in problem.field
+
+
+def test_a_pod_stays_in_its_group_and_behind_its_gate() -> None:
+    other = pod("a")
+    other["metadata"]["labels"] = {**other["metadata"]["labels"], GROUP: "other"}
+    ungated, larger = pod("a"), pod("a", total=3)
+    ungated["spec"]["schedulingGates"] = [{"name": "their.own/gate"}]
+    assert [problem.field for problem in validate_update(pod("a"), other)] == [f"metadata.labels[{GROUP}]"]
+    assert [problem.field for problem in validate_update(pod("a"), ungated)] == ["spec.schedulingGates"]
+    assert [problem.field for problem in validate_update(pod("a"), larger)] == [f"metadata.annotations[{TOTAL}]"]
+    assert validate_update(pod("a"), pod("a")) == []
+
+
+def test_what_runs_stays_in_its_queue() -> None:
+    assert ADMISSION.kept(pod("a", "Running"), "research")
+    assert not ADMISSION.kept(pod("a"), "research")
