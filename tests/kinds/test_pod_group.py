@@ -80,6 +80,20 @@ def test_a_group_is_taken_once_it_is_complete() -> None:
     assert not KIND.takes(group(pod("a")))
     assert KIND.standing(group(pod("a"))).state == "GroupIncomplete"
     assert KIND.takes(group(pod("a"), pod("b")))
+    assert KIND.left_alone(group(pod("a"), pod("b"))) is None
+    why = KIND.left_alone(group(pod("a")))
+    assert why is not None
+    assert why.message == "1 of the 2 pods of group g are there"
+
+
+def test_a_pod_of_no_group_is_no_workload() -> None:
+    alone = pod("a")
+    del alone["metadata"]["labels"][GROUP]
+    assert KIND.left_alone(pod("a")) is None
+    assert not KIND.takes(alone)
+    why = KIND.left_alone(alone)
+    assert why is not None
+    assert GROUP in why.help
 
 
 @pytest.mark.parametrize("total", ["0", "many", "-1"])

@@ -38,7 +38,7 @@ def list_(
     sort_by: SortBy = None,
     watch: Watch = False,
 ) -> None:
-    """List the Volcano Jobs of a namespace, or of all with -A, and the batch Jobs that Atoll runs."""
+    """List the workloads that Atoll runs of a namespace, or of all with -A."""
     _show(ctx, None, output, no_headers, watch, queue=queue, selector=selector, sort_by=sort_by)
 
 

@@ -25,7 +25,7 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="[KIND/]NAME",
-        help="The job; without a kind the Volcano Job of that name, else the batch Job.",
+        help="The job; KIND (vcjob, job.batch, pod-group) may be left out where one kind has that name.",
         autocompletion=job_names,
     ),
 ]
@@ -33,7 +33,7 @@ Names = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[[KIND/]NAME...]",
-        help="Jobs; without a kind the Volcano Job of that name, else the batch Job.",
+        help="Jobs; KIND (vcjob, job.batch, pod-group) may be left out where one kind has that name.",
         autocompletion=job_names,
     ),
 ]

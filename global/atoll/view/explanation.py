@@ -230,20 +230,8 @@ def _left_alone(workload: Json) -> Json | None:
             "message": f"Atoll does not run {workload['kind']} of {workload['apiVersion']}",
             "help": [f"one of {known}"],
         }
-    if kind.takes(workload):
-        return None
-    managed = (workload.get("spec") or {}).get("managedBy")
-    if managed:
-        return {
-            "reason": "ManagedByAnother",
-            "message": f"its spec.managedBy is {managed}: that controller runs it, and Atoll leaves it alone",
-            "help": ["create it again without spec.managedBy, which can't be changed"],
-        }
-    return {
-        "reason": "OlderThanOptIn",
-        "message": "it was created before its namespace opted in: the host's own controller runs it",
-        "help": ["delete it and create it again: spec.managedBy can't be changed"],
-    }
+    why = kind.left_alone(workload)
+    return None if why is None else {"reason": why.reason, "message": why.message, "help": [why.help]}
 
 
 def _after_another(facts: Facts, predecessor: Json) -> Json:

@@ -149,6 +149,15 @@ class Standing(NamedTuple):
     failed: int
 
 
+class LeftAlone(NamedTuple):
+    """Why Atoll leaves an object of a kind alone, for whoever asks about it."""
+
+    reason: str
+    message: str
+    help: str
+    """What to do."""
+
+
 class Kind(Protocol):
     """One workload kind. Every method is pure."""
 
@@ -164,6 +173,9 @@ class Kind(Protocol):
 
     def takes(self, obj: Mapping[str, Any]) -> bool:
         """Whether this object is Atoll's to run."""
+
+    def left_alone(self, obj: Mapping[str, Any]) -> LeftAlone | None:
+        """Why it does not take this object; None where it does."""
 
     def admission(self) -> Rules:
         """What the webhook asks of it; imported when it is asked for, as nobody else needs it."""

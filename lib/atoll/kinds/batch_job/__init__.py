@@ -11,7 +11,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from atoll.kinds import metadata
-from atoll.kinds.interface import NOTHING, Assembly, Guard, InMember, Json, Outcome, Part, Report, Standing, Words
+from atoll.kinds.interface import (
+    NOTHING,
+    Assembly,
+    Guard,
+    InMember,
+    Json,
+    LeftAlone,
+    Outcome,
+    Part,
+    Report,
+    Standing,
+    Words,
+)
 from atoll.model import features, keys, needs, numbers, reports, selectors
 from atoll.model.apiresource import BATCH_JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task, scopes_of
@@ -58,6 +70,22 @@ class BatchJob:
         """Only those whose spec.managedBy was set to ours when they were created: it can't be set later."""
         spec = obj.get("spec")
         return isinstance(spec, dict) and spec.get("managedBy") == keys.CONTROLLER
+
+    def left_alone(self, obj: Mapping[str, Any]) -> LeftAlone | None:
+        """Another controller runs it, by its own word or as it was there first."""
+        if self.takes(obj):
+            return None
+        if managed := (obj.get("spec") or {}).get("managedBy"):
+            return LeftAlone(
+                "ManagedByAnother",
+                f"its spec.managedBy is {managed}: that controller runs it, and Atoll leaves it alone",
+                "create it again without spec.managedBy, which can't be changed",
+            )
+        return LeftAlone(
+            "OlderThanOptIn",
+            "it was created before its namespace opted in: the host's own controller runs it",
+            "delete it and create it again: spec.managedBy can't be changed",
+        )
 
     def admission(self) -> Rules:
         """The rules of the module beside this one."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from atoll.kinds import metadata
-from atoll.kinds.interface import NOTHING, Assembly, Guard, InMember, Json, Part, Report, Standing, Words
+from atoll.kinds.interface import NOTHING, Assembly, Guard, InMember, Json, LeftAlone, Part, Report, Standing, Words
 from atoll.kinds.volcano_job import VolcanoJob
 from atoll.model import features, keys, needs, numbers, selectors
 from atoll.model.apiresource import JOBS, PODS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
@@ -83,6 +83,17 @@ class PodGroup(VolcanoJob):
         about = obj.get("metadata")
         labels = about.get("labels") if isinstance(about, dict) else None
         return isinstance(labels, dict) and GROUP in labels
+
+    def left_alone(self, obj: Mapping[str, Any]) -> LeftAlone | None:
+        """It is not complete, or can't be run; a pod of no group is no workload."""
+        if not _is_whole(obj) and not self.takes(obj):
+            help_ = f"create it anew with label {GROUP} and annotation {TOTAL}, or use a Job"
+            return LeftAlone("NotOfGroup", "Atoll runs pods that name their group, and this one names none", help_)
+        if not _is_whole(obj) or (waits := _waits(obj)) is None:
+            return None
+        incomplete = waits[0] == "GroupIncomplete"
+        help_ = "create the others" if incomplete else "delete its pods and create them anew"
+        return LeftAlone(*waits, help_)
 
     def admission(self) -> Rules:
         """The rules of the module beside this one."""

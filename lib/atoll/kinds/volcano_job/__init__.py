@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from atoll.kinds import metadata
-from atoll.kinds.interface import NOTHING, Assembly, Guard, InMember, Json, Outcome, Part, Report, Standing, Words
+from atoll.kinds.interface import (
+    NOTHING,
+    Assembly,
+    Guard,
+    InMember,
+    Json,
+    LeftAlone,
+    Outcome,
+    Part,
+    Report,
+    Standing,
+    Words,
+)
 from atoll.kinds.volcano_job.tasks import task_minimum, task_name, task_replicas
 from atoll.model import duration, features, keys, needs, numbers, reports, selectors
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
@@ -64,6 +76,10 @@ class VolcanoJob:
     def takes(self, obj: Mapping[str, Any]) -> bool:
         """All: nothing else runs them on the host."""
         return True
+
+    def left_alone(self, obj: Mapping[str, Any]) -> LeftAlone | None:
+        """Never."""
+        return None
 
     def admission(self) -> Rules:
         """The rules of the module beside this one."""
