@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from atoll.kinds import DELIVERED, KINDS, Kind, unserved
+from atoll.kinds import BY_RESOURCE, DELIVERED, KINDS, Kind, unserved
 from atoll.kube import authority
 from atoll.model import keys
 from atoll.model.apiresource import (
@@ -161,7 +161,11 @@ CONTROL: Final = (
         (
             *(rule for kind in KINDS for rule in _workload(kind)),
             # Metadata of what it does not run, to say so.
-            *(_on(resource, "list", "watch", rare=_QUIET) for resource in unserved.BUILT_IN),
+            *(
+                _on(resource, "list", "watch", rare=_QUIET)
+                for resource in unserved.BUILT_IN
+                if resource not in BY_RESOURCE
+            ),
             *(_on(resource, "list", "watch", rare="only where that CRD is there") for resource in unserved.BY_CRD),
             _on(CRDS, "list", "watch"),
             _on(NAMESPACES, "list", "watch"),
