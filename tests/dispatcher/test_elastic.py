@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import Command, Dispatch, Dispatcher, NamespaceSet, NamespaceView, Resize
-from atoll.dispatcher.core.elastic.sizes import as_before, larger, sizes, smaller, spares
+from atoll.dispatcher.core.capacity.pods import as_before
+from atoll.dispatcher.core.elastic.sizes import larger, sizes, smaller, spares
 from atoll.dispatcher.core.preemption.budget import HELPLESS
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang

@@ -36,7 +36,7 @@ from atoll.dispatcher.core import (
     Resize,
 )
 from atoll.dispatcher.core.backlog.binding import gang_of
-from atoll.dispatcher.core.elastic.sizes import first_pods
+from atoll.dispatcher.core.capacity.pods import first_pods
 from atoll.dispatcher.core.events import NodeClass
 from atoll.fit import Nodes, Placement, Profile, place
 from atoll.model.gang import Gang, divide

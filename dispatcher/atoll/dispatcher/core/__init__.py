@@ -1,6 +1,18 @@
 """The dispatcher's decisions as a pure state machine: `Dispatcher.handle(event) -> list[Command]`.
 
 The same object runs in the live dispatcher, the simulator, the property tests and the benchmarks.
+
+- Events say what is so: each carries the whole object, in any order, and may be repeated. Who begins tells
+  of all queues, namespaces, members, capacities and bindings before the first `Pass`; none of them is answered.
+- Only `Pass(now)` decides, and only it carries the time. One is due after events, and at `next_deadline`.
+- Each command is one patch of one binding, guarded by the epoch and generation that it was decided on. It counts from
+  the decision on; the watch says so later, and nothing has to be told of a write that succeeded.
+- A write that is refused is told as `Refused`; the core goes back to what it has seen last.
+- Nobody outside reads more than `commands`, `verdict`, `next_deadline`, `explain`, and the public figures of `tree`,
+  `bindings` and `breakers`; nobody outside changes anything. `check` and `check_sums` verify what must always hold.
+
+Each folder is one subject: `quota`, `capacity`, `placement`, `backlog`, `backfill`, `elastic`, `preemption`, `explain`;
+what imports what is a contract in pyproject.toml. `state` is what was told, `dispatcher` the steps of a pass.
 """
 
 from __future__ import annotations

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from atoll.dispatcher.core.backfill.reservation import Promise
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, evict_timeout, evicted_at
-from atoll.dispatcher.core.elastic.sizes import Counts
+from atoll.dispatcher.core.capacity.pods import Counts
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.state import State
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
+
+BUDGET = 3
+"""Times that one workload may be evicted for others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ class Dispatcher:
         Raises:
             AssertionError: naming the invariant and the object.
         """
-        invariants.verify(self)
+        invariants.verify(self.state)
 
     def check_sums(self) -> None:
         """The part of `check` that a live dispatcher can afford.
@@ -156,4 +156,4 @@ class Dispatcher:
         Raises:
             AssertionError: naming the invariant and the object.
         """
-        invariants.verify_sums(self)
+        invariants.verify_sums(self.state)

@@ -3,42 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from atoll.dispatcher.core.quota.namespaces import Namespaces
 from atoll.dispatcher.core.quota.queue import subtree
+from atoll.dispatcher.core.state import State
 from atoll.model import vector
 from atoll.model.decision import Phase
 
-if TYPE_CHECKING:
-    from atoll.dispatcher.core.dispatcher import Dispatcher
 
-
-def verify(core: Dispatcher) -> None:
+def verify(state: State) -> None:
     """All of them.
 
     Raises:
         AssertionError: naming the invariant and the object.
     """
-    core.world.check()
-    core.waiting.check()
-    verify_sums(core)
+    state.world.check()
+    state.waiting.check()
+    verify_sums(state)
 
 
-def verify_sums(core: Dispatcher) -> None:
+def verify_sums(state: State) -> None:
     """Quota is the sum of its charges, every binding waits or is charged once, members count only what is theirs: what
     costs about as much as there are bindings and queues.
 
     Raises:
         AssertionError: naming the invariant and the object.
     """
-    core.tree.check()
+    state.tree.check()
     charged: dict[str, dict[str, int]] = {}
     namespaces = Namespaces()
     pending: set[str] = set()
-    named = Counter(binding.leaf for binding in core.bindings.values())
-    assert all(core.tree.queues[leaf.name] is leaf for leaf in named), "a binding's queue was forgotten"
-    for uid, binding in core.bindings.items():
+    named = Counter(binding.leaf for binding in state.bindings.values())
+    assert all(state.tree.queues[leaf.name] is leaf for leaf in named), "a binding's queue was forgotten"
+    for uid, binding in state.bindings.items():
         if binding.wish is None:
             continue
         if binding.phase.charged:
@@ -51,29 +48,29 @@ def verify_sums(core: Dispatcher) -> None:
             for part in binding.parts.values() if follows else ():
                 for task, wished in zip(part.tasks, binding.gang.tasks, strict=True):
                     assert task.replicas <= wished.replicas, f"{uid} has more pods than it asks for"
-        elif binding.phase is Phase.SUSPENDED and core.state.withheld(binding) is None and uid not in core.state.pauses:
+        elif binding.phase is Phase.SUSPENDED and state.withheld(binding) is None and uid not in state.pauses:
             pending.add(uid)
-        assert uid not in core.state.pauses or binding.phase is Phase.SUSPENDED, f"{uid} runs before its time"
-    for queue in core.tree.queues.values():
+        assert uid not in state.pauses or binding.phase is Phase.SUSPENDED, f"{uid} runs before its time"
+    for queue in state.tree.queues.values():
         assert queue.named == named[queue], f"queue {queue.name}: {named[queue]} bindings name it, not {queue.named}"
         expected = vector.total(charged.get(each.name, {}) for each in subtree(queue))
         assert expected == queue.used, f"queue {queue.name}: used {queue.used} differs from its charges {expected}"
-    assert core.namespaces.used == namespaces.used, "a namespace's use differs from its charges"
-    for queue in core.tree.queues.values():
-        waiting = sum(len(group.members) for each in subtree(queue) for group in core.waiting.classes(each).values())
+    assert state.namespaces.used == namespaces.used, "a namespace's use differs from its charges"
+    for queue in state.tree.queues.values():
+        waiting = sum(len(group.members) for each in subtree(queue) for group in state.waiting.classes(each).values())
         assert queue.waiting == waiting, f"queue {queue.name}: counts {queue.waiting} that wait, not {waiting}"
     seen: set[str] = set()
-    for group in core.waiting.all():
+    for group in state.waiting.all():
         assert group.members, f"queue {group.leaf.name}: an empty class"
         assert group.members == sorted(group.members), f"queue {group.leaf.name}: a class out of order"
         for key in group.members:
-            binding = core.bindings[key[2]]
+            binding = state.bindings[key[2]]
             assert key[2] not in seen, f"{key[2]} waits twice"
             assert binding.phase is Phase.SUSPENDED, f"{key[2]} waits in phase {binding.phase}"
             assert binding.gang.queue == group.leaf.name, f"{key[2]} waits in a queue that is not its own"
             seen.add(key[2])
     assert seen == pending, f"suspended bindings that wait nowhere: {sorted(pending - seen)}"
-    for member in core.world.members.values():
+    for member in state.world.members.values():
         assert member.inflight.keys() <= member.expected, f"{member.name} counts what it does not expect"
         for uid in member.expected:
-            assert member.name in core.bindings[uid].parts, f"{uid} is counted in {member.name} but is not there"
+            assert member.name in state.bindings[uid].parts, f"{uid} is counted in {member.name} but is not there"

@@ -42,15 +42,15 @@ from atoll.dispatcher.core.backlog.binding import (
     withheld,
 )
 from atoll.dispatcher.core.backlog.deadlines import Deadlines
-from atoll.dispatcher.core.backlog.wakeups import Wakeups, capping
+from atoll.dispatcher.core.backlog.wakeups import Hungry, Wakeups, capping
 from atoll.dispatcher.core.capacity.breakers import Breakers
 from atoll.dispatcher.core.capacity.failures import Failures
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
+from atoll.dispatcher.core.capacity.pods import as_before, last_pods
 from atoll.dispatcher.core.capacity.refusals import Refusals
 from atoll.dispatcher.core.capacity.shape import Shape, Shapes, shape_key
 from atoll.dispatcher.core.elastic.growth import GROW_TIMEOUT, Sizes, grows_until, keep_size, still_grows
-from atoll.dispatcher.core.elastic.sizes import Hungry, as_before, last_pods
 from atoll.dispatcher.core.events import (
     BindingGone,
     BindingSet,

@@ -14,12 +14,11 @@ from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, estimate, patient_until
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape
-from atoll.dispatcher.core.claims import Claims
+from atoll.dispatcher.core.claims import BUDGET, Claims
 from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.resizing import Resizing
 from atoll.dispatcher.core.events import Strategy
 from atoll.dispatcher.core.placement.choice import Choice, always, as_it_is
-from atoll.dispatcher.core.preemption.candidates import BUDGET
 from atoll.dispatcher.core.quota.queue import Queue, Standing, path
 from atoll.dispatcher.core.state import State
 from atoll.model.timestamps import to_seconds

@@ -9,11 +9,58 @@ import numpy as np
 from atoll.dispatcher.core.backlog.backlog import ShapeClass, Waiting
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import Shape
-from atoll.dispatcher.core.elastic.sizes import Hungry
 from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.dispatcher.core.quota.tree import Tree
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason
+
+
+class Hungry:
+    """Running workloads that want more pods: those that may get some now, and what keeps the others from it."""
+
+    def __init__(self) -> None:
+        #: UIDs that are worth a look
+        self.awake: dict[str, None] = {}
+        #: what stops them (a queue, the name of a member, None for all else) -> UIDs
+        self._parked: dict[Queue | str | None, dict[str, None]] = {}
+        self._where: dict[str, Queue | str | None] = {}
+
+    def add(self, uid: str) -> None:
+        """It wants more, and may get it."""
+        self.remove(uid)
+        self.awake[uid] = None
+
+    def remove(self, uid: str) -> None:
+        """It wants no more, or can't be given any before it is seen again."""
+        self.awake.pop(uid, None)
+        if uid in self._where:
+            place = self._where.pop(uid)
+            del self._parked[place][uid]
+            if not self._parked[place]:
+                del self._parked[place]
+
+    def park(self, uid: str, place: Queue | str | None) -> None:
+        """Nothing for it until there is more of this."""
+        self.remove(uid)
+        self._where[uid] = place
+        self._parked.setdefault(place, {})[uid] = None
+
+    def wake(self, place: Queue | str | None) -> None:
+        """There is more of this."""
+        for uid in list(self._parked.get(place, ())):
+            self.add(uid)
+
+    def released(self, leaf: Queue) -> None:
+        """A queue was given something back."""
+        if self._parked:
+            for queue in path(leaf):
+                self.wake(queue)
+            self.wake(None)
+
+    def wake_all(self) -> None:
+        """Anything may have changed."""
+        for place in list(self._parked):
+            self.wake(place)
 
 
 class Wakeups:

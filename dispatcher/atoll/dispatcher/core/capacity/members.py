@@ -11,9 +11,9 @@ import numpy as np
 from atoll.dispatcher.core.capacity.fit_table import FitTable
 from atoll.dispatcher.core.capacity.layout import domains_of, higher, numbered
 from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.capacity.pods import cut
 from atoll.dispatcher.core.capacity.requests import Requests
 from atoll.dispatcher.core.capacity.shape import Shape
-from atoll.dispatcher.core.elastic.sizes import cut
 from atoll.dispatcher.core.events import CapacityView, ClusterView
 from atoll.fit import Miss, Nodes, Placement, fill, place
 from atoll.fit.placement import Ints

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from atoll.dispatcher.core.backlog.binding import Binding
-from atoll.dispatcher.core.elastic.sizes import Hungry, can_grow, can_shrink, full
+from atoll.dispatcher.core.backlog.wakeups import Hungry
+from atoll.dispatcher.core.elastic.sizes import can_grow, can_shrink, full
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.model.decision import Phase
 from atoll.model.timestamps import to_seconds

@@ -17,12 +17,13 @@ import msgspec
 from atoll.dispatcher.core.backfill.reservation import Pods, Promise, Stay
 from atoll.dispatcher.core.backlog.backlog import Key
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate
+from atoll.dispatcher.core.capacity.pods import Counts, cut, difference, first_pods, joined
 from atoll.dispatcher.core.capacity.shape import shape_key
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command, Dispatch
 from atoll.dispatcher.core.decisions import Decisions, parts_of_command
 from atoll.dispatcher.core.elastic.growth import GROW_TIMEOUT, size_kept
-from atoll.dispatcher.core.elastic.sizes import Counts, cut, difference, first_pods, full, joined, larger, smaller
+from atoll.dispatcher.core.elastic.sizes import full, larger, smaller
 from atoll.dispatcher.core.placement.choice import Choice, spots
 from atoll.dispatcher.core.quota.namespaces import by_scopes
 from atoll.dispatcher.core.quota.queue import Queue, Rank, Standing, path

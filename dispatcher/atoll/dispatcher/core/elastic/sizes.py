@@ -8,20 +8,14 @@ lies between that keep the tasks' proportions. What is divided over members keep
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import gcd
 
-from atoll.dispatcher.core.quota.queue import Queue, path
-from atoll.fit import Placement
+from atoll.dispatcher.core.capacity.pods import Counts, Pods
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector, add
-
-Counts = tuple[int, ...]
-"""Pods per task."""
-Pods = Sequence[tuple[int, int, int]]
-"""(task index, node index, pods)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,55 +68,6 @@ def _within(counts: Counts, others: Counts) -> bool:
     return all(count <= other for count, other in zip(counts, others, strict=True))
 
 
-def difference(counts: Counts, others: Counts) -> Counts:
-    """Pods per task that the first has beyond the second."""
-    return tuple(count - other for count, other in zip(counts, others, strict=True))
-
-
-def first_pods(pods: Pods, counts: Iterable[int]) -> list[tuple[int, int, int]]:
-    """So many of these pods of each task, the first ones."""
-    left, found = list(counts), []
-    for task, node, count in pods:
-        taken = min(count, left[task])
-        left[task] -= taken
-        if taken:
-            found.append((task, node, taken))
-    return found
-
-
-def last_pods(gang: Gang, pods: int) -> Counts:
-    """Pods per task of so many of a gang, the last ones."""
-    counts: list[int] = []
-    for task in reversed(gang.tasks):
-        counts.append(min(pods, task.replicas))
-        pods -= counts[-1]
-    return tuple(reversed(counts))
-
-
-def as_before(pods: Pods, before: Pods) -> list[tuple[int, int, int]]:
-    """Pods in the order that they had; new ones, which have higher indices, come last."""
-    left = Counter[tuple[int, int]]()
-    for task, node, count in pods:
-        left[task, node] += count
-    found = []
-    for task, node, count in before:
-        if kept := min(count, left[task, node]):
-            left[task, node] -= kept
-            found.append((task, node, kept))
-    return [*found, *((task, node, count) for (task, node), count in left.items() if count)]
-
-
-def cut(placement: Placement, counts: Sequence[int]) -> Placement:
-    """So much of a placement."""
-    return Placement(first_pods(placement.pods, counts), list(counts), placement.domain, placement.tier)
-
-
-def joined(one: Placement, more: Placement) -> Placement:
-    """A placement and what comes beside it."""
-    counts = [count + other for count, other in zip(one.counts, more.counts, strict=True)]
-    return Placement([*one.pods, *more.pods], counts, one.domain, one.tier)
-
-
 def spares(gang: Gang, counts: Counts, member: str, pods: Pods) -> list[Spare]:
     """The steps by which a workload of this size can shrink; the pods of the highest indices go first.
 
@@ -146,51 +91,3 @@ def spares(gang: Gang, counts: Counts, member: str, pods: Pods) -> list[Spare]:
         steps.append(Spare(amount, {member: there} if there else {}))
         counts = size
     return steps
-
-
-class Hungry:
-    """Running workloads that want more pods: those that may get some now, and what keeps the others from it."""
-
-    def __init__(self) -> None:
-        #: UIDs that are worth a look
-        self.awake: dict[str, None] = {}
-        #: what stops them (a queue, the name of a member, None for all else) -> UIDs
-        self._parked: dict[Queue | str | None, dict[str, None]] = {}
-        self._where: dict[str, Queue | str | None] = {}
-
-    def add(self, uid: str) -> None:
-        """It wants more, and may get it."""
-        self.remove(uid)
-        self.awake[uid] = None
-
-    def remove(self, uid: str) -> None:
-        """It wants no more, or can't be given any before it is seen again."""
-        self.awake.pop(uid, None)
-        if uid in self._where:
-            place = self._where.pop(uid)
-            del self._parked[place][uid]
-            if not self._parked[place]:
-                del self._parked[place]
-
-    def park(self, uid: str, place: Queue | str | None) -> None:
-        """Nothing for it until there is more of this."""
-        self.remove(uid)
-        self._where[uid] = place
-        self._parked.setdefault(place, {})[uid] = None
-
-    def wake(self, place: Queue | str | None) -> None:
-        """There is more of this."""
-        for uid in list(self._parked.get(place, ())):
-            self.add(uid)
-
-    def released(self, leaf: Queue) -> None:
-        """A queue was given something back."""
-        if self._parked:
-            for queue in path(leaf):
-                self.wake(queue)
-            self.wake(None)
-
-    def wake_all(self) -> None:
-        """Anything may have changed."""
-        for place in list(self._parked):
-            self.wake(place)

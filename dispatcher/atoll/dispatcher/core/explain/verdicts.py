@@ -23,9 +23,9 @@ from atoll.dispatcher.core.backlog.backlog import differs
 from atoll.dispatcher.core.backlog.binding import Binding, order_key, withheld
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
+from atoll.dispatcher.core.capacity.pods import joined
 from atoll.dispatcher.core.capacity.shape import Shape, shape_key, shape_of
 from atoll.dispatcher.core.elastic.resizing import Stop
-from atoll.dispatcher.core.elastic.sizes import joined
 from atoll.dispatcher.core.events import BindingView, Strategy
 from atoll.dispatcher.core.explain.excess import exceeded, higher, limit_of
 from atoll.dispatcher.core.placement import excluding, relaxing

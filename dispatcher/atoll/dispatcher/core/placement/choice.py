@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
+from atoll.dispatcher.core.capacity.pods import cut
 from atoll.dispatcher.core.capacity.shape import Shape
-from atoll.dispatcher.core.elastic.sizes import cut
 from atoll.dispatcher.split import Division, Short, divide_natively, sets_of
 from atoll.fit import Placement, place
 from atoll.fit.placement import Ints

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
+from atoll.dispatcher.core.claims import BUDGET
 from atoll.dispatcher.core.elastic.sizes import Spare
 from atoll.dispatcher.core.preemption.trial import Bundle, Pods, Trial
 from atoll.dispatcher.core.quota.queue import Queue, path
@@ -19,8 +20,6 @@ from atoll.model.vector import Vector
 
 PROTECTION = 60.0
 """Seconds that a workload may run before it can be taken, where its queue says nothing."""
-BUDGET = 3
-"""Times that one workload may be evicted for others."""
 
 
 @dataclass(slots=True, eq=False)

@@ -34,8 +34,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atoll.dispatcher.core.capacity.members import Members
+from atoll.dispatcher.core.claims import BUDGET
 from atoll.dispatcher.core.placement.choice import Choice, always
-from atoll.dispatcher.core.preemption.candidates import BUDGET, PROTECTION, Victim, candidates, ordered
+from atoll.dispatcher.core.preemption.candidates import PROTECTION, Victim, candidates, ordered
 from atoll.dispatcher.core.preemption.trial import Bundle, Claimant, Pods, Site, Trial
 from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.dispatcher.core.quota.tree import Tree
