@@ -105,7 +105,7 @@ def test_and_when_the_room_does_not_come_that_others_left() -> None:
     s.tell(named("m", [7, 4], generation=4))
     is_kept(s, promise)
     step(s, after=PATIENCE)
-    assert "uid-head" not in s.core.claims.awaiting
+    assert not s.core.claims.awaits("uid-head")
     is_kept(s, promise)
 
 

@@ -379,7 +379,7 @@ def test_nothing_is_kept_of_a_claimant_that_is_gone() -> None:
     for name in ("high", "low"):
         s.gone(name)
     s.run()
-    assert not any((s.core.claims.cleared, s.core.claims.awaiting, s.core.triggers.searches.any))
+    assert not any((s.core.claims.cleared, s.core.claims, s.core.triggers.searches.any))
     assert s.core.next_deadline is None
 
 

@@ -164,7 +164,7 @@ class History:
         assert core.next_deadline is None, "it waits for something"
         assert not core.state.failures.known, "members are avoided for shapes that nobody has"
         assert core.promises.empty
-        assert not core.claims.awaiting
+        assert not core.claims
         assert not core.state.leaving
         assert not core.claims.cleared
         assert not any(member.inflight or member.expected for member in core.world.members.values())

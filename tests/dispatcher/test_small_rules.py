@@ -110,7 +110,7 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
         core.state.untold,
         core.state.unsettled,
         core.policy.impatient,
-        core.claims.awaiting,
+        core.claims,
         core.claims.cleared,
     )
     assert not any(left)

@@ -145,8 +145,8 @@ class Admission:
         """Dispatch the next one of the class whose own the room is, for others went for it; or that is known to end
         before those are due for whom room is kept.
         """
-        for key in group.members[1:] if self._claims.awaiting and group.behind is None else ():
-            if key[2] in self._claims.awaiting and key[2] not in self._claims.asking and self._claims.all_gone(key[2]):
+        for key in group.members[1:] if self._claims and group.behind is None else ():
+            if self._claims.awaits(key[2]) and self._claims.all_gone(key[2]):
                 other = self.bindings[key[2]]
                 choice = self._choose(group, other)
                 if not isinstance(choice, Verdict):
@@ -200,11 +200,7 @@ class Admission:
         kept = self.promises.drop(view.uid)
         self._policy.impatient.pop(view.uid, None)
         self._state.stop_waiting(binding, binding.shape)
-        if self._claims.asking.pop(view.uid, None) is not None:
-            # It starts without anybody having to go; the question is withdrawn by this.
-            self._claims.awaiting.pop(view.uid, None)
-        elif view.uid in self._claims.awaiting:
-            self._claims.cleared[view.uid] = tuple(self._claims.awaiting.pop(view.uid))
+        self._claims.started(view.uid)
         binding.epoch = command.decision.epoch
         self._state.change_phase(binding, phase)
         binding.told, binding.deadline, binding.bound = None, deadline, False

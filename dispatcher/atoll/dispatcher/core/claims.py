@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from atoll.dispatcher.core.backfill.reservation import Promise
@@ -58,18 +59,26 @@ class OpenQuestion:
     """Seconds since the epoch."""
 
 
+@dataclass(slots=True, eq=False)
+class Claim:
+    """All that is evicted, or may be, on behalf of one workload that waits."""
+
+    #: UID of each victim -> what it loses, until all of them are gone; None where nothing is kept for the claimant
+    losses: dict[str, Loss] | None = None
+    #: what members are asked; until they have answered nobody is evicted
+    dry_run: OpenQuestion | None = None
+
+
 class Claims:
     """Who is evicted for whom."""
 
     def __init__(self, state: State) -> None:
         self._state, self.bindings, self.world = state, state.bindings, state.world
-        #: UID of a waiting binding -> UID of each victim -> what it loses, while not all of them are gone
-        self.awaiting: dict[str, dict[str, Loss]] = {}
-        #: UID of a waiting binding -> the dry run for it; in `awaiting` as well, unless that took too long
-        self.asking: dict[str, OpenQuestion] = {}
+        #: UID of a claimant -> its claim
+        self._claims: dict[str, Claim] = {}
         #: UIDs of waiting bindings that say that others make room for them, and that is not taken up yet
         self.nominated: dict[str, None] = {}
-        #: UID -> those that were evicted so that it could start
+        #: UID of what was started -> those that were evicted so that it could
         self.cleared: dict[str, tuple[str, ...]] = {}
         #: UIDs of claimants of whose victims something else is known to keep them
         self.stuck_victims: dict[str, None] = {}
@@ -77,28 +86,83 @@ class Claims:
         state.on_waits.append(self._waits)
         state.on_dropped.append(self._dropped)
 
+    def __bool__(self) -> bool:
+        return bool(self._claims)
+
+    def awaits(self, uid: str) -> bool:
+        """Whether capacity is kept for this workload that others leave, or are to leave."""
+        claim = self._claims.get(uid)
+        return claim is not None and claim.losses is not None
+
+    def losses(self, uid: str) -> Mapping[str, Loss]:
+        """UID of each victim of a claimant -> what it loses."""
+        claim = self._claims.get(uid)
+        return {} if claim is None else claim.losses or {}
+
+    def victims(self) -> set[str]:
+        """UIDs of the victims of all claimants."""
+        return {uid for claim in self._claims.values() for uid in claim.losses or ()}
+
+    def await_victims(self, uid: str, losses: dict[str, Loss]) -> None:
+        """A workload waits for these."""
+        self._claims.setdefault(uid, Claim()).losses = losses
+
+    def withdraw(self, uid: str) -> None:
+        """It waits for nobody any more; a dry run for it ends by itself."""
+        claim = self._claims.get(uid)
+        if claim is not None:
+            claim.losses = None
+            self._forget(uid, claim)
+
+    def started(self, uid: str) -> None:
+        """It waits no more. If a dry run is open nobody had to go for it."""
+        claim = self._claims.pop(uid, None)
+        if claim is not None and claim.dry_run is None and claim.losses is not None:
+            self.cleared[uid] = tuple(claim.losses)
+
+    def ask(self, dry_run: OpenQuestion) -> None:
+        """Members are asked on behalf of a workload."""
+        self._claims.setdefault(dry_run.binding.view.uid, Claim()).dry_run = dry_run
+
+    def answered(self, uid: str) -> None:
+        """The dry run is over."""
+        claim = self._claims[uid]
+        claim.dry_run = None
+        self._forget(uid, claim)
+
+    def dry_run(self, uid: str) -> OpenQuestion | None:
+        """What members are asked on behalf of a workload."""
+        claim = self._claims.get(uid)
+        return None if claim is None else claim.dry_run
+
+    def dry_runs(self) -> list[OpenQuestion]:
+        """Those that are open."""
+        return [claim.dry_run for claim in self._claims.values() if claim.dry_run is not None]
+
+    def _forget(self, uid: str, claim: Claim) -> None:
+        if claim.losses is None and claim.dry_run is None:
+            del self._claims[uid]
+
     def _seen(self, view: BindingView, old: Binding | None) -> None:
         if old is not None and old.view.stuck != view.stuck and view.decision.room_for:
             self.stuck_victims[view.decision.room_for] = None
 
     def _waits(self, binding: Binding, _: ShapeClass) -> None:
-        if binding.view.decision.nominated and binding.view.uid not in self.awaiting:
+        if binding.view.decision.nominated and not self.awaits(binding.view.uid):
             self.nominated[binding.view.uid] = None
 
     def _dropped(self, uid: str) -> None:
-        for known in (self.awaiting, self.asking, self.cleared):
-            known.pop(uid, None)
+        self._claims.pop(uid, None)
+        self.cleared.pop(uid, None)
 
     def all_gone(self, uid: str) -> bool:
         """Whether nobody has anything left of what was to go for this claimant."""
         # Victims are not evicted while the dry run is open, so an empty list does not mean that they are gone.
-        return uid not in self.asking and all(
-            self.let_go(each, loss) for each, loss in self.awaiting.get(uid, {}).items()
-        )
+        return self.dry_run(uid) is None and all(self.let_go(each, loss) for each, loss in self.losses(uid).items())
 
     def holds(self, claim: Promise) -> bool:
         """Whether all that were to go for a claimant have gone, or are on their way."""
-        losses = self.awaiting.get(claim.uid, {}).items()
+        losses = self.losses(claim.uid).items()
         return all(self.let_go(uid, loss) or self.goes(uid, loss, claim.looked) for uid, loss in losses)
 
     def let_go(self, uid: str, loss: Loss) -> bool:

@@ -46,7 +46,7 @@ class Explanations:
         if uid in self._state.pauses:
             return paused(binding.view)
         assert binding.shape is not None, f"{uid} waits without a shape"
-        if uid in self._claims.awaiting:
+        if self._claims.awaits(uid):
             return binding.told
         return self.waiting.classes(binding.leaf)[binding.shape.key].verdict(binding.key)
 
@@ -76,7 +76,7 @@ class Explanations:
             if not group.first_told:
                 group.first_told = True
                 binding = self.bindings[group.members[0][2]]
-                if differs(binding.told, verdict) and binding.view.uid not in self._claims.awaiting:
+                if differs(binding.told, verdict) and not self._claims.awaits(binding.view.uid):
                     yield self._decisions.explain(binding, verdict)
             while group.told < len(group.members) and looks and self._decisions.tokens >= 1:
                 looks -= 1
@@ -86,7 +86,7 @@ class Explanations:
                 if not first and lacks_room(binding.told) and lacks_room(mine):
                     # Which of these it is changes with every start and every end.
                     continue
-                if differs(binding.told, mine) and binding.view.uid not in self._claims.awaiting:
+                if differs(binding.told, mine) and not self._claims.awaits(binding.view.uid):
                     yield self._decisions.explain(binding, mine)
                     break
             if group.told < len(group.members):
@@ -97,12 +97,7 @@ class Explanations:
             uid = next(iter(self._decisions.unwritten))
             del self._decisions.unwritten[uid]
             binding, verdict = self.bindings.get(uid), self.verdict(uid)
-            if (
-                binding is None
-                or verdict is None
-                or uid in self._claims.awaiting
-                or binding.epoch != binding.view.epoch
-            ):
+            if binding is None or verdict is None or self._claims.awaits(uid) or binding.epoch != binding.view.epoch:
                 continue
             if binding.view.decision.kept != self._decisions.kept(uid) and binding.told is not None:
                 yield self._decisions.explain(binding, binding.told)
@@ -116,7 +111,7 @@ class Explanations:
                 continue
             if binding.epoch != binding.view.epoch or binding.told.blocker is None:
                 continue
-            victims = (self.bindings.get(each) for each in self._claims.awaiting.get(uid, ()))
+            victims = (self.bindings.get(each) for each in self._claims.losses(uid))
             kept = [(each.view.name, each.view.stuck) for each in victims if each is not None and each.view.stuck]
             text = "; ".join(f"{name} does not end: {why}" for name, why in sorted(kept))
             told = Verdict(Reason.AWAITING_VICTIMS, msgspec.structs.replace(binding.told.blocker, message=text))

@@ -234,7 +234,7 @@ class Policy:
         """Whether something of this queue goes for a workload of another one: it would take the room again."""
         if not promise.victims or leaf is promise.leaf:
             return False
-        victims = map(self.bindings.get, self._claims.awaiting.get(promise.uid, ()))
+        victims = map(self.bindings.get, self._claims.losses(promise.uid))
         return any(victim is not None and victim.leaf is leaf for victim in victims)
 
     def _below_guarantee(self, leaf: Queue) -> bool:
@@ -340,7 +340,7 @@ class Policy:
         """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
         for binding in [self.bindings[each.uid] for each in self.promises.each()]:
             if not self.may_start(binding):
-                self._claims.awaiting.pop(binding.view.uid, None)
+                self._claims.withdraw(binding.view.uid)
                 self.promises.drop(binding.view.uid)
                 self._state.wakeups.refresh_idle()
                 self.look_again(binding)
@@ -428,7 +428,7 @@ class Policy:
             # A while longer than that: members tell of the room a moment after the pods are gone.
             promise.until = min(promise.until, self._state.now + SETTLE)
         if promise.until <= self._state.now:
-            self._claims.awaiting.pop(promise.uid, None)
+            self._claims.withdraw(promise.uid)
             self.promises.withdraw(promise.uid)
             self._state.wakeups.refresh_idle()
             self.look_again(self.bindings[promise.uid])
@@ -441,7 +441,7 @@ class Policy:
 
     def _ends_waiting(self, claim: Promise) -> float:
         """When it is looked at again whether those that go for a claimant are still on their way."""
-        losses = self._claims.awaiting.get(claim.uid, {}).items()
+        losses = self._claims.losses(claim.uid).items()
         going = [self.bindings[uid] for uid, loss in losses if not self._claims.let_go(uid, loss)]
         bounds = [self._claims.gone_until(each, claim.looked) for each in going]
         # One that is past its bound is mended by the next pass that may search.

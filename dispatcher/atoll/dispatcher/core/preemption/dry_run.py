@@ -60,7 +60,7 @@ class DryRuns:
     @property
     def next(self) -> float | None:
         """When a question ends without an answer; one that is not written yet has not begun."""
-        due = [each.deadline for each in self._claims.asking.values() if each.binding.view.epoch >= each.epoch]
+        due = [each.deadline for each in self._claims.dry_runs() if each.binding.view.epoch >= each.epoch]
         return min([*due, *([self._state.now + 1 / SEARCHES_PER_SECOND] if self._unmended else [])], default=None)
 
     # -- asking ------------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ class DryRuns:
         """
         strict = group.behind is not None
         for key in group.members[: 1 if strict else None]:
-            if key[2] not in self._claims.awaiting:
+            if not self._claims.awaits(key[2]):
                 binding = self.bindings[key[2]]
                 first = key == group.members[0]
                 return binding if first or self._triggers.may_evict(group, -key[0]) else None
@@ -110,13 +110,13 @@ class DryRuns:
         self._unmended = False
         for claim in list(self.promises.claims.values()):
             binding = self.bindings[claim.uid]
-            if claim.uid in self._claims.asking or self._claims.holds(claim):
+            if self._claims.dry_run(claim.uid) is not None or self._claims.holds(claim):
                 continue
             if self._triggers.searches.tokens < 1:
                 self._unmended = True
                 return
             self._triggers.searches.tokens -= 1
-            del self._claims.awaiting[claim.uid]
+            self._claims.withdraw(claim.uid)
             self.promises.withdraw(claim.uid)
             group = self._class_of(binding)
             outcome = self._whom_to_ask(group, binding) if self._triggers.may_evict(group) else None
@@ -167,7 +167,7 @@ class DryRuns:
 
     def _named(self) -> set[str]:
         """UIDs of those who may have to go already: nobody else may count on them."""
-        return {each.uid for question in self._claims.asking.values() for each in question.departures}
+        return {each.uid for question in self._claims.dry_runs() for each in question.departures}
 
     def _ask(self, group: ShapeClass, binding: Binding, outcome: Plan) -> Command:
         uid, departures = binding.view.uid, []
@@ -181,7 +181,7 @@ class DryRuns:
         self._keep_for(group, binding, outcome.choice, departures, outcome.awaited)
         self.promises.claims[uid].until = self._state.now + PATIENCE
         deadline = self._state.now + RESERVE_TIMEOUT
-        self._claims.asking[uid] = OpenQuestion(
+        question = OpenQuestion(
             binding,
             group.shape.key,
             binding.epoch + 1,
@@ -190,10 +190,11 @@ class DryRuns:
             outcome.awaited,
             deadline,
         )
+        self._claims.ask(question)
         members = [member.name for member in outcome.choice.members]
         verdict = Verdict(Reason.ASKING_MEMBERS, Blocker("Cluster", ", ".join(members)))
-        question = self._question(outcome.choice, departures, outcome.awaited)
-        return self._decisions.ask(binding, verdict, members, deadline, question)
+        asked = self._question(outcome.choice, departures, outcome.awaited)
+        return self._decisions.ask(binding, verdict, members, deadline, asked)
 
     def _question(self, choice: Choice, departures: list[Departure], awaited: Sequence[str]) -> Question:
         """As members are asked it: by the names of tasks."""
@@ -219,8 +220,8 @@ class DryRuns:
         """Nobody else gets what it needs of the room that these leave, and those who leave already."""
         uid = binding.view.uid
         leaving = [each for each in awaited if each in self._state.leaving]
-        self._claims.awaiting[uid] = {each.uid: Loss(each.epoch, each.stays) for each in departures}
-        self._claims.awaiting[uid] |= {each: Loss(self.bindings[each].epoch - 1) for each in leaving}
+        losses = {each.uid: Loss(each.epoch, each.stays) for each in departures}
+        self._claims.await_victims(uid, losses | {each: Loss(self.bindings[each].epoch - 1) for each in leaving})
         whole = [*(each.uid for each in departures if each.stays is None), *leaving]
         self.promises.keep(
             uid,
@@ -237,7 +238,8 @@ class DryRuns:
 
     def settle_questions(self) -> Iterator[Command]:
         """Evict where all members said yes, nobody where one did not; drop what was overtaken."""
-        for uid, question in list(self._claims.asking.items()):
+        for question in self._claims.dry_runs():
+            uid = question.binding.view.uid
             if not self._is_open(question):
                 self._drop_question(question)
                 continue
@@ -254,7 +256,7 @@ class DryRuns:
                 yield self._give_up(question, refusals, verdict, verdict.sentence())
             elif all(name in answers for name in names):
                 yield from self._carry_out(question) if self._confirmed(question) else ()
-                if uid in self._claims.asking:
+                if self._claims.dry_run(uid) is question:
                     self._drop_question(question)
             elif question.deadline <= self._state.now:
                 silent = [name for name in names if name not in answers]
@@ -354,7 +356,7 @@ class DryRuns:
         """All members say that it fits: those who were named go, and the room is the workload's."""
         binding = question.binding
         group = self._class_of(binding)
-        del self._claims.asking[binding.view.uid]
+        self._claims.answered(binding.view.uid)
         self._keep_for(group, binding, question.choice, question.departures, question.awaited)
         for each in question.departures:
             # No name: whoever may read this story need not know of that workload.
@@ -389,8 +391,8 @@ class DryRuns:
 
     def _end(self, question: OpenQuestion) -> None:
         uid = question.binding.view.uid
-        del self._claims.asking[uid]
-        self._claims.awaiting.pop(uid, None)
+        self._claims.withdraw(uid)
+        self._claims.answered(uid)
         if self.promises.withdraw(uid):
             # What the room was kept from is looked at again at once.
             self._state.wakeups.refresh_idle()

@@ -56,14 +56,14 @@ class Triggers:
         if group.members[0] == binding.key:
             if any(key[0] > binding.key[0] for key in group.members[1:2]):
                 self.headed[group] = None
-        elif self._claims.awaiting and group.before(binding.key)[2] in self._claims.awaiting:
+        elif self._claims and self._claims.awaits(group.before(binding.key)[2]):
             # The first for whom nobody goes yet.
             self.headed[group] = None
 
     def _waits_no_more(self, binding: Binding, group: ShapeClass) -> None:
         if not group.members:
             self.rightless.pop(group, None)
-        elif binding.view.uid in self._claims.awaiting:
+        elif self._claims.awaits(binding.view.uid):
             self.headed[group] = None
         self._rights_may_change()
 
@@ -84,20 +84,17 @@ class Triggers:
         went = {binding.view.decision.room_for for binding in self.bindings.values()}
         for uid in nominated:
             claimant = self.bindings.get(uid)
-            if claimant is None or claimant.shape is None or uid in self._claims.awaiting:
+            if claimant is None or claimant.shape is None or self._claims.awaits(uid):
                 continue
             if claimant.view.decision.question is not None and uid not in went:
                 # Nobody went: it is asked anew, if it must be.
                 continue
             members = [self.world.members[n] for n in claimant.view.decision.nominated if n in self.world.members]
             if members:
-                self._claims.awaiting[uid] = {
-                    each: Loss(self.bindings[each].epoch - 1) for each in leaving.get(uid, ())
-                }
+                losses = {each: Loss(self.bindings[each].epoch - 1) for each in leaving.get(uid, ())}
+                self._claims.await_victims(uid, losses)
                 shape = claimant.shape
-                self.promises.keep(
-                    uid, claimant.leaf, shape, shape.least, members, self._state.now, self._claims.awaiting[uid]
-                )
+                self.promises.keep(uid, claimant.leaf, shape, shape.least, members, self._state.now, losses)
 
     def starts_soon(self, binding: Binding) -> bool:
         """Whether it was promised room for a time before that at which others would be gone; once that has passed for
@@ -202,7 +199,7 @@ class Triggers:
 
     def leavers(self) -> list[Victim]:
         """What is about to go, and for nobody: its room is there for whoever is next."""
-        claimed = {uid for losses in self._claims.awaiting.values() for uid in losses}
+        claimed = self._claims.victims()
         found = []
         for uid in self._state.leaving:
             binding, stay = self.bindings[uid], self.promises.stay(uid)
