@@ -211,7 +211,7 @@ async def test_a_running_job_is_held_and_released_from_the_command_line(site: Si
     running = await site.phase("work", "Running")
     assert running["metadata"]["uid"] == made["metadata"]["uid"]
     assert await atollctl(site, "job", "delete", "work") == "job.batch.volcano.sh/work deleted\n"
-    assert "no Volcano Job and no batch Job work in" in await atollctl(site, "job", "delete", "work", ok=False)
+    assert "no Volcano Job, batch Job or Pod group work in" in await atollctl(site, "job", "delete", "work", ok=False)
 
 
 async def test_a_job_is_aborted_resumed_and_restarted_from_the_command_line(site: Site) -> None:
@@ -411,6 +411,6 @@ async def test_several_jobs_are_named_at_once_and_one_that_is_missing_stops_no_o
         "job.batch.volcano.sh/a held\njob.batch.volcano.sh/b held\n"
     )
     said = await atollctl(site, "job", "delete", "a", "nothing", "b", ok=False)
-    assert "there is no Volcano Job and no batch Job nothing" in said
+    assert "there is no Volcano Job, batch Job or Pod group nothing" in said
     assert await site.find(JOBS, "a") is None
     assert await site.find(JOBS, "b") is None

@@ -11,6 +11,7 @@ from atoll.kube import errors
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, JOBS, PODS
 from tests.integration.federation import Json, Site, until
+from tests.integration.test_operations import atollctl
 
 pytestmark = pytest.mark.integration
 
@@ -118,6 +119,45 @@ async def test_nobody_may_run_a_pod_of_a_group_on_the_host_and_deleting_all_ends
         return await site.find(BINDINGS, "g-pod") is None and not await site.pods(member)
 
     await until(gone, what="nothing of it is left")
+
+
+async def test_a_group_that_is_held_goes_and_when_released_only_what_has_not_ended_runs_again(site: Site) -> None:
+    await site.submit(pod("a", total=2, seconds=0.2))
+    await site.submit(pod("b", total=2, seconds=None))
+    await phases(site, "Succeeded", "Running")
+    assert "pod-group/g" in await atollctl(site, "job", "list")
+    assert await atollctl(site, "job", "hold", "pod-group/g") == "pod-group/g held\n"
+    _, waiting = await phases(site, "Succeeded", "Pending")
+
+    async def held() -> bool:
+        found = await site.find(PODS, waiting["metadata"]["name"])
+        return bool(found and found["status"].get("reason") == "Held")
+
+    await until(held, what="its pod says that it is held")
+    assert "Held" in await atollctl(site, "explain", "g")
+    assert await atollctl(site, "job", "release", "g") == "pod-group/g released\n"
+    await phases(site, "Succeeded", "Running")
+    member, _ = await running(site, "b")
+    assert [each["spec"]["hostname"] for each in await site.pods(member)] == ["b"]
+    assert await atollctl(site, "job", "delete", "g") == "pod-group/g deleted\n"
+    assert await site.host.list(PODS, site.namespace) == []
+
+
+async def test_a_group_of_which_pods_are_missing_is_explained(site: Site) -> None:
+    await site.submit(pod("a", total=3))
+    assert "1 of the 3 pods of group g are there" in await atollctl(site, "explain", "pod-group/g")
+
+
+async def test_pods_that_ask_for_different_things_wait_with_that_reason(site: Site) -> None:
+    await site.submit(pod("a", total=2))
+    await site.submit(pod("b", total=2, cpu="200m"))
+
+    async def told() -> bool:
+        found = [await site.find(PODS, name) for name in ("a", "b")]
+        return all(each and each["status"].get("reason") == "GroupInvalid" for each in found)
+
+    await until(told, what="both say why")
+    assert await site.find(BINDINGS, "g-pod") is None
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,8 @@ def _show(
         assert name is not None, "one job is asked for"
         resource, found = await find(host, name, options.one_namespace)
         if resource not in BY_RESOURCE:
-            titles = " and ".join(f"no {kind.words.title}" for kind in KINDS)
-            raise CommandError(f"{name} is {titles}: `atollctl explain {name}` tells of it")
+            *others, last = (kind.words.title for kind in KINDS)
+            raise CommandError(f"{name} is no {', '.join(others)} or {last}: `atollctl explain {name}` tells of it")
         return resource, found
 
     if watch:

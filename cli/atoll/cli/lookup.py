@@ -142,11 +142,11 @@ async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResou
         return resource, one
     found = [(kind, each) for kind in KINDS if (each := await _found(host, kind, name, namespace)) is not None]
     if not found:
-        none = " and ".join(f"no {kind.words.title}" for kind in KINDS)
+        *others, last = (kind.words.title for kind in KINDS)
         ways = " or ".join(f"{kind.words.names[0]}/{name}" for kind in KINDS)
         raise CommandError(
-            f"there is {none} {name} in namespace {namespace}: choose another with -n, or write KIND/NAME, such as"
-            f" {ways}"
+            f"there is no {', '.join(others)} or {last} {name} in namespace {namespace}: choose another with -n, or write"
+            f" KIND/NAME, such as {ways}"
         )
     if len(found) > 1:
         titles = " and ".join(f"a {kind.words.title}" for kind, _ in found)
