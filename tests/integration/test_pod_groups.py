@@ -143,6 +143,24 @@ async def test_a_group_that_is_held_goes_and_when_released_only_what_has_not_end
     assert await site.host.list(PODS, site.namespace) == []
 
 
+async def test_a_pod_that_is_deleted_ends_in_its_member_and_another_takes_its_place(site: Site) -> None:
+    for name in ("a", "b"):
+        await site.submit(pod(name, total=2, seconds=None))
+    await phases(site, "Running", "Running")
+    member, before = await running(site, "b")
+    site.kubectl("delete", "pod", "a", "-n", site.namespace)
+
+    async def alone() -> bool:
+        return [each["spec"]["hostname"] for each in await site.pods(member)] == ["b"]
+
+    await until(alone, what="the pod is gone there")
+    [left] = await phases(site, "Running")
+    assert not left["status"].get("reason")
+    await site.submit(pod("c", total=2, seconds=None))
+    await phases(site, "Running", "Running")
+    assert (await running(site, "b"))[1]["metadata"]["uid"] == before["metadata"]["uid"]
+
+
 async def test_a_group_of_which_pods_are_missing_is_explained(site: Site) -> None:
     await site.submit(pod("a", total=3))
     assert "1 of the 3 pods of group g are there" in await atollctl(site, "explain", "pod-group/g")

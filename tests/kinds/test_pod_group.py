@@ -76,6 +76,12 @@ def test_groups_are_told_apart_by_namespace_and_name() -> None:
     assert [len(objects_of(KIND, each)) for each in assembled(KIND, [pod("a"), other, pod("b")])] == [2, 1]
 
 
+def test_pods_that_came_before_their_namespace_opted_in_are_left_alone() -> None:
+    early = pod("a")
+    early["spec"]["schedulingGates"] = []
+    assert assembled(KIND, [early]) == []
+
+
 def test_a_group_is_taken_once_it_is_complete() -> None:
     assert not KIND.takes(group(pod("a")))
     assert KIND.standing(group(pod("a"))).state == "GroupIncomplete"

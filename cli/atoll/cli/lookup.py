@@ -143,10 +143,11 @@ async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResou
     found = [(kind, each) for kind in KINDS if (each := await _found(host, kind, name, namespace)) is not None]
     if not found:
         *others, last = (kind.words.title for kind in KINDS)
+        titles = f"{', '.join(others)} or {last}"
         ways = " or ".join(f"{kind.words.names[0]}/{name}" for kind in KINDS)
         raise CommandError(
-            f"there is no {', '.join(others)} or {last} {name} in namespace {namespace}: choose another with -n, or write"
-            f" KIND/NAME, such as {ways}"
+            f"there is no {titles} {name} in namespace {namespace}: choose another with -n, or write KIND/NAME, such as"
+            f" {ways}"
         )
     if len(found) > 1:
         titles = " and ".join(f"a {kind.words.title}" for kind, _ in found)

@@ -138,7 +138,8 @@ class Detector:
             return
         try:
             over = current is None and kind.finished(obj.body.get("status") or {}) is not None
-            if kind.assembly is not None and not over and (waits := kind.assembly.waits(obj.body)) is not None:
+            waits = kind.assembly.waits(obj.body) if kind.assembly is not None and current is None else None
+            if waits is not None and not over:
                 await self._tell_waiting(kind, obj, waits)
             if over or not kind.takes(obj.body):
                 return

@@ -125,7 +125,7 @@ class Assembly:
     selector: str
     """Label selector of the objects, all of the kind's resource."""
     name: Callable[[Mapping[str, Any]], str]
-    """Name of the workload that an object is a part of; empty for none."""
+    """Name of the workload that an object is a part of, as a whole or its metadata alone; empty for none."""
     workload: Callable[[Sequence[Json], str], Json]
     """The workload of these objects, one at least, in one object; with this UID, or one of its own choice where that is
     empty. Its generation changes with whatever is said of any of them.

@@ -69,7 +69,7 @@ class PodGroup(VolcanoJob):
     commands: Collection[str] = ()
     assembly: Assembly | None = Assembly(
         selector=GROUP,
-        name=lambda pod: ((pod.get("metadata") or {}).get("labels") or {}).get(GROUP, ""),
+        name=lambda pod: _group_of(pod),
         workload=lambda pods, uid: _workload(pods, uid),
         waits=lambda group: _waits(group),
         objects=lambda group: group["spec"]["pods"],
@@ -286,6 +286,14 @@ def _workload(pods: Sequence[Json], uid: str) -> Json:
         about["deletionTimestamp"] = leaving[0]
     group: Json = {"apiVersion": PODS.api_version, "kind": PODS.kind, "metadata": about, "spec": {"pods": ordered}}
     return {**group, "status": _status(group)}
+
+
+def _group_of(pod: Mapping[str, Any]) -> str:
+    """Its group; empty for a pod that came before its namespace opted in, which others may run on the host."""
+    spec = pod.get("spec")
+    if spec is not None and not any(gate.get("name") == GATE for gate in spec.get("schedulingGates") or ()):
+        return ""
+    return ((pod.get("metadata") or {}).get("labels") or {}).get(GROUP) or ""
 
 
 def _status(group: Json) -> Json:
