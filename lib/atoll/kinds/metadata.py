@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from atoll.model import duration, keys, numbers, selectors
 from atoll.model.flavors import Assigned, pinned, required
-from atoll.model.gang import TopologyWish
+from atoll.model.gang import Task, TopologyWish, scopes_of
 from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, TOLERATION, MadeFor, Placer
+from atoll.model.vector import pod_requests
 
 _HOST_ANNOTATIONS = (
     "kubectl.kubernetes.io/last-applied-configuration", keys.HOLD, keys.ABORTED, keys.RETRIES, keys.AT_ONCE,
@@ -167,6 +168,35 @@ def queue_of(
     places = [first, *(_said(obj, field, key) for field, key in QUEUE_PLACES)]
     places += [_said(template, "annotations", keys.QUEUE_ANNOTATION) for template in templates]
     return next((place for place in places if isinstance(place, str) and place), default)
+
+
+def moved_by_label(obj: Mapping[str, Any], queue: str) -> dict[str, Any]:
+    """The merge patch by which an object goes to another queue: of the label that counts."""
+    labels = (obj.get("metadata") or {}).get("labels") or {}
+    key = keys.KUEUE_QUEUE_LABEL if labels.get(keys.KUEUE_QUEUE_LABEL) else keys.QUEUE_LABEL
+    return {"metadata": {"labels": {key: queue}}}
+
+
+def task_of(name: str, pod: Mapping[str, Any], *, replicas: int, min_available: int, default_class: str = "") -> Task:
+    """A task of a gang.
+
+    Args:
+        name: of the task.
+        pod: the spec of its pods.
+        replicas: how many they are.
+        min_available: how many of them must start together.
+        default_class: PriorityClass of pods that name none.
+    """
+    return Task(
+        name=name,
+        replicas=replicas,
+        min_available=min_available,
+        requests=pod_requests(pod),
+        node_selector=pod.get("nodeSelector") or {},
+        node_terms=selectors.required_node_terms(pod),
+        tolerations=pod.get("tolerations") or [],
+        scopes=scopes_of(pod, default_class),
+    )
 
 
 def default_queue(namespace: Mapping[str, str] | None) -> str:

@@ -24,11 +24,10 @@ from atoll.kinds.interface import (
     Standing,
     Words,
 )
-from atoll.model import features, keys, needs, numbers, reports, selectors
+from atoll.model import features, keys, needs, numbers, reports
 from atoll.model.apiresource import BATCH_JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
-from atoll.model.gang import Gang, Task, scopes_of
+from atoll.model.gang import Gang
 from atoll.model.placer import MadeFor, Placer, Unplaceable
-from atoll.model.vector import pod_requests
 
 if TYPE_CHECKING:
     from atoll.admission.rules import Rules
@@ -120,16 +119,7 @@ class BatchJob:
         replicas = min(int(spec.get("parallelism", 1)), _remaining(spec, carried))
         minimum = min(minimum_of(obj) or replicas, replicas)
         deadline = spec.get("activeDeadlineSeconds")
-        task = Task(
-            name=TASK,
-            replicas=replicas,
-            min_available=minimum,
-            requests=pod_requests(pod),
-            node_selector=pod.get("nodeSelector") or {},
-            node_terms=selectors.required_node_terms(pod),
-            tolerations=pod.get("tolerations") or [],
-            scopes=scopes_of(pod, default_class),
-        )
+        task = metadata.task_of(TASK, pod, replicas=replicas, min_available=minimum, default_class=default_class)
         return Gang(
             queue=self.queue_of(obj, default=default_queue),
             tasks=[task],
@@ -299,9 +289,7 @@ class BatchJob:
 
     def moved(self, obj: Mapping[str, Any], queue: str) -> Json:
         """By the label that counts."""
-        labels = (obj.get("metadata") or {}).get("labels") or {}
-        key = keys.KUEUE_QUEUE_LABEL if labels.get(keys.KUEUE_QUEUE_LABEL) else keys.QUEUE_LABEL
-        return {"metadata": {"labels": {key: queue}}}
+        return metadata.moved_by_label(obj, queue)
 
     def carried(self, status: Mapping[str, Any]) -> dict[str, int]:
         """What has ended so far."""

@@ -20,10 +20,9 @@ import orjson
 from atoll.kinds import metadata
 from atoll.kinds.interface import NOTHING, Assembly, Guard, InMember, Json, LeftAlone, Part, Report, Standing, Words
 from atoll.kinds.volcano_job import VolcanoJob
-from atoll.model import features, keys, needs, numbers, selectors
+from atoll.model import features, keys, needs, numbers
 from atoll.model.apiresource import JOBS, PODS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
-from atoll.model.gang import Gang, Task, scopes_of
-from atoll.model.vector import pod_requests
+from atoll.model.gang import Gang
 
 if TYPE_CHECKING:
     from atoll.admission.rules import Rules
@@ -124,16 +123,7 @@ class PodGroup(VolcanoJob):
         members = _members(obj)
         pods = [_spec(pod) for pod in members]
         count = sum(task_of(pod) not in carried for pod in members)
-        task = Task(
-            name=TASK,
-            replicas=count,
-            min_available=count,
-            requests=pod_requests(pods[0]),
-            node_selector=pods[0].get("nodeSelector") or {},
-            node_terms=selectors.required_node_terms(pods[0]),
-            tolerations=pods[0].get("tolerations") or [],
-            scopes=scopes_of(pods[0], default_class),
-        )
+        task = metadata.task_of(TASK, pods[0], replicas=count, min_available=count, default_class=default_class)
         return Gang(
             queue=self.queue_of(obj, default=default_queue),
             tasks=[task],
@@ -214,9 +204,7 @@ class PodGroup(VolcanoJob):
 
     def moved(self, obj: Mapping[str, Any], queue: str) -> Json:
         """By the label that counts."""
-        labels = (obj.get("metadata") or {}).get("labels") or {}
-        key = keys.KUEUE_QUEUE_LABEL if labels.get(keys.KUEUE_QUEUE_LABEL) else keys.QUEUE_LABEL
-        return {"metadata": {"labels": {key: queue}}}
+        return metadata.moved_by_label(obj, queue)
 
     def aggregate(
         self, obj: Mapping[str, Any], reports: Sequence[Report], *, waiting: tuple[str, str], now: str
@@ -316,17 +304,11 @@ def _waits(group: Mapping[str, Any]) -> tuple[str, str] | None:
         return "GroupInvalid", f"annotation {TOTAL} of its oldest pod is no whole number of 1 or more"
     if there < total:
         return "GroupIncomplete", f"{there} of the {total} pods of group {group['metadata']['name']} are there"
-    if len({orjson.dumps(_shape(pod), option=orjson.OPT_SORT_KEYS) for pod in _members(group)}) > 1:
+    tasks = [metadata.task_of(TASK, _spec(pod), replicas=1, min_available=1) for pod in _members(group)]
+    if any(task != tasks[0] for task in tasks):
         text = "its pods ask for different resources, nodes or priorities; Atoll runs groups of equal pods"
         return "GroupInvalid", f"{text}: use a Volcano Job with a task for each sort of pod"
     return None
-
-
-def _shape(pod: Mapping[str, Any]) -> list[object]:
-    """What the pods of a group must have in common."""
-    spec = _spec(pod)
-    terms, tolerations = selectors.required_node_terms(spec), spec.get("tolerations") or []
-    return [pod_requests(spec), spec.get("nodeSelector") or {}, terms, tolerations, spec.get("priorityClassName") or ""]
 
 
 def _members(group: Mapping[str, Any]) -> list[Json]:

@@ -27,11 +27,10 @@ from atoll.kinds.interface import (
     Words,
 )
 from atoll.kinds.volcano_job.tasks import task_minimum, task_name, task_replicas
-from atoll.model import duration, features, keys, needs, numbers, reports, selectors
+from atoll.model import duration, features, keys, needs, numbers, reports
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
-from atoll.model.gang import Gang, Task, TopologyWish, scopes_of
+from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, MadeFor, Placer, Unplaceable
-from atoll.model.vector import pod_requests
 from atoll.model.verdict import WITHHELD
 from atoll.model.words import listed
 
@@ -402,15 +401,12 @@ def _task(number: int, task: Mapping[str, Any], priority_class: str) -> Task:
     for field in ("replicas", "minAvailable"):
         if type(task.get(field, 0)) not in (int, NoneType):
             raise ValueError(f"spec.tasks[{number}].{field}: {task[field]!r} is no whole number")
-    return Task(
-        name=task_name(task, number),
+    return metadata.task_of(
+        task_name(task, number),
+        pod,
         replicas=task_replicas(task),
         min_available=task_minimum(task),
-        requests=pod_requests(pod),
-        node_selector=pod.get("nodeSelector") or {},
-        node_terms=selectors.required_node_terms(pod),
-        tolerations=pod.get("tolerations") or [],
-        scopes=scopes_of(pod, priority_class),
+        default_class=priority_class,
     )
 
 
