@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytest
 
 from atoll.dispatcher.core import Command, Dispatch
-from atoll.dispatcher.core.backfill.reservation import SETTLE
+from atoll.dispatcher.core.backfill.allocation import SETTLE
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
@@ -36,7 +37,7 @@ def test_a_limit_is_kept_for_all_heads_together() -> None:
     for head in (make_binding("large").tasks(1, gpu=7), make_binding("soon").queue("r").tasks(1, gpu=3)):
         s.submit(head.runs(HOUR).submitted(EARLY))
         assert names(s.run()) == []
-    assert [promise.at - START for promise in s.core.promises.made.values()] == pytest.approx([102.0, 52.0], abs=1)
+    assert [promise.at - START for promise in s.core.reservations.made.values()] == pytest.approx([102.0, 52.0], abs=1)
     # Beside each of them there would be room for it, beside both there is none.
     s.submit(make_binding("passes").queue("s").tasks(1, gpu=2).runs(HOUR).submitted(LATE))
     assert names(s.run()) == []
@@ -54,7 +55,7 @@ def test_a_head_that_would_delay_others_is_promised_a_time_until_an_elder_comes_
     for name, submitted in (("b", LATE), ("a", EARLY)):
         s.submit(make_binding(name).queue("r").runs(10 * HOUR).submitted(submitted))
         assert names(s.run()) == []
-        assert list(s.core.promises.made) == ["uid-head", f"uid-{name}"]
+        assert list(s.core.reservations.made) == ["uid-head", f"uid-{name}"]
 
 
 def test_an_elder_that_joins_equal_work_which_sleeps_is_the_head_at_once() -> None:
@@ -64,10 +65,10 @@ def test_an_elder_that_joins_equal_work_which_sleeps_is_the_head_at_once() -> No
     s.submit(make_binding("small").tasks(1, gpu=4).runs(HOUR).submitted("2026-01-01T12:00:00Z"))
     s.submit(make_binding("late").tasks(2, gpu=8).runs(HOUR).submitted(LATE))
     s.run()
-    assert list(s.core.promises.made) == ["uid-small"]
+    assert list(s.core.reservations.made) == ["uid-small"]
     s.submit(make_binding("elder").tasks(2, gpu=8).runs(HOUR).submitted(EARLY))
     s.run()
-    assert list(s.core.promises.made) == ["uid-elder"]
+    assert list(s.core.reservations.made) == ["uid-elder"]
 
 
 def test_room_of_what_has_left_is_not_counted_twice_though_no_figures_come() -> None:
@@ -83,7 +84,7 @@ def test_room_of_what_has_left_is_not_counted_twice_though_no_figures_come() -> 
     s.run(after=10.0)
     s.submit(make_binding("head").tasks(1, gpu=4).submitted(EARLY))
     assert names(s.run()) == []
-    assert s.core.promises.made["uid-head"].at == pytest.approx(START + HOUR + SETTLE, abs=1)
+    assert s.core.reservations.made["uid-head"].at == pytest.approx(START + HOUR + SETTLE, abs=1)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_room_of_what_has_ended_is_counted_once_whether_its_figures_come_before_
         s.tell(named("m", [1, free], generation=2))
     s.submit(make_binding("head").tasks(1, gpu=wanted).submitted(EARLY))
     s.run()
-    assert s.core.promises.made["uid-head"].at == pytest.approx(START + at + SETTLE, abs=1)
+    assert s.core.reservations.made["uid-head"].at == pytest.approx(START + at + SETTLE, abs=1)
 
 
 def test_room_of_pods_that_have_ended_is_counted_once_though_their_workload_is_not_over() -> None:
@@ -123,7 +124,7 @@ def test_room_of_pods_that_have_ended_is_counted_once_though_their_workload_is_n
     s.tell(named("m", [0, 6], generation=3))
     s.submit(make_binding("head").tasks(1, gpu=8).submitted(EARLY))
     s.run()
-    assert s.core.promises.made["uid-head"].at == pytest.approx(START + 5 * HOUR + SETTLE, abs=1)
+    assert s.core.reservations.made["uid-head"].at == pytest.approx(START + 5 * HOUR + SETTLE, abs=1)
 
 
 def two_nodes_of_which_the_head_gets_the_second() -> Scene:
@@ -184,7 +185,9 @@ def test_nobody_passes_two_heads_of_whom_each_could_still_start_but_not_both() -
     for head in (make_binding("pair").tasks(2, gpu=8), make_binding("one").queue("r").tasks(1, gpu=8)):
         s.submit(head.runs(HOUR).submitted(EARLY))
         assert names(s.run()) == []
-    assert [promise.at - START for promise in s.core.promises.made.values()] == pytest.approx([1002.0, 102.0], abs=1)
+    assert [promise.at - START for promise in s.core.reservations.made.values()] == pytest.approx(
+        [1002.0, 102.0], abs=1
+    )
     s.submit(make_binding("passes").queue("s").tasks(1, gpu=3).runs(HOUR).submitted(LATE))
     assert names(s.run()) == []
     s.submit(make_binding("short").queue("s").tasks(1, gpu=3).runs(90.0).submitted(LATE))
@@ -194,13 +197,13 @@ def test_nobody_passes_two_heads_of_whom_each_could_still_start_but_not_both() -
 def test_nobody_is_promised_a_time_in_a_member_that_for_a_moment_would_not_hold_who_was_promised_before() -> None:
     """Two nodes of 8: `long` leaves 2 on the first for ten hours, `most` leaves 1 on the second for one."""
     s = two_nodes_of_which_the_head_gets_the_second()
-    head = s.core.promises.made["uid-head"]
+    head = s.core.reservations.made["uid-head"]
     # Somebody else's pod is on the second node.
     s.tell(named("m", [8, 7]))
     s.submit(make_binding("other").queue("r").tasks(1, gpu=1).submitted(LATE))
     assert names(s.run()) == [], "the head's room is not touched while figures contradict each other"
-    assert head.suspect
-    assert "uid-other" not in s.core.promises.made
+    assert head.lost < math.inf
+    assert "uid-other" not in s.core.reservations.made
     s.tell(named("m", [8, 8]))
     assert names(s.run()) == ["other"]
 
@@ -216,7 +219,7 @@ def test_a_head_starts_where_it_is_expected_though_another_would_not_be_held_for
     s.run()
     s.submit(make_binding("second").queue("r").tasks(1, gpu=8).runs(HOUR).submitted(LATE))
     s.run()
-    stay = s.core.promises.stay("uid-hour")
+    stay = s.core.reservations.timeline.get("uid-hour")
     assert stay is not None
     [(_, node, _)] = stay.parts["m"][1]
     s.now = START + 55
@@ -226,7 +229,7 @@ def test_a_head_starts_where_it_is_expected_though_another_would_not_be_held_for
     s.tell(named("m", [8 if each != node else -1 for each in range(2)], generation=4))
     s.change("minute", finished=True, placed={"m": (4, 0)})
     started = names(s.run())
-    assert s.core.promises.made["uid-second"].suspect
+    assert s.core.reservations.made["uid-second"].lost < math.inf
     assert "first" in started
 
 
@@ -245,7 +248,7 @@ def test_a_head_waits_for_one_promised_room_before_it_that_would_not_be_held_for
     for head in (make_binding("pair").tasks(2, gpu=8), make_binding("one").queue("r").tasks(1, gpu=8)):
         s.submit(head.runs(10 * HOUR).submitted(EARLY))
         assert names(s.run()) == []
-    promised = {name: s.core.promises.made[f"uid-{name}"].at for name in ("pair", "one")}
+    promised = {name: s.core.reservations.made[f"uid-{name}"].at for name in ("pair", "one")}
     assert [at - START for at in promised.values()] == pytest.approx([HOUR + SETTLE, 2 * HOUR + SETTLE], abs=1)
     s.submit(make_binding("short").queue("s").runs(60.0))
     assert names(s.run(after=50.0)) == ["short"]
@@ -253,10 +256,10 @@ def test_a_head_waits_for_one_promised_room_before_it_that_would_not_be_held_for
     s.change("minute", finished=True, placed={"m": (4, 0)})
     s.tell(named("m", [8, 3, 0], generation=4))
     assert names(s.run()) == []
-    assert s.core.promises.made["uid-pair"].suspect
+    assert s.core.reservations.made["uid-pair"].lost < math.inf
     s.bound("short", generation=3)
     assert names(s.run()) == []
-    assert {name: s.core.promises.made[f"uid-{name}"].at for name in promised} == promised
+    assert {name: s.core.reservations.made[f"uid-{name}"].at for name in promised} == promised
 
 
 def test_nobody_passes_for_whom_a_head_would_have_to_go_where_another_is_expected_later() -> None:
@@ -272,11 +275,11 @@ def test_nobody_passes_for_whom_a_head_would_have_to_go_where_another_is_expecte
     for head in (make_binding("half").tasks(1, gpu=4), make_binding("whole").queue("r").tasks(1, gpu=8)):
         s.submit(head.runs(10 * HOUR).submitted(EARLY))
         assert names(s.run()) == []
-    promised = s.core.promises.made["uid-half"], s.core.promises.made["uid-whole"]
+    promised = s.core.reservations.made["uid-half"], s.core.reservations.made["uid-whole"]
     assert [each.at - START for each in promised] == pytest.approx([HOUR + SETTLE, 2 * HOUR + SETTLE], abs=1)
     s.submit(*(make_binding(name).queue("s").runs(1.5 * HOUR).submitted(EARLY) for name in ("between", "other")))
     assert names(s.run()) == []
     s.submit(make_binding("before").queue("s").runs(0.5 * HOUR).submitted(LATE))
     assert names(s.run()) == ["before"], "it is found behind those that are too long"
     s.run()
-    assert not any(each.suspect for each in promised)
+    assert all(each.lost == math.inf for each in promised)

@@ -24,7 +24,7 @@ def test_a_borrower_keeps_no_room_from_a_queue_below_what_it_deserves(wish: str,
     t.run(10)
     t.submit(make_binding("head").queue("borrows").tasks(4, gpu=1).priority(priority).firm())
     t.run(10)
-    assert t.core.promises.own("uid-head") is not None or wish == "waiting time"
+    assert t.core.reservations.own("uid-head") is not None or wish == "waiting time"
     t.submit(make_binding("due").queue("other").tasks(2))
     t.run(10)
     assert t.started("due") is not None

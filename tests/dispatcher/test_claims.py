@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from atoll.dispatcher.core import Command, Reservation
+from atoll.dispatcher.core.backfill.allocation import SETTLE
 from atoll.dispatcher.core.backfill.policy import PATIENCE
-from atoll.dispatcher.core.backfill.reservation import SETTLE, Promise
+from atoll.dispatcher.core.backfill.reservation import Reservation as Reserved
 from atoll.dispatcher.core.progress import RESERVE_TIMEOUT
 from tests.dispatcher.builders import (
     BACKFILL,
@@ -36,7 +37,7 @@ def step(s: Scene, *, after: float = 0.001) -> list[Command]:
     return commands
 
 
-def asked() -> tuple[Scene, Promise]:
+def asked() -> tuple[Scene, Reserved]:
     """Two nodes of 8, and what the head was promised: the second, of which `half` has 4 for an hour. Then members are
     asked whether it would fit on the first once `low` has gone.
     """
@@ -48,7 +49,7 @@ def asked() -> tuple[Scene, Promise]:
         s.tell(named("m", [0, 4 if node else 8], generation=2 + node))
     s.submit(make_binding("head").tasks(1, gpu=8).priority(1).runs(HOUR).submitted(EARLY))
     s.decide()
-    promise = s.core.promises.made["uid-head"]
+    promise = s.core.reservations.made["uid-head"]
     assert promise.at == pytest.approx(START + HOUR + SETTLE, abs=1)
     s.now += OLD
     step(s)
@@ -56,13 +57,13 @@ def asked() -> tuple[Scene, Promise]:
     return s, promise
 
 
-def is_kept(s: Scene, promise: Promise) -> None:
+def is_kept(s: Scene, promise: Reserved) -> None:
     """The head is promised what it was, and that binds others."""
-    found = s.core.promises.made["uid-head"]
-    assert (found.at, found.first, found.made, found.member) == (
+    found = s.core.reservations.made["uid-head"]
+    assert (found.at, found.first, found.since, found.member) == (
         promise.at,
         promise.first,
-        promise.made,
+        promise.since,
         promise.member,
     )
     if "uid-passes" not in s.views:
@@ -127,11 +128,11 @@ def test_a_claim_and_what_was_promised_before_take_the_room_of_one(nodes: list[i
     for head in heads if elder else heads[::-1]:
         s.submit(head.runs(10 * HOUR))
         s.decide()
-    promises = s.core.promises
-    assert promises.made["uid-head"].at < promises.made["uid-other"].at
+    reservations = s.core.reservations
+    assert reservations.made["uid-head"].at < reservations.made["uid-other"].at
     step(s, after=OLD)
-    assert list(promises.claims) == ["uid-head"]
-    assert [promises._kept(each).placement is None for each in promises.all()] == [False] * 3
+    assert list(reservations.claims) == ["uid-head"]
+    assert [reservations.spot(each).placement is None for each in reservations.all()] == [False] * 3
 
 
 def test_room_that_does_not_come_is_not_looked_for_where_others_were_promised_it_before() -> None:
@@ -151,9 +152,9 @@ def test_room_that_does_not_come_is_not_looked_for_where_others_were_promised_it
     s.change("little", finished=True)
     s.tell(named("m", [3, 4], generation=NEVER))
     assert names(s.decide()) == []
-    promises = s.core.promises
-    assert promises._kept(promises.claims["uid-head"]).placement is None
-    elder = promises._kept(promises.made["uid-elder"]).placement
+    reservations = s.core.reservations
+    assert reservations.spot(reservations.claims["uid-head"]).placement is None
+    elder = reservations.spot(reservations.made["uid-elder"]).placement
     assert elder is not None
     assert [node for _, node, _ in elder.pods] == [1]
 
@@ -163,11 +164,10 @@ def test_another_head_is_promised_a_time_meanwhile_and_its_going_away_changes_no
     s.tell(make_queue("r", view=BACKFILL, gpu=100))
     s.submit(make_binding("other").queue("r").tasks(1, gpu=8).submitted(LATE))
     step(s)
-    promises = s.core.promises
-    assert promises.made["uid-other"].at == pytest.approx(promise.at + HOUR + SETTLE, abs=1)
-    assert promises.made["uid-other"].leaving == {"uid-low": True}
+    reservations = s.core.reservations
+    assert reservations.made["uid-other"].at == pytest.approx(promise.at + HOUR + SETTLE, abs=1)
     s.gone("other")
-    assert promises.claims["uid-head"].leaving == {"uid-low": True}
+    assert reservations.claims["uid-head"].leaving == {"uid-low": True}
 
 
 def test_an_elder_whose_time_has_passed_gets_the_place_of_a_younger_one_for_whom_others_are_to_go() -> None:
@@ -182,8 +182,8 @@ def test_an_elder_whose_time_has_passed_gets_the_place_of_a_younger_one_for_whom
     s.now = START + 20 * HOUR - 5
     s.submit(make_binding("head").tasks(1, gpu=8).priority(1).runs(HOUR).submitted(EARLY))
     step(s)
-    made = s.core.promises.made
+    made = s.core.reservations.made
     assert [round((made[uid].at - START) / HOUR) for uid in ("uid-elder", "uid-head")] == [20, 21]
     step(s, after=9.0)
-    assert list(s.core.promises.claims) == ["uid-head"]
+    assert list(s.core.reservations.claims) == ["uid-head"]
     assert round((made["uid-elder"].at - START) / HOUR) == 21

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.dispatcher.core.backfill.allocation import Held, ends_needed, free
+from atoll.dispatcher.core.backfill.allocation import Held
+from atoll.dispatcher.core.backfill.timeline import ends_needed, free
 from atoll.fit import Nodes, fits
 from atoll.fit.nodes import Profile
 from atoll.model.gang import Gang, Task

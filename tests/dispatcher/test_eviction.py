@@ -8,9 +8,9 @@ import math
 import pytest
 
 from atoll.dispatcher.core import Ask, CapacityGone, Command, Dispatcher, Evict, Explain, QueueSet
-from atoll.dispatcher.core.backfill.allocation import GRACE
+from atoll.dispatcher.core.backfill.allocation import SETTLE
 from atoll.dispatcher.core.backfill.policy import AGAIN, TAKEN_BACK
-from atoll.dispatcher.core.backfill.reservation import SETTLE
+from atoll.dispatcher.core.backfill.timeline import GRACE
 from atoll.dispatcher.core.preemption.budget import SEARCH_BURST, SEARCHES_PER_SECOND
 from atoll.model.queues import EVICT_TIMEOUT
 from atoll.model.verdict import Blocker, Reason
@@ -426,7 +426,7 @@ def test_room_that_is_being_made_stays_the_claimants_though_another_is_the_head_
     assert evicted(s.run()) == ["low"]
     s.submit(make_binding("never").tasks(99).priority(2).submitted(LATE))
     s.run()
-    assert list(s.core.promises.claims) == ["uid-high"]
+    assert list(s.core.reservations.claims) == ["uid-high"]
 
 
 def test_one_that_goes_is_counted_as_going_whatever_is_reported_of_it() -> None:
@@ -442,8 +442,8 @@ def test_one_that_goes_is_counted_as_going_whatever_is_reported_of_it() -> None:
     s.change("low", placed={"m": (3, 7)}, nodes={"m": {"m-0": 3, "m-1": 4}})
     s.tell(named("m", [1, 0], generation=3))
     s.run()
-    claim = s.core.promises.claims["uid-high"]
-    assert (claim.leaving, s.core.promises._kept(claim).placement is None) == ({"uid-low": True}, False)
+    claim = s.core.reservations.claims["uid-high"]
+    assert (claim.leaving, s.core.reservations.spot(claim).placement is None) == ({"uid-low": True}, False)
 
 
 def test_room_that_is_being_made_stays_the_claimants_though_an_elder_of_its_queue_comes() -> None:
@@ -552,7 +552,7 @@ def lent_and_taken_back() -> Scene:
 def test_no_room_is_kept_for_what_would_be_taken_back_again() -> None:
     """Else the members would be empty but for `one`, time and again."""
     s = lent_and_taken_back()
-    assert s.core.promises.own("uid-gang") is None
+    assert s.core.reservations.own("uid-gang") is None
     for number in range(3):
         s.submit(make_binding(f"other-{number}").queue("r").runs(2 * HOUR).submitted(LATE))
     assert len(names(s.run())) == 3
@@ -562,12 +562,12 @@ def test_room_is_kept_for_it_once_its_queue_deserves_that_much_or_it_has_waited_
     s = lent_and_taken_back()
     s.tell(share("q", 8, **BACKFILL))
     s.run(after=AGAIN)
-    assert s.core.promises.own("uid-gang") is not None
+    assert s.core.reservations.own("uid-gang") is not None
 
     s = lent_and_taken_back()
     s.tell(share("q", 4, patience=60.0, **BACKFILL))
     s.run(after=AGAIN)
-    assert s.core.promises.own("uid-gang") is not None
+    assert s.core.reservations.own("uid-gang") is not None
 
 
 def test_room_is_kept_for_it_again_after_a_while_whatever_others_want() -> None:
@@ -575,9 +575,9 @@ def test_room_is_kept_for_it_again_after_a_while_whatever_others_want() -> None:
     small = [make_binding(f"small-{n}").queue("q").tasks(4).runs(HOUR).submitted(LATE) for n in range(2)]
     s.submit(*small[:1])
     assert names(s.run(after=TAKEN_BACK / 2)) == ["small-0"]
-    assert s.core.promises.own("uid-gang") is None
+    assert s.core.reservations.own("uid-gang") is None
     s.run(after=TAKEN_BACK / 2 + AGAIN)
-    assert s.core.promises.own("uid-gang") is not None
+    assert s.core.reservations.own("uid-gang") is not None
     s.change("small-0", finished=True)
     s.submit(*small[1:])
     assert not names(s.run())
@@ -590,7 +590,7 @@ def test_nor_is_it_passed_for_ever_once_nobody_wants_what_it_borrows() -> None:
     assert names(s.run()) == ["small-0"]
     s.change("one", finished=True)
     s.run(after=AGAIN)
-    assert s.core.promises.own("uid-gang") is not None
+    assert s.core.reservations.own("uid-gang") is not None
 
 
 def test_how_often_it_went_is_counted_though_its_story_is_too_short_for_that() -> None:

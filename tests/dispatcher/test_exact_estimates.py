@@ -1,25 +1,36 @@
-"""Who is promised room starts by the first time that was promised, where estimates are exact and nobody goes for others."""
+"""Who has a reservation starts by its first time, where estimates are exact and nobody is evicted for others."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import pytest
 
-from atoll.dispatcher.core.backfill.reservation import placed_as_told, where_seen
-from tests.dispatcher.builders import BACKFILL, make_binding, make_queue
+from atoll.dispatcher.core.backfill.allocation import placed_as_told, where_seen
+from tests.dispatcher.builders import BACKFILL, GPU, make_binding, make_queue
 from tests.dispatcher.virtual import Town, gpus
 
+WISHES: dict[str, list[dict[str, Any]]] = {
+    "backfill": [BACKFILL],
+    "backfill and waiting times": [{**BACKFILL, "patience": 60.0}],
+    "waiting times": [{"patience": 60.0}],
+    "either": [BACKFILL, {**BACKFILL, "patience": 60.0}, {"patience": 60.0}],
+    "deserved": [{**BACKFILL, "patience": 60.0, "deserved": {GPU: gpus}} for gpus in (4, 6, 8)],
+}
+"""What queues are like, one of these each."""
 
-def play(seed: int) -> Town:
+
+def play(seed: int, wish: str = "backfill", priorities: Sequence[int] = (0,)) -> Town:
     """Three queues with limits, and gangs of one task and of two with pods of different sizes."""
     random = Random(seed)
-    view = {**BACKFILL, "reclaimable": False}
     limits = [random.choice([8, 10, 12]) for _ in range(3)]
-    queues = [make_queue(f"q{number}", view=view, gpu=limit) for number, limit in enumerate(limits)]
+    views = [{**random.choice(WISHES[wish]), "reclaimable": False} for _ in limits]
+    queues = [make_queue(f"q{number}", view=views[number], gpu=limit) for number, limit in enumerate(limits)]
     town = Town(*queues, m=gpus(4, 4, 4), n=gpus(8))
     for number in range(26):
-        builder = make_binding(f"b{number}").queue(f"q{random.randrange(3)}")
+        builder = make_binding(f"b{number}").queue(f"q{random.randrange(3)}").priority(random.choice(priorities))
         if random.random() < 0.6:
             builder = builder.tasks(random.randint(1, 2), gpu=random.choice([1, 2, 4]))
             builder = builder.tasks(random.randint(1, 4), gpu=random.choice([1, 2]))
@@ -31,8 +42,15 @@ def play(seed: int) -> Town:
     return town
 
 
-def test_nobody_is_late() -> None:
-    assert play(3).late() == []
+@pytest.mark.parametrize(
+    ("seed", "wish"), [(3, "backfill"), *((seed, wish) for wish in WISHES for seed in range(2))], ids=str
+)
+def test_nobody_is_late(seed: int, wish: str) -> None:
+    assert play(seed, wish).late() == []
+
+
+def test_who_must_wait_for_one_that_a_better_rank_overtook_is_overtaken_as_well() -> None:
+    assert play(8, priorities=(0, 0, 0, 0, 1)).late() == []
 
 
 def test_pods_of_two_sizes_are_where_they_were_expected() -> None:
@@ -47,6 +65,13 @@ def test_pods_of_two_sizes_are_where_they_were_expected() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("wish", WISHES)
 @pytest.mark.parametrize("seed", range(100))
-def test_nobody_is_late_in_many_more(seed: int) -> None:
-    assert play(seed).late() == []
+def test_nobody_is_late_in_many_more(seed: int, wish: str) -> None:
+    assert play(seed, wish).late() == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100))
+def test_nor_where_some_are_of_a_higher_class(seed: int) -> None:
+    assert play(seed, priorities=(0, 0, 0, 0, 1)).late() == []

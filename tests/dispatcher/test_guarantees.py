@@ -121,10 +121,10 @@ def test_room_that_is_kept_for_a_head_counts_what_is_guaranteed_to_others() -> N
     assert len(names(s.run())) == 3
     s.submit(make_binding("head").queue("a").tasks(3))
     s.run()
-    promise = s.core.promises.made["uid-head"]
+    promise = s.core.reservations.made["uid-head"]
     assert promise.at == pytest.approx(s.now + 1000.0, abs=5.0)
     s.run(after=OLD)
-    assert s.core.promises.made["uid-head"].at == promise.at
+    assert s.core.reservations.made["uid-head"].at == promise.at
 
 
 def test_queues_below_an_invalid_one_keep_no_more_from_others_than_it_is_guaranteed() -> None:

@@ -163,7 +163,7 @@ class History:
         core = town.core
         assert core.next_deadline is None, "it waits for something"
         assert not core.state.failures.known, "members are avoided for shapes that nobody has"
-        assert core.promises.empty
+        assert core.reservations.empty
         assert not core.claims
         assert not core.state.leaving
         assert not core.claims.cleared

@@ -72,8 +72,8 @@ def test_a_victim_is_made_once_and_again_only_when_something_of_it_is_another() 
 
 def test_what_something_holds_is_computed_once() -> None:
     s = headed()
-    promises, member = s.core.promises, s.core.world.members["m"]
-    assert promises._held("uid-runs", member) is promises._held("uid-runs", member)
+    reservations, member = s.core.reservations, s.core.world.members["m"]
+    assert reservations.timeline._held("uid-runs", member) is reservations.timeline._held("uid-runs", member)
 
 
 def test_a_choice_that_would_delay_a_head_is_known_to_until_its_member_changes() -> None:
@@ -84,12 +84,12 @@ def test_a_choice_that_would_delay_a_head_is_known_to_until_its_member_changes()
     s.run()
     s.submit(make_binding("long").queue("other"))
     assert names(s.run()) == []
-    promises, member = s.core.promises, s.core.world.members["m"]
-    assert [promise.uid for promise in promises.refuses_still("uid-long", member, math.inf)] == ["uid-head"]
-    assert promises.refuses_still("uid-long", member, s.now + 1) == [], "a shorter one was not tried"
-    assert promises.refuses_still("uid-else", member, math.inf) == []
+    reservations, member = s.core.reservations, s.core.world.members["m"]
+    assert [promise.uid for promise in reservations.refused_before("uid-long", member, math.inf)] == ["uid-head"]
+    assert reservations.refused_before("uid-long", member, s.now + 1) == [], "a shorter one was not tried"
+    assert reservations.refused_before("uid-else", member, math.inf) == []
     member.changes += 1
-    assert promises.refuses_still("uid-long", member, math.inf) == []
+    assert reservations.refused_before("uid-long", member, math.inf) == []
 
 
 def test_nobody_is_sought_who_could_go_where_limits_that_are_kept_for_a_head_allow_nothing(
@@ -107,7 +107,7 @@ def test_nobody_is_sought_who_could_go_where_limits_that_are_kept_for_a_head_all
         s.bound(name, generation=NEVER)
     s.submit(make_binding("head").queue("third").tasks(8).runs(HOUR))
     s.run(after=OLD)
-    assert [promise.uid for promise in s.core.promises.made.values()] == ["uid-head"]
+    assert [promise.uid for promise in s.core.reservations.made.values()] == ["uid-head"]
     sought: list[str] = []
     monkeypatch.setattr(dry_run, "plan", lambda claimant, *_, **__: sought.append(claimant.uid))
     s.submit(make_binding("claims").queue("own").tasks(2).runs(2 * HOUR))
@@ -120,19 +120,19 @@ def test_nobody_is_sought_who_could_go_where_limits_that_are_kept_for_a_head_all
 
 def test_a_start_that_nobody_knows_is_not_computed_again_within_a_second() -> None:
     s = headed(known=False)
-    [promise] = s.core.promises.made.values()
+    [promise] = s.core.reservations.made.values()
     s.run(after=RENEWAL / 2)
-    assert s.core.promises.made["uid-head"] is promise
-    s.now = promise.looked + RENEWAL
+    assert s.core.reservations.made["uid-head"] is promise
+    s.now = promise.computed + RENEWAL
     s.run(after=0.0)
-    assert s.core.promises.made["uid-head"] is not promise
+    assert s.core.reservations.made["uid-head"] is not promise
 
 
 def test_a_start_that_is_known_is_not_computed_again_before_it_has_passed() -> None:
     s = headed()
-    [promise] = s.core.promises.made.values()
+    [promise] = s.core.reservations.made.values()
     s.run(after=HOUR / 2)
-    assert s.core.promises.made["uid-head"] is promise
+    assert s.core.reservations.made["uid-head"] is promise
 
 
 def test_which_members_a_queue_may_use_is_computed_once() -> None:

@@ -169,7 +169,7 @@ def test_a_queue_that_gets_a_patience_keeps_room_for_what_waits_too_long_already
     s.run()
     s.tell(make_queue("q", view={"patience": patience}))
     s.run(after=30.0)
-    assert s.core.promises.made
+    assert s.core.reservations.made
 
 
 def test_a_queue_that_gets_more_patience_keeps_no_room_yet() -> None:
@@ -180,9 +180,9 @@ def test_a_queue_that_gets_more_patience_keeps_no_room_yet() -> None:
     s.run()
     s.tell(make_queue("q", view={"patience": 2000.0}))
     s.run(after=200.0)
-    assert not s.core.promises.made
+    assert not s.core.reservations.made
     s.run(after=2000.0)
-    assert s.core.promises.made
+    assert s.core.reservations.made
 
 
 def test_how_long_a_queue_expects_its_workloads_to_run_counts_for_what_runs_already() -> None:
@@ -193,7 +193,7 @@ def test_how_long_a_queue_expects_its_workloads_to_run_counts_for_what_runs_alre
     s.run()
     s.tell(make_queue("q", view=BACKFILL | {"estimate": 100.0}))
     s.run(after=2.0)
-    assert s.core.promises.made["uid-waits"].at < START + 110.0
+    assert s.core.reservations.made["uid-waits"].at < START + 110.0
     s.submit(make_binding("short").runs(20.0).submitted(LATE))
     assert dispatched(s.run()) == [("short", "m")]
 
@@ -278,10 +278,10 @@ def test_room_is_kept_for_its_head_again_once_the_queue_is_open() -> None:
     s.run()
     s.tell(make_queue("b", is_open=False, view=BACKFILL))
     s.run()
-    assert not s.core.promises.made
+    assert not s.core.reservations.made
     s.tell(make_queue("b", view=BACKFILL))
     s.run()
-    assert list(s.core.promises.made) == ["uid-head"]
+    assert list(s.core.reservations.made) == ["uid-head"]
 
 
 @pytest.mark.parametrize("view", [{"is_open": False}, {"strategy": Strategy.FIFO}], ids=["closed", "strict"])

@@ -29,13 +29,13 @@ def waiting() -> Town:
 
 def test_its_first_pass_starts_nothing_that_could_not_pass_before() -> None:
     t = waiting()
-    promise = t.core.promises.made["uid-head"]
+    promise = t.core.reservations.made["uid-head"]
     t.lead_anew()
     t.run(10)
     assert t.running() == ["runs"]
-    again = t.core.promises.made["uid-head"]
+    again = t.core.reservations.made["uid-head"]
     assert again is not promise
-    assert (again.at, again.first, again.made) == pytest.approx((promise.at, promise.first, promise.made), abs=0.1)
+    assert (again.at, again.first, again.since) == pytest.approx((promise.at, promise.first, promise.since), abs=0.1)
     t.run(1100)
     started = t.started("head")
     assert started is not None
@@ -44,12 +44,12 @@ def test_its_first_pass_starts_nothing_that_could_not_pass_before() -> None:
 
 def test_the_age_of_a_promise_survives_many_leaders() -> None:
     t = waiting()
-    made = t.core.promises.made["uid-head"].made
+    made = t.core.reservations.made["uid-head"].since
     for _ in range(5):
         t.run(100)
         t.lead_anew()
     t.run(1)
-    assert t.core.promises.made["uid-head"].made == pytest.approx(made, abs=0.1)
+    assert t.core.reservations.made["uid-head"].since == pytest.approx(made, abs=0.1)
     assert made < START + 20
 
 

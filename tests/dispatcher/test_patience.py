@@ -39,7 +39,7 @@ def scene(*queues: Event, runs: float | None = HOUR) -> Scene:
 
 
 def kept(s: Scene) -> list[str]:
-    return [each.removeprefix("uid-") for each in s.core.promises.made]
+    return [each.removeprefix("uid-") for each in s.core.reservations.made]
 
 
 def test_room_is_kept_for_one_workload_of_a_queue_at_a_time() -> None:

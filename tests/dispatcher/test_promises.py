@@ -7,7 +7,7 @@ import math
 import pytest
 
 from atoll.dispatcher.core import Ceiling, Event, NamespaceSet, NamespaceView
-from atoll.dispatcher.core.backfill.reservation import SETTLE
+from atoll.dispatcher.core.backfill.allocation import SETTLE
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     BACKFILL,
@@ -49,7 +49,7 @@ def test_of_two_members_that_are_free_at_once_the_one_with_more_room_now_is_kept
     assert len(names(s.run())) == 2
     s.submit(make_binding("head").queue("q").tasks(2, gpu=8).submitted(EARLY))
     assert names(s.run()) == []
-    [promise] = s.core.promises.made.values()
+    [promise] = s.core.reservations.made.values()
     assert promise.member.name == "n"
     assert promise.at == pytest.approx(START + HOUR + SETTLE, abs=1)
 
@@ -62,7 +62,7 @@ def test_a_head_of_two_tasks_is_promised_the_time_at_which_both_fit() -> None:
     s.submit(make_binding("head").queue("q").tasks(2, gpu=4).tasks(1, gpu=6).submitted(EARLY))
     s.submit(make_binding("small").queue("q").tasks(2, gpu=2).tasks(1, gpu=3).submitted(LATE))
     s.run()
-    [promise] = s.core.promises.made.values()
+    [promise] = s.core.reservations.made.values()
     assert promise.uid == "uid-head"
     assert promise.at == pytest.approx(START + 2 * HOUR + SETTLE, abs=1)
 
@@ -83,9 +83,9 @@ def test_one_is_promised_quota_beside_an_earlier_one(lasts: float, known: bool) 
     s.submit(make_binding("next").queue("r").tasks(1, gpu=1).runs(lasts).affinity(clusterNames=["n"]))
     assert names(s.run()) == []
     # After the head, which may stay for ever, nothing is certain; then nothing is kept for it either.
-    assert list(s.core.promises.made) == (["uid-head", "uid-next"] if known else ["uid-head"])
+    assert list(s.core.reservations.made) == (["uid-head", "uid-next"] if known else ["uid-head"])
     if known:
-        assert s.core.promises.made["uid-next"].at == pytest.approx(START + 600 + SETTLE, abs=1)
+        assert s.core.reservations.made["uid-next"].at == pytest.approx(START + 600 + SETTLE, abs=1)
 
 
 def test_where_its_user_says_nothing_its_queue_says_how_long_it_runs() -> None:
@@ -93,7 +93,7 @@ def test_where_its_user_says_nothing_its_queue_says_how_long_it_runs() -> None:
     for name in ("runs", "head"):
         s.submit(make_binding(name).queue("q").tasks(8))
         s.run()
-    assert s.core.promises.made["uid-head"].at == pytest.approx(START + HOUR + SETTLE, abs=1)
+    assert s.core.reservations.made["uid-head"].at == pytest.approx(START + HOUR + SETTLE, abs=1)
 
 
 def test_room_is_kept_no_longer_for_one_that_its_member_can_never_hold_any_more() -> None:
@@ -108,7 +108,7 @@ def test_room_is_kept_no_longer_for_one_that_its_member_can_never_hold_any_more(
     s.tell(make_capacity("m", [8], generation=2))
     s.run(after=HOUR)
     s.run(after=2.0)
-    assert not s.core.promises.made
+    assert not s.core.reservations.made
     assert not s.view("small").suspended
 
 
@@ -121,7 +121,7 @@ def test_a_resource_that_nodes_get_changes_nothing_of_what_is_promised() -> None
     s.gone("head")
     s.submit(make_binding("next").queue("q").tasks(5))
     assert names(s.run()) == []
-    [promise] = s.core.promises.made.values()
+    [promise] = s.core.reservations.made.values()
     assert promise.at == pytest.approx(START + HOUR + SETTLE, abs=1)
 
 
@@ -131,12 +131,12 @@ def test_nodes_that_a_member_lost_are_not_counted_on_though_something_runs_there
     s.run()
     s.submit(make_binding("head").queue("q").tasks(2, gpu=4))
     s.run()
-    assert s.core.promises.made["uid-head"].at < math.inf
+    assert s.core.reservations.made["uid-head"].at < math.inf
     s.tell(make_capacity("m", [4], generation=2))
     s.gone("head")
     s.submit(make_binding("next").queue("q").tasks(1, gpu=5))
     assert names(s.run()) == []
-    assert not s.core.promises.made
+    assert not s.core.reservations.made
 
 
 # -- what is left beside it --------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def test_of_equal_work_the_one_passes_that_is_over_before_any_head_is_due() -> N
     for queue in ("q", "r"):
         s.submit(make_binding(f"head-{queue}").queue(queue).tasks(1, gpu=8))
         s.run()
-    assert [round((promise.at - START) / HOUR) for promise in s.core.promises.made.values()] == [1, 2]
+    assert [round((promise.at - START) / HOUR) for promise in s.core.reservations.made.values()] == [1, 2]
     for number, hours in enumerate((3.0, 1.5, 0.5)):
         s.submit(
             make_binding(f"pair{number}").queue("x").tasks(2).runs(hours * HOUR).submitted(f"2026-01-0{number + 1}")
@@ -191,7 +191,7 @@ def test_the_quota_of_those_who_are_being_taken_back_is_counted_as_theirs_for_wh
     assert evicted(s.run(after=OLD)) == ["low"]
     s.submit(make_binding("head").queue("r").tasks(4))
     s.run()
-    assert s.core.promises.made["uid-head"].at == pytest.approx(START + HOUR + SETTLE, abs=1)
+    assert s.core.reservations.made["uid-head"].at == pytest.approx(START + HOUR + SETTLE, abs=1)
 
 
 def test_quota_of_what_ends_a_moment_after_a_head_is_due_is_not_counted_on() -> None:
@@ -201,7 +201,7 @@ def test_quota_of_what_ends_a_moment_after_a_head_is_due_is_not_counted_on() -> 
     assert len(names(s.run())) == 2
     s.submit(make_binding("head").queue("q").tasks(9))
     s.run()
-    assert s.core.promises.made["uid-head"].at == pytest.approx(START + HOUR + SETTLE, abs=0.1)
+    assert s.core.reservations.made["uid-head"].at == pytest.approx(START + HOUR + SETTLE, abs=0.1)
     s.submit(make_binding("long").queue("r").tasks(2))
     assert names(s.run()) == []
     s.submit(make_binding("one").queue("r"))
@@ -235,7 +235,7 @@ def test_what_is_reported_to_be_elsewhere_will_be_gone_from_there() -> None:
     s.gone("head")
     s.submit(make_binding("next").queue("q").tasks(3, gpu=8).submitted(EARLY))
     assert names(s.run()) == []
-    [promise] = s.core.promises.made.values()
+    [promise] = s.core.reservations.made.values()
     assert promise.at == pytest.approx(START + HOUR + SETTLE, abs=1)
 
 
@@ -267,4 +267,4 @@ def test_room_is_kept_once_its_namespace_would_let_it_start() -> None:
     s.run(after=20.0)
     s.tell(NamespaceSet(NamespaceView("default", {GPU: 16})))
     s.run(after=20.0)
-    assert list(s.core.promises.made) == ["uid-waits"]
+    assert list(s.core.reservations.made) == ["uid-waits"]

@@ -1,14 +1,15 @@
-"""Promises whose time has passed or is not known, and what happens to a member while room is kept there."""
+"""Reservations whose time has passed or is not known, and what happens to a member while room is kept there."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 
 from atoll.dispatcher.core import BindingSet, CapacitySet, Pass, Reservation
+from atoll.dispatcher.core.backfill.allocation import SETTLE
 from atoll.dispatcher.core.backfill.policy import AGAIN
-from atoll.dispatcher.core.backfill.reservation import SETTLE
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     BACKFILL,
@@ -35,7 +36,7 @@ def started(s: Scene, seconds: int) -> list[str]:
 
 def node_of(s: Scene, name: str) -> int:
     """The one on which its one pod is known to run."""
-    stay = s.core.promises.stay(f"uid-{name}")
+    stay = s.core.reservations.timeline.get(f"uid-{name}")
     assert stay is not None
     [(_, node, _)] = stay.parts["m"][1]
     return node
@@ -43,13 +44,13 @@ def node_of(s: Scene, name: str) -> int:
 
 def place_of(s: Scene, name: str) -> list[int]:
     """The nodes on which one that is promised room is expected."""
-    placement = s.core.promises._kept(s.core.promises.made[f"uid-{name}"]).placement
+    placement = s.core.reservations.spot(s.core.reservations.made[f"uid-{name}"]).placement
     assert placement is not None
     return [node for _, node, _ in placement.pods]
 
 
 def at(s: Scene, name: str) -> float:
-    return s.core.promises.made[f"uid-{name}"].at - START
+    return s.core.reservations.made[f"uid-{name}"].at - START
 
 
 # -- unknown ends ------------------------------------------------------------------------------------------------------
@@ -95,7 +96,7 @@ def test_no_nodes_are_kept_for_one_that_only_waits_for_a_limit() -> None:
     s.run()
     s.submit(make_binding("head"))
     s.run()
-    assert s.core.promises.made["uid-head"].limited
+    assert s.core.reservations.made["uid-head"].limited
     s.submit(make_binding("other").queue("z"))
     assert names(s.run()) == ["other"]
     s.submit(make_binding("small").tasks(1, gpu=0))
@@ -173,7 +174,7 @@ def test_a_head_that_fits_nowhere_for_a_moment_is_promised_something_again() -> 
     s.now = START + 95
     s.tell(named("m", {"m-0": 0}, generation=3))
     started(s, 12)
-    assert "uid-head" not in s.core.promises.made
+    assert "uid-head" not in s.core.reservations.made
     s.tell(named("m", [0, 0, 0], generation=4))
     started(s, 2 * int(AGAIN))
     assert at(s, "head") < HOUR <= at(s, "later")
@@ -246,7 +247,7 @@ def test_a_claimants_room_may_be_on_a_node_without_a_name_that_is_lost() -> None
     s.now += OLD
     s.submit(make_binding("high").tasks(2, gpu=8).priority(1).submitted(LATE))
     s.write(*s.decide())
-    assert s.core.promises.claims["uid-high"].expected is not None
+    assert s.core.reservations.claims["uid-high"].placement is not None
     s.tell(make_capacity("m", [2, 0], generation=3))
     s.submit(make_binding("small").queue("z").tasks(1, gpu=1).submitted(LATE))
     assert names(s.run()) == []
@@ -286,7 +287,7 @@ def test_room_is_kept_for_what_a_user_asks_for_now() -> None:
     s.change("head", gang=other.gang, affinities=other.affinities, generation=6)
     s.submit(make_binding("long").queue("z").tasks(1, gpu=8).runs(5 * HOUR).submitted(LATE))
     assert "long" in names(s.run())
-    assert not s.core.promises.made
+    assert not s.core.reservations.made
 
 
 def test_looking_at_promises_leaves_no_doubt_behind() -> None:
@@ -296,12 +297,12 @@ def test_looking_at_promises_leaves_no_doubt_behind() -> None:
     s.submit(make_binding("head").tasks(2, gpu=8).runs(HOUR))
     s.run()
     s.tell(named("m", {"m-0": 0}, generation=2))
-    promise = s.core.promises.made["uid-head"]
-    with s.core.promises.untouched():
+    promise = s.core.reservations.made["uid-head"]
+    with s.core.reservations.untouched():
         s.core.world.refresh()
-        assert s.core.promises._kept(promise).placement is None
-        assert promise.suspect
-    assert not promise.suspect
+        assert s.core.reservations.spot(promise).placement is None
+        assert promise.lost < math.inf
+    assert promise.lost == math.inf
 
 
 def test_a_head_of_which_only_limits_were_kept_finds_its_limit_raised_beside_one_that_is_promised_room() -> None:
@@ -316,7 +317,7 @@ def test_a_head_of_which_only_limits_were_kept_finds_its_limit_raised_beside_one
     assert names(s.run()) == ["known"]
     s.submit(make_binding("limited").tasks(1, gpu=4).submitted(LATE))
     assert names(s.run()) == []
-    assert s.core.promises.made["uid-limited"].limited
+    assert s.core.reservations.made["uid-limited"].limited
     s.submit(make_binding("wide").queue("r").tasks(1, gpu=8).submitted(EARLY))
     assert names(s.run()) == []
     s.tell(make_queue("q", view=BACKFILL, gpu=8))

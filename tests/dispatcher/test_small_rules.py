@@ -101,9 +101,8 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
         assert not any((member.inflight, member.expected)), member.name
     assert not core.world.unconfirmed.any()
     assert not any(core.world._users)
-    assert not any((core.world.holders, core.namespaces.used, core.promises.made, core.waiting.unsaid))
-    assert not len(core.promises)
-    assert not any(core.promises._here.values())
+    assert not any((core.world.holders, core.namespaces.used, core.reservations.made, core.waiting.unsaid))
+    assert not core.reservations.timeline.items()
     assert not any(core.state.priorities.values())
     left = (
         core.state._shapes._known,
@@ -311,7 +310,7 @@ def test_a_new_head_takes_the_place_of_the_one_before_unless_that_has_waited_lon
     s.run(after=700.0)
     s.submit(make_binding("new").tasks(2, gpu=7).priority(1).created(LATE))
     s.run()
-    assert ("uid-old" in s.core.promises.made) == (patience is not None)
+    assert ("uid-old" in s.core.reservations.made) == (patience is not None)
 
 
 def test_where_a_member_put_the_pods_is_what_is_known_of_them() -> None:
@@ -324,7 +323,7 @@ def test_where_a_member_put_the_pods_is_what_is_known_of_them() -> None:
 
 
 def stays(s: Scene, name: str) -> Any:
-    stay = s.core.promises.stay(f"uid-{name}")
+    stay = s.core.reservations.timeline.get(f"uid-{name}")
     assert stay is not None
     return stay.parts
 
@@ -354,7 +353,7 @@ def test_room_is_kept_from_the_very_time_on_that_somebody_has_waited_long_enough
     assert s.core.next_deadline == START + 600
     s.now = START + 600
     s.run(after=0.0)
-    assert list(s.core.promises.made) == ["uid-head"]
+    assert list(s.core.reservations.made) == ["uid-head"]
 
 
 def test_it_is_due_when_the_only_one_that_waits_has_waited_long_enough() -> None:
@@ -402,7 +401,7 @@ def test_nodes_that_a_member_lost_are_nobodys_future() -> None:
         s.bound(name, generation=2)
     s.tell(make_capacity("m", [0], generation=2)).submit(make_binding("head").tasks(1, gpu=8))
     assert names(s.run()) == []
-    [promise] = s.core.promises.made.values()
+    [promise] = s.core.reservations.made.values()
     assert promise.first == pytest.approx(START + HOUR + 2, abs=1)
 
 

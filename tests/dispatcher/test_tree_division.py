@@ -7,8 +7,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.dispatcher.core.backfill.reservation import Stay
-from atoll.dispatcher.core.backfill.reservations import Promises
+from atoll.dispatcher.core.backfill.allocation import Allocation
+from atoll.dispatcher.core.backfill.reservations import Reservations
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import shape_key, shape_of
 from atoll.dispatcher.core.preemption.trial import Claimant, Trial
@@ -116,9 +116,9 @@ def test_what_is_only_supposed_to_go_leaves_the_division_as_it_is() -> None:
     pend(tree, "b", gpu=8)
     world, view = Members(), make_binding("x").tasks(1, requests={"gpu": 9}, gpu=0).build()
     shape = shape_of(view, shape_key(view, ""))
-    promises = Promises(world)
-    promises.enter("goes", Stay(c, {"gpu": 1}, 0.0, math.inf, {}))
-    promises.keep("x", a, shape, shape.gang, [world.member("m")], 0.0, ["goes"])
+    reservations = Reservations(world)
+    reservations.timeline.enter("goes", Allocation(c, {"gpu": 1}, 0.0, math.inf, {}))
+    reservations.claim("x", a, shape, shape.gang, [world.member("m")], 0.0, ["goes"])
 
     pend(tree, "a", gpu=8)
     with Trial(Claimant("x", a, 0, shape, shape.gang), tree, {}) as trial:
@@ -127,6 +127,6 @@ def test_what_is_only_supposed_to_go_leaves_the_division_as_it_is() -> None:
     assert a.deserved == {"gpu": 3}
 
     pend(tree, "a", gpu=1)
-    with promises.settled():
+    with reservations.settled():
         assert a.deserved == {"gpu": 3}
     assert a.deserved == {"gpu": 3}

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from atoll.dispatcher.core import CapacitySet, Ceiling, ClusterGone, Event, NamespaceSet, NamespaceView, Strategy
-from atoll.dispatcher.core.backfill.reservation import SETTLE
+from atoll.dispatcher.core.backfill.allocation import SETTLE
 from atoll.dispatcher.core.explain.verdicts import EXACT, NAMED
 from atoll.model.query import ChangeKind
 from atoll.model.timestamps import to_seconds

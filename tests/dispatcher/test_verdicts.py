@@ -346,7 +346,7 @@ def test_who_would_overtake_a_promise_has_not_done_so_by_asking() -> None:
     running(s, make_binding("runs").tasks(6).runs(100).submitted(EARLY))
     running(s, make_binding("head").tasks(8).runs(10).submitted(LATE))
     assert ask(s, make_binding("x").tasks(1).runs(1000).priority(5)).starts
-    assert not s.core.promises.made["uid-head"].overtaken
+    assert not s.core.reservations.made["uid-head"].overtaken
 
 
 def test_a_strict_queue_lets_nobody_pass() -> None:
@@ -396,11 +396,8 @@ def memory(core: Dispatcher) -> object:
             name: (dict(node.used), dict(node.own), dict(node.wanted), dict(node.own_wanted), str(node.used_in))
             for name, node in core.tree.queues.items()
         },
-        [
-            (p.uid, p.member.name, p.at, p.first, p.overtaken, dict(p.spare), id(p.future), dict(p.refused))
-            for p in core.promises.made.values()
-        ],
-        core.promises.latest_end,
+        [(p.uid, p.member.name, p.at, p.first, p.overtaken, p.lost) for p in core.reservations.made.values()],
+        core.reservations.latest_end,
         [(group.leaf.name, list(group.members), group.parked, group.told) for group in core.waiting.all()],
         {name: (member.nodes.free.tolist(), sorted(member.inflight)) for name, member in core.world.members.items()},
         (core.world.version, dict(core.world._grown), core.world.counts.tolist()),

@@ -35,6 +35,7 @@ from atoll.dispatcher.core import (
     Reservation,
     Resize,
 )
+from atoll.dispatcher.core.backfill.reservation import Reservation as Reserved
 from atoll.dispatcher.core.backlog.binding import gang_of
 from atoll.dispatcher.core.capacity.pods import first_pods
 from atoll.dispatcher.core.events import NodeClass
@@ -154,6 +155,8 @@ class Town:
         self.commands: list[tuple[float, Command]] = []
         self.sites = {name: Site(name, nodes) for name, nodes in members.items()}
         self.passes = 0
+        #: reservations as of the last pass
+        self._reserved: list[Reserved] = []
         #: something was told since the last pass
         self._dirty = False
         #: what another leader is told of: all but the bindings
@@ -207,12 +210,15 @@ class Town:
         self._touched.clear()
         self.passes += 1
         commands = self._handle(Pass(self.now))
-        for promise in self.core.promises.made.values():
+        made = list(self.core.reservations.made.values())
+        # Those of the last pass as well: they may have been given up since.
+        for promise in (*self._reserved, *made):
             job = self.jobs.get(promise.uid)
             if job is not None:
                 job.overtaken |= promise.overtaken
                 if job.promised is None and promise.first < math.inf:
                     job.promised = promise.first - START
+        self._reserved = made
         for command in commands:
             self.commands.append((self.time, command))
             self.after(self.delay, lambda command=command: self._write(command))  # type: ignore[misc]

@@ -29,7 +29,7 @@ from atoll.dispatcher.core import (
     Reservation,
     Resize,
 )
-from atoll.dispatcher.core.backfill.reservation import Promise
+from atoll.dispatcher.core.backfill.reservation import Reservation as Reserved
 from atoll.dispatcher.core.explain import verdicts
 from atoll.dispatcher.core.log import Begin
 from atoll.dispatcher.core.progress import COMMIT_TIMEOUT
@@ -172,7 +172,7 @@ class Simulation:
         #: binding UID -> its live epoch
         self._runs: dict[str, _Run] = {}
         #: promises as of the last pass
-        self._promises: list[Promise] = []
+        self._promises: list[Reserved] = []
         self._submit_queues_and_members(queues)
         for outage in options.outages:
             self._plan_outage(outage)
@@ -314,7 +314,7 @@ class Simulation:
             self._take_back(uid, run, command.decision.reason, epoch)
 
     def _note_promises(self) -> None:
-        made = list(self.host.core.promises.made.values())
+        made = list(self.host.core.reservations.made.values())
         # Those of the last pass as well: they may have been given up since.
         for promise in (*self._promises, *made):
             record = self.journal.records[promise.uid]

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from atoll.dispatcher.core.backfill.allocation import SETTLE, Allocation, Pods
 from atoll.dispatcher.core.backfill.policy import Policy
-from atoll.dispatcher.core.backfill.reservation import SETTLE, Pods, Stay
 from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, estimate
 from atoll.dispatcher.core.backlog.wakeups import capping
@@ -49,7 +49,7 @@ class Admission:
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
         #: how often a class was looked at
         self.examined = 0
-        self.namespaces, self.promises, self.breakers = state.namespaces, state.promises, state.breakers
+        self.namespaces, self.reservations, self.breakers = state.namespaces, state.reservations, state.breakers
 
     def examine(self, group: ShapeClass) -> Dispatch | None:
         """Dispatch the first workload of the class, or park the class on what blocks it."""
@@ -142,16 +142,23 @@ class Admission:
         return choice if isinstance(choice, Choice) else Obstacle(choice, sought=True)
 
     def _let_pass(self, group: ShapeClass) -> Dispatch | None:
-        """Dispatch the next one of the class whose own the room is, for others went for it; or that is known to end
-        before those are due for whom room is kept.
+        """Dispatch the next one of the class whose own the capacity is, for others were evicted for it or it has a
+        reservation; or that is known to end before those with reservations are due.
         """
+        latest = self.reservations.latest_end
         for key in group.members[1:] if self._claims and group.behind is None else ():
             if self._claims.awaits(key[2]) and self._claims.all_gone(key[2]):
                 other = self.bindings[key[2]]
                 choice = self._choose(group, other)
                 if not isinstance(choice, Verdict):
                     return self._dispatch(other, choice)
-        latest = self.promises.latest_end
+        known = self.reservations.made.values() if group.behind is None else ()
+        for uid in [each.uid for each in known if each.leaf is group.leaf]:
+            other = self.bindings[uid]
+            if other.shape is group.shape and other.key != group.members[0] and uid not in self.reservations.claims:
+                choice = self._choose(group, other)
+                if not isinstance(choice, Verdict):
+                    return self._dispatch(other, choice)
         if self._state.now + group.shortest + SETTLE > latest:
             return None
         shortest = math.inf
@@ -167,7 +174,7 @@ class Admission:
 
     def _choose(self, group: ShapeClass, binding: Binding, shape: Shape | None = None) -> Choice | Verdict:
         """Where it goes, its quota aside. `shape`: with another flavor than the one that it waits for."""
-        self.promises.latest_end = -math.inf
+        self.reservations.latest_end = -math.inf
         found = choose(
             shape or group.shape,
             binding.gang,
@@ -175,7 +182,7 @@ class Admission:
             serving=self._state.serves(group.leaf),
             avoided=self._state.avoided(binding, group.shape),
             permits=self._policy.settles(binding),
-            barred=nowhere if self.promises.empty else self._policy.barred(binding),
+            barred=nowhere if self.reservations.empty else self._policy.barred(binding),
             capped=partial(self._policy.capped, group.leaf),
             times=partial(self._policy.times, group.leaf),
         )
@@ -197,7 +204,8 @@ class Admission:
         expected = self._expected(choice)
         command = self._decisions.dispatch(binding, phase, reason, choice.sentence(), deadline, told, expected)
         self._policy.overtake()
-        kept = self.promises.drop(view.uid)
+        self.reservations.follow()
+        kept = self.reservations.drop(view.uid)
         self._policy.impatient.pop(view.uid, None)
         self._state.stop_waiting(binding, binding.shape)
         self._claims.started(view.uid)
@@ -217,9 +225,8 @@ class Admission:
             self.world.assume(member, view.uid, part, placement)
             self.breakers.sent(member.name, view.uid)
         pods: dict[str, tuple[Gang, Pods]] = {member.name: (part, placement.pods) for member, part, placement in placed}
-        self.promises.enter(
-            view.uid, Stay(binding.leaf, binding.amount, self._state.now, self._state.now + estimate(binding), pods)
-        )
+        now, ends = self._state.now, self._state.now + estimate(binding)
+        self.reservations.timeline.enter(view.uid, Allocation(binding.leaf, binding.amount, now, ends, pods))
         self._state.sizes.file(binding)
         if kept:
             self._state.wakeups.refresh_idle()
@@ -227,7 +234,7 @@ class Admission:
 
     def _expected(self, choice: Choice) -> dict[str, Spots]:
         """Where it is to be in its member, lest it is where others are promised room, or were made room for."""
-        if choice.divided or (self.promises.empty and not self._claims.cleared):
+        if choice.divided or (self.reservations.empty and not self._claims.cleared):
             return {}
         [member], [gang], [placement] = choice.members, choice.gangs, choice.placements
         return spots(member, gang, placement)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from atoll.dispatcher.core.backfill.reservation import Promise
+from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, evict_timeout, evicted_at
 from atoll.dispatcher.core.capacity.pods import Counts
@@ -160,10 +160,10 @@ class Claims:
         # Victims are not evicted while the dry run is open, so an empty list does not mean that they are gone.
         return self.dry_run(uid) is None and all(self.let_go(each, loss) for each, loss in self.losses(uid).items())
 
-    def holds(self, claim: Promise) -> bool:
+    def holds(self, claim: Reservation) -> bool:
         """Whether all that were to go for a claimant have gone, or are on their way."""
         losses = self.losses(claim.uid).items()
-        return all(self.let_go(uid, loss) or self.goes(uid, loss, claim.looked) for uid, loss in losses)
+        return all(self.let_go(uid, loss) or self.goes(uid, loss, claim.computed) for uid, loss in losses)
 
     def let_go(self, uid: str, loss: Loss) -> bool:
         """Whether a victim has nothing left of what it was to give up."""

@@ -179,10 +179,10 @@ class Decisions:
 
     def kept(self, uid: str) -> Kept | None:
         """The room that is kept for a workload, as it is written."""
-        promise = self._state.promises.made.get(uid)
+        promise = self._state.reservations.made.get(uid)
         if promise is None:
             return None
-        return Kept(self.text(promise.made), self.text(promise.first) if promise.first < math.inf else "")
+        return Kept(self.text(promise.since), self.text(promise.first) if promise.first < math.inf else "")
 
     def text(self, at: float) -> str:
         """RFC 3339; the few times that a pass writes are formatted once."""

@@ -38,7 +38,7 @@ class Dispatcher:
         """
         self.state = state = State()
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
-        self.namespaces, self.promises, self.wakeups = state.namespaces, state.promises, state.wakeups
+        self.namespaces, self.reservations, self.wakeups = state.namespaces, state.reservations, state.wakeups
         self.breakers, self.refusals = state.breakers, state.refusals
         self.refusals.most = most_refusals
         self.claims = claims = Claims(state)
@@ -110,7 +110,7 @@ class Dispatcher:
         self.triggers.searches.pass_begins(elapsed, now)
         self.state.now = now
         self.progress.pass_begins(now)
-        self.promises.pass_begins(now)
+        self.reservations.timeline.pass_begins(now)
         self.world.refresh()
         self.state.renumber_moved()
         self.state.try_again()

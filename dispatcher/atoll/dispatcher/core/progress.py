@@ -28,7 +28,7 @@ class Progress:
 
     def __init__(self, state: State, claims: Claims, decisions: Decisions, commit_timeout: float) -> None:
         self._state, self._claims, self._decisions = state, claims, decisions
-        self.world, self.bindings, self.promises = state.world, state.bindings, state.promises
+        self.world, self.bindings, self.reservations = state.world, state.bindings, state.reservations
         self.breakers, self.refusals = state.breakers, state.refusals
         self.commit_timeout = commit_timeout
         #: time of the first pass, before which it has heard of no member
@@ -207,7 +207,7 @@ class Progress:
         To take such work back would make a member that is behind do it twice. Parts in several members are not waited
         for: what of them runs already would wait, too.
         """
-        stay, half = self.promises.stay(binding.view.uid), self.commit_timeout / 2
+        stay, half = self.reservations.timeline.get(binding.view.uid), self.commit_timeout / 2
         if stay is None or len(binding.parts) != 1:
             return False
         [name] = binding.parts

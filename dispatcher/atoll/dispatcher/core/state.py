@@ -15,8 +15,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from atoll.dispatcher.core.backfill.reservation import Pods, Stay, placed_as_told, where_seen
-from atoll.dispatcher.core.backfill.reservations import Promises
+from atoll.dispatcher.core.backfill.allocation import Allocation, Pods, placed_as_told, where_seen
+from atoll.dispatcher.core.backfill.reservations import Reservations
 from atoll.dispatcher.core.backlog.backlog import ShapeClass, Waiting, differs
 from atoll.dispatcher.core.backlog.binding import (
     Binding,
@@ -111,7 +111,7 @@ class State:
         self.hungry = Hungry()
         self.wakeups = Wakeups(self.tree, self.waiting, self.world, self.hungry)
         self.namespaces = Namespaces()
-        self.promises = Promises(self.world)
+        self.reservations = Reservations(self.world)
         self.refusals = Refusals()
         self.breakers = Breakers()
         self.failures = Failures()
@@ -217,7 +217,9 @@ class State:
             self.enter(binding)
         if queue.view is not None and queue.view.estimate != estimated:
             for uid in self.charged.get(queue, ()):
-                self.promises.enter(uid, self._stay(self.bindings[uid], self.promises.stay(uid)))
+                self.reservations.timeline.enter(
+                    uid, self._stay(self.bindings[uid], self.reservations.timeline.get(uid))
+                )
         for each in subtree(queue):
             for uid in self.charged.get(each, ()):
                 self.watch_times(self.bindings[uid])
@@ -280,7 +282,7 @@ class State:
             self.world.drop_root(name, root)
         else:
             self.world.set_root(capacity)
-        self.promises.republished(name)
+        self.reservations.timeline.republished(name)
         if member.generation != before:
             for shape in self.failures.moved_on(name):
                 self.wakeups.wake(shape)
@@ -380,7 +382,7 @@ class State:
         elif phase.charged and not binding.parts and binding.wish is not None:
             # Perhaps it had less, but nobody knows any more.
             binding.amount = binding.wish.total()
-        stay = self.promises.stay(view.uid)
+        stay = self.reservations.timeline.get(view.uid)
         if stay is not None and old is not None and newly_bound(binding, old):
             self._hear(old, stay)
         if old is not None and charged_alike(binding, old):
@@ -394,7 +396,7 @@ class State:
         if old is not None:
             waits = old.shape
             self.leave(old, view.placed)
-            if waits is not None and self.promises.asks_otherwise(view.uid):
+            if waits is not None and self.reservations.asks_otherwise(view.uid):
                 self.wakeups.refresh_idle()
         self.put(view.uid, binding)
         self.enter(binding, stay)
@@ -434,7 +436,7 @@ class State:
                     known.pop(node, None)
         self._left.clear()
 
-    def _hear(self, binding: Binding, stay: Stay) -> None:
+    def _hear(self, binding: Binding, stay: Allocation) -> None:
         """Its members have bound what was sent to them, or it has ended there."""
         for name in binding.parts:
             member = self.world.member(name)
@@ -464,7 +466,7 @@ class State:
             self.untold.pop(uid, None)
             for dropped in self.on_dropped:
                 dropped(uid)
-            if self.promises.drop(uid):
+            if self.reservations.drop(uid):
                 self.wakeups.refresh_idle()
             for member in list(self.world.holders.get(uid, ())):
                 self.world.forget(member, uid)
@@ -479,7 +481,7 @@ class State:
         # Back to what was last seen; if somebody else decided, the watch is about to say so.
         self._observe(binding.view, binding)
 
-    def enter(self, binding: Binding, before: Stay | None = None) -> None:
+    def enter(self, binding: Binding, before: Allocation | None = None) -> None:
         """File a binding under its phase: waiting, charged, or neither; `before` is where it ran as last known."""
         uid = binding.view.uid
         if binding.wish is None:
@@ -551,9 +553,9 @@ class State:
                 self.leave(binding)
                 self.enter(binding)
 
-    def _enter_charged(self, binding: Binding, before: Stay | None) -> None:
+    def _enter_charged(self, binding: Binding, before: Allocation | None) -> None:
         """File a binding whose charge is right."""
-        self.promises.enter(binding.view.uid, self._stay(binding, before))
+        self.reservations.timeline.enter(binding.view.uid, self._stay(binding, before))
         self._watch_deadline(binding)
         self.watch_times(binding)
         self.sizes.file(binding)
@@ -637,7 +639,7 @@ class State:
         if binding.phase.charged:
             self.ready_by.drop(binding.view.uid)
             self.gone_by.drop(binding.view.uid)
-            self.promises.leave(binding.view.uid, binding.view.placed if placed is None else placed)
+            self.reservations.timeline.leave(binding.view.uid, binding.view.placed if placed is None else placed)
             self._charge(binding, -1)
             self.unsettled.pop(binding.view.uid, None)
             self.sizes.forget(binding)
@@ -664,7 +666,7 @@ class State:
         for waits_no_more in self.on_waits_no_more:
             waits_no_more(binding, left)
 
-    def _stay(self, binding: Binding, old: Stay | None) -> Stay:
+    def _stay(self, binding: Binding, old: Allocation | None) -> Allocation:
         """Where it runs and until when, as far as that is known."""
         view = binding.view
         start = old.start if old is not None else _dispatched_at(view, self.now)
@@ -690,17 +692,17 @@ class State:
                 parts[name] = old.parts[name]
             else:
                 parts[name] = (gang, [])
-        return Stay(binding.leaf, binding.amount, start, start + estimate(binding), parts)
+        return Allocation(binding.leaf, binding.amount, start, start + estimate(binding), parts)
 
     def renumber_moved(self) -> None:
         """Nodes of some members have other indices since the world was refreshed."""
         for member, moved in self.world.take_moved():
-            self.promises.renumber(member, moved)
-            for uid in self.promises.running_in(member):
+            self.reservations.renumber(member, moved)
+            for uid in self.reservations.timeline.running_in(member):
                 # A node may be back on which it was all the time.
                 binding = self.bindings[uid]
                 if binding.view.nodes.get(member.name):
-                    self.promises.enter(uid, self._stay(binding, self.promises.stay(uid)))
+                    self.reservations.timeline.enter(uid, self._stay(binding, self.reservations.timeline.get(uid)))
 
     def restricted(self, binding: Binding) -> str:
         """What limits the binding apart from its own wishes: part of its shape."""

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from atoll.dispatcher.core.backfill.reservation import SETTLE, Promise
+from atoll.dispatcher.core.backfill.allocation import SETTLE
+from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, estimate, patient_until
 from atoll.dispatcher.core.capacity.member import Member
@@ -50,12 +51,12 @@ class Policy:
         self._state, self._claims, self._resizing = state, claims, resizing
         self.unwritten = decisions.unwritten
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
-        self.namespaces, self.promises = state.namespaces, state.promises
+        self.namespaces, self.reservations = state.namespaces, state.reservations
         self.breakers, self.refusals = state.breakers, state.refusals
         #: promises that the choice permitted last breaks, by a better right
-        self._overtaking: list[Promise] = []
+        self._overtaking: list[Reservation] = []
         #: UIDs of those who could be promised nothing -> (when to try again, what they were promised before)
-        self.unpromised: dict[str, tuple[float, Promise | None]] = {}
+        self.unpromised: dict[str, tuple[float, Reservation | None]] = {}
         #: UIDs of those for whom room was kept long enough -> when it may be again; others of their queues have a turn
         self._rests: dict[str, float] = {}
         #: queues in which somebody came first or waits no longer, so that another one may be the head; until the end of
@@ -93,7 +94,7 @@ class Policy:
         """Take up what an earlier leader reserved; compute times again that have passed."""
         if self.kept_before:
             self.keep_as_before()
-        if not self.promises.empty or self.patience or self.unpromised:
+        if not self.reservations.empty or self.patience or self.unpromised:
             self.renew_promises()
 
     @property
@@ -110,7 +111,7 @@ class Policy:
         found = [self.bindings[uid] for uid in uids if uid in self.bindings]
         for binding in sorted(found, key=lambda each: (_since(each), each.key)):
             uid, shape = binding.view.uid, binding.shape
-            if shape is None or self.promises.own(uid) is not None or not self.may_start(binding):
+            if shape is None or self.reservations.own(uid) is not None or not self.may_start(binding):
                 continue
             leaf = binding.leaf
             head = self.waiting.head(leaf)
@@ -123,7 +124,7 @@ class Policy:
             made = self._promise(shape, binding)
             kept = binding.view.decision.kept
             if made is not None and kept is not None:
-                made.made = min(made.made, to_seconds(kept.since))
+                made.since = min(made.since, to_seconds(kept.since))
                 made.first = to_seconds(kept.first) if kept.first else made.first
 
     def barred(self, binding: Binding) -> Callable[[Member], bool]:
@@ -131,7 +132,7 @@ class Policy:
         uid, end = binding.view.uid, self._state.now + estimate(binding)
 
         def barred(member: Member) -> bool:
-            broken = self.promises.refuses_still(uid, member, end)
+            broken = self.reservations.refused_before(uid, member, end)
             return not all(self._goes_before(binding, promise) for promise in broken)
 
         return barred
@@ -139,7 +140,7 @@ class Policy:
     def permits(self, binding: Binding) -> Callable[[Choice], bool]:
         """Whether the queue's ceilings in members, and the room that is kept for others, allow a choice."""
         self._overtaking = []
-        if self.promises.empty and not any(queue.tracks for queue in path(binding.leaf)):
+        if self.reservations.empty and not any(queue.tracks for queue in path(binding.leaf)):
             return always
 
         def permits(choice: Choice) -> bool:
@@ -165,22 +166,22 @@ class Policy:
 
     def _aside(self, binding: Binding, choice: Choice) -> Choice | None:
         """The choice on other nodes, on which it may be in nobody's way."""
-        if choice.divided or self.promises.empty:
+        if choice.divided or self.reservations.empty:
             return None
         [member], [gang] = choice.members, choice.gangs
-        placement = self.promises.aside(binding.view.uid, member, gang, self._state.now + estimate(binding))
+        placement = self.reservations.aside(binding.view.uid, member, gang, self._state.now + estimate(binding))
         if placement is None or sum(placement.counts) < gang.replicas or placement.pods == choice.placements[0].pods:
             return None
         return replace(choice, placements=(placement,))
 
-    def judge(self, binding: Binding, choice: Choice) -> tuple[bool, list[Promise]]:
+    def judge(self, binding: Binding, choice: Choice) -> tuple[bool, list[Reservation]]:
         """What `_permits` says of a choice, and the promises to others that it takes from with a better right."""
         leaf, end = binding.leaf, self._state.now + estimate(binding)
         if self.capped(leaf, choice) is not None:
             return False, []
-        if self.promises.empty:
+        if self.reservations.empty:
             return True, []
-        broken = self.promises.refuses(binding.view.uid, leaf, binding.amount, choice, end)
+        broken = self.reservations.delayed(binding.view.uid, leaf, binding.amount, choice, end)
         for member, gang in zip(choice.members, choice.gangs, strict=True):
             kept = self._resizing.ceilings_kept(binding.view.uid, leaf, member.name, gang.total())
             broken += [promise for promise in kept if promise not in broken]
@@ -193,7 +194,7 @@ class Policy:
         if any(queue.guarantee for queue in path(leaf)):
             # That may be a better right once others have gone.
             return False
-        broken = self.promises.forbids(binding.view.uid, leaf, binding.amount, end)
+        broken = self.reservations.short_of(binding.view.uid, leaf, binding.amount, end)
         return not all(self._goes_before(binding, promise) for promise in broken)
 
     def overtake(self) -> None:
@@ -213,26 +214,23 @@ class Policy:
         """How often the ceilings of the queue in a member have room for a request, `most` at most."""
         return self.tree.times_in(leaf, member.name, request, most)
 
-    def _goes_before(self, binding: Binding, promise: Promise) -> bool:
+    def _goes_before(self, binding: Binding, promise: Reservation) -> bool:
         """Whether room that is kept for another workload does not bind this one: a higher class, unless its own queue
         gives that room up, its queue's elder unless others go for that room, or guaranteed; and, unless others go for
         it, one of a queue below what it deserves, where that of the other workload would borrow.
         """
         other = self.bindings[promise.uid]
-        if not promise.victims and self.tree.is_due_before(
+        if not promise.claim and self.tree.is_due_before(
             binding.leaf, binding.amount, promise.leaf, promise.shape.request
         ):
             return True
         if binding.key[0] != other.key[0]:
             return binding.key[0] < other.key[0] and not self._lends(binding.leaf, promise)
-        if binding.leaf is other.leaf and binding.key < other.key and not promise.victims:
-            # Older, but nobody could promise it anything: else each would wait for the other.
-            return True
         return self._below_guarantee(binding.leaf) and not self._below_guarantee(other.leaf)
 
-    def _lends(self, leaf: Queue, promise: Promise) -> bool:
+    def _lends(self, leaf: Queue, promise: Reservation) -> bool:
         """Whether something of this queue goes for a workload of another one: it would take the room again."""
-        if not promise.victims or leaf is promise.leaf:
+        if not promise.claim or leaf is promise.leaf:
             return False
         victims = map(self.bindings.get, self._claims.losses(promise.uid))
         return any(victim is not None and victim.leaf is leaf for victim in victims)
@@ -249,16 +247,16 @@ class Policy:
         if uid not in self.impatient:
             if leaf.view is None or leaf.view.strategy is not Strategy.BACKFILL or self.waiting.head(leaf) is not group:
                 return
-            for other in [p for p in self.promises.made.values() if p.leaf is leaf and p.uid != uid]:
+            for other in [p for p in self.reservations.made.values() if p.leaf is leaf and p.uid != uid]:
                 if other.uid not in self.impatient:
                     # It is the head no more: an elder came back.
                     other.overtaken = True
-                    self.promises.forget(other.uid)
+                    self.reservations.forget(other.uid)
                     self._state.wakeups.refresh_idle()
-        if self.promises.own(uid) is None:
+        if self.reservations.own(uid) is None:
             made = self._promise(group.shape, self.bindings[uid])
             if certain and made is not None and made.at == math.inf:
-                self.promises.drop(uid)
+                self.reservations.drop(uid)
 
     def keep_room_for_new_heads(self) -> None:
         """One that was parked behind others may be the head now, and nothing wakes it."""
@@ -269,7 +267,7 @@ class Policy:
                     self.keep_room(head, certain=head.parked.reason is Reason.WOULD_DELAY)
         self.reordered.clear()
 
-    def _promise(self, shape: Shape, binding: Binding) -> Promise | None:
+    def _promise(self, shape: Shape, binding: Binding) -> Reservation | None:
         serving = self._state.serves(binding.leaf)
         mask = self.world.allowed(shape)[0] & self.world.ready
         if serving is not None:
@@ -280,19 +278,20 @@ class Policy:
         if shape.least_clusters > 1 or self.namespaces.shortage(binding.view.namespace, shape.charges) is not None:
             # It must be divided, and could not use what is kept in one; or could not start whatever is kept for it.
             members = []
-        uid, before = binding.view.uid, self.promises.known(binding.view.uid)
+        uid, before = binding.view.uid, self.reservations.known(binding.view.uid)
         by_patience = self._by_patience(binding)
-        if by_patience and before is not None and before.made + BY_PATIENCE <= self._state.now:
+        if by_patience and before is not None and before.since + BY_PATIENCE <= self._state.now:
             # What it is promised after its rest is promised anew.
             self._rests[uid], before = self._state.now + BY_PATIENCE, None
         if self._would_go_again(binding) or (by_patience and not self._has_its_turn(binding)):
             members = []
         members = [each for each in members if self.tree.shortage_in(binding.leaf, each.name, shape.request) is None]
-        promise = self.promises.promise(
+        promise = self.reservations.reserve(
             uid, binding.leaf, shape, shape.least, members, self._state.now, estimate(binding)
         )
-        if promise is not None and by_patience and promise.at == math.inf:
-            self.promises.forget(uid)
+        if promise is not None and by_patience and promise.at > promise.since + BY_PATIENCE:
+            # It would end before its workload can start.
+            self.reservations.forget(uid)
             promise = None
         if promise is None:
             self.unpromised[uid] = (self._state.now + AGAIN, before)
@@ -318,7 +317,7 @@ class Policy:
         and for a while.
         """
         uid, leaf = binding.view.uid, binding.leaf
-        others = (each for each in self.promises.made.values() if each.leaf is leaf and each.uid != uid)
+        others = (each for each in self.reservations.made.values() if each.leaf is leaf and each.uid != uid)
         if any(self._by_patience(self.bindings[each.uid]) for each in others):
             return False
         return self._rests.get(uid, 0.0) <= self._state.now and self.tree.is_due(leaf, binding.amount)
@@ -338,21 +337,21 @@ class Policy:
 
     def renew_promises(self) -> None:
         """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
-        for binding in [self.bindings[each.uid] for each in self.promises.each()]:
+        for binding in [self.bindings[each.uid] for each in self.reservations.each()]:
             if not self.may_start(binding):
                 self._claims.withdraw(binding.view.uid)
-                self.promises.drop(binding.view.uid)
+                self.reservations.drop(binding.view.uid)
                 self._state.wakeups.refresh_idle()
                 self.look_again(binding)
-        for claim in list(self.promises.claims.values()):
+        for claim in list(self.reservations.claims.values()):
             self._await_victims(claim)
-        for promise in list(self.promises.made.values()):
-            if self.promises.own(promise.uid) is not promise:
+        for promise in list(self.reservations.made.values()):
+            if self.reservations.own(promise.uid) is not promise:
                 # It was made anew with an older one; or others go for it, and if they don't it is looked at after that.
                 continue
-            if self.promises.is_mended(promise, self._state.now):
+            if promise.lost < math.inf and self.reservations.is_found_again(promise):
                 self._state.wakeups.refresh_idle()
-            elif self._is_to_be_renewed(promise) and promise.looked + RENEWAL <= self._state.now:
+            elif self._is_to_be_renewed(promise) and promise.computed + RENEWAL <= self._state.now:
                 self._renew(promise)
                 self._state.wakeups.refresh_idle()
         self._try_to_promise_again()
@@ -364,7 +363,7 @@ class Policy:
                 continue
             if uid not in self.impatient:
                 self.impatient[uid] = None
-                if self.promises.own(uid) is None and self.may_start(waiting):
+                if self.reservations.own(uid) is None and self.may_start(waiting):
                     self._promise(waiting.shape, waiting)
 
     def may_start(self, binding: Binding) -> bool:
@@ -373,15 +372,16 @@ class Policy:
             return False
         return not self.waiting.is_behind(self.waiting.classes(binding.leaf)[binding.shape.key])
 
-    def _renew(self, promise: Promise) -> None:
+    def _renew(self, promise: Reservation) -> None:
         """Compute its time again, and then those of whom it may need what they were promised later: that what runs
         takes longer than expected costs nobody his place.
         """
-        with self.promises.giving_way(promise) as uids:
-            for uid in uids:
+        with self.reservations.giving_way(promise) as given:
+            for uid, before in given.items():
                 binding = self.bindings[uid]
-                if binding.shape is not None:
-                    self._promise(binding.shape, binding)
+                made = self._promise(binding.shape, binding) if binding.shape is not None else None
+                if made is not None and promise.overtaken and made.at > before.at:
+                    made.overtaken = True
 
     def _try_to_promise_again(self) -> None:
         """What fits nowhere at the moment may do so once a node is back."""
@@ -390,9 +390,9 @@ class Policy:
                 continue
             del self.unpromised[uid]
             waiting = self.bindings.get(uid)
-            if waiting is None or waiting.shape is None or uid in self.promises.made:
+            if waiting is None or waiting.shape is None or uid in self.reservations.made:
                 continue
-            if uid in self.promises.claims:
+            if uid in self.reservations.claims:
                 self.unpromised[uid] = (self._state.now + AGAIN, before)
                 continue
             group = self.waiting.classes(waiting.leaf)[waiting.shape.key]
@@ -411,25 +411,25 @@ class Policy:
             else:
                 self.keep_room(group, certain=group.parked.reason is Reason.WOULD_DELAY)
 
-    def _is_to_be_renewed(self, promise: Promise) -> bool:
+    def _is_to_be_renewed(self, promise: Reservation) -> bool:
         if promise.at < self._state.now or promise.at == math.inf or self._given_up(promise) <= self._state.now:
             return True
-        return promise.made + BY_PATIENCE <= self._state.now and self._by_patience(self.bindings[promise.uid])
+        return promise.since + BY_PATIENCE <= self._state.now and self._by_patience(self.bindings[promise.uid])
 
-    def _given_up(self, promise: Promise) -> float:
+    def _given_up(self, promise: Reservation) -> float:
         """When one that its member would not hold gets another time: soon if somebody with a better right took from it.
         Else figures contradict each other, as they do for a moment when a member tells of pods before their binding.
         """
-        return promise.doubted + (0.0 if promise.overtaken else DOUBT)
+        return promise.lost + (0.0 if promise.overtaken else DOUBT)
 
-    def _await_victims(self, promise: Promise) -> None:
+    def _await_victims(self, promise: Reservation) -> None:
         """Once all that were to go are gone the claimant waits as others do; what it was promised before is its own."""
         if self._claims.all_gone(promise.uid):
             # A while longer than that: members tell of the room a moment after the pods are gone.
             promise.until = min(promise.until, self._state.now + SETTLE)
         if promise.until <= self._state.now:
             self._claims.withdraw(promise.uid)
-            self.promises.withdraw(promise.uid)
+            self.reservations.withdraw(promise.uid)
             self._state.wakeups.refresh_idle()
             self.look_again(self.bindings[promise.uid])
 
@@ -439,30 +439,30 @@ class Policy:
             self.waiting.tell_again(binding.leaf, binding.shape, binding.key, binding.told)
             self.waiting.refresh(self.waiting.classes(binding.leaf)[binding.shape.key])
 
-    def _ends_waiting(self, claim: Promise) -> float:
+    def _ends_waiting(self, claim: Reservation) -> float:
         """When it is looked at again whether those that go for a claimant are still on their way."""
         losses = self._claims.losses(claim.uid).items()
         going = [self.bindings[uid] for uid, loss in losses if not self._claims.let_go(uid, loss)]
-        bounds = [self._claims.gone_until(each, claim.looked) for each in going]
+        bounds = [self._claims.gone_until(each, claim.computed) for each in going]
         # One that is past its bound is mended by the next pass that may search.
         return min([claim.until, *(each for each in bounds if each > self._state.now)])
 
     def next_renewal(self) -> float | None:
         times = [
             self._ends_waiting(promise)
-            if promise.victims
-            else promise.looked + RENEWAL
+            if promise.claim
+            else promise.computed + RENEWAL
             if promise.at == math.inf
-            else max(self._given_up(promise), promise.looked + RENEWAL)
-            if promise.doubted < math.inf
-            else max(promise.at, promise.looked) + RENEWAL
-            for promise in self.promises.each()
+            else max(self._given_up(promise), promise.computed + RENEWAL)
+            if promise.lost < math.inf
+            else max(promise.at, promise.computed) + RENEWAL
+            for promise in self.reservations.each()
         ]
         times += [when for when, _ in self.unpromised.values()]
         times += [
-            max(promise.made + BY_PATIENCE, promise.looked + RENEWAL)
-            for promise in self.promises.each()
-            if not promise.victims and self._by_patience(self.bindings[promise.uid])
+            max(promise.since + BY_PATIENCE, promise.computed + RENEWAL)
+            for promise in self.reservations.each()
+            if not promise.claim and self._by_patience(self.bindings[promise.uid])
         ]
         return min(times, default=None)
 

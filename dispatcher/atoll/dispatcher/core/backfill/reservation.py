@@ -1,63 +1,34 @@
-"""What runs until when, and one promise: the figures from which `Promises` judges, and what they mean for limits."""
+"""Capacity that is reserved for one workload: in which member, from when on, where; and what that leaves of limits."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from atoll.dispatcher.core.backfill.allocation import SETTLE
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.fit import Nodes, Placement
-from atoll.model.decision import Spots
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
-SETTLE = 2.0
-"""Seconds after an end within which its member has told of the room, and a decision is written."""
-_OVERRUN = 0.1
-"""What runs longer than expected is expected to run on for this part of its estimate, and for a second at least."""
-
-Pods = Sequence[tuple[int, int, int]]
-"""(task index, node index, pods)."""
-
-
-@dataclass(slots=True)
-class Stay:
-    """Something that runs, or is about to."""
-
-    leaf: Queue
-    amount: Vector
-    """What its queue is charged."""
-    start: float
-    end: float
-    """Seconds since the epoch; infinite where nobody knows."""
-    parts: dict[str, tuple[Gang, Pods]]
-    """Member -> (gang of the part, where its pods are or are expected)."""
-
-    def expected_end(self, now: float) -> float:
-        """When it is expected to end, seen from now."""
-        if self.end > now or self.end == math.inf:
-            return self.end
-        return now + max(1.0, _OVERRUN * (self.end - self.start))
-
-    def over_at(self, when: float, now: float) -> bool:
-        """Whether it is expected, seen from now, to be over by then."""
-        return self.end < math.inf and self.expected_end(now) + SETTLE <= when
+Left = dict[tuple[Queue, str], int]
+"""(queue, resource) -> what is left of its limit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What a promise is to find in its member, beside those that were made before it."""
+class Spot:
+    """What a reservation finds in its member, beside those that were arranged before it."""
 
     placement: Placement | None
-    """Where it is expected then; None where it does not fit any more."""
+    """Where its pods will be; None where they do not fit at that time."""
     rest: Nodes
     """What it leaves to others."""
 
     def is_at(self, placement: Placement) -> bool:
-        """Whether that is where it is expected."""
+        """Whether that is where its pods will be."""
         return self.placement is not None and self.placement.pods == placement.pods
 
     def leaves(self, needs: Sequence[Vector], placement: Placement) -> bool:
@@ -66,8 +37,8 @@ class Kept:
 
 
 @dataclass(slots=True, eq=False)
-class Promise:
-    """Room that is kept for one waiting workload."""
+class Reservation:
+    """See the module."""
 
     uid: str
     leaf: Queue
@@ -77,83 +48,80 @@ class Promise:
     at: float
     """When it can start as far as is known; infinite where some of what must end has no estimate."""
     first: float
-    """What `at` was when the promise was made."""
-    made: float
-    overtaken: bool = False
-    """Somebody with a better right took from it: the first time no longer binds."""
-    spare: dict[tuple[Queue, str], int] = field(default_factory=dict)
-    """(queue on its path, resource) -> what may be charged there beyond `at` without delaying it."""
-    beside: dict[str, None] = field(default_factory=dict)
-    """UIDs of those who were promised earlier and will have started by then: their share is not in `spare`."""
+    """The first such time that was known."""
+    since: float
+    """When its workload got its first reservation."""
     lasts: float = math.inf
     """Seconds that it is expected to run."""
-    future: Nodes | None = None
-    """The member's nodes at that time, nobody who was promised any counted; None = compute again."""
-    kept: Kept | None = None
-    """Its nodes at that time; None = compute again."""
-    suspect: bool = False
-    """Its member would not hold it at that time when somebody looked."""
-    doubted: float = math.inf
-    """Since when that has been so."""
-    looked: float = 0.0
+    computed: float = 0.0
     """When `at` was computed."""
-    also: tuple[Member, ...] = ()
-    """Further members that are kept for it."""
-    victims: bool = False
-    """Others make room for it: no time is to be computed until they have gone."""
-    expected: Placement | None = None
-    """Where it was expected last, or goes once they have gone, as far as that is known: its own while it fits there."""
-    until: float = math.inf
-    """When others go for it no more: the room was to be there a moment before, or nobody has answered."""
-    leaving: dict[str, bool] = field(default_factory=dict)
-    """UID of one that is taken back for it, or for one who was promised earlier -> whether it has not gone yet."""
+    placement: Placement | None = None
+    """Where its pods will be, as arranged last; they stay there while they fit."""
     limited: bool = False
-    """Nobody knows when limits will admit it: what these have is kept for it, and no nodes."""
-    refused: dict[str, tuple[int, float]] = field(default_factory=dict)
-    """UID of a workload that would delay it in its member -> (the member's changes at that time, its end)."""
+    """Nobody knows when limits will admit it: what these have is reserved, and no nodes."""
+    overtaken: bool = False
+    """A better rank took from it: the first time no longer binds."""
+    lost: float = math.inf
+    """Since when it does not fit its member at that time."""
+
+    claim: bool = False
+    """Others are evicted for it: it starts as soon as they have gone."""
+    also: tuple[Member, ...] = ()
+    """Of a claim: further members that are reserved."""
+    until: float = math.inf
+    """Of a claim: when it ends; the victims were to be gone a moment before, or nobody has answered."""
+    leaving: dict[str, bool] = field(default_factory=dict)
+    """Of a claim: UID of one that goes whole -> whether it has not gone yet."""
+
+    future: Nodes | None = None
+    """The member's nodes at that time, without reservations; None = compute again."""
+    spot: Spot | None = None
+    """None = arrange again."""
+    left: Left | None = None
+    """What limits on its queue's path have left then beside it, without other reservations; None = compute again."""
+    spare: Left | None = None
+    """The same beside other reservations; None = compute again."""
 
     def starts_by(self, when: float) -> bool:
-        """Whether it runs by then; those for whom others go start as soon as these have gone."""
-        return self.victims or self.at <= when
+        """Whether it runs by then."""
+        return self.claim or self.at <= when
 
     def runs_at(self, when: float) -> bool:
-        """Whether it has started by then, and its room is not there again."""
+        """Whether it has started by then, and its capacity is not free again."""
         return self.starts_by(when) and not self.is_over_by(when)
 
     @property
     def ends(self) -> float:
-        """When its room is there again if it starts as promised; infinite where that is not known."""
-        return math.inf if self.victims else self.at + self.lasts + SETTLE
+        """When its capacity is free again if it starts in time; infinite where that is not known."""
+        return math.inf if self.claim else self.at + self.lasts + SETTLE
 
     def is_over_by(self, when: float) -> bool:
-        """Whether its room is there again by then, if that is a time that is known."""
+        """Whether its capacity is free again by then, if that is a time that is known."""
         return self.ends <= when < math.inf
 
+    @property
     def uncertain(self) -> bool:
         """Whether nothing may be taken from its members: there is no telling what it needs."""
-        return bool(self.also) or (self.at == math.inf and not self.victims and not self.limited)
+        return bool(self.also) or (self.at == math.inf and not self.claim and not self.limited)
 
-    def yields_to(self, other: Promise | None) -> bool:
-        """Whether it does not bind another one to whom room is promised: nobody knows its own time, and it is younger.
-        Else each would wait for the other.
-        """
-        if other is None or self.victims or self.at < math.inf:
-            return False
-        return other.age < self.age
+    @property
+    def places(self) -> bool:
+        """Whether it has nodes of its member."""
+        return not self.uncertain and not self.limited
 
     @property
     def age(self) -> tuple[float, str]:
-        """The order in which promises were made first."""
-        return self.made, self.uid
+        """The order of reservations of the same rank."""
+        return self.since, self.uid
 
-    def exceeds(self, leaf: Queue, amount: Vector) -> bool:
-        """Whether a workload that stays for ever takes from the limits what the promise needs."""
-        for queue in path(leaf):
-            for name, value in amount.items():
-                spare = self.spare.get((queue, name))
-                if spare is not None and value > max(spare, 0):
-                    return True
-        return False
+    def binds(self, own: Reservation | None, end: float) -> bool:
+        """Whether a workload that runs until `end` must leave it its capacity. `own`: that workload's reservation.
+
+        One whose time nobody knows does not bind those with an older reservation: else each would wait for the other.
+        """
+        if end + SETTLE <= self.at < math.inf:
+            return False
+        return own is None or self.claim or self.at < math.inf or self.age < own.age
 
 
 def holds(nodes: Nodes, needs: Sequence[Vector], placement: Placement) -> bool:
@@ -168,7 +136,7 @@ def holds(nodes: Nodes, needs: Sequence[Vector], placement: Placement) -> bool:
     return bool(((left >= 0) | (left == before)).all())
 
 
-def left_beside(leaf: Queue, request: Vector) -> dict[tuple[Queue, str], int]:
+def left_beside(leaf: Queue, request: Vector) -> Left:
     """(queue on the path, requested resource that it limits) -> what is left there beside the request."""
     return {
         (queue, name): left - amount
@@ -183,7 +151,7 @@ Holdings = dict[tuple[Queue, str], int]
 
 
 def give_back(
-    left: dict[tuple[Queue, str], int],
+    left: Left,
     mine: Queue,
     leaf: Queue,
     amount: Vector,
@@ -217,36 +185,3 @@ def give_back(
             if holdings is not None:
                 holdings[queue, name] = held - change
             change = max(held, guarantee) - max(held - change, guarantee)
-
-
-def where_seen(
-    gang: Gang, nodes: Mapping[str, int], index: Mapping[str, int], likely: Sequence[Pods] = ()
-) -> list[tuple[int, int, int]]:
-    """Pods by task and node from a report that only counts pods per node: the first likely placement that has as many
-    on each; else tasks in order, nodes by name.
-    """
-    if len(gang.tasks) > 1:
-        seen = {index[name]: count for name, count in nodes.items() if name in index and count}
-        for each in likely:
-            counts: dict[int, int] = {}
-            for _, node, count in each:
-                counts[node] = counts.get(node, 0) + count
-            if counts == seen:
-                return list(each)
-    pods: list[tuple[int, int, int]] = []
-    wanted = gang.full()
-    for name in sorted(nodes):
-        left = nodes[name]
-        for task in range(len(wanted)):
-            count = min(left, wanted[task])
-            if count and name in index:
-                pods.append((task, index[name], count))
-            wanted[task] -= count
-            left -= count
-    return pods
-
-
-def placed_as_told(gang: Gang, spots: Spots, index: Mapping[str, int]) -> Pods:
-    """Where a decision expects the pods of a part, by the indices of tasks and nodes; of nodes that are there."""
-    tasks = {task.name: number for number, task in enumerate(gang.tasks)}
-    return [(tasks[task], index[node], count) for task, node, count in spots if task in tasks and node in index]

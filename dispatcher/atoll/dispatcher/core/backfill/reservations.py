@@ -1,15 +1,13 @@
-"""Room kept for those who wait: when a blocked workload can start, and what may go before it without delaying it.
+"""Capacity reserved for heads: when each can start, and what may run before it without delaying it.
 
 Backfill (Lifka 1995; Mu'alem and Feitelson 2001) on nodes instead of processors. From the expected ends of what runs
-follows the earliest time at which the workload fits some member, placed as it would be placed then. Whatever ends
-before that time may pass; what does not may pass if the workload still fits at that time beside it. The same holds for
-the limits of the queues on its path.
+follows the earliest time at which a workload fits a member and the limits of its queues, beside those that have
+reservations already. From then on it is a reservation like theirs: its time stays, and what starts in the member must
+leave all of them their places, its limits their share. The places of a member are computed anew, by `arrange`, where
+what they follow from has changed.
 
-Each queue may have a head, and all of their promises bind: those of one member are planned beside each other, node by
-node, and whatever starts there, heads included, must leave all of them a place.
-
-A wrong estimate moves the time and costs use, never the place: where ends are unknown, nothing that would take from the
-member passes any more.
+A time is computed again where it has passed, where it was not known, or where a better rank took the place. A wrong
+estimate moves the time and costs use, never the rank.
 """
 
 from __future__ import annotations
@@ -20,151 +18,296 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import replace
 
 import numpy as np
 
-from atoll.dispatcher.core.backfill.allocation import end_of
-from atoll.dispatcher.core.backfill.reservation import SETTLE, Holdings, Promise, Stay, give_back, holds, left_beside
-from atoll.dispatcher.core.backfill.timeline import Planning
+from atoll.dispatcher.core.backfill.allocation import SETTLE, Allocation
+from atoll.dispatcher.core.backfill.arrange import Plan, arrange, beside, in_order_of_starts
+from atoll.dispatcher.core.backfill.reservation import (
+    Holdings,
+    Left,
+    Reservation,
+    Spot,
+    give_back,
+    holds,
+    left_beside,
+)
+from atoll.dispatcher.core.backfill.timeline import GRACE, Timeline, ends_needed, is_loose
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.quota.queue import Queue, bring_up_to_date, path, use
-from atoll.fit import Placement, place
+from atoll.fit import Nodes, Placement, fits, place
 from atoll.model import vector
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
 _LOOKS = 16
-"""Members that are considered for a promise: those with the most room now."""
+"""Members that are considered for a reservation: those with the most room now."""
 Change = tuple[float, Queue, Vector, int]
 """(when, queue, amount, 1 = given back or -1 = taken)."""
 
 
-class Promises(Planning):
-    """The promises that follow from what runs; see the module."""
+class Reservations:
+    """See the module."""
 
     def __init__(self, world: Members) -> None:
-        super().__init__(world)
+        self._world = world
+        self.timeline = Timeline(world, self)
+        #: UID of the waiting workload -> its reservation
+        self.made: dict[str, Reservation] = {}
+        #: the same of those that others are evicted for: what they had reserved before stays theirs until they start
+        self.claims: dict[str, Reservation] = {}
         #: the latest end at which the choice that was refused last would have been permitted
         self.latest_end = -math.inf
+        #: where others will be beside the choice that was judged last
+        self._moved: dict[Reservation, Placement] = {}
         #: inside `settled`
         self._settled = False
-        #: UID -> a promise that is made anew, or gives way to one that is
-        self._set_aside: dict[str, Promise] = {}
+        #: UID -> a reservation that is computed again, or gives way to one that is
+        self._aside: dict[str, Reservation] = {}
+        #: member -> (its changes then, UID -> (an end, whom a workload with that end would delay there))
+        self._refused: dict[str, tuple[int, dict[str, tuple[float, list[Reservation]]]]] = {}
+
+    def all(self) -> Iterator[Reservation]:
+        """Whatever binds others, of one workload perhaps two."""
+        return itertools.chain(self.claims.values(), self.made.values())
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is reserved."""
+        return not self.made and not self.claims
+
+    def own(self, uid: str) -> Reservation | None:
+        """By what a workload starts: its claim, else its reservation; None without one."""
+        return self.claims.get(uid) or self.made.get(uid)
+
+    def each(self) -> Iterator[Reservation]:
+        """One for each workload: as it starts if its victims go."""
+        return iter((self.made | self.claims).values())
+
+    def known(self, uid: str) -> Reservation | None:
+        """The workload's reservation, or what it had before it was set aside."""
+        return self.made.get(uid) or self._aside.get(uid)
 
     # -- what changes ------------------------------------------------------------------------------------------------
 
+    def counted(self, uid: str, allocation: Allocation, sign: int, *, changes: bool) -> None:
+        """What is over when a reservation starts is counted as gone from the beginning; the rest is counted now."""
+        for each in self.all():
+            if each.left is not None and not self._gone_for(each, uid, allocation):
+                for left in (each.left, each.spare):
+                    if left is not None:
+                        give_back(left, each.leaf, allocation.leaf, allocation.amount, sign)
+        for claim in self.claims.values():
+            if claim.leaving.get(uid):
+                # If it starts again, that is something else.
+                claim.leaving[uid] = changes
+
+    def _gone_for(self, reservation: Reservation, uid: str, allocation: Allocation) -> bool:
+        if reservation.claim:
+            return reservation.leaving.get(uid, False)
+        if allocation.over_at(reservation.at, reservation.computed):
+            return True
+        return any(claim.leaving.get(uid) for claim in self.claims.values() if claim.uid != reservation.uid)
+
+    def outdated(self, name: str) -> None:
+        """What is known of a member's future is so no more."""
+        for each in self.all():
+            if each.member.name == name:
+                each.future = each.spot = None
+
     def renumber(self, member: Member, moved: Mapping[int, int | None]) -> None:
-        """Nodes of a member have other indices (`Member.moved`): what runs is where it was."""
-        for promise in self.all():
-            if promise.member is member:
-                promise.expected = None
-        self._left.pop(member.name, None)
-        for _, uid in list(self._here.get(member.name, ())):
-            stay = self._stays[uid]
-            gang, pods = stay.parts[member.name]
-            there = [(task, now, count) for task, node, count in pods if (now := moved.get(node, node)) is not None]
-            self.enter(uid, replace(stay, parts={**stay.parts, member.name: (gang, there)}))
+        """Nodes of a member have other indices (`Member.moved`)."""
+        for each in self.all():
+            if each.member is member:
+                each.placement = None
+        self.timeline.renumber(member, moved)
 
-    def _account(self, uid: str, stay: Stay, sign: int, *, changes: bool) -> None:
-        """What ends after a promised time takes from what may be charged beyond it; what ends before does not."""
-        for promise in self.all():
-            if promise.leaving.get(uid):
-                # Counted as gone from the beginning; if it starts again, that is something else.
-                promise.leaving[uid] = changes
-            elif promise.victims or not stay.over_at(promise.at, promise.looked):
-                give_back(promise.spare, promise.leaf, stay.leaf, stay.amount, sign)
+    def _changed(self, reservation: Reservation) -> None:
+        """It is there or not, or has another time."""
+        self.timeline.outdate(reservation.member.name)
+        for each in self.all():
+            each.spare = None
+            if reservation.claim and reservation.leaving:
+                each.left = None
 
-    # -- promises ----------------------------------------------------------------------------------------------------
+    # -- reserving ---------------------------------------------------------------------------------------------------
 
-    def promise(
+    def reserve(
         self, uid: str, leaf: Queue, shape: Shape, gang: Gang, members: Iterable[Member], now: float, lasts: float
-    ) -> Promise | None:
-        """Keep room for a waiting workload in the member where it can start first; None where it never fits.
+    ) -> Reservation | None:
+        """Reserve capacity in the member where the workload can start first; None where it never fits.
 
-        A promise that was made before keeps its first time and its age. `lasts`: seconds that the workload is expected
-        to run.
+        What it had reserved before keeps its first time and its age. `lasts`: seconds that it is expected to run.
         """
         old = self.known(uid)
         self.forget(uid)
-        self._set_aside.pop(uid, None)
-        made = old.made if old is not None else now
-        rows = self._world.counts
-        able = sorted(
-            members, key=lambda m: (-int(rows[shape.rows[0], self._world.column(m.name)]) if shape.rows else 0, m.name)
-        )
+        self._aside.pop(uid, None)
+        since = old.since if old is not None else now
+        rows, before = self._world.counts, old.member if old is not None else None
+
+        def preference(member: Member) -> tuple[bool, int, str]:
+            held = int(rows[shape.rows[0], self._world.column(member.name)]) if shape.rows else 0
+            return member is not before, -held, member.name
+
+        able = sorted(members, key=preference)
         if not able:
             return None
-        quota = self._admitted_from(uid, leaf, shape.request, now, lasts)
-        at, found = math.inf, None
-        before = old.member if old is not None else None
-        able.sort(key=lambda m: m is not before)
+        admitted = self._admitted_from(uid, leaf, shape.request, now, lasts)
+        best: Reservation | None = None
+        plan: Plan = {}
         for member in able[:_LOOKS]:
-            if found is not None and at <= max(quota, now):
+            if best is not None and best.at <= max(admitted, now):
                 break
-            wanted = Promise(uid, leaf, shape, gang, member, at, at, made, lasts=lasts, looked=now)
-            wanted.expected = old.expected if old is not None and member is before else None
-            earliest = self._fits_from(wanted)
-            if earliest is not None and (found is None or max(earliest, quota) < at):
-                at, found = max(earliest, quota), member
-        endless = bool(self._by_end) and self._by_end[-1][0] == math.inf
-        if found is None or (at == math.inf and not endless and not self._in_doubt(found)):
-            # Or it must wait for others who were promised room and may stay for ever.
+            limit = best.at if best is not None else math.inf
+            wanted = Reservation(uid, leaf, shape, gang, member, limit, math.inf, since, lasts, now)
+            wanted.placement = old.placement if old is not None and member is before else None
+            found = self._first_fit(wanted, admitted)
+            if found is not None and (best is None or wanted.at < limit):
+                best, plan = wanted, found
+        if best is None or (best.at == math.inf and not self._is_open_ended(best.member)):
             return None
-        first = old.first if old is not None and old.first < math.inf else at
-        overtaken = old.overtaken if old is not None else False
-        promise = Promise(uid, leaf, shape, gang, found, at, first, made, overtaken, lasts=lasts)
-        promise.looked = now
-        promise.expected = old.expected if old is not None and found is before else None
-        promise.spare = left_beside(leaf, shape.request)
-        if quota < math.inf:
-            self._spare(promise, now)
-        else:
-            # What ends gives to the head first what it lacks.
-            short = self._short(uid, leaf, shape.request)
-            promise.limited, promise.spare = True, {key: min(left, 0) for key, left in short.items()}
-        # Those for whom others go start as soon as these have gone, before it.
-        for other in self.made.values():
-            if promise.runs_at(other.at) and not promise.uncertain() and other.uid != uid and uid not in other.beside:
-                other.beside[uid] = None
-                give_back(other.spare, other.leaf, leaf, shape.request, -1)
-        self.made[uid] = promise
-        self._outdate(found.name)
-        return promise
+        best.first = old.first if old is not None and old.first < math.inf else best.at
+        best.overtaken = old is not None and old.overtaken
+        for each, spot in plan.items():
+            each.placement = spot.placement
+        best.future = None
+        self.made[uid] = best
+        self._changed(best)
+        return best
 
-    def _in_doubt(self, member: Member) -> bool:
-        """Whether somebody is promised room there of whom nobody can say at the moment when and where it starts."""
-        return any(p.uncertain() for p in self.all() if p.member is member) or any(
-            self._kept(each).placement is None for each in self._promised(member)
+    def _is_open_ended(self, member: Member) -> bool:
+        """Whether somebody may stay for ever: what runs, or those with reservations of whom nobody can say at the
+        moment when and where they start.
+        """
+        return (
+            self.timeline.endless
+            or any(each.uncertain for each in self.all() if each.member is member)
+            or any(self.spot(each).placement is None for each in self._placed(member))
         )
 
-    @contextmanager
-    def giving_way(self, promise: Promise) -> Iterator[list[str]]:
-        """Inside, it is set aside, and so are those who were promised later what it may need: their UIDs, the first
-        first, each to be promised something again. What that is keeps its first time and its age.
+    def _first_fit(self, wanted: Reservation, admitted: float) -> Plan | None:
+        """Set the first time at which its member and its limits have room for it, before the one that it has, and give
+        the plan for its member if that has reservations; None where there is no such time.
         """
-        short = {node for node, _ in self._short("", promise.leaf, promise.shape.request)}
+        limit, begin = wanted.at, wanted.computed if admitted == math.inf else admitted
+        while True:
+            found = self._fits_from(wanted, begin, limit)
+            if found is None or wanted.at == math.inf:
+                wanted.limited = found is not None and admitted == math.inf
+                return found
+            if admitted < math.inf:
+                begin = self._admitted_from(
+                    wanted.uid, wanted.leaf, wanted.shape.request, wanted.computed, wanted.lasts, wanted.at
+                )
+            else:
+                begin = math.inf
+            if begin <= wanted.at:
+                return found
+            if begin == math.inf:
+                wanted.at, wanted.limited = math.inf, True
+                return {}
+
+    def _fits_from(self, wanted: Reservation, begin: float, limit: float) -> Plan | None:
+        """Set the first time from `begin` on at which its member holds it beside the reservations there, infinite
+        where that is not known, and give the plan; None where it never has, or not before a finite limit.
+        """
+        member, gang, now, timeline = wanted.member, wanted.gang, wanted.computed, self.timeline
+        here = [each for each in self.all() if each.member is member and each.uid != wanted.uid]
+        others = [each for each in here if each.places]
+        closed = any(each.uncertain and each.binds(wanted, math.inf) for each in here)
+        if closed or any(self.spot(each).placement is None for each in others):
+            # Whatever is said to fit would be refused for their sake.
+            wanted.at = math.inf
+            return {} if limit == math.inf else None
+        ends = timeline.ends(member, now)
+        if timeline.awaits_figures(member):
+            begin = max(begin, now + SETTLE)
+        if any(self._leaving(each, member) for each in others if each.claim):
+            begin = max(begin, now + GRACE)
+        later = [*ends.times, *(each.ends for each in others if each.ends < math.inf)]
+        times = [begin, *sorted(each for each in later if each > begin)]
+        most = len(times) - 1
+        if limit < math.inf:
+            most = bisect.bisect_left(times, limit) - 1
+        if most < 0:
+            return None
+
+        def ended(number: int) -> list[str]:
+            return ends.uids[: bisect.bisect_right(ends.times, times[number])]
+
+        def alone(number: int) -> bool:
+            return fits(self._after(member, ended(number), wanted.uid), gang)
+
+        if is_loose(gang):
+            needed = self._ends_needed(member, ended(most), wanted)
+            if needed is None:
+                return None
+            first = bisect.bisect_left(range(most), True, key=lambda number: len(ended(number)) >= needed)
+        else:
+            if not alone(most):
+                return None
+            first = bisect.bisect_left(range(most), True, key=alone)
+        if not others:
+            wanted.at = times[first]
+            return {}
+        known = {each: self.spot(each) for each in others}
+        plans: dict[int, Plan | None] = {}
+
+        def whole(number: int) -> bool:
+            wanted.at = times[number]
+            wanted.future = self._after(member, ended(number), wanted.uid)
+            spot = beside(wanted, known, self._future)
+            if spot.placement is not None:
+                plans[number] = {wanted: spot}
+            else:
+                plans[number] = in_order_of_starts([*others, wanted], self._future)
+            return plans[number] is not None
+
+        if not whole(first):
+            if not whole(most):
+                return None
+            first = bisect.bisect_left(range(most), True, first + 1, key=whole)
+        wanted.at = times[first]
+        return plans[first]
+
+    def _ends_needed(self, member: Member, uids: Sequence[str], wanted: Reservation) -> int | None:
+        """How many of these must have ended before its nodes hold a loose gang; None where they never do."""
+        gang, held = wanted.gang, self.timeline.each_held(member, uids)
+        leaving = {uid for each in self._going(member, wanted.uid) for uid in each}
+        if not leaving and not self.timeline.awaits_figures(member) and wanted.shape.rows:
+            there = int(self._world.counts[wanted.shape.rows[0], self._world.column(member.name)])
+            return ends_needed(member.nodes, gang, held, there)
+        nodes, [task] = self._after(member, (), wanted.uid), gang.tasks
+        # Those are gone from the beginning.
+        nothing = np.zeros(0, np.int64), np.zeros((0, len(nodes.resources)), np.int64)
+        held = (nothing if uid in leaving else each for uid, each in zip(uids, held, strict=True))
+        there = int(np.where(nodes.accepting(task), nodes.room(task.requests), 0).sum())
+        return ends_needed(nodes, gang, held, there)
+
+    @contextmanager
+    def giving_way(self, reservation: Reservation) -> Iterator[dict[str, Reservation]]:
+        """Inside, it is set aside, and so are younger ones that have what it may need: by UID, the first first, each to
+        be reserved something again. What that is keeps its first time and its age.
+        """
+        short = {node for node, _ in self._short("", reservation.leaf, reservation.shape.request)}
         younger = [
-            other
-            for other in self.made.values()
-            if promise.age < other.age and (other.member is promise.member or not short.isdisjoint(path(other.leaf)))
+            each
+            for each in self.made.values()
+            if reservation.age < each.age
+            and (each.member is reservation.member or not short.isdisjoint(path(each.leaf)))
         ]
-        self._set_aside = {each.uid: each for each in sorted([promise, *younger], key=lambda each: each.age)}
-        for uid in self._set_aside:
+        self._aside = {each.uid: each for each in sorted([reservation, *younger], key=lambda each: each.age)}
+        for uid in self._aside:
             self.forget(uid)
         try:
-            yield list(self._set_aside)
+            yield dict(self._aside)
         finally:
-            self._set_aside.clear()
+            self._aside.clear()
 
-    def known(self, uid: str) -> Promise | None:
-        """What the workload is promised, or was until it was set aside."""
-        return self.made.get(uid) or self._set_aside.get(uid)
-
-    def keep(
+    def claim(
         self,
         uid: str,
         leaf: Queue,
@@ -175,11 +318,10 @@ class Promises(Planning):
         leaving: Iterable[str] = (),
         expected: Placement | None = None,
     ) -> None:
-        """Let nobody take what the workload needs in these members, or of the limits on its queue's path, until it
-        goes: others are about to make room for it there.
+        """Reserve what the workload needs in these members, and of the limits on its queue's path, until it starts:
+        others are about to be evicted for it there.
 
-        In several members, and where it would not fit yet although those have gone that go whole, nobody takes
-        anything. What it was promised before stays its own, where it was expected.
+        In several members nobody else takes anything. What it had reserved before stays its own.
 
         Args:
             uid: of the workload.
@@ -194,226 +336,322 @@ class Promises(Planning):
         self.withdraw(uid)
         before = self.made.get(uid)
         first, *rest = members
-        made = now if before is None else before.made
-        promise = Promise(uid, leaf, shape, gang, first, math.inf, math.inf, made, looked=now, also=tuple(rest))
-        promise.victims, promise.expected = True, expected
-        promise.leaving = {each: True for each in leaving if each in self._stays}
-        promise.spare = left_beside(leaf, shape.request)
-        for each in promise.leaving:
-            give_back(promise.spare, promise.leaf, self._stays[each].leaf, self._stays[each].amount)
-        self.claims[uid] = promise
-        self._outdate(first.name)
-
-    def is_mended(self, promise: Promise, now: float) -> bool:
-        """Note since when its member would not hold it at its time, if anybody has seen that; whether it does again."""
-        if not promise.suspect:
-            return False
-        if self._kept(promise).placement is not None:
-            promise.doubted, promise.suspect = math.inf, False
-            return True
-        promise.doubted = min(promise.doubted, now)
-        return False
+        since = now if before is None else before.since
+        claim = Reservation(uid, leaf, shape, gang, first, math.inf, math.inf, since, computed=now, also=tuple(rest))
+        claim.claim, claim.placement = True, expected
+        claim.leaving = {each: True for each in leaving if each in self.timeline}
+        self.claims[uid] = claim
+        self._changed(claim)
 
     def drop(self, uid: str) -> bool:
-        """The workload goes, or waits for something else now. Whether room was kept for it."""
-        claimed, promised = self.withdraw(uid), self.forget(uid)
-        return claimed or promised
+        """The workload goes, or waits for something else now. Whether anything was reserved for it."""
+        claimed, reserved = self.withdraw(uid), self.forget(uid)
+        return claimed or reserved
 
     def withdraw(self, uid: str) -> bool:
-        """Nobody goes for the workload any more: it waits for what it was promised before. Whether anybody did."""
-        promise = self.claims.pop(uid, None)
-        if promise is None:
-            return False
-        for other in self.all():
-            for each in [each for each, stays in promise.leaving.items() if stays and other.leaving.get(each)]:
-                # If it goes all the same, that is counted when it does.
-                del other.leaving[each]
-                give_back(other.spare, other.leaf, self._stays[each].leaf, self._stays[each].amount, -1)
-        self._leave_beside(promise)
-        return True
+        """Nobody is evicted for the workload any more: what it had reserved before is left. Whether anybody was."""
+        return self._remove(self.claims, uid)
 
     def forget(self, uid: str) -> bool:
-        """The workload is promised nothing any more, whoever goes for it. Whether it was."""
-        promise = self.made.pop(uid, None)
-        if promise is not None:
-            self._leave_beside(promise)
-        return promise is not None
+        """Nothing is reserved for the workload any more, claims apart. Whether it was."""
+        return self._remove(self.made, uid)
 
-    def _leave_beside(self, promise: Promise) -> None:
-        """A promise is no more: others need not leave it a share of limits, unless its workload runs all the same."""
-        uid = promise.uid
-        self._outdate(promise.member.name)
-        still = self.own(uid)
-        for other in self.all():
-            if uid in other.beside and (still is None or not still.runs_at(other.at)):
-                del other.beside[uid]
-                give_back(other.spare, other.leaf, promise.leaf, promise.shape.request)
+    def _remove(self, known: dict[str, Reservation], uid: str) -> bool:
+        reservation = known.pop(uid, None)
+        if reservation is not None:
+            self._changed(reservation)
+        return reservation is not None
 
     def asks_otherwise(self, uid: str) -> bool:
-        """The workload is another one: what is known of it is so no more. Whether it was promised room."""
-        for promise in self.all():
-            promise.refused.pop(uid, None)
+        """The workload is another one: what is known of it is so no more. Whether anything was reserved for it."""
+        for _, known in self._refused.values():
+            known.pop(uid, None)
         return self.forget(uid)
 
-    def refuses(self, uid: str, leaf: Queue, amount: Vector, choice: Choice, end: float) -> list[Promise]:
-        """The promises that a choice for a workload would break, if it ran until `end`."""
+    # -- judging -----------------------------------------------------------------------------------------------------
+
+    def delayed(self, uid: str, leaf: Queue, amount: Vector, choice: Choice, end: float) -> list[Reservation]:
+        """Those that a choice for a workload would delay, if it ran until `end`."""
+        self._moved = {}
         broken, doubtful = [], []
-        for promise, short in self._bind(uid, leaf, amount, end):
+        for each, short in self._bound_by(uid, leaf, amount, end):
             if short:
-                broken.append(promise)
-            elif promise.limited:
+                broken.append(each)
+            elif each.limited:
                 continue
-            elif promise.member in choice.members or any(each in promise.also for each in choice.members):
-                doubtful.append(promise)
-        for promise in self._delayed(uid, choice, doubtful, end):
-            if promise not in broken:
-                broken.append(promise)
-            if choice.members == (promise.member,):
-                promise.refused[uid] = (promise.member.changes, end)
+            elif each.member in choice.members or any(member in each.also for member in choice.members):
+                doubtful.append(each)
+        for each in self._without_place(uid, choice, doubtful, end):
+            if each not in broken:
+                broken.append(each)
+            if choice.members == (each.member,):
+                self._note_refusal(uid, each, end)
         self._widen(broken, end)
         return broken
 
-    def forbids(self, uid: str, leaf: Queue, amount: Vector, end: float) -> list[Promise]:
-        """Of the promises that a workload would break, if it ran until `end`, those that any choice for it does: it
-        takes what they need of limits.
-        """
-        return [promise for promise, short in self._bind(uid, leaf, amount, end) if short]
+    def follow(self) -> None:
+        """The choice that was judged last is carried out: the others' places are those beside it."""
+        for each, placement in self._moved.items():
+            each.placement = placement
+        self._moved = {}
 
-    def _bind(self, uid: str, leaf: Queue, amount: Vector, end: float) -> Iterator[tuple[Promise, bool]]:
-        """Whom a workload that runs until `end` must not delay, and whether it takes what they need of limits."""
+    def short_of(self, uid: str, leaf: Queue, amount: Vector, end: float) -> list[Reservation]:
+        """Those that any choice for a workload delays, if it runs until `end`: it takes what they need of limits."""
+        return [each for each, short in self._bound_by(uid, leaf, amount, end) if short]
+
+    def _bound_by(self, uid: str, leaf: Queue, amount: Vector, end: float) -> Iterator[tuple[Reservation, bool]]:
+        """What a workload that runs until `end` must not delay, and whether it takes what they need of limits."""
         own = self.own(uid)
-        for promise in self.all():
-            if promise.uid == uid or end + SETTLE <= promise.at < math.inf or promise.yields_to(own):
-                continue
-            charged = promise.victims and self._settled
-            yield promise, uid not in promise.beside and not charged and promise.exceeds(leaf, amount)
+        for each in self.all():
+            if each.uid != uid and each.binds(own, end):
+                # What a settled claim takes is charged already; and so is the workload's share where it has one.
+                counted = self._settled if each.claim else own is not None and own.runs_at(each.at)
+                yield each, not counted and self._exceeds(each, leaf, amount)
 
-    def refuses_still(self, uid: str, member: Member, end: float) -> list[Promise]:
-        """Those that the workload would break there, known from when that was tried and nothing had changed since."""
-        broken = []
-        for promise in self.all():
-            known = promise.refused.get(uid) if promise.member is member else None
-            if known is not None and known[0] == member.changes and known[1] <= end:
-                broken.append(promise)
+    def _exceeds(self, reservation: Reservation, leaf: Queue, amount: Vector) -> bool:
+        """Whether a workload that stays for ever takes from the limits what the reservation needs."""
+        spare = self._spare(reservation)
+        for node in path(leaf):
+            for name, value in amount.items():
+                left = spare.get((node, name))
+                if left is not None and value > max(left, 0):
+                    return True
+        return False
+
+    def refused_before(self, uid: str, member: Member, end: float) -> list[Reservation]:
+        """Those that the workload would delay there, known from when that was tried and nothing had changed since."""
+        changes, known = self._refused.get(member.name, (-1, {}))
+        then, broken = known.get(uid, (math.inf, [])) if changes == member.changes else (math.inf, [])
+        if then > end:
+            return []
         self._widen(broken, end)
         return broken
 
-    def _widen(self, broken: Sequence[Promise], end: float) -> None:
-        """Note until when a workload that would run until `end` could have run without breaking these."""
-        if not broken or math.inf in {promise.at for promise in broken}:
+    def _note_refusal(self, uid: str, reservation: Reservation, end: float) -> None:
+        member = reservation.member
+        changes, known = self._refused.get(member.name, (-1, {}))
+        if changes != member.changes:
+            known = {}
+            self._refused[member.name] = member.changes, known
+        then, broken = known.get(uid, (end, []))
+        known[uid] = end, [*broken, reservation] if then == end else [reservation]
+
+    def _widen(self, broken: Sequence[Reservation], end: float) -> None:
+        """Note until when a workload that would run until `end` could have run without delaying these."""
+        if not broken or math.inf in {each.at for each in broken}:
             return
-        first = min(promise.at for promise in broken)
+        first = min(each.at for each in broken)
         if end + SETTLE <= first:
             # It is others who would take their places, whoever of those that start before.
-            members = {promise.member for promise in broken}
-            first = min(promise.at for promise in self.made.values() if promise.member in members)
+            members = {each.member for each in broken}
+            first = min(each.at for each in self.made.values() if each.member in members)
         self.latest_end = max(self.latest_end, first)
 
-    def _delayed(self, uid: str, choice: Choice, others: Sequence[Promise], end: float) -> list[Promise]:
-        """Those of the others that would not be kept in their members beside a choice."""
-        delayed = []
+    def _without_place(self, uid: str, choice: Choice, others: Sequence[Reservation], end: float) -> list[Reservation]:
+        """Those of the others that would have no place in their members beside a choice."""
+        lost: list[Reservation] = []
+        own = self.own(uid)
         for member, gang, placement in zip(choice.members, choice.gangs, choice.placements, strict=True):
-            here = [each for each in others if (each.member is member or member in each.also) and each not in delayed]
-            delayed += [each for each in here if each.uncertain()]
-            here = [each for each in here if not each.uncertain()]
-            own = self.own(uid)
-            if own is not None and own in self._promised(member) and self._kept(own).is_at(placement):
-                # Its own place, which was kept beside all who can be held. One that was promised something earlier and
-                # can't, as happens for a moment while figures contradict each other, may have its place there.
-                here = [each for each in here if self._kept(each).placement is not None or each.age < own.age]
+            here = [each for each in others if (each.member is member or member in each.also) and each not in lost]
+            lost += [each for each in here if each.uncertain]
+            here = [each for each in here if not each.uncertain]
+            if own is not None and own in self._placed(member) and self.spot(own).is_at(placement):
+                # Its own place, arranged beside all that fit. A younger one that does not, as happens for a moment
+                # while figures contradict each other, may have its place there.
+                here = [each for each in here if self.spot(each).placement is not None or each.age < own.age]
             needs = gang.requests()
-            if all(self._kept(each).leaves(needs, placement) for each in here):
+            if all(self.spot(each).leaves(needs, placement) for each in here):
                 continue
-            # They may do with other nodes, if that delays no one who was promised later.
-            beside = self._plan(member, but=uid, taken=(needs, placement, end))
-            lost = [each for each, kept in beside.items() if kept.placement is None]
+            # They may do with other nodes, if all with reservations do.
+            plan = arrange(self._placed(member, but=uid), self._future, (needs, placement, end))
+            gone = [each for each, spot in plan.items() if spot.placement is None]
             # One that starts after its end loses its place to one that must do with other nodes.
-            delayed += [each for each in lost if each in here or self._kept(each).placement is not None]
-        return delayed
+            lost += [each for each in gone if each in here or self.spot(each).placement is not None]
+            self._moved |= {each: spot.placement for each, spot in plan.items() if spot.placement is not None}
+        return lost
 
     def aside(self, uid: str, member: Member, gang: Gang, end: float) -> Placement | None:
-        """Where a gang is in nobody's way who was promised a place in its member, if it runs until `end`; None where
-        there is no such place.
+        """Where a gang takes nothing of the reservations in its member, if it runs until `end`; None where there is no
+        such place.
         """
         own = self.own(uid)
-        if own is not None and own in self._promised(member) and own.gang.full() == gang.full():
-            expected = self._kept(own).placement
+        if own is not None and own in self._placed(member) and own.gang.full() == gang.full():
+            expected = self.spot(own).placement
             if expected is not None and holds(member.nodes, gang.requests(), expected):
                 return expected
         nodes = member.nodes.copy()
-        for promise in self.all():
-            if promise.uid == uid or promise.limited or end + SETTLE <= promise.at < math.inf or promise.yields_to(own):
+        for each in self.all():
+            if each.uid == uid or each.limited or not each.binds(own, end):
                 continue
-            if promise.member is member or member in promise.also:
-                if promise.uncertain() or self._kept(promise).placement is None:
+            if each.member is member or member in each.also:
+                if each.uncertain or self.spot(each).placement is None:
                     return None
-                np.minimum(nodes.free, self._kept(promise).rest.free, out=nodes.free)
+                np.minimum(nodes.free, self.spot(each).rest.free, out=nodes.free)
         placement = place(nodes, gang)
         return placement if isinstance(placement, Placement) else None
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
         """Whatever is asked inside leaves nothing behind, not even what is kept to be quick."""
-        before = [
-            (each, each.future, each.kept, each.expected, dict(each.refused), each.suspect) for each in self.all()
-        ]
-        latest = self.latest_end
+        for each in self.all():
+            # They follow from what is really used.
+            self._spare(each)
+        before = [(each, each.future, each.spot, each.placement, each.lost) for each in self.all()]
+        latest, refused, self._refused = self.latest_end, self._refused, {}
         try:
             yield
         finally:
-            self.latest_end = latest
-            for promise, future, kept, expected, refused, suspect in before:
-                promise.future, promise.kept, promise.expected = future, kept, expected
-                promise.refused, promise.suspect = refused, suspect
+            self.latest_end, self._refused, self._moved = latest, refused, {}
+            for each, future, spot, placement, lost in before:
+                each.future, each.spot, each.placement, each.lost = future, spot, placement, lost
 
     @contextmanager
     def settled(self, *, but: str = "") -> Iterator[None]:
-        """Inside, queues are charged as if those had started for whom others make room, and the others had gone; all
-        but the workload of that UID. What is still to come is nothing that a queue could give up.
+        """Inside, queues are charged as if claimants had started and their victims had gone; all but the workload of
+        that UID. What is still to come is nothing that a queue could give up.
         """
+        for each in self.all():
+            # They follow from what is really used.
+            self._spare(each)
         before: dict[Queue, tuple[Vector, Vector]] = {}
-        for promise in self.claims.values():
-            if promise.uid != but:
-                gone = [self._stays[uid] for uid, stays in promise.leaving.items() if stays]
-                for queue in path(promise.leaf):
-                    left = vector.total(stay.amount for stay in gone if queue in path(stay.leaf))
-                    for name, value in promise.shape.request.items():
+        for claim in self.claims.values():
+            if claim.uid != but:
+                gone = [self.timeline[uid] for uid, stays in claim.leaving.items() if stays]
+                for node in path(claim.leaf):
+                    left = vector.total(each.amount for each in gone if node in path(each.leaf))
+                    for name, value in claim.shape.request.items():
                         if value > left.get(name, 0):
-                            queue.coming[name] = queue.coming.get(name, 0) + value - left.get(name, 0)
+                            node.coming[name] = node.coming.get(name, 0) + value - left.get(name, 0)
                 for leaf, amount, times in (
-                    (promise.leaf, promise.shape.request, 1),
-                    *((stay.leaf, stay.amount, -1) for stay in gone),
+                    (claim.leaf, claim.shape.request, 1),
+                    *((each.leaf, each.amount, -1) for each in gone),
                 ):
-                    for queue in path(leaf):
-                        if queue not in before:
+                    for node in path(leaf):
+                        if node not in before:
                             # What its parent divides follows from what is really used.
-                            bring_up_to_date(queue)
-                            before[queue] = (queue.used, queue.kept)
-                            queue.used, queue.kept = dict(queue.used), dict(queue.kept)
+                            bring_up_to_date(node)
+                            before[node] = (node.used, node.kept)
+                            node.used, node.kept = dict(node.used), dict(node.kept)
                     use(leaf, amount, times)
         self._settled = True
         try:
             yield
         finally:
             self._settled = False
-            for queue, (used, kept) in before.items():
-                queue.used, queue.kept = used, kept
-                queue.coming = {}
+            for node, (used, kept) in before.items():
+                node.used, node.kept = used, kept
+                node.coming = {}
 
-    # -- the future --------------------------------------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------------------------
 
-    def _admitted_from(self, uid: str, leaf: Queue, request: Vector, now: float, lasts: float) -> float:
-        """From when on the limits on the path admit the workload's request for so long beside the others who were
-        promised room; infinite where that is not known.
+    def spot(self, reservation: Reservation) -> Spot:
+        """Where it will be, beside all others of its member."""
+        if reservation.spot is None or not reservation.spot.rest.like(reservation.member.nodes):
+            for each, spot in arrange(self._placed(reservation.member), self._future).items():
+                each.spot, each.placement = spot, spot.placement or each.placement
+                each.lost = min(each.lost, self.timeline.now) if spot.placement is None else math.inf
+        assert reservation.spot is not None, f"{reservation.uid} has nodes in {reservation.member.name}"
+        return reservation.spot
+
+    def is_found_again(self, reservation: Reservation) -> bool:
+        """Whether one that was lost has a place at its time again."""
+        return self.spot(reservation).placement is not None
+
+    def _placed(self, member: Member, but: str = "") -> list[Reservation]:
+        """Those that have nodes of the member, in the order in which they are arranged, all but that workload's: claims
+        first, which start first.
         """
+        return [each for each in self.all() if each.member is member and each.places and each.uid != but]
+
+    def _future(self, reservation: Reservation) -> Nodes:
+        member = reservation.member
+        if reservation.future is not None and not reservation.future.like(member.nodes):
+            reservation.future = None
+        if reservation.future is None and reservation.claim:
+            reservation.future = self.timeline.at_once(member)
+            self.timeline.free_all(reservation.future, member, self._leaving(reservation, member))
+        if reservation.future is None:
+            # It is what it starts by where nobody is evicted for it.
+            over = self.timeline.over_by(member, reservation.at)
+            reservation.future = self._after(member, over, reservation.uid)
+        return reservation.future
+
+    def _after(self, member: Member, over: Sequence[str], uid: str = "") -> Nodes:
+        """The member's nodes once these have ended, and the victims of all claims but that workload's have gone."""
+        nodes = self.timeline.at_once(member)
+        self.timeline.free_all(nodes, member, over)
+        for leaving in self._going(member, uid):
+            self.timeline.free_all(nodes, member, set(leaving).difference(over))
+        return nodes
+
+    def _going(self, member: Member, but: str = "") -> Iterator[list[str]]:
+        """The victims of each claim in the member, all but that workload's."""
+        for claim in self.claims.values():
+            if claim.member is member and claim.uid != but and not claim.uncertain:
+                yield self._leaving(claim, member)
+
+    def _leaving(self, claim: Reservation, member: Member) -> list[str]:
+        """Those that are to go whole, and have not gone from the member yet."""
+        return [uid for uid, stays in claim.leaving.items() if stays and member.name in self.timeline[uid].parts]
+
+    # -- limits ------------------------------------------------------------------------------------------------------
+
+    def _spare(self, reservation: Reservation) -> Left:
+        """What limits have left when it starts, beside all reservations that have started by then; don't change it."""
+        if reservation.spare is not None:
+            return reservation.spare
+        left = reservation.spare = dict(self._left(reservation))
+        if left and not reservation.claim and not reservation.limited:
+            holdings: Holdings = {}
+            for other in self.each():
+                if other.uid != reservation.uid and other.runs_at(reservation.at):
+                    give_back(left, reservation.leaf, other.leaf, other.shape.request, -1, holdings)
+        return left
+
+    def _left(self, reservation: Reservation) -> Left:
+        """What limits on its queue's path have left beside it when it starts, as far as they follow from what runs."""
+        if reservation.left is not None:
+            return reservation.left
+        leaf, request = reservation.leaf, reservation.shape.request
+        left = reservation.left = left_beside(leaf, request)
+        if reservation.limited:
+            # What ends gives to it first what it lacks.
+            short = self._short(reservation.uid, leaf, request)
+            reservation.left = {key: min(amount, 0) for key, amount in short.items()}
+        elif left:
+            gone: dict[str, None] = {}
+            if not reservation.claim:
+                gone = {
+                    uid: None
+                    for _, uid in self.timeline.by_end(until=reservation.at - SETTLE)
+                    if self.timeline[uid].over_at(reservation.at, reservation.computed)
+                }
+            for claim in [reservation] if reservation.claim else self.claims.values():
+                if claim.uid != reservation.uid or reservation.claim:
+                    gone |= {uid: None for uid, stays in claim.leaving.items() if stays}
+            amounts: dict[Queue, Vector] = {}
+            for uid in gone:
+                vector.add(amounts.setdefault(self.timeline[uid].leaf, {}), self.timeline[uid].amount)
+            holdings: Holdings = {}
+            for other, amount in amounts.items():
+                give_back(left, leaf, other, amount, 1, holdings)
+        return reservation.left
+
+    def _admitted_from(
+        self, uid: str, leaf: Queue, request: Vector, now: float, lasts: float, begin: float = -math.inf
+    ) -> float:
+        """The first time from `begin` on at which the limits on the path admit the workload's request for so long
+        beside the other reservations; infinite where that is not known.
+        """
+        begin = max(begin, now)
         left = self._short(uid, leaf, request)
         if not left:
-            return now
-        queues = {queue for queue, _ in left}
+            return begin
+        queues = {node for node, _ in left}
         others = [each for each in self.each() if each.uid != uid]
-        starts = [(now if p.victims else max(p.at, now), p.leaf, p.shape.request, -1) for p in others]
+        starts = [(now if r.claim else max(r.at, now), r.leaf, r.shape.request, -1) for r in others]
         last = max((when for when, *_ in starts if when < math.inf), default=now)
-        starts += [(p.ends, p.leaf, p.shape.request, 1) for p in others if p.ends < math.inf]
+        starts += [(r.ends, r.leaf, r.shape.request, 1) for r in others if r.ends < math.inf]
         soon, later = self._given_back(uid, queues, now)
         few = sorted([(now, leaf, {}, 1), *starts, *soon], key=_when)
         changes = heapq.merge(few, later, key=_when)
@@ -427,7 +665,7 @@ class Promises(Planning):
                 break
             for _, other, amount, times in here:
                 if other not in guaranteed:
-                    guaranteed[other] = any(queue.guarantee for queue in path(other))
+                    guaranteed[other] = any(node.guarantee for node in path(other))
                 if guaranteed[other]:
                     give_back(left, leaf, other, amount, times, holdings)
                     continue
@@ -441,72 +679,45 @@ class Promises(Planning):
                 if when >= last:
                     # Nobody takes any more.
                     break
-            elif since is not None and when >= since + lasts + SETTLE:
+            elif since is not None and when >= max(since, begin) + lasts + SETTLE:
                 break
             else:
                 since = None
-        return math.inf if since is None else since
+        return math.inf if since is None else max(since, begin)
 
-    def _short(self, uid: str, leaf: Queue, request: Vector) -> dict[tuple[Queue, str], int]:
-        """(queue on the path, resource) -> what is left there beside the request, where that is not enough for all who
-        were promised room as well, the workload itself apart. Elsewhere there is enough, and what ends gives more.
+    def _short(self, uid: str, leaf: Queue, request: Vector) -> Left:
+        """What is left beside the request of limits of which that is not enough for all other reservations as well.
+        Elsewhere there is enough, and what ends gives more.
         """
         left = left_beside(leaf, request)
         beside = dict(left)
         holdings: Holdings = {}
-        for promise in self.each():
-            if promise.uid != uid:
-                give_back(beside, leaf, promise.leaf, promise.shape.request, -1, holdings)
+        for each in self.each():
+            if each.uid != uid:
+                give_back(beside, leaf, each.leaf, each.shape.request, -1, holdings)
         return {key: amount for key, amount in left.items() if beside[key] < 0}
 
     def _given_back(self, uid: str, queues: Set[Queue], now: float) -> tuple[list[Change], Iterator[Change]]:
-        """What runs in these queues, and below, as its room is expected to be there again where nobody goes for the
-        workload of that UID: what is not as its estimate says, in no order, and the others in theirs.
+        """What runs in these queues, and below, as its capacity is expected to be free again, but for that workload's
+        claim: what is not as its estimate says, in no order, and the others in theirs.
         """
         claims = [claim for claim in self.claims.values() if claim.uid != uid]
         leaving = {each for claim in claims for each, stays in claim.leaving.items() if stays}
         counts: dict[Queue, bool] = {}
-        known = self._stays
+        timeline = self.timeline
 
-        def stays(ends: Iterable[tuple[float, str]]) -> Iterator[Change]:
-            for end, uid in ends:
-                stay = known[uid]
-                leaf = stay.leaf
+        def given(ends: Iterable[tuple[float, str]]) -> Iterator[Change]:
+            for _, uid in ends:
+                allocation = timeline[uid]
+                leaf = allocation.leaf
                 if leaf not in counts:
                     counts[leaf] = not queues.isdisjoint(path(leaf))
                 if counts[leaf] and uid not in leaving:
-                    yield (end if end > now else stay.expected_end(now)) + SETTLE, leaf, stay.amount, 1
+                    yield allocation.expected_end(now) + SETTLE, leaf, allocation.amount, 1
 
-        late = bisect.bisect_right(self._by_end, now, key=end_of)
-        gone = [self._stays[uid] for uid in leaving]
-        soon = [(now, each.leaf, each.amount, 1) for each in gone]
-        soon += stays(itertools.islice(self._by_end, late))
-        return soon, stays(itertools.islice(self._by_end, late, None))
-
-    def _spare(self, promise: Promise, now: float) -> None:
-        """Count what is over by the promised time, and those who were promised room and have started by then."""
-        spare = promise.spare
-        if not spare:
-            return
-        over: dict[Queue, Vector] = {}
-        for _, uid in self._by_end[: bisect.bisect_right(self._by_end, promise.at - SETTLE, key=end_of)]:
-            stay = self._stays[uid]
-            if stay.over_at(promise.at, now):
-                vector.add(over.setdefault(stay.leaf, {}), stay.amount)
-        holdings: Holdings = {}
-        for leaf, amount in over.items():
-            give_back(spare, promise.leaf, leaf, amount, 1, holdings)
-        for other in self.each():
-            if other.uid != promise.uid and other.runs_at(promise.at):
-                promise.beside[other.uid] = None
-                give_back(spare, promise.leaf, other.leaf, other.shape.request, -1, holdings)
-        for other in self.claims.values():
-            if other.uid == promise.uid:
-                continue
-            for uid in (uid for uid, counts in other.leaving.items() if counts and uid not in promise.leaving):
-                if not (stay := self._stays[uid]).over_at(promise.at, now):
-                    promise.leaving[uid] = True
-                    give_back(spare, promise.leaf, stay.leaf, stay.amount)
+        soon = [(now, timeline[uid].leaf, timeline[uid].amount, 1) for uid in leaving]
+        soon += given(timeline.by_end(until=now - SETTLE))
+        return soon, given(timeline.by_end(after=now - SETTLE))
 
 
 def _when(each: Change) -> float:

@@ -1,266 +1,344 @@
-"""Where those who were promised room in a member will be: beside each other, on its nodes as these will be then."""
+"""What runs where and until when, and the nodes of a member as they will be when some of it has ended."""
 
 from __future__ import annotations
 
 import bisect
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from atoll.dispatcher.core.backfill.allocation import GRACE, Stays, ends_needed, is_loose
-from atoll.dispatcher.core.backfill.reservation import SETTLE, Kept, Promise
+from atoll.dispatcher.core.backfill.allocation import SETTLE, Allocation, Held, held_of
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
-from atoll.fit import Nodes, Placement, find_in, fits
+from atoll.fit import Nodes
+from atoll.fit.nodes import UNBOUNDED
+from atoll.fit.placement import Ints
 from atoll.model.gang import Gang
-from atoll.model.vector import Vector
 
-Taken = tuple[Sequence[Vector], Placement, float]
-"""(requests per task, where it runs, until when)."""
+_FIRST_ENDS = 16
+"""So many ends are looked at one by one, then four times as many together, and so on."""
+
+GRACE = 30.0
+"""Seconds in which pods that were told to go are gone: what Kubernetes gives them where nobody says otherwise. A member
+that has not published for as long is believed all the same."""
 
 
-class Planning(Stays):
-    """See the module; whoever adds to it makes the promises."""
+class _Left(NamedTuple):
+    """What runs no more."""
 
-    def __init__(self, world: Members) -> None:
-        super().__init__(world)
-        #: UID of the waiting workload -> its promise
-        self.made: dict[str, Promise] = {}
-        #: the same of those for whom others go: what they were promised before stays theirs until they start
-        self.claims: dict[str, Promise] = {}
+    allocation: Allocation
+    until: float
+    """When its member's figures are without it at the latest, whatever they say."""
+    generation: int = -1
+    """The first of its member's that is without it; any new one where that is not known."""
 
-    def all(self) -> Iterator[Promise]:
-        """Whatever binds others, of one workload perhaps twice."""
-        return itertools.chain(self.claims.values(), self.made.values())
+
+class Ends(NamedTuple):
+    """What runs in a member, the first to end first."""
+
+    times: list[float]
+    """When its room is expected to be there again; infinite ones last."""
+    uids: list[str]
+    changes: int
+    """Of the member, when that was so."""
+    late_from: float
+    """When the next of these runs longer than expected."""
+
+
+class Watcher(Protocol):
+    """Hears of what comes and goes."""
+
+    def counted(self, uid: str, allocation: Allocation, sign: int, *, changes: bool) -> None:
+        """It starts (-1) or has left (1), or only what is known of it is something else."""
+
+    def outdated(self, name: str) -> None:
+        """What is known of a member's future is so no more."""
+
+
+class Timeline:
+    """See the module."""
+
+    def __init__(self, world: Members, watcher: Watcher) -> None:
+        self._world = world
+        self._watcher = watcher
+        #: UID -> what runs
+        self._allocations: dict[str, Allocation] = {}
+        #: (end, UID) of what runs, in order
+        self._by_end: list[tuple[float, str]] = []
+        #: member -> the same of what runs there
+        self._here: dict[str, list[tuple[float, str]]] = {}
+        #: member -> the resources and the number of nodes for which it holds, and UID -> what `_held` answers
+        self._cells: dict[str, tuple[tuple[str, ...], int, dict[str, Held]]] = {}
+        #: member -> what `ends` answered last, if nothing runs longer than expected
+        self._ends_known: dict[str, Ends] = {}
+        #: member -> UID -> what has left it, though its figures still contain that
+        self._left: dict[str, dict[str, _Left]] = {}
+        #: seconds since the epoch, of the last pass
+        self.now = 0.0
+
+    def enter(self, uid: str, allocation: Allocation) -> None:
+        """Something starts to run, or is seen to; what was known of it before is forgotten."""
+        old = self._allocations.get(uid)
+        if old is not None:
+            if old == allocation:
+                return
+            self._forget(uid, old, changes=True)
+        self._allocations[uid] = allocation
+        bisect.insort(self._by_end, (allocation.end, uid))
+        for name in allocation.parts:
+            bisect.insort(self._here.setdefault(name, []), (allocation.end, uid))
+            if name in self._left:
+                self._left[name].pop(uid, None)
+        self._watcher.counted(uid, allocation, -1, changes=old is not None)
+        for name in allocation.parts:
+            self.outdate(name)
+
+    def leave(self, uid: str, placed: Mapping[str, tuple[int, int]] | None = None) -> None:
+        """It runs no more. `placed`: member -> (capacity generation, pods that it contains), as was last seen."""
+        allocation = self._allocations.get(uid)
+        if allocation is None:
+            return
+        for name in allocation.parts:
+            member = self._world.members.get(name)
+            if member is not None and uid not in member.inflight:
+                generation, pods = (placed or {}).get(name, (0, -1))
+                if pods != 0:
+                    self._left.setdefault(name, {})[uid] = _Left(allocation, self.now + SETTLE)
+                elif generation > member.generation:
+                    self._left.setdefault(name, {})[uid] = _Left(allocation, self.now + GRACE, generation)
+        self._forget(uid, allocation, changes=False)
+
+    def _forget(self, uid: str, allocation: Allocation, *, changes: bool) -> None:
+        for name in allocation.parts:
+            here = self._here[name]
+            del here[bisect.bisect_left(here, (allocation.end, uid))]
+            if name in self._cells:
+                self._cells[name][2].pop(uid, None)
+        del self._allocations[uid]
+        del self._by_end[bisect.bisect_left(self._by_end, (allocation.end, uid))]
+        self._watcher.counted(uid, allocation, 1, changes=changes)
+        for name in allocation.parts:
+            self.outdate(name)
+
+    def get(self, uid: str) -> Allocation | None:
+        """What is known of something that runs."""
+        return self._allocations.get(uid)
+
+    def __getitem__(self, uid: str) -> Allocation:
+        return self._allocations[uid]
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._allocations
+
+    def items(self) -> ItemsView[str, Allocation]:
+        """UID -> where it runs, of all that does."""
+        return self._allocations.items()
+
+    def running_in(self, member: Member) -> list[str]:
+        """UIDs of what runs there."""
+        return [uid for _, uid in self._here.get(member.name, ())]
+
+    def __len__(self) -> int:
+        return len(self._allocations)
+
+    def republished(self, member: str) -> None:
+        """The member's figures are other ones."""
+        generation = self._world.member(member).generation
+        left = self._left.pop(member, {})
+        if still := {uid: each for uid, each in left.items() if each.generation > generation}:
+            self._left[member] = still
+        self.outdate(member)
+
+    def pass_begins(self, now: float) -> None:
+        """By then figures are without what has left a while ago, though none were published since."""
+        self.now = now
+        for name in [name for name, left in self._left.items() if any(each.until <= now for each in left.values())]:
+            self._left[name] = {uid: each for uid, each in self._left[name].items() if each.until > now}
+            self.outdate(name)
+
+    def outdate(self, name: str) -> None:
+        """What is known of a member's future is so no more."""
+        member = self._world.members.get(name)
+        if member is not None:
+            member.changes += 1
+        self._watcher.outdated(name)
+
+    # -- what will be free -------------------------------------------------------------------------------------------
+
+    def ends(self, member: Member, now: float) -> Ends:
+        """What runs there by its expected end, seen from now; don't change it."""
+        known = self._ends_known.get(member.name)
+        if known is None or known.changes != member.changes or known.late_from <= now:
+            here = self._here.get(member.name, [])
+            late = bisect.bisect_right(here, now - SETTLE, key=end_of)
+            late_from = here[late][0] + SETTLE if late < len(here) else math.inf
+            if late:
+                here = sorted(
+                    [*((self._allocations[uid].expected_end(now), uid) for _, uid in here[:late]), *here[late:]]
+                )
+            known = Ends([end + SETTLE for end, _ in here], [uid for _, uid in here], member.changes, late_from)
+            if not late:
+                self._ends_known[member.name] = known
+        return known
+
+    def _held(self, uid: str, member: Member) -> Held:
+        """What it holds in a member; kept, for it is asked often."""
+        known = self._held_by(member)
+        held = known.get(uid)
+        if held is None:
+            held = known[uid] = held_of(self._allocations[uid], member)
+        return held
+
+    def _held_by(self, member: Member) -> dict[str, Held]:
+        """UID -> what `_held` has answered of the member as it is."""
+        resources, count = member.nodes.resources, len(member.nodes)
+        known = self._cells.get(member.name)
+        if known is None or known[0] != resources or known[1] != count:
+            known = self._cells[member.name] = (resources, count, {})
+        return known[2]
+
+    def at_once(self, member: Member) -> Nodes:
+        """The member's nodes as it will soon say that they are: without what has left them already."""
+        nodes = member.nodes.copy()
+        for left in self._left.get(member.name, {}).values():
+            where, amounts = held_of(left.allocation, member)
+            free(nodes, where, amounts.T)
+        return nodes
+
+    def awaits_figures(self, member: Member) -> bool:
+        """Whether something has left it that its figures still contain."""
+        return bool(self._left.get(member.name))
+
+    def over_by(self, member: Member, when: float) -> list[str]:
+        """UIDs of what runs there and is over by then, as estimates say."""
+        here = self._here.get(member.name, [])
+        return [uid for _, uid in here[: bisect.bisect_right(here, when, key=lambda each: each[0] + SETTLE)]]
+
+    def by_end(self, after: float = -math.inf, until: float = math.inf) -> Iterator[tuple[float, str]]:
+        """(end, UID) of what runs, in order of ends in this interval, its end included."""
+        first, last = (bisect.bisect_right(self._by_end, end, key=end_of) for end in (after, until))
+        return itertools.islice(self._by_end, first, last)
 
     @property
-    def empty(self) -> bool:
-        """Whether room is kept for nobody."""
-        return not self.made and not self.claims
+    def endless(self) -> bool:
+        """Whether nobody knows of some of what runs when it ends."""
+        return bool(self._by_end) and self._by_end[-1][0] == math.inf
 
-    def own(self, uid: str) -> Promise | None:
-        """What a workload starts by: what it is promised, unless others go for it; None where that is nothing."""
-        return self.claims.get(uid) or self.made.get(uid)
+    def renumber(self, member: Member, moved: Mapping[int, int | None]) -> None:
+        """Nodes of a member have other indices (`Member.moved`): what runs is where it was."""
+        self._left.pop(member.name, None)
+        for _, uid in list(self._here.get(member.name, ())):
+            allocation = self._allocations[uid]
+            gang, pods = allocation.parts[member.name]
+            there = [(task, now, count) for task, node, count in pods if (now := moved.get(node, node)) is not None]
+            self.enter(uid, replace(allocation, parts={**allocation.parts, member.name: (gang, there)}))
 
-    def each(self) -> Iterator[Promise]:
-        """One for each workload: as it starts if those go who are to go for it."""
-        return iter((self.made | self.claims).values())
-
-    def _outdate(self, name: str) -> None:
-        """What is known of a member's future is so no more."""
-        super()._outdate(name)
-        for promise in self.all():
-            if promise.member.name == name:
-                promise.future = promise.kept = None
-
-    def _fits_from(self, wanted: Promise) -> float | None:
-        """When its member has room for a promise without delaying those that were made; infinite where that is not
-        known, None where it never has, or not before the promise's time, if that is finite.
-        """
-        member, gang, now, limit = wanted.member, wanted.gang, wanted.looked, wanted.at
-        here = [promise for promise in self.all() if promise.member is member and promise.uid != wanted.uid]
-        if any(promise.uncertain() and not promise.yields_to(wanted) for promise in here):
-            return math.inf if limit == math.inf else None
-        others = [promise for promise in self._promised(member) if promise.uid != wanted.uid]
-        if any(self._kept(promise).placement is None for promise in others):
-            # Whatever is said to fit would be refused for their sake.
-            return math.inf if limit == math.inf else None
-
-        ends = self._ends(member, now)
-        # Room grows with each end, of what runs and of what was promised room; what has left is seen to have soon.
-        soon = now + SETTLE if self._left.get(member.name) else now
-        if any(self._leaving(promise, member) for promise in others if promise.victims):
-            soon = now + GRACE
-        times = sorted([*ends.times, soon, *(each.ends for each in others if soon < each.ends < math.inf)])
-        most = len(times) - 1
-        if limit < math.inf:
-            most = max(bisect.bisect_left(times, limit) - 1, 0)
-        loose, needed = is_loose(gang), 0
-        if loose:
-            over = bisect.bisect_right(ends.times, times[most])
-            found = self._ends_needed(member, ends.uids[:over], wanted)
-            if found is None:
-                return None
-            needed = found
-            if not others:
-                return ends.times[needed - 1] if needed else times[0]
-        known = {each: self._kept(each) for each in others}
-
-        def enough(number: int) -> bool:
-            ended = bisect.bisect_right(ends.times, times[number])
-            if ended < needed:
-                return False
-            wanted.at = times[number]
-            wanted.future = self._after(member, ends.uids[:ended], wanted.uid)
-            if not loose and not fits(wanted.future, gang):
-                return False
-            if not others or self._next(wanted, known).placement is not None:
-                return True
-            return self._all_in_turn(sorted([*others, wanted], key=_start)) is not None
-
-        if not enough(most):
-            return None
-        return times[bisect.bisect_left(range(most), True, key=enough)]
-
-    def _ends_needed(self, member: Member, uids: Sequence[str], wanted: Promise) -> int | None:
-        """How many of these must have ended before its nodes hold a loose gang; None where they never do."""
-        gang, held = wanted.gang, self._each_held(member, uids)
-        leaving = {uid for each in self._going(member, wanted.uid) for uid in each}
-        if not leaving and not self._left.get(member.name) and wanted.shape.rows:
-            there = int(self._world.counts[wanted.shape.rows[0], self._world.column(member.name)])
-            return ends_needed(member.nodes, gang, held, there)
-        nodes, [task] = self._after(member, (), wanted.uid), gang.tasks
-        # Those are gone from the beginning.
-        nothing = np.zeros(0, np.int64), np.zeros((0, len(nodes.resources)), np.int64)
-        held = (nothing if uid in leaving else each for uid, each in zip(uids, held, strict=True))
-        there = int(np.where(nodes.accepting(task), nodes.room(task.requests), 0).sum())
-        return ends_needed(nodes, gang, held, there)
-
-    def _after(self, member: Member, over: Sequence[str], uid: str = "") -> Nodes:
-        """The member's nodes once these have ended, and those gone who go for others than the workload of that UID."""
-        nodes = self._at_once(member)
-        self._free_all(nodes, member, over)
-        for leaving in self._going(member, uid):
-            self._free_all(nodes, member, set(leaving).difference(over))
+    def emptied(self, member: Member) -> Nodes:
+        """The member's nodes as they would be if all that runs there had ended."""
+        nodes = self.at_once(member)
+        self.free_all(nodes, member, self.running_in(member))
         return nodes
 
-    def _going(self, member: Member, but: str = "") -> Iterator[list[str]]:
-        """Those who are to go from the member, for each of whom room is kept there so; all but the one of that UID."""
-        for promise in self.claims.values():
-            if promise.member is member and promise.uid != but and not promise.uncertain():
-                yield self._leaving(promise, member)
+    def free_all(self, nodes: Nodes, member: Member, uids: Iterable[str]) -> None:
+        cells = list(self.each_held(member, uids))
+        if cells:
+            where, amounts = _together(cells)
+            free(nodes, where, amounts.T)
 
-    def _leaving(self, promise: Promise, member: Member) -> list[str]:
-        """Those who are to go for it whole, and have not gone from the member yet."""
-        return [uid for uid, stays in promise.leaving.items() if stays and member.name in self._stays[uid].parts]
-
-    def _promised(self, member: Member) -> list[Promise]:
-        """Whom room is kept for in the member: first those for whom others go, who start as soon as these have gone,
-        then in the order of making.
-        """
-        return [
-            promise
-            for promise in self.all()
-            if promise.member is member and not promise.uncertain() and not promise.limited
-        ]
-
-    def _future(self, promise: Promise) -> Nodes:
-        if promise.future is not None and not promise.future.like(promise.member.nodes):
-            promise.future = None
-        if promise.future is None and promise.victims:
-            promise.future = self._at_once(promise.member)
-            self._free_all(promise.future, promise.member, self._leaving(promise, promise.member))
-        if promise.future is None:
-            here = self._here.get(promise.member.name, [])
-            ended = bisect.bisect_right(here, promise.at, key=lambda each: each[0] + SETTLE)
-            # It is what it starts by where nobody goes for it.
-            promise.future = self._after(promise.member, [uid for _, uid in here[:ended]], promise.uid)
-        return promise.future
-
-    def _kept(self, promise: Promise) -> Kept:
-        if promise.kept is None or not promise.kept.rest.like(promise.member.nodes):
-            for each, kept in self._plan(promise.member).items():
-                each.kept = kept
-                each.expected = kept.placement or each.expected
-                each.suspect = each.suspect or kept.placement is None
-        assert promise.kept is not None, f"{promise.uid} is promised something in {promise.member.name}"
-        return promise.kept
-
-    def _plan(self, member: Member, *, but: str = "", taken: Taken | None = None) -> dict[Promise, Kept]:
-        """Where those are expected whom room is kept for in the member, one beside the other; all but the workload of
-        that UID, and beside a gang that runs there from now on until its end.
-        """
-        return self._arranged([promise for promise in self._promised(member) if promise.uid != but], taken)
-
-    def _arranged(self, promises: Sequence[Promise], taken: Taken | None = None) -> dict[Promise, Kept]:
-        """As they were promised; where not all find room so, in the order in which they start."""
-        plan = self._in_turn(promises, taken)
-        if any(kept.placement is None for kept in plan.values()):
-            order = sorted(promises, key=_start)
-            if order != list(promises):
-                return self._all_in_turn(order, taken) or plan
-        return plan
-
-    def _all_in_turn(self, promises: Sequence[Promise], taken: Taken | None = None) -> dict[Promise, Kept] | None:
-        """As `_in_turn`; None where one of them finds no room."""
-        plan: dict[Promise, Kept] = {}
-        for promise in promises:
-            plan[promise] = kept = self._next(promise, plan, taken)
-            if kept.placement is None:
-                return None
-        return plan
-
-    def _in_turn(self, promises: Sequence[Promise], taken: Taken | None = None) -> dict[Promise, Kept]:
-        plan: dict[Promise, Kept] = {}
-        for promise in promises:
-            plan[promise] = self._next(promise, plan, taken)
-        return plan
-
-    def _next(self, promise: Promise, plan: Mapping[Promise, Kept], taken: Taken | None = None) -> Kept:
-        """What a promise finds beside those of a plan to other workloads."""
-        nodes = self._future(promise).copy()
-        if taken is not None and not taken[2] + SETTLE <= promise.at < math.inf:
-            nodes.take(taken[0], taken[1])
-        for other, kept in plan.items():
-            if kept.placement is None or other.is_over_by(promise.at) or other.uid == promise.uid:
-                continue
-            if other.starts_by(promise.at):
-                nodes.take(other.gang.requests(), self._once(other, plan, kept.placement))
-            elif other.at < promise.at + promise.lasts + SETTLE:
-                np.minimum(nodes.free, kept.rest.free, out=nodes.free)
-        placement = None
-        if promise.expected is not None:
-            placement = _found(nodes, promise.gang, promise.expected)
-        if placement is None:
-            placement = _found(self._unpromised(nodes, promise), promise.gang)
-        if placement is None:
-            return Kept(None, nodes)
-        nodes.take(promise.gang.requests(), placement)
-        return Kept(placement, nodes)
-
-    def _unpromised(self, nodes: Nodes, promise: Promise) -> Nodes:
-        """Where a promise may be but where it was expected: one for whom others go takes no place that others were
-        promised before it. These are planned later, for they start later.
-        """
-        if not promise.victims:
-            return nodes
-        nodes = nodes.copy()
-        for other in self.made.values():
-            if other.member is promise.member and other.expected is not None and other.age < promise.age:
-                pods = [each for each in other.expected.pods if each[1] < len(nodes)]
-                nodes.take(other.gang.requests(), replace(other.expected, pods=pods))
-        return nodes
-
-    def _once(self, promise: Promise, plan: Mapping[Promise, Kept], placement: Placement) -> Placement:
-        """What a promise takes that its workload does not take already, for whom others go."""
-        claim = self.claims.get(promise.uid)
-        claimed = plan[claim].placement if claim is not None and claim is not promise and claim in plan else None
-        if claimed is None:
-            return placement
-        there = {(task, node): count for task, node, count in claimed.pods}
-        pods = [(task, node, count - there.get((task, node), 0)) for task, node, count in placement.pods]
-        return replace(placement, pods=[each for each in pods if each[2] > 0])
+    def each_held(self, member: Member, uids: Iterable[str]) -> Iterator[Held]:
+        known = self._held_by(member)
+        return (known.get(uid) or self._held(uid, member) for uid in uids)
 
 
-def _found(nodes: Nodes, gang: Gang, expected: Placement | None = None) -> Placement | None:
-    """As `place`, on the nodes of another placement only if there is one; to say what is missing would cost as much as
-    to find room.
+def is_loose(gang: Gang) -> bool:
+    """Whether its pods are equal and may be anywhere: a sum over nodes says whether it fits."""
+    wish = gang.network_topology
+    return len(gang.tasks) == 1 and (wish is None or not wish.limited)
+
+
+def ends_needed(nodes: Nodes, gang: Gang, held: Iterator[Held], there: int) -> int | None:
+    """How many of these must be free, the first ones first, before the nodes hold a loose gang, `there` pods of which
+    they hold by now; None where all of them are not enough.
     """
-    room = [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
-    if expected is not None:
-        elsewhere = np.ones(len(nodes), np.bool_)
-        elsewhere[[node for _, node, _ in expected.pods if node < len(nodes)]] = False
-        for each in room:
-            each[elsewhere] = 0
-    for each, floor in zip(room, gang.floor(), strict=True):
-        if np.minimum(each, floor).sum() < floor:
-            return None
-    return find_in(nodes, gang, room)
+    [task], [floor] = gang.tasks, gang.floor()
+    missing, done = floor - there, 0
+    if missing <= 0:
+        return 0
+    asked = {name: amount for name, amount in task.requests.items() if amount > 0}
+    if not asked.keys() <= set(nodes.resources) or max(asked.values(), default=0) > UNBOUNDED:
+        return None
+    rows = [(nodes.resources.index(name), amount) for name, amount in asked.items()]
+    accepts = nodes.accepting(task)
+    # Most gangs are small, and wait for few.
+    known: dict[int, list[int]] = {}
+    for where, amounts in itertools.islice(held, _FIRST_ENDS):
+        done += 1
+        for node, freed in zip(where.tolist(), amounts.tolist(), strict=True):
+            if accepts[node]:
+                before = known.get(node) or nodes.free[:, node].tolist()
+                after = known[node] = [has + more for has, more in zip(before, freed, strict=True)]
+                missing -= _times(after, rows) - _times(before, rows)
+        if missing <= 0:
+            return done
+    nodes = nodes.copy()
+    for node, after in known.items():
+        nodes.free[:, node] = after
+    size = 4 * _FIRST_ENDS
+    while cells := list(itertools.islice(held, size)):
+        where, amounts = _together(cells)
+        gained = _gained(nodes, rows, where, amounts)
+        gained *= accepts.take(where)
+        if gained.sum() >= missing:
+            last = int(gained.cumsum().searchsorted(missing))
+            return done + 1 + bisect.bisect_right([*itertools.accumulate(len(each) for each, _ in cells)], last)
+        missing -= int(gained.sum())
+        free(nodes, where, amounts.T)
+        done, size = done + len(cells), 4 * size
+    return None
 
 
-def _start(promise: Promise) -> float:
-    """Those for whom others go start as soon as these have gone."""
-    return -math.inf if promise.victims else promise.at
+def _times(free: Sequence[int], rows: Sequence[tuple[int, int]]) -> int:
+    """How many pods that ask for so much of each row such amounts hold."""
+    return max(0, min([free[row] // amount for row, amount in rows], default=0))
+
+
+def _gained(nodes: Nodes, rows: Sequence[tuple[int, int]], where: Ints, amounts: Ints) -> Ints:
+    """int64[K]: for how many more pods, which ask for so much of each row, there is room with each of int64[K, R]
+    amounts that are freed on int64[K] nodes, one after the other.
+    """
+    # Node by node, and on each in their order.
+    order = where.argsort(kind="stable")
+    node = where.take(order)
+    first = np.flatnonzero(np.diff(node, prepend=-1))
+    freed = amounts.take(order, axis=0)
+    total = freed.cumsum(axis=0)
+    total -= np.repeat(total[first] - freed[first], np.diff(first, append=len(node)), axis=0)
+    before, after = np.full(len(node), UNBOUNDED), np.full(len(node), UNBOUNDED)
+    for row, amount in rows:
+        has = nodes.free[row].take(node)
+        np.minimum(before, has // amount, out=before)
+        np.minimum(after, (has + total[:, row]) // amount, out=after)
+    np.maximum(after, 0, out=after)
+    change = np.diff(after, prepend=0)
+    change[first] = after[first] - np.maximum(before[first], 0)
+    gained = np.empty_like(change)
+    gained[order] = change
+    return gained
+
+
+def _together(cells: Sequence[Held]) -> Held:
+    return np.concatenate([where for where, _ in cells]), np.concatenate([amounts for _, amounts in cells])
+
+
+def free(nodes: Nodes, where: Ints, amounts: Ints) -> None:
+    """Free int64[R, K] amounts on int64[K] nodes, which may repeat."""
+    for free, row in zip(nodes.free, amounts, strict=True):
+        np.add.at(free, where, row)
+
+
+def end_of(each: tuple[float, str]) -> float:
+    return each[0]

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from atoll.dispatcher.core.backfill.reservation import Pods, Promise, Stay
+from atoll.dispatcher.core.backfill.allocation import Allocation, Pods
+from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.backlog import Key
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate
 from atoll.dispatcher.core.capacity.pods import Counts, cut, difference, first_pods, joined
@@ -55,7 +56,7 @@ class Resizing:
     def __init__(self, state: State, claims: Claims, decisions: Decisions) -> None:
         self._state, self._claims, self._decisions = state, claims, decisions
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
-        self.namespaces, self.promises = state.namespaces, state.promises
+        self.namespaces, self.reservations = state.namespaces, state.reservations
         #: what has found no room in this pass: (member, shape, size, domain to stay in) -> why
         self._missed: Missed = {}
 
@@ -156,7 +157,7 @@ class Resizing:
                 gang = whole.sized(taken.counts)
             choice = Choice((member,), (gang,), (taken,))
             amount, end = _requests(whole, taken.counts), self._state.now + estimate(binding)
-            if self.promises.refuses(binding.view.uid, binding.leaf, amount, choice, end):
+            if self.reservations.delayed(binding.view.uid, binding.leaf, amount, choice, end):
                 continue
             if not self.ceilings_kept(binding.view.uid, binding.leaf, name, amount):
                 return size, landing
@@ -180,13 +181,13 @@ class Resizing:
             return Stop(Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", name)))
         return None
 
-    def ceilings_kept(self, uid: str, leaf: Queue, member: str, amount: Vector) -> list[Promise]:
+    def ceilings_kept(self, uid: str, leaf: Queue, member: str, amount: Vector) -> list[Reservation]:
         """The promises to others, for whom room is being made in the member, that so much more there would break under
         a ceiling on the paths of both.
         """
         capped = [queue for queue in path(leaf) if queue.tracks]
-        broken: list[Promise] = []
-        for promise in self.promises.claims.values() if capped else ():
+        broken: list[Reservation] = []
+        for promise in self.reservations.claims.values() if capped else ():
             if promise.uid == uid or promise.member.name != member:
                 continue
             gone = [self.bindings[each] for each, stays in promise.leaving.items() if stays]
@@ -204,7 +205,7 @@ class Resizing:
         return broken
 
     def _where(self, binding: Binding, name: str) -> Pods:
-        stay = self.promises.stay(binding.view.uid)
+        stay = self.reservations.timeline.get(binding.view.uid)
         return stay.parts[name][1] if stay is not None and name in stay.parts else ()
 
     def _take(self, binding: Binding, size: Counts, placement: Placement) -> None:
@@ -283,9 +284,10 @@ class Resizing:
         self.tree.charge(binding.leaf, more, {name: more})
         self.namespaces.charge(binding.view.namespace, binding.charges())
         self.waiting.limits_changed(binding.leaf)
-        stay = self.promises.stay(binding.view.uid)
+        stay = self.reservations.timeline.get(binding.view.uid)
         assert stay is not None, f"{binding.view.uid} is charged and not known to run"
-        self.promises.enter(binding.view.uid, Stay(binding.leaf, amount, stay.start, stay.end, {name: (gang, pods)}))
+        now = Allocation(binding.leaf, amount, stay.start, stay.end, {name: (gang, pods)})
+        self.reservations.timeline.enter(binding.view.uid, now)
         self._state.sizes.file(binding)
 
 

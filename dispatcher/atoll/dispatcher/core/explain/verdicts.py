@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from atoll.dispatcher.core.admission import standing_verdict
-from atoll.dispatcher.core.backfill.reservation import SETTLE
+from atoll.dispatcher.core.backfill.allocation import SETTLE
 from atoll.dispatcher.core.backlog.backlog import differs
 from atoll.dispatcher.core.backlog.binding import Binding, order_key, withheld
 from atoll.dispatcher.core.capacity.member import Member
@@ -80,7 +80,7 @@ def _account(core: Dispatcher, binding: Binding) -> Account:
             changes=_by_itself(said),
         )
     look = _Look(core, binding, binding.shape, core.world)
-    with core.promises.untouched():
+    with core.reservations.untouched():
         outcome = look.outcome()
         if verdict is None:
             verdict = outcome if isinstance(outcome, Verdict) else Verdict(Reason.SUBMITTED)
@@ -145,7 +145,7 @@ def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
     binding.amount = shape.request
     world.enroll(shape)
     look = _Look(core, binding, shape, world)
-    with core.promises.untouched(), core.tree.supposing(leaf, shape.request):
+    with core.reservations.untouched(), core.tree.supposing(leaf, shape.request):
         outcome = look.outcome()
         position = _position(core, binding, waits=False)
         for variant, other in zip(binding.variants[1:], shape.others, strict=True):
@@ -385,7 +385,7 @@ class _Look:
             accepts = member.nodes.accepting(task)
             if not least or room.any() or not accepts.any():
                 continue
-            nodes = self.core.promises.emptied(member)
+            nodes = self.core.reservations.timeline.emptied(member)
             most = dict(zip(nodes.resources, (nodes.free * accepts).max(axis=1).tolist(), strict=True))
             seen = dict(zip(nodes.resources, nodes.free.sum(axis=1).tolist(), strict=True))
             for name, amount in sorted(task.requests.items()):
@@ -404,7 +404,7 @@ class _Look:
         total = member.total()
         if not total:
             return ""
-        nodes = self.core.promises.emptied(member)
+        nodes = self.core.reservations.timeline.emptied(member)
         seen = dict(zip(nodes.resources, nodes.free.sum(axis=1).tolist(), strict=True))
         if any(seen.get(name, 0) < total.get(name, 0) for task in self._gang.tasks for name in task.requests):
             # Others use some of it as well, or nobody knows where.
@@ -559,7 +559,7 @@ class _Look:
         running = list(core.triggers.running())
         serving, avoided = core.state.serves(self._leaf), core.state.avoided(self.binding, self.shape)
         # As the dispatcher plans: others for whom room is being made are counted as having it.
-        with core.promises.settled(but=self.binding.view.uid):
+        with core.reservations.settled(but=self.binding.view.uid):
             evicting = plan(
                 claimant,
                 running,
@@ -592,7 +592,7 @@ class _Look:
         return found
 
     def _end(self, victim: Victim) -> float:
-        stay = self.core.promises.stay(victim.uid)
+        stay = self.core.reservations.timeline.get(victim.uid)
         return stay.end if stay is not None else math.inf
 
     def _going(self, kind: ChangeKind, text: str, found: Plan, at: float = math.inf) -> Change:
@@ -675,7 +675,7 @@ def _named(core: Dispatcher, uids: Iterable[str]) -> list[Named]:
 
 
 def _promised(core: Dispatcher, uid: str) -> Promised | None:
-    promise = core.promises.own(uid)
+    promise = core.reservations.own(uid)
     if promise is None:
         return None
     names = ", ".join(member.name for member in (promise.member, *promise.also))

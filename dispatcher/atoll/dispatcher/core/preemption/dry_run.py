@@ -51,7 +51,7 @@ class DryRuns:
         self._state, self._claims, self._decisions, self._resizing = state, claims, decisions, resizing
         self._policy, self._triggers = policy, triggers
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
-        self.namespaces, self.promises = state.namespaces, state.promises
+        self.namespaces, self.reservations = state.namespaces, state.reservations
         #: something is to be looked at again in another pass, at once
         self.unfinished = False
         #: a plan is to be mended, and there were too many searches
@@ -108,7 +108,7 @@ class DryRuns:
         where there are none the claimant waits as others do, and its room is everybody's.
         """
         self._unmended = False
-        for claim in list(self.promises.claims.values()):
+        for claim in list(self.reservations.claims.values()):
             binding = self.bindings[claim.uid]
             if self._claims.dry_run(claim.uid) is not None or self._claims.holds(claim):
                 continue
@@ -117,7 +117,7 @@ class DryRuns:
                 return
             self._triggers.searches.tokens -= 1
             self._claims.withdraw(claim.uid)
-            self.promises.withdraw(claim.uid)
+            self.reservations.withdraw(claim.uid)
             group = self._class_of(binding)
             outcome = self._whom_to_ask(group, binding) if self._triggers.may_evict(group) else None
             self._state.wakeups.refresh_idle()
@@ -142,7 +142,7 @@ class DryRuns:
         if self.namespaces.shortage(binding.view.namespace, group.shape.charges) is not None:
             # Nobody goes for a limit of its namespace.
             return None
-        with self.promises.settled():
+        with self.reservations.settled():
             victims = self._triggers.possible_victims(group)
             if named := self._named():
                 victims = [each for each in victims if each.uid not in named]
@@ -179,7 +179,7 @@ class DryRuns:
             departures.append(Departure(loss.uid, victim.epoch, loss.reason, stays))
         self._policy.overtake()
         self._keep_for(group, binding, outcome.choice, departures, outcome.awaited)
-        self.promises.claims[uid].until = self._state.now + PATIENCE
+        self.reservations.claims[uid].until = self._state.now + PATIENCE
         deadline = self._state.now + RESERVE_TIMEOUT
         question = OpenQuestion(
             binding,
@@ -223,7 +223,7 @@ class DryRuns:
         losses = {each.uid: Loss(each.epoch, each.stays) for each in departures}
         self._claims.await_victims(uid, losses | {each: Loss(self.bindings[each].epoch - 1) for each in leaving})
         whole = [*(each.uid for each in departures if each.stays is None), *leaving]
-        self.promises.keep(
+        self.reservations.claim(
             uid,
             group.leaf,
             group.shape,
@@ -311,9 +311,9 @@ class DryRuns:
                 placements.append(placement)
             return permits(Choice(members, gangs, tuple(placements)))
 
-        with self.promises.settled(but=binding.view.uid), Trial(claimant, self.tree, sites, permits) as trial:
+        with self.reservations.settled(but=binding.view.uid), Trial(claimant, self.tree, sites, permits) as trial:
             for uid in question.awaited:
-                if uid in self._state.leaving and (stay := self.promises.stay(uid)) is not None:
+                if uid in self._state.leaving and (stay := self.reservations.timeline.get(uid)) is not None:
                     trial.move(victim_of(self.bindings[uid], stay).whole(foreign=False))
             willing = candidates(trial, victims, self._state.now)
             # One that keeps its minimum now was asked about as one that goes, or the other way round.
@@ -393,7 +393,7 @@ class DryRuns:
         uid = question.binding.view.uid
         self._claims.withdraw(uid)
         self._claims.answered(uid)
-        if self.promises.withdraw(uid):
+        if self.reservations.withdraw(uid):
             # What the room was kept from is looked at again at once.
             self._state.wakeups.refresh_idle()
         self.unfinished = True

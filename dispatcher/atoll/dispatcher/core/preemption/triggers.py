@@ -6,9 +6,9 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from atoll.dispatcher.core.backfill.allocation import GRACE
+from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.policy import Policy
-from atoll.dispatcher.core.backfill.reservation import Stay
+from atoll.dispatcher.core.backfill.timeline import GRACE
 from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs
 from atoll.dispatcher.core.claims import Claims, Loss
@@ -34,7 +34,7 @@ class Triggers:
     def __init__(self, state: State, claims: Claims, policy: Policy) -> None:
         self._state, self._claims, self._policy = state, claims, policy
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
-        self.promises = state.promises
+        self.reservations = state.reservations
         #: classes that quota or room blocks, for which it is to be looked whether others should go
         self.searches = Searches()
         #: classes that others would have to make room for, and for whom nobody has to go
@@ -43,7 +43,7 @@ class Triggers:
         #: how many of them are still to be looked at this time
         self._rights_due, self._rights_seen, self._rights_left = math.inf, -math.inf, 0
         #: UID -> (where it runs, what is known of it, both as a victim)
-        self._candidates: dict[str, tuple[Stay, Binding, QueueView | None, Victim]] = {}
+        self._candidates: dict[str, tuple[Allocation, Binding, QueueView | None, Victim]] = {}
         #: classes whose head changed so that it may preempt; until the end of the pass
         self.headed: dict[ShapeClass, None] = {}
         state.on_entered.append(lambda _: self._rights_may_change())
@@ -94,13 +94,13 @@ class Triggers:
                 losses = {each: Loss(self.bindings[each].epoch - 1) for each in leaving.get(uid, ())}
                 self._claims.await_victims(uid, losses)
                 shape = claimant.shape
-                self.promises.keep(uid, claimant.leaf, shape, shape.least, members, self._state.now, losses)
+                self.reservations.claim(uid, claimant.leaf, shape, shape.least, members, self._state.now, losses)
 
     def starts_soon(self, binding: Binding) -> bool:
         """Whether it was promised room for a time before that at which others would be gone; once that has passed for
         as long, estimates are wrong.
         """
-        promise = self.promises.made.get(binding.view.uid)
+        promise = self.reservations.made.get(binding.view.uid)
         return promise is not None and promise.at <= self._state.now + GRACE and self._state.now < promise.first + GRACE
 
     def new_heads(self) -> None:
@@ -171,7 +171,7 @@ class Triggers:
 
     def victim(self, uid: str) -> Victim | None:
         """It as a victim; None where it does not run, or is being changed."""
-        binding, stay = self.bindings.get(uid), self.promises.stay(uid)
+        binding, stay = self.bindings.get(uid), self.reservations.timeline.get(uid)
         if binding is None or stay is None:
             return None
         if binding.phase is not Phase.BOUND or binding.epoch != binding.view.epoch or binding.resized_at is not None:
@@ -202,7 +202,7 @@ class Triggers:
         claimed = self._claims.victims()
         found = []
         for uid in self._state.leaving:
-            binding, stay = self.bindings[uid], self.promises.stay(uid)
+            binding, stay = self.bindings[uid], self.reservations.timeline.get(uid)
             if uid not in claimed and stay is not None and binding.parts and self._claims.leaves(binding):
                 found.append(victim_of(binding, stay))
         return found
@@ -213,7 +213,7 @@ def _helpable(group: ShapeClass) -> bool:
     return bool(group.members) and group.parked is not None and group.parked.reason in (*ROOM, Reason.QUOTA_EXCEEDED)
 
 
-def victim_of(binding: Binding, stay: Stay, cleared: tuple[str, ...] = ()) -> Victim:
+def victim_of(binding: Binding, stay: Allocation, cleared: tuple[str, ...] = ()) -> Victim:
     """What runs, as one that could go."""
     view, surplus = binding.leaf.view, []
     if binding.bound and len(binding.parts) == 1 and not binding.view.divided:

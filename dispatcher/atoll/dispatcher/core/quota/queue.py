@@ -84,7 +84,7 @@ class Queue:
     circle: tuple[str, ...] = ()
     #: sum of the children's guarantees
     pledged: Vector = field(default_factory=dict)
-    #: part of `used` that is still to come; empty but inside `Promises.settled`
+    #: part of `used` that is still to come; empty but inside `Reservations.settled`
     coming: Vector = field(default_factory=dict)
     #: what is guaranteed to the children, or below them, and not used
     kept: Vector = field(default_factory=dict)
