@@ -10,6 +10,7 @@ import asyncio
 import base64
 import itertools
 import os
+import ssl
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,18 +29,26 @@ costs are the same.
 """
 
 
+def store_of(federation: Federation) -> tuple[str, ssl.SSLContext]:
+    """URL of the store, and what its clients show."""
+    (etcd,) = (process.spec for process in federation.processes.processes if process.spec.name == "etcd")
+    context = ssl.create_default_context(cafile=str(federation.keys.etcd_authority.path))
+    context.load_cert_chain(*federation.keys.etcd)
+    return str(etcd.ready_url).removesuffix("/health"), context
+
+
 async def put(federation: Federation, resource: ApiResource, objects: Iterable[dict[str, Any]]) -> None:
     """Store the objects in the host; their UIDs, creation times and API versions must be in them.
 
     Raises:
         RuntimeError: the store refused some.
     """
-    (etcd,) = (process for process in federation.processes.processes if process.spec.name == "etcd")
-    url = str(etcd.spec.ready_url).removesuffix("/health") + "/v3/kv/txn"
+    store, tls = store_of(federation)
+    url = f"{store}/v3/kv/txn"
     # Built-in resources lie under their plural alone, custom ones under their group.
     folder = resource.plural if "." not in resource.group else f"{resource.group}/{resource.plural}"
     operations = (_operation(f"/{federation.host.name}/{folder}", obj) for obj in objects)
-    async with aiohttp.ClientSession() as session:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls)) as session:
 
         async def worker() -> None:
             while batch := list(itertools.islice(operations, _AT_ONCE)):

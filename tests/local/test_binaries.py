@@ -114,6 +114,40 @@ def test_a_download_is_preferred_to_a_build(env: dict[str, str]) -> None:
     assert set(run(env, fetch=fetch).values()) == {"download"}
 
 
+def test_a_download_that_is_not_what_it_was_is_refused(env: dict[str, str]) -> None:
+    """The same version, published anew: whoever can do that can publish its digest as well."""
+    content = "one"
+
+    def fetch(tool: str, target: Path, versions: dict[str, str]) -> None:
+        put(target.parent, {tool: content})
+
+    lines: list[str] = []
+    binaries.ensure(env, report=lines.append, fetch=fetch, install=no_go)
+    assert any(line.startswith("etcd: trusted from now on: SHA-256 ") for line in lines)
+    cache = binaries.cache_directory(env)
+    record = cache.parent / "digests.json"
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600
+
+    def again() -> None:
+        for name in OUTPUT:
+            (cache / name).unlink(missing_ok=True)
+        run(env, fetch=fetch)
+
+    again()
+    content = "another"
+    with pytest.raises(binaries.BinariesError, match=r"SHA-256 .* is not .* of the first download.*digests.json"):
+        again()
+    assert not (cache / "etcd").exists()
+    record.unlink()
+    again()
+
+
+@pytest.mark.parametrize("name", ["GOFLAGS", "GOINSECURE", "GONOSUMCHECK", "GONOSUMDB", "GOSUMDB"])
+def test_modules_are_verified_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "off")
+    assert name not in build.environment()
+
+
 def test_one_unreachable_download_is_enough(env: dict[str, str]) -> None:
     asked: list[str] = []
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import platform
 import re
@@ -24,6 +25,8 @@ from pathlib import Path
 
 from atoll.local import build, download
 
+DIGESTS = "digests.json"
+"""File in the cache that says what the first download of each version was."""
 MODULE = Path(__file__).parent / "binaries"
 Report = Callable[[str], None]
 Fetch = Callable[[str, Path, dict[str, str]], None]
@@ -221,6 +224,7 @@ def _obtain(
                 if error.unreachable:
                     break
             else:
+                _check_first(tool.name, versions[tool.name], fresh / tool.name, cache.parent / DIGESTS, report)
                 _publish(fresh / tool.name, cache / tool.name)
                 found[tool.name] = (cache / tool.name, "download")
         to_build = {tool.name: tool.package for tool in tools if tool.name not in found}
@@ -236,6 +240,33 @@ def _obtain(
                 _publish(fresh / name, cache / name)
                 found[name] = (cache / name, "build")
     return found
+
+
+def _check_first(name: str, version: str, program: Path, record: Path, report: Report) -> None:
+    """Take a download only if it is what the first one of its version was: who can replace a release on its site can
+    replace the digest that is published beside it as well.
+
+    Raises:
+        BinariesError: it is not.
+    """
+    with program.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    known: dict[str, str] = json.loads(record.read_text()) if record.exists() else {}
+    key = " ".join((name, version, *target()))
+    if known.get(key) == digest:
+        return
+    if key in known:
+        raise BinariesError(
+            f"{name} {version}: SHA-256 {digest} is not {known[key]}, that of the first download, so it is refused; if"
+            f" its publisher says why, remove that line of {record}"
+        )
+    report(f"{name}: trusted from now on: SHA-256 {digest} of {version}, recorded in {record}")
+    known[key] = digest
+    # Others may fill the folder of another go.mod meanwhile; what they add is asked for again.
+    fresh = record.with_name(f".{record.name}-{os.getpid()}")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+        json.dump(known, out, indent=1, sort_keys=True)
+    fresh.replace(record)
 
 
 def _publish(fresh: Path, final: Path) -> None:

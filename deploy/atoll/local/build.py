@@ -50,7 +50,7 @@ def install(
                 *packages.values(),
             ],
             work,
-            {**_environment(), "GOBIN": str(built)},
+            {**environment(), "GOBIN": str(built)},
             report,
         )
         for name, package in packages.items():
@@ -60,7 +60,7 @@ def install(
 
 def check_go(directory: Path, environ: Mapping[str, str] | None = None) -> None:
     """Raise BuildError unless Go can build the module in `directory`."""
-    env = _environment() if environ is None else dict(environ)
+    env = environment() if environ is None else dict(environ)
     needs = f"Go >= {_GO_MINIMUM[0]}.{_GO_MINIMUM[1]}"
     go = shutil.which("go", path=env.get("PATH", ""))
     if go is None:
@@ -81,9 +81,15 @@ def check_go(directory: Path, environ: Mapping[str, str] | None = None) -> None:
         raise BuildError(f"{needs} is needed to build them; {go} is {match[0]}: install a newer one")
 
 
-def _environment() -> dict[str, str]:
+_WEAKEN = ("GOFLAGS", "GOINSECURE", "GONOSUMCHECK", "GONOSUMDB", "GOSUMDB")
+"""Variables that could keep Go from comparing what it downloads with go.sum and the checksum database."""
+
+
+def environment() -> dict[str, str]:
+    """Of Go, in which modules are those that go.mod and go.sum pin."""
+    kept = {name: value for name, value in os.environ.items() if name not in _WEAKEN}
     # A workspace file in some parent folder would change which modules are used.
-    return {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
+    return {**kept, "CGO_ENABLED": "0", "GOWORK": "off"}
 
 
 def _ldflags(version: str) -> str:

@@ -77,6 +77,9 @@ class Keys:
     authority: Authority
     serving: tuple[Path, Path]
     proxy: tuple[Path, Path]
+    #: of the store, which signs for nobody else; and the certificate of the store and of who may read it
+    etcd_authority: Authority
+    etcd: tuple[Path, Path]
     #: (private, public)
     service_account: tuple[Path, Path]
 
@@ -125,9 +128,14 @@ def write_kubeconfig(handle: ClusterHandle, path: Path, *, url: str | None = Non
     write_private(path, yaml.safe_dump(content, sort_keys=False).encode())
 
 
-def etcd(binaries: Binaries, data: Path, client_port: int, peer_port: int, address: str = "127.0.0.1") -> ProcessSpec:
-    """Run one store for all clusters, each under a prefix of its own."""
-    client, peer = f"http://{at(address, client_port)}", f"http://{at(address, peer_port)}"
+def etcd(
+    binaries: Binaries, keys: Keys, data: Path, client_port: int, peer_port: int, address: str = "127.0.0.1"
+) -> ProcessSpec:
+    """Run one store for all clusters, each under a prefix of its own. Other users of the machine reach its ports, and
+    it answers whoever has its own certificate.
+    """
+    client, peer = f"https://{at(address, client_port)}", f"https://{at(address, peer_port)}"
+    certificate, key = keys.etcd
     return ProcessSpec(
         name="etcd",
         argv=[
@@ -139,6 +147,17 @@ def etcd(binaries: Binaries, data: Path, client_port: int, peer_port: int, addre
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=atoll={peer}",
+            *(
+                each
+                for kind in ("", "peer-")
+                for each in (
+                    f"--{kind}cert-file={certificate}",
+                    f"--{kind}key-file={key}",
+                    f"--{kind}trusted-ca-file={keys.etcd_authority.path}",
+                )
+            ),
+            "--client-cert-auth",
+            "--peer-client-cert-auth",
             # Its content dies with the federation: durability would only cost time.
             "--unsafe-no-fsync",
             f"--quota-backend-bytes={8 << 30}",
@@ -148,6 +167,8 @@ def etcd(binaries: Binaries, data: Path, client_port: int, peer_port: int, addre
             "--log-level=warn",
         ],
         ready_url=f"{client}/health",
+        ready_ca=keys.etcd_authority.path,
+        ready_certificate=keys.etcd,
     )
 
 
@@ -171,7 +192,10 @@ def api_server(
     issuer = "https://kubernetes.default.svc.cluster.local"
     argv = [
         str(binaries.kube_apiserver),
-        f"--etcd-servers=http://{at(address, etcd_port)}",
+        f"--etcd-servers=https://{at(address, etcd_port)}",
+        f"--etcd-cafile={keys.etcd_authority.path}",
+        f"--etcd-certfile={keys.etcd[0]}",
+        f"--etcd-keyfile={keys.etcd[1]}",
         f"--etcd-prefix=/{handle.name}",
         f"--bind-address={address}",
         f"--advertise-address={address}",

@@ -120,10 +120,13 @@ class Federation:
         ports = iter(free_ports(2 + _PORTS_PER_CLUSTER * len(names), address))
 
         authority = Authority(self.directory / "pki", "ca")
+        etcd_authority = Authority(self.directory / "pki", "etcd-ca")
         self.keys = Keys(
             authority=authority,
             serving=authority.issue("serving"),
             proxy=authority.issue("front-proxy"),
+            etcd_authority=etcd_authority,
+            etcd=etcd_authority.issue("etcd"),
             service_account=write_signing_key(self.directory / "pki"),
         )
         handles = [
@@ -136,7 +139,7 @@ class Federation:
 
         self._progress("starting etcd")
         etcd_port = next(ports)
-        etcd = cluster.etcd(self._binaries, self.directory / "etcd", etcd_port, next(ports), address)
+        etcd = cluster.etcd(self._binaries, self.keys, self.directory / "etcd", etcd_port, next(ports), address)
         await self.processes.start([etcd])
 
         self._progress(f"starting {len(handles)} API servers")

@@ -46,6 +46,8 @@ class ProcessSpec:
     ready_url: str | None = None
     #: PEM file that the certificate behind an https ready_url must chain to.
     ready_ca: Path | None = None
+    #: (certificate, key): files to present to ready_url.
+    ready_certificate: tuple[Path, Path] | None = None
     #: Bearer token to present to ready_url.
     ready_token: str | None = field(default=None, repr=False)
 
@@ -109,6 +111,8 @@ class Process:
         tls: ssl.SSLContext | bool = True
         if self.spec.ready_ca is not None:
             tls = ssl.create_default_context(cafile=str(self.spec.ready_ca))
+            if self.spec.ready_certificate is not None:
+                tls.load_cert_chain(*self.spec.ready_certificate)
         last = "no answer yet"
         ends = time.monotonic() + deadline_s
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
