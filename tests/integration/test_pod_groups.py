@@ -112,6 +112,12 @@ async def test_nobody_may_run_a_pod_of_a_group_on_the_host_and_deleting_all_ends
     await phases(site, "Running", "Running")
     with pytest.raises(errors.ApiError, match="gate"):
         await site.host.merge_patch(PODS, "a", {"spec": {"schedulingGates": []}}, site.namespace)
+    labels = {keys.QUEUE_LABEL: await site.queue("other")}
+    with pytest.raises(errors.ApiError, match="queue"):
+        await site.host.merge_patch(PODS, "a", {"metadata": {"labels": labels}}, site.namespace)
+    labels = {GROUP: "another"}
+    with pytest.raises(errors.ApiError, match="create another one"):
+        await site.host.merge_patch(PODS, "a", {"metadata": {"labels": labels}}, site.namespace)
     member, _ = await running(site, "a")
     site.kubectl("delete", "pod", "a", "b", "-n", site.namespace)
 
