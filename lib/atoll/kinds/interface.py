@@ -171,6 +171,8 @@ class Kind(Protocol):
     commands: Collection[str]
     """Actions of Volcano's Commands that it obeys."""
 
+    # -- what it is, on the host ---------------------------------------------------------------------------------------
+
     def takes(self, obj: Mapping[str, Any]) -> bool:
         """Whether this object is Atoll's to run."""
 
@@ -214,6 +216,8 @@ class Kind(Protocol):
     def makes_claims(self, obj: Mapping[str, Any]) -> bool:
         """Whether PersistentVolumeClaims are made for it in members."""
 
+    # -- to a member ---------------------------------------------------------------------------------------------------
+
     def rewrite(self, obj: Mapping[str, Any], part: Part) -> Json:
         """The manifest for a member: spec for this part, user metadata, no server fields."""
 
@@ -228,19 +232,7 @@ class Kind(Protocol):
             Unplaceable: that placer does not take it.
         """
 
-    def started(self, status: Mapping[str, Any]) -> int:
-        """Pods that run or have succeeded, as the object of this status counts them."""
-
-    def ended(self, status: Mapping[str, Any]) -> int:
-        """Pods that have ended and are not made again."""
-
-    def suspended(self, status: Mapping[str, Any]) -> str:
-        """Why the object of this status has no pods though nothing keeps them from being made; empty where that is not
-        so.
-        """
-
-    def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
-        """The JSON patch by which the object on the host says this; empty when it does, or has no such field."""
+    # -- what a status says --------------------------------------------------------------------------------------------
 
     def reported(self, manifest: Mapping[str, Any], status: Any, *, field: str = "status") -> Json:
         """What a member says of its part, with what can't be left out: the only status that the methods below are
@@ -255,6 +247,23 @@ class Kind(Protocol):
             BadReport: a field is of the wrong type or form.
         """
 
+    def started(self, status: Mapping[str, Any]) -> int:
+        """Pods that run or have succeeded, as the object of this status counts them."""
+
+    def ended(self, status: Mapping[str, Any]) -> int:
+        """Pods that have ended and are not made again."""
+
+    def running(self, status: Mapping[str, Any]) -> bool:
+        """Whether its minimum runs."""
+
+    def healthy(self, status: Mapping[str, Any]) -> bool | None:
+        """Health for the Work; None when nothing is known yet."""
+
+    def suspended(self, status: Mapping[str, Any]) -> str:
+        """Why the object of this status has no pods though nothing keeps them from being made; empty where that is not
+        so.
+        """
+
     def stopped(self, status: Mapping[str, Any]) -> bool:
         """Whether a policy of its own stopped the object of this status until somebody resumes it."""
 
@@ -264,29 +273,19 @@ class Kind(Protocol):
     def retries(self, status: Mapping[str, Any]) -> int:
         """How often the object of this status was started again."""
 
+    def finished(self, status: Mapping[str, Any]) -> Outcome | None:
+        """How the object of this status ended; None while it has not."""
+
     def ended_at(self, status: Mapping[str, Any]) -> str | None:
         """When the object of this status ended (RFC 3339), from when its time to live counts."""
 
-    def standing(self, obj: Mapping[str, Any]) -> Standing:
-        """Its row in a list, from the object on the host."""
-
-    def pods_selector(self, namespace: str, name: str) -> str:
-        """The label selector of its pods in members."""
-
-    def moved(self, obj: Mapping[str, Any], queue: str) -> Json:
-        """The merge patch by which the object on the host goes to another queue."""
+    # -- back on the host ----------------------------------------------------------------------------------------------
 
     def carried(self, status: Mapping[str, Any]) -> dict[str, int]:
         """What of the host's status the next dispatch must add to."""
 
-    def finished(self, status: Mapping[str, Any]) -> Outcome | None:
-        """How the object of this status ended; None while it has not."""
-
-    def healthy(self, status: Mapping[str, Any]) -> bool | None:
-        """Health for the Work; None when nothing is known yet."""
-
-    def running(self, status: Mapping[str, Any]) -> bool:
-        """Whether its minimum runs."""
+    def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
+        """The JSON patch by which the object on the host says this; empty when it does, or has no such field."""
 
     def aggregate(
         self, obj: Mapping[str, Any], reports: Sequence[Report], *, waiting: tuple[str, str], now: str
@@ -299,3 +298,14 @@ class Kind(Protocol):
             waiting: (reason, message) while it is not dispatched, or a member refuses it; empty strings otherwise.
             now: RFC 3339, for transitions.
         """
+
+    # -- for people ----------------------------------------------------------------------------------------------------
+
+    def standing(self, obj: Mapping[str, Any]) -> Standing:
+        """Its row in a list, from the object on the host."""
+
+    def moved(self, obj: Mapping[str, Any], queue: str) -> Json:
+        """The merge patch by which the object on the host goes to another queue."""
+
+    def pods_selector(self, namespace: str, name: str) -> str:
+        """The label selector of its pods in members."""
