@@ -89,7 +89,19 @@ def test_a_group_is_taken_once_it_is_complete() -> None:
     assert KIND.left_alone(group(pod("a"), pod("b"))) is None
     why = KIND.left_alone(group(pod("a")))
     assert why is not None
-    assert why.message == "1 of the 2 pods of group g are there"
+    assert (why.message, why.help) == ("not all of the 2 pods of group g are there", "create 1 more")
+
+
+def test_what_a_pod_says_of_its_incomplete_group_does_not_change_with_each_that_comes() -> None:
+    few, more = group(pod("a", total=9)), group(*[pod(name, total=9) for name in "abcdef"])
+    assert KIND.assembly is not None
+    assert KIND.assembly.waits(few) == KIND.assembly.waits(more)
+
+
+def test_what_is_left_alone_is_not_taken() -> None:
+    odd: Json = {"metadata": {}, "spec": {}}
+    for each in (group(pod("a")), group(pod("a"), pod("b")), pod("a"), odd):
+        assert KIND.takes(each) == (KIND.left_alone(each) is None)
 
 
 def test_a_pod_of_no_group_is_no_workload() -> None:

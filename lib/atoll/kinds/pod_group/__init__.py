@@ -90,9 +90,10 @@ class PodGroup(VolcanoJob):
             return LeftAlone("NotOfGroup", "Atoll runs pods that name their group, and this one names none", help_)
         if not _is_whole(obj) or (waits := _waits(obj)) is None:
             return None
-        incomplete = waits[0] == "GroupIncomplete"
-        help_ = "create the others" if incomplete else "delete its pods and create them anew"
-        return LeftAlone(*waits, help_)
+        if waits[0] != "GroupIncomplete":
+            return LeftAlone(*waits, "delete its pods and create them anew")
+        missing = (total_of(obj) or 0) - len(_members(obj))
+        return LeftAlone(*waits, f"create {missing} more")
 
     def admission(self) -> Rules:
         """The rules of the module beside this one."""
@@ -303,7 +304,8 @@ def _waits(group: Mapping[str, Any]) -> tuple[str, str] | None:
     if not total:
         return "GroupInvalid", f"annotation {TOTAL} of its oldest pod is no whole number of 1 or more"
     if there < total:
-        return "GroupIncomplete", f"{there} of the {total} pods of group {group['metadata']['name']} are there"
+        # Without their number: each pod that comes would change what all the others say.
+        return "GroupIncomplete", f"not all of the {total} pods of group {group['metadata']['name']} are there"
     tasks = [metadata.task_of(TASK, _spec(pod), replicas=1, min_available=1) for pod in _members(group)]
     if any(task != tasks[0] for task in tasks):
         text = "its pods ask for different resources, nodes or priorities; Atoll runs groups of equal pods"
