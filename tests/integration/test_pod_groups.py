@@ -162,6 +162,15 @@ async def test_a_pod_that_is_deleted_ends_in_its_member_and_another_takes_its_pl
     await until(alone, what="the pod is gone there")
     [left] = await phases(site, "Running")
     assert not left["status"].get("reason")
+    said = [
+        operation["value"]["phase"]
+        for event in site.audit()
+        if event["verb"] == "patch" and event["objectRef"].get("subresource") == "status"
+        if (event["objectRef"]["resource"], event["objectRef"]["name"]) == ("pods", "b")
+        for operation in event["requestObject"]
+        if operation["path"] == "/status"
+    ]
+    assert "Pending" not in said[said.index("Running") :]
     await site.submit(pod("c", total=2, seconds=None))
     await phases(site, "Running", "Running")
     assert (await running(site, "b"))[1]["metadata"]["uid"] == before["metadata"]["uid"]
