@@ -1,4 +1,4 @@
-"""Room kept for those who wait: whom a promise is made, and whom it does not bind."""
+"""Backfill: which workloads get a reservation, and who may use reserved capacity."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from atoll.model.vector import Vector
 from atoll.model.verdict import Reason, Verdict
 
 RENEWAL = 1.0
-"""Seconds after which a promise without a known time, or whose time has passed, is computed again."""
+"""Seconds after which a time that is unknown or has passed is computed again."""
 DOUBT = 60.0
-"""Seconds after which a promise that can't be kept, nobody knows why, gets another time."""
+"""Seconds after which a reservation that does not fit its member any more, nobody knows why, gets another time."""
 AGAIN = 10.0
-"""Seconds after which it is tried again to promise something to a head that fits nowhere at the moment."""
+"""Seconds after which it is tried again to reserve something for a head that fits nowhere at the moment."""
 PATIENCE = 60.0
-"""Seconds that room is kept for a workload while members are asked on its behalf."""
+"""Seconds that capacity is reserved for a workload while members are asked on its behalf."""
 BY_PATIENCE = 3600.0
-"""Seconds that room is kept at most for a workload because it has waited long, and for which it is not kept again then:
-one that does not start by then holds others up, for whatever reason.
+"""Seconds that a reservation by waiting time lasts at most, and for which its workload gets none then: one that does
+not start by then holds others up, for whatever reason.
 """
 TAKEN_BACK = 6 * 3600.0
-"""Seconds in which no room is kept again for one that was taken back and would be again; doubled each time, so that it
-is not passed for ever either.
+"""Seconds in which one gets no reservation that was evicted and would be again; doubled each time, so that it is not
+passed for ever either.
 """
 
 
 class Policy:
-    """Makes promises, renews them and drops them; judges choices by them."""
+    """Makes reservations, computes them again and drops them; judges choices by them."""
 
     def __init__(self, state: State, claims: Claims, decisions: Decisions, resizing: Resizing) -> None:
         self._state, self._claims, self._resizing = state, claims, resizing
@@ -53,10 +53,10 @@ class Policy:
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
         self.namespaces, self.reservations = state.namespaces, state.reservations
         self.breakers, self.refusals = state.breakers, state.refusals
-        #: promises that the choice permitted last breaks, by a better right
+        #: reservations that the choice permitted last delays, by a better rank
         self._overtaking: list[Reservation] = []
-        #: UIDs of those who could be promised nothing -> (when to try again, what they were promised before)
-        self.unpromised: dict[str, tuple[float, Reservation | None]] = {}
+        #: UIDs of those for whom nothing could be reserved -> (when to try again, what was before)
+        self.unreserved: dict[str, tuple[float, Reservation | None]] = {}
         #: UIDs of those for whom room was kept long enough -> when it may be again; others of their queues have a turn
         self._rests: dict[str, float] = {}
         #: queues in which somebody came first or waits no longer, so that another one may be the head; until the end of
@@ -87,15 +87,15 @@ class Policy:
         self.reordered[binding.leaf] = None
 
     def _dropped(self, uid: str) -> None:
-        for known in (self.impatient, self.kept_here, self.unpromised, self._rests):
+        for known in (self.impatient, self.kept_here, self.unreserved, self._rests):
             known.pop(uid, None)
 
     def pass_begins(self) -> None:
         """Take up what an earlier leader reserved; compute times again that have passed."""
         if self.kept_before:
             self.keep_as_before()
-        if not self.reservations.empty or self.patience or self.unpromised:
-            self.renew_promises()
+        if not self.reservations.empty or self.patience or self.unreserved:
+            self.renew()
 
     @property
     def next(self) -> float | None:
@@ -104,8 +104,8 @@ class Policy:
         return min((when for when in times if when is not None), default=None)
 
     def keep_as_before(self) -> None:
-        """Room is kept again for those for whom an earlier leader kept some, before anything is decided: each keeps its
-        place among them, and the time that it was promised at first.
+        """What an earlier leader reserved is reserved again before anything is decided, in the same order: each keeps
+        its age and its first time.
         """
         uids, self.kept_before = self.kept_before, {}
         found = [self.bindings[uid] for uid in uids if uid in self.bindings]
@@ -121,24 +121,24 @@ class Policy:
                 self.impatient[uid] = None
             elif not (first and backfill):
                 continue
-            made = self._promise(shape, binding)
+            made = self._reserve(shape, binding)
             kept = binding.view.decision.kept
             if made is not None and kept is not None:
                 made.since = min(made.since, to_seconds(kept.since))
                 made.first = to_seconds(kept.first) if kept.first else made.first
 
     def barred(self, binding: Binding) -> Callable[[Member], bool]:
-        """Whether the room that is kept for others was tried in a member, and is known not to allow the choice."""
+        """Whether a member was tried, and reservations are known not to allow the choice there."""
         uid, end = binding.view.uid, self._state.now + estimate(binding)
 
         def barred(member: Member) -> bool:
             broken = self.reservations.refused_before(uid, member, end)
-            return not all(self._goes_before(binding, promise) for promise in broken)
+            return not all(self._goes_before(binding, reservation) for reservation in broken)
 
         return barred
 
     def permits(self, binding: Binding) -> Callable[[Choice], bool]:
-        """Whether the queue's ceilings in members, and the room that is kept for others, allow a choice."""
+        """Whether the queue's ceilings in members, and reservations, allow a choice."""
         self._overtaking = []
         if self.reservations.empty and not any(queue.tracks for queue in path(binding.leaf)):
             return always
@@ -175,7 +175,7 @@ class Policy:
         return replace(choice, placements=(placement,))
 
     def judge(self, binding: Binding, choice: Choice) -> tuple[bool, list[Reservation]]:
-        """What `_permits` says of a choice, and the promises to others that it takes from with a better right."""
+        """What `permits` says of a choice, and the reservations that it delays by a better rank."""
         leaf, end = binding.leaf, self._state.now + estimate(binding)
         if self.capped(leaf, choice) is not None:
             return False, []
@@ -184,23 +184,23 @@ class Policy:
         broken = self.reservations.delayed(binding.view.uid, leaf, binding.amount, choice, end)
         for member, gang in zip(choice.members, choice.gangs, strict=True):
             kept = self._resizing.ceilings_kept(binding.view.uid, leaf, member.name, gang.total())
-            broken += [promise for promise in kept if promise not in broken]
-        better = [promise for promise in broken if self._goes_before(binding, promise)]
+            broken += [reservation for reservation in kept if reservation not in broken]
+        better = [reservation for reservation in broken if self._goes_before(binding, reservation)]
         return len(better) == len(broken), better
 
     def forbidden(self, binding: Binding) -> bool:
-        """Whether limits of which others were promised a part allow no choice at all, whoever has gone."""
+        """Whether limits that are reserved allow no choice at all, whoever has gone."""
         leaf, end = binding.leaf, self._state.now + estimate(binding)
         if any(queue.guarantee for queue in path(leaf)):
             # That may be a better right once others have gone.
             return False
         broken = self.reservations.short_of(binding.view.uid, leaf, binding.amount, end)
-        return not all(self._goes_before(binding, promise) for promise in broken)
+        return not all(self._goes_before(binding, reservation) for reservation in broken)
 
     def overtake(self) -> None:
-        """The choice permitted last is carried out: those whom it takes from are not bound by their first times."""
-        for promise in self._overtaking:
-            promise.overtaken = True
+        """The choice permitted last is carried out: the first times of reservations that it delays bind no longer."""
+        for reservation in self._overtaking:
+            reservation.overtaken = True
 
     def capped(self, leaf: Queue, choice: Choice) -> Verdict | None:
         """The ceiling that a choice for a workload of the queue exceeds in one of its members; None without one."""
@@ -214,25 +214,25 @@ class Policy:
         """How often the ceilings of the queue in a member have room for a request, `most` at most."""
         return self.tree.times_in(leaf, member.name, request, most)
 
-    def _goes_before(self, binding: Binding, promise: Reservation) -> bool:
-        """Whether room that is kept for another workload does not bind this one: a higher class, unless its own queue
-        gives that room up, its queue's elder unless others go for that room, or guaranteed; and, unless others go for
-        it, one of a queue below what it deserves, where that of the other workload would borrow.
+    def _goes_before(self, binding: Binding, reservation: Reservation) -> bool:
+        """Whether this workload ranks before a reservation: its queue stays within what is declared for it where the
+        other one borrows; it is of a higher priority class; its queue is below its guarantee. A claim gives way to no
+        queue for what that deserves, nor to a queue that gives something up for it.
         """
-        other = self.bindings[promise.uid]
-        if not promise.claim and self.tree.is_due_before(
-            binding.leaf, binding.amount, promise.leaf, promise.shape.request
+        other = self.bindings[reservation.uid]
+        if not reservation.claim and self.tree.is_due_before(
+            binding.leaf, binding.amount, reservation.leaf, reservation.shape.request
         ):
             return True
         if binding.key[0] != other.key[0]:
-            return binding.key[0] < other.key[0] and not self._lends(binding.leaf, promise)
+            return binding.key[0] < other.key[0] and not self._lends(binding.leaf, reservation)
         return self._below_guarantee(binding.leaf) and not self._below_guarantee(other.leaf)
 
-    def _lends(self, leaf: Queue, promise: Reservation) -> bool:
-        """Whether something of this queue goes for a workload of another one: it would take the room again."""
-        if not promise.claim or leaf is promise.leaf:
+    def _lends(self, leaf: Queue, reservation: Reservation) -> bool:
+        """Whether something of this queue is evicted for a workload of another one: it would take the room again."""
+        if not reservation.claim or leaf is reservation.leaf:
             return False
-        victims = map(self.bindings.get, self._claims.losses(promise.uid))
+        victims = map(self.bindings.get, self._claims.losses(reservation.uid))
         return any(victim is not None and victim.leaf is leaf for victim in victims)
 
     def _below_guarantee(self, leaf: Queue) -> bool:
@@ -240,7 +240,7 @@ class Policy:
         return any(queue.below_guarantee() for queue in levels)
 
     def keep_room(self, group: ShapeClass, *, certain: bool = False) -> None:
-        """The first of the class does not go now: keep room for it if it is a head that must not be delayed, and if
+        """The first of the class does not start now: reserve capacity if it is a head that must not be delayed, and if
         asked for only where there is a time at which it can start.
         """
         leaf, uid = group.leaf, group.members[0][2]
@@ -254,7 +254,7 @@ class Policy:
                     self.reservations.forget(other.uid)
                     self._state.wakeups.refresh_idle()
         if self.reservations.own(uid) is None:
-            made = self._promise(group.shape, self.bindings[uid])
+            made = self._reserve(group.shape, self.bindings[uid])
             if certain and made is not None and made.at == math.inf:
                 self.reservations.drop(uid)
 
@@ -267,7 +267,7 @@ class Policy:
                     self.keep_room(head, certain=head.parked.reason is Reason.WOULD_DELAY)
         self.reordered.clear()
 
-    def _promise(self, shape: Shape, binding: Binding) -> Reservation | None:
+    def _reserve(self, shape: Shape, binding: Binding) -> Reservation | None:
         serving = self._state.serves(binding.leaf)
         mask = self.world.allowed(shape)[0] & self.world.ready
         if serving is not None:
@@ -276,34 +276,34 @@ class Policy:
         members = [self.world.order[column] for column in np.flatnonzero(mask)]
         members = [member for member in members if member.name not in refusing]
         if shape.least_clusters > 1 or self.namespaces.shortage(binding.view.namespace, shape.charges) is not None:
-            # It must be divided, and could not use what is kept in one; or could not start whatever is kept for it.
+            # It must be divided, and could not use what is reserved in one; or could not start whatever is reserved.
             members = []
         uid, before = binding.view.uid, self.reservations.known(binding.view.uid)
         by_patience = self._by_patience(binding)
         if by_patience and before is not None and before.since + BY_PATIENCE <= self._state.now:
-            # What it is promised after its rest is promised anew.
+            # What it gets after its rest is new.
             self._rests[uid], before = self._state.now + BY_PATIENCE, None
         if self._would_go_again(binding) or (by_patience and not self._has_its_turn(binding)):
             members = []
         members = [each for each in members if self.tree.shortage_in(binding.leaf, each.name, shape.request) is None]
-        promise = self.reservations.reserve(
+        reservation = self.reservations.reserve(
             uid, binding.leaf, shape, shape.least, members, self._state.now, estimate(binding)
         )
-        if promise is not None and by_patience and promise.at > promise.since + BY_PATIENCE:
+        if reservation is not None and by_patience and reservation.at > reservation.since + BY_PATIENCE:
             # It would end before its workload can start.
             self.reservations.forget(uid)
-            promise = None
-        if promise is None:
-            self.unpromised[uid] = (self._state.now + AGAIN, before)
+            reservation = None
+        if reservation is None:
+            self.unreserved[uid] = (self._state.now + AGAIN, before)
         else:
-            self.unpromised.pop(uid, None)
+            self.unreserved.pop(uid, None)
             self.kept_here[uid] = None
             if before is None:
                 self.unwritten[uid] = None
-        return promise
+        return reservation
 
     def _by_patience(self, binding: Binding) -> bool:
-        """Whether room is kept for it for no other reason than that it has waited long."""
+        """Whether it has a reservation for no other reason than that it has waited long."""
         view = binding.leaf.view
         if binding.view.uid not in self.impatient or view is None:
             return False
@@ -313,7 +313,7 @@ class Policy:
         return head is None or head.members[0] != binding.key
 
     def _has_its_turn(self, binding: Binding) -> bool:
-        """Whether room may be kept for what has waited long: for one of its queue at a time, within what that deserves,
+        """Whether what has waited long may have a reservation: one of its queue at a time, within what that deserves,
         and for a while.
         """
         uid, leaf = binding.view.uid, binding.leaf
@@ -323,9 +323,8 @@ class Policy:
         return self._rests.get(uid, 0.0) <= self._state.now and self.tree.is_due(leaf, binding.amount)
 
     def _would_go_again(self, binding: Binding) -> bool:
-        """Whether it was taken back not long ago because its queue used more than it deserves, and would be again while
-        others want as much: room that is kept for it would be of no use to anybody. What has waited too long is
-        promised some.
+        """Whether it was evicted not long ago because its queue used more than it deserves, and would be again while
+        others want as much: what is reserved for it would be of no use to anybody, unless it has waited too long.
         """
         taken = binding.view.decision.evictions
         back = [to_seconds(line.at) for line in taken if line.reason is Reason.RECLAIMED]
@@ -335,7 +334,7 @@ class Policy:
             return False
         return self.tree.is_claimed(binding.leaf, binding.amount)
 
-    def renew_promises(self) -> None:
+    def renew(self) -> None:
         """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
         for binding in [self.bindings[each.uid] for each in self.reservations.each()]:
             if not self.may_start(binding):
@@ -345,16 +344,16 @@ class Policy:
                 self.look_again(binding)
         for claim in list(self.reservations.claims.values()):
             self._await_victims(claim)
-        for promise in list(self.reservations.made.values()):
-            if self.reservations.own(promise.uid) is not promise:
+        for reservation in list(self.reservations.made.values()):
+            if self.reservations.own(reservation.uid) is not reservation:
                 # It was made anew with an older one; or others go for it, and if they don't it is looked at after that.
                 continue
-            if promise.lost < math.inf and self.reservations.is_found_again(promise):
+            if reservation.lost < math.inf and self.reservations.is_found_again(reservation):
                 self._state.wakeups.refresh_idle()
-            elif self._is_to_be_renewed(promise) and promise.computed + RENEWAL <= self._state.now:
-                self._renew(promise)
+            elif self._is_to_be_renewed(reservation) and reservation.computed + RENEWAL <= self._state.now:
+                self._compute_again(reservation)
                 self._state.wakeups.refresh_idle()
-        self._try_to_promise_again()
+        self._try_again()
         while self.patience and self.patience[0][0] <= self._state.now:
             uid = heapq.heappop(self.patience)[1]
             waiting = self.bindings.get(uid)
@@ -364,7 +363,7 @@ class Policy:
             if uid not in self.impatient:
                 self.impatient[uid] = None
                 if self.reservations.own(uid) is None and self.may_start(waiting):
-                    self._promise(waiting.shape, waiting)
+                    self._reserve(waiting.shape, waiting)
 
     def may_start(self, binding: Binding) -> bool:
         """Whether room is all that it may need: it waits, in an open queue that holds it behind nobody."""
@@ -372,28 +371,28 @@ class Policy:
             return False
         return not self.waiting.is_behind(self.waiting.classes(binding.leaf)[binding.shape.key])
 
-    def _renew(self, promise: Reservation) -> None:
-        """Compute its time again, and then those of whom it may need what they were promised later: that what runs
-        takes longer than expected costs nobody his place.
+    def _compute_again(self, reservation: Reservation) -> None:
+        """Compute its time again, and then those of younger ones that have what it may need: that what runs takes
+        longer than expected costs nobody its rank.
         """
-        with self.reservations.giving_way(promise) as given:
+        with self.reservations.giving_way(reservation) as given:
             for uid, before in given.items():
                 binding = self.bindings[uid]
-                made = self._promise(binding.shape, binding) if binding.shape is not None else None
-                if made is not None and promise.overtaken and made.at > before.at:
+                made = self._reserve(binding.shape, binding) if binding.shape is not None else None
+                if made is not None and reservation.overtaken and made.at > before.at:
                     made.overtaken = True
 
-    def _try_to_promise_again(self) -> None:
+    def _try_again(self) -> None:
         """What fits nowhere at the moment may do so once a node is back."""
-        for uid, (when, before) in list(self.unpromised.items()):
+        for uid, (when, before) in list(self.unreserved.items()):
             if when > self._state.now:
                 continue
-            del self.unpromised[uid]
+            del self.unreserved[uid]
             waiting = self.bindings.get(uid)
             if waiting is None or waiting.shape is None or uid in self.reservations.made:
                 continue
             if uid in self.reservations.claims:
-                self.unpromised[uid] = (self._state.now + AGAIN, before)
+                self.unreserved[uid] = (self._state.now + AGAIN, before)
                 continue
             group = self.waiting.classes(waiting.leaf)[waiting.shape.key]
             first, by_patience = group.members[0] == waiting.key, self._by_patience(waiting)
@@ -401,37 +400,41 @@ class Policy:
             if group.parked is None or not able:
                 if by_patience:
                     # Nothing else looks at one that is not the first of its class once it is its turn.
-                    self.unpromised[uid] = (self._state.now + AGAIN, before)
+                    self.unreserved[uid] = (self._state.now + AGAIN, before)
                 continue
             head = self.waiting.head(waiting.leaf) is group or uid in self.impatient
             if head and before is not None and (before.leaf, before.shape.key) == (waiting.leaf, waiting.shape.key):
-                self._renew(before)
+                self._compute_again(before)
             elif not first:
-                self._promise(waiting.shape, waiting)
+                self._reserve(waiting.shape, waiting)
             else:
                 self.keep_room(group, certain=group.parked.reason is Reason.WOULD_DELAY)
 
-    def _is_to_be_renewed(self, promise: Reservation) -> bool:
-        if promise.at < self._state.now or promise.at == math.inf or self._given_up(promise) <= self._state.now:
+    def _is_to_be_renewed(self, reservation: Reservation) -> bool:
+        if (
+            reservation.at < self._state.now
+            or reservation.at == math.inf
+            or self._given_up(reservation) <= self._state.now
+        ):
             return True
-        return promise.since + BY_PATIENCE <= self._state.now and self._by_patience(self.bindings[promise.uid])
+        return reservation.since + BY_PATIENCE <= self._state.now and self._by_patience(self.bindings[reservation.uid])
 
-    def _given_up(self, promise: Reservation) -> float:
+    def _given_up(self, reservation: Reservation) -> float:
         """When one that its member would not hold gets another time: soon if somebody with a better right took from it.
         Else figures contradict each other, as they do for a moment when a member tells of pods before their binding.
         """
-        return promise.lost + (0.0 if promise.overtaken else DOUBT)
+        return reservation.lost + (0.0 if reservation.overtaken else DOUBT)
 
-    def _await_victims(self, promise: Reservation) -> None:
-        """Once all that were to go are gone the claimant waits as others do; what it was promised before is its own."""
-        if self._claims.all_gone(promise.uid):
+    def _await_victims(self, reservation: Reservation) -> None:
+        """Once all that were to go are gone the claimant waits as others do; its reservation is its own."""
+        if self._claims.all_gone(reservation.uid):
             # A while longer than that: members tell of the room a moment after the pods are gone.
-            promise.until = min(promise.until, self._state.now + SETTLE)
-        if promise.until <= self._state.now:
-            self._claims.withdraw(promise.uid)
-            self.reservations.withdraw(promise.uid)
+            reservation.until = min(reservation.until, self._state.now + SETTLE)
+        if reservation.until <= self._state.now:
+            self._claims.withdraw(reservation.uid)
+            self.reservations.withdraw(reservation.uid)
             self._state.wakeups.refresh_idle()
-            self.look_again(self.bindings[promise.uid])
+            self.look_again(self.bindings[reservation.uid])
 
     def look_again(self, binding: Binding) -> None:
         """Nobody goes for it any more: look at its class again, and tell it what that waits for."""
@@ -449,20 +452,20 @@ class Policy:
 
     def next_renewal(self) -> float | None:
         times = [
-            self._ends_waiting(promise)
-            if promise.claim
-            else promise.computed + RENEWAL
-            if promise.at == math.inf
-            else max(self._given_up(promise), promise.computed + RENEWAL)
-            if promise.lost < math.inf
-            else max(promise.at, promise.computed) + RENEWAL
-            for promise in self.reservations.each()
+            self._ends_waiting(reservation)
+            if reservation.claim
+            else reservation.computed + RENEWAL
+            if reservation.at == math.inf
+            else max(self._given_up(reservation), reservation.computed + RENEWAL)
+            if reservation.lost < math.inf
+            else max(reservation.at, reservation.computed) + RENEWAL
+            for reservation in self.reservations.each()
         ]
-        times += [when for when, _ in self.unpromised.values()]
+        times += [when for when, _ in self.unreserved.values()]
         times += [
-            max(promise.since + BY_PATIENCE, promise.computed + RENEWAL)
-            for promise in self.reservations.each()
-            if not promise.claim and self._by_patience(self.bindings[promise.uid])
+            max(reservation.since + BY_PATIENCE, reservation.computed + RENEWAL)
+            for reservation in self.reservations.each()
+            if not reservation.claim and self._by_patience(self.bindings[reservation.uid])
         ]
         return min(times, default=None)
 
