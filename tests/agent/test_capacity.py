@@ -28,9 +28,10 @@ def make_node(name: str, gpu: int, zone: str, *, cordoned: bool = False, ready: 
     return msgspec.convert(body, Node)
 
 
-def make_rack(names: list[str]) -> HyperNode:
+def make_rack(names: list[str], *, lost: bool = False) -> HyperNode:
     members = [{"type": "Node", "selector": {"exactMatch": {"name": name}}} for name in names]
-    return HyperNode(Meta("rack"), {"tier": 1, "members": members})
+    status = {"conditions": [{"type": "Available", "status": str(not lost)}]}
+    return HyperNode(Meta("rack"), {"tier": 1, "members": members}, status)
 
 
 class Kept(RuleBasedStateMachine):
@@ -59,9 +60,9 @@ class Kept(RuleBasedStateMachine):
         if (node := self.nodes.pop(name, None)) is not None:
             self.room.node_changed(node, None)
 
-    @rule(names=st.lists(st.sampled_from(NODES), unique=True, min_size=1))
-    def set_rack(self, names: list[str]) -> None:
-        rack = make_rack(names)
+    @rule(names=st.lists(st.sampled_from(NODES), unique=True, min_size=1), lost=st.booleans())
+    def set_rack(self, names: list[str], lost: bool) -> None:
+        rack = make_rack(names, lost=lost)
         self.room.hyper_node_changed(self.rack, rack)
         self.rack = rack
 
@@ -90,3 +91,16 @@ class Kept(RuleBasedStateMachine):
 
 Kept.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 TestKept = Kept.TestCase
+
+
+def test_nodes_of_a_domain_that_is_lost_are_neither_used_nor_published_until_it_is_back() -> None:
+    room, nodes = Room(), [make_node(name, 8, "a") for name in "xyz"]
+    for node in nodes:
+        room.node_changed(None, node)
+    whole, lost = make_rack(["x", "y"]), make_rack(["x", "y"], lost=True)
+    kept = MemberCapacity("m", room)
+    for old, new, names in ((None, whole, "xyz"), (whole, lost, "z"), (lost, whole, "xyz"), (whole, None, "xyz")):
+        room.hyper_node_changed(old, new)
+        assert list(room.nodes().names) == list(names)
+        published = [each for spec in kept.specs().values() for each in spec["classes"]]
+        assert sorted(name for each in published for name in each["names"]) == list(names)

@@ -27,8 +27,7 @@ class MemberCapacity:
             self._summary, self._layout = self._begin(), room.layout
         else:
             for name in room.refilled:
-                node = room.node(name)
-                if node is not None and node.ready:
+                if room.usable(name):
                     self._summary.set_free(name, room.free(name))
         room.refilled.clear()
         return self._summary.specs()

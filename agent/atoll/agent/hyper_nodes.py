@@ -1,6 +1,6 @@
 """What is wrong with a HyperNode is said on it: condition `Valid`, and an Event where it is made or changed.
 
-A HyperNode that was never wrong is never written to.
+A HyperNode that was never wrong is never written to, nor is one that `atoll-topology` looks after: it says the same.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import HYPER_NODES
 from atoll.model.conditions import find, with_condition
+from atoll.model.topology import AVAILABLE, VALID
 
-VALID = "Valid"
 _RIGHT = "all of it is part of the member's topology"
 
 
@@ -61,7 +61,7 @@ class HyperNodes:
         if domain is None or self._layout < 0:
             return
         conditions, problem = _conditions(domain), self._wrong.get(name, "")
-        if not problem and find(conditions, VALID) is None:
+        if find(conditions, AVAILABLE) is not None or (not problem and find(conditions, VALID) is None):
             return
         wanted = with_condition(
             conditions,

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from atoll.model import keys, needs, placer, quantity, selectors, vector
+from atoll.model.conditions import condition
 from atoll.model.objects import Meta, Slim
+from atoll.model.topology import AVAILABLE
 from atoll.model.vector import Vector
 
 FINISHED = ("Succeeded", "Failed")
@@ -421,6 +423,11 @@ class HyperNode(Slim, frozen=True):
 
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
     status: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def lost(self) -> bool:
+        """Whether `atoll-topology` says that the domain is lost: nothing new is to go there."""
+        return condition({"status": self.status}, AVAILABLE).get("status") == "False"
 
     def body(self) -> dict[str, Any]:
         """The object as `atoll.model.topology` reads it."""

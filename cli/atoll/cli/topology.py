@@ -17,8 +17,8 @@ from atoll.cli.options import DataOutput, settings
 from atoll.cli.printing import show_data
 
 if TYPE_CHECKING:
-    from atoll.agent.topology.domains import Found
-    from atoll.agent.topology.plan import Changes
+    from atoll.topology.discovery.domains import Found
+    from atoll.topology.discovery.plan import Changes
     from atoll.kube.transport import ApiServer
     from atoll.model.topology import Tree
 
@@ -101,8 +101,8 @@ def discover(
 
     HyperNodes that somebody wrote are never changed; those that were found before and are not found any more go.
     """
-    from atoll.agent.topology.domains import hyper_nodes
-    from atoll.agent.topology.plan import changes
+    from atoll.topology.discovery.domains import hyper_nodes
+    from atoll.topology.discovery.plan import changes
     from atoll.cli.connection import call
 
     given = [bool(each) for each in (labels, preset, kueue, ibnetdiscover, ufm_ports)]
@@ -142,7 +142,7 @@ def _nothing(labels: str, preset: str, kueue: str) -> str:
 
 
 def _named_levels(labels: str, preset: str) -> list[str]:
-    from atoll.agent.topology.labels import PRESETS
+    from atoll.topology.discovery.labels import PRESETS
 
     if preset:
         if preset not in PRESETS:
@@ -165,8 +165,8 @@ def _found(
     ibnetdiscover: Path | None,
     ufm_ports: Path | None,
 ) -> list[Found]:
-    from atoll.agent.topology import fabric
-    from atoll.agent.topology import labels as by_labels
+    from atoll.topology.discovery import fabric
+    from atoll.topology.discovery import labels as by_labels
 
     if ibnetdiscover is not None or ufm_ports is not None:
         try:

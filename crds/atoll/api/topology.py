@@ -85,13 +85,34 @@ class HyperNodeSpec(ApiModel):
     """Nodes, or domains of a lower tier."""
 
 
+class AffectedGang(ApiModel):
+    """A gang with pods on nodes that are lost."""
+
+    namespace: str
+    """Where it is."""
+    kind: str
+    """PodGroup; the kind of the pods' controller, or Pod, where they have none."""
+    name: str
+    """Its name."""
+    pods: int
+    """How many of its pods are on lost nodes of the domain."""
+
+
 class HyperNodeStatus(ApiModel):
-    """Observed state of a domain."""
+    """Observed state of a domain; `atoll-topology` writes it, of the conditions atoll-agent writes Valid."""
 
     node_count: int | None = None
-    """Nodes in the domain."""
+    """Nodes in the domain and those below it."""
+    ready_nodes: int | None = None
+    """Those of them that are not lost."""
+    free_slots: int | None = None
+    """How many slots (`atoll-topology --slot`) are free on nodes that are not lost."""
+    slots: int | None = None
+    """How many slots all nodes have."""
+    affected_gangs: Annotated[list[AffectedGang], Field(max_length=16)] = Field(default_factory=list)
+    """Gangs with pods on nodes that are lost, those with most pods first."""
     conditions: Conditions = Field(default_factory=list)
-    """Health of the domain."""
+    """Valid: all of it is part of the tree. Available: the domain is not lost."""
 
 
 @served(
@@ -107,6 +128,10 @@ class HyperNodeStatus(ApiModel):
             Column("Tier", ".spec.tier", "integer"),
             Column("TierName", ".spec.tierName"),
             Column("NodeCount", ".status.nodeCount", "integer"),
+            Column("Ready", ".status.readyNodes", "integer"),
+            Column("FreeSlots", ".status.freeSlots", "integer"),
+            Column("Available", '.status.conditions[?(@.type=="Available")].status'),
+            Column("Valid", '.status.conditions[?(@.type=="Valid")].status'),
             AGE,
         ),
     )

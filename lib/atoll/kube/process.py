@@ -172,14 +172,16 @@ def _give_up_after(seconds: float) -> None:
     timer.start()
 
 
-HEALTH_PORTS = {"webhook": 8081, "control": 8082, "dispatcher": 8083, "agent": 8084}
+HEALTH_PORTS = {"webhook": 8081, "control": 8082, "dispatcher": 8083, "agent": 8084, "topology": 8085}
 """One per process, so that all of them run on one machine."""
 
 
-def arguments(name: str, description: str) -> argparse.ArgumentParser:
+def arguments(name: str, description: str, *, cluster: str = "host") -> argparse.ArgumentParser:
     """The flags that every process has; a process adds its own."""
     parser = argparse.ArgumentParser(prog=f"atoll-{name}", description=description)
-    parser.add_argument("--kubeconfig", type=Path, help="credentials for the host (default: the pod's service account)")
+    parser.add_argument(
+        "--kubeconfig", type=Path, help=f"credentials for the {cluster} (default: the pod's service account)"
+    )
     parser.add_argument(
         "--health-port",
         type=int,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import re2
 
@@ -19,6 +19,10 @@ from atoll.model import selectors
 from atoll.model.gang import TopologyWish
 
 NO_DOMAIN = -1
+VALID: Final = "Valid"
+"""Condition of a HyperNode: whether all of it is part of the tree."""
+AVAILABLE: Final = "Available"
+"""Condition of a HyperNode, of `atoll-topology`: False where the domain is lost and nothing new goes there."""
 MAX_TIER = 10**6
 _LONGEST_PATTERN = 1024
 _LARGEST_PROGRAM = 10_000

@@ -176,10 +176,12 @@ def refusals(room: Room, pod: Pod) -> str:
         if short := int((accepting & (_free(nodes, name) < amount)).sum()):
             counts["Too many pods" if name == "pods" else f"Insufficient {name}"] += short
     if away := room.size - len(nodes):
-        counts["node(s) were not ready"] += away
+        lost = sum(1 for name in room.lost if (node := room.node(name)) is not None and node.ready)
+        counts["node(s) were in a HyperNode that is lost"] += lost
+        counts["node(s) were not ready"] += away - lost
     if not room.size:
         return "no nodes available to schedule pods"
-    reasons = ", ".join(sorted(f"{count} {text}" for text, count in counts.items()))
+    reasons = ", ".join(sorted(f"{count} {text}" for text, count in counts.items() if count))
     return f"0/{room.size} nodes are available: {reasons}."
 
 

@@ -349,6 +349,8 @@ class Holds:
             return f"reserved node {name} is gone"
         if not node.ready:
             return f"reserved node {name} is not ready"
+        if name in self._room.lost:
+            return f"reserved node {name} is in a HyperNode that is lost"
         if not Profile(node.metadata.labels, tuple(node.taints)).accepts(task, name):
             return f"reserved node {name} no longer accepts pods of task {task.name}"
         if self._room.overbooked(name, task.requests):

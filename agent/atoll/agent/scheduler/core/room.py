@@ -61,6 +61,8 @@ class Room:
         self._hyper_nodes: dict[str, HyperNode] = {}
         #: what `topology` gave last, or None where it must be worked out anew
         self._topology: tuple[Tree, dict[str, int]] | None = None
+        #: what `lost` gives while `_topology` is there
+        self._lost: frozenset[str] = frozenset()
         #: the arrays, or None where they must be built anew
         self._arrays: Nodes | None = None
         self._column: dict[str, int] = {}
@@ -120,7 +122,7 @@ class Room:
         assert domain is not None
         if new is None:
             self._hyper_nodes.pop(domain.metadata.name, None)
-        elif old is not None and (old.spec, old.metadata.labels) == (new.spec, new.metadata.labels):
+        elif old is not None and _same_domain(old, new):
             return
         else:
             self._hyper_nodes[domain.metadata.name] = new
@@ -279,8 +281,19 @@ class Room:
             self._arrays = None
 
     def ready_nodes(self) -> list[Node]:
-        """Nodes that count, in order of their names."""
-        return [self._nodes[name] for name in sorted(self._nodes) if self._nodes[name].ready]
+        """Nodes that count, in order of their names: those that are ready, in no domain that is lost."""
+        return [self._nodes[name] for name in sorted(self._nodes) if self.usable(name)]
+
+    def usable(self, name: str) -> bool:
+        """Whether the node counts."""
+        node = self._nodes.get(name)
+        return node is not None and node.ready and name not in self.lost
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Nodes in domains that `atoll-topology` says are lost, ready or not."""
+        self.topology()
+        return self._lost
 
     @property
     def size(self) -> int:
@@ -320,6 +333,10 @@ class Room:
             if self.topology_problems.get(name) != problem:
                 log.warning("part of a HyperNode is left out", hyper_node=name, problem=problem)
         self.topology_problems = found.problems
+        gone = {number for number, each in enumerate(found.tree.domains) if self._hyper_nodes[each.name].lost}
+        self._lost = frozenset(
+            node for node, lowest in found.lowest.items() if gone and not gone.isdisjoint(found.tree.ancestors(lowest))
+        )
         return found.tree, found.lowest
 
     def nodes(self) -> Nodes:
@@ -399,6 +416,11 @@ def unique_labels(nodes: Iterable[Node]) -> set[str]:
             values.setdefault(key, set()).add(value)
             carriers[key] += 1
     return {key for key, found in values.items() if len(found) == carriers[key] > 1}
+
+
+def _same_domain(old: HyperNode, new: HyperNode) -> bool:
+    """Whether nothing that placing reads differs: status has counts that change all the time."""
+    return (old.spec, old.metadata.labels, old.lost) == (new.spec, new.metadata.labels, new.lost)
 
 
 def _same(old: Node, new: Node) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from atoll.agent.topology.domains import Found, compressed, named
+from atoll.topology.discovery.domains import Found, compressed, named
 
 _BLOCK = re.compile(r'^(?P<kind>Switch|Ca|Rt)\s+\d+\s+"(?P<guid>[^"]+)"\s*#\s*"(?P<name>[^"]*)"')
 _PORT = re.compile(r'^\[\d+\](?:\([0-9a-f]+\))?\s+"(?P<peer>[^"]+)"\[\d+\]')

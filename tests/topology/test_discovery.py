@@ -9,10 +9,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.agent.topology import fabric, labels
-from atoll.agent.topology.domains import Found, hyper_nodes, named
-from atoll.agent.topology.plan import changes
 from atoll.model.topology import NO_DOMAIN, Built, build
+from atoll.topology.discovery import fabric, labels
+from atoll.topology.discovery.domains import Found, hyper_nodes, named
+from atoll.topology.discovery.plan import changes
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 

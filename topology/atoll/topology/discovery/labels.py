@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from atoll.agent.topology.domains import Found, compressed, named
+from atoll.topology.discovery.domains import Found, compressed, named
 
 HOSTNAME = "kubernetes.io/hostname"
 

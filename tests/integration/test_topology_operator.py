@@ -1,0 +1,200 @@
+"""`atoll-topology` beside a member: status, health and its recovery, admission."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from atoll.model.apiresource import BINDINGS, HYPER_NODES, JOBS, NODES, PODS
+from atoll.model.conditions import condition
+from atoll.model.timestamps import rfc3339_seconds
+from tests.integration.federation import Site, job, until
+from tests.topology.builders import hyper_node
+
+pytestmark = pytest.mark.integration
+
+MEMBER = "topo"
+MANIFEST = Path(__file__).parents[2] / "deploy" / "topology.yaml"
+RECOVERY = 4.0
+RACKS = {"tp-r1": ("tp1", "tp2"), "tp-r2": ("tp3", "tp4")}
+
+
+def _object(name: str, tier: int, **members: str) -> dict[str, Any]:
+    made = hyper_node(name, tier, **members)
+    about = {"apiVersion": HYPER_NODES.api_version, "kind": HYPER_NODES.kind}
+    return {**about, "metadata": {"name": name}, "spec": made["spec"]}
+
+
+async def _say(site: Site, *nodes: str, ready: bool) -> None:
+    """What the kubelet of a node that nobody simulates says."""
+    now = rfc3339_seconds(time.time())
+    kind = {
+        "type": "Ready",
+        "status": str(ready),
+        "reason": "Test",
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+    }
+    status = {"allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110"}, "conditions": [kind]}
+    status["capacity"] = status["allocatable"]
+    for node in nodes:
+        await site.members[MEMBER].merge_patch(NODES, node, {"status": status}, subresource="status")
+
+
+def _account(site: Site, directory: Path) -> Path:
+    """Credentials with the rights of the manifest, and no others."""
+    objects = [each for each in yaml.safe_load_all(MANIFEST.read_text()) if each["kind"] != "Deployment"]
+    site.kubectl("apply", "-f", "-", cluster=MEMBER, stdin=yaml.safe_dump_all(objects))
+    token = site.kubectl("create", "token", "atoll-topology", "-n", "atoll-system", cluster=MEMBER).strip()
+    config = yaml.safe_load(site.federation.members[MEMBER].kubeconfig.read_text())
+    config["users"] = [{**config["users"][0], "user": {"token": token}}]
+    file = directory / "operator.yaml"
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def operated(site: Site, tmp_path: Path) -> AsyncIterator[Site]:
+    """Two racks of two nodes that no kubelet is simulated for, and the operator."""
+    member = site.members[MEMBER]
+    for rack, nodes in RACKS.items():
+        for node in nodes:
+            metadata = {"name": node, "labels": {"tp-rack": rack, "kubernetes.io/hostname": node}}
+            await member.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+        await _say(site, *nodes, ready=True)
+        await member.create(HYPER_NODES, _object(rack, 1, nodes=" ".join(nodes)))
+    await member.create(HYPER_NODES, _object("tp-root", 2, below=" ".join(RACKS)))
+    flags = ("--slot=cpu=2", f"--recovery-seconds={RECOVERY}", "--counts-seconds=0.2", "--health-port=0")
+    kubeconfig = _account(site, tmp_path)
+    with (tmp_path / "operator.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "atoll.topology", f"--kubeconfig={kubeconfig}", *flags), stdout=log, stderr=log
+        )
+    try:
+        yield site
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 15) == 0, (tmp_path / "operator.log").read_text()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        print((tmp_path / "operator.log").read_text())
+        for kind in ("clusterrole", "clusterrolebinding"):
+            site.kubectl("delete", kind, "atoll-topology", cluster=MEMBER)
+        await _no_jobs(site)
+        for name in ("tp-root", *RACKS):
+            await member.delete(HYPER_NODES, name)
+        for node in sum(RACKS.values(), ()):
+            await member.delete(NODES, node)
+
+
+async def _no_jobs(site: Site) -> None:
+    """As `Site.no_jobs`, where no kubelet lets go of pods."""
+    for each in await site.host.list(JOBS, site.namespace):
+        await site.host.delete(JOBS, each["metadata"]["name"], site.namespace)
+    member = site.members[MEMBER]
+
+    async def gone() -> bool:
+        pods = await member.list(PODS, site.namespace)
+        for pod in pods:
+            if pod["metadata"].get("deletionTimestamp"):
+                await member.delete(PODS, pod["metadata"]["name"], site.namespace, grace_seconds=0)
+        return not pods and not await site.host.list(BINDINGS, site.namespace)
+
+    await until(gone, what="the pods are gone")
+
+
+async def _is(site: Site, name: str, reason: str) -> dict[str, Any]:
+    """The HyperNode, once its condition Available has this reason."""
+
+    async def look() -> dict[str, Any] | None:
+        found = await site.members[MEMBER].get(HYPER_NODES, name)
+        return found if condition(found, "Available").get("reason") == reason else None
+
+    return await until(look, what=f"{name} is {reason}")
+
+
+def _inside(name: str, rack: str) -> dict[str, Any]:
+    made = job(name, replicas=2, cpu="2", seconds=None)
+    made["spec"]["tasks"][0]["template"]["spec"]["nodeSelector"] = {"tp-rack": rack}
+    return made
+
+
+async def test_a_rack_that_is_lost_is_told_avoided_and_used_again_when_it_stays_up(operated: Site) -> None:
+    root = await _is(operated, "tp-root", "NodesReady")
+    figures = {key: root["status"].get(key) for key in ("nodeCount", "readyNodes", "slots", "freeSlots")}
+    assert figures == {"nodeCount": 4, "readyNodes": 4, "slots": 16, "freeSlots": 16}
+    shown = operated.kubectl("get", "hypernodes", "tp-root", cluster=MEMBER).splitlines()
+    assert shown[0].split() == [
+        "NAME",
+        "TIER",
+        "TIERNAME",
+        "NODECOUNT",
+        "READY",
+        "FREESLOTS",
+        "AVAILABLE",
+        "VALID",
+        "AGE",
+    ]
+    assert shown[1].split()[:-1] == ["tp-root", "2", "4", "4", "16", "True", "True"]
+
+    await operated.only(MEMBER)
+    await operated.submit(_inside("there", "tp-r1"))
+    member = operated.members[MEMBER]
+
+    async def bound() -> set[str] | None:
+        pods = await member.list(PODS, operated.namespace)
+        nodes = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in pods}
+        return {name for name, node in nodes.items() if node} or None
+
+    async def counted() -> bool:
+        return bool((await member.get(HYPER_NODES, "tp-root"))["status"]["freeSlots"] == 14)
+
+    await until(bound, what="the first job is bound")
+    await until(counted, what="two slots are taken")
+
+    await _say(operated, *RACKS["tp-r1"], ready=False)
+    rack = await _is(operated, "tp-r1", "DomainLost")
+    (gang,) = rack["status"]["affectedGangs"]
+    assert (gang["namespace"], gang["kind"], gang["pods"]) == (operated.namespace, "PodGroup", 2)
+    assert gang["name"].startswith("there")
+    assert "tp1, tp2" in condition(rack, "Available")["message"]
+    await _is(operated, "tp-root", "NodesLost")
+
+    await _say(operated, *RACKS["tp-r1"], ready=True)
+    clock = asyncio.get_running_loop().time
+    since = clock()
+    await _is(operated, "tp-r1", "Recovering")
+    await operated.submit(_inside("later", "tp-r1"))
+
+    async def later() -> bool:
+        return any(name.startswith("later") for name in await bound() or ())
+
+    await until(later, what="the second job is bound")
+    assert clock() - since >= RECOVERY
+    rack = await _is(operated, "tp-r1", "NodesReady")
+    assert rack["status"]["affectedGangs"] == []
+
+
+async def test_a_wrong_hyper_node_is_told_so_and_costs_no_other(operated: Site) -> None:
+    member = operated.members[MEMBER]
+    await _is(operated, "tp-root", "NodesReady")
+    await member.create(HYPER_NODES, _object("tp-wrong", 1, nodes="tp1 tp9"))
+    try:
+
+        async def told() -> dict[str, Any] | None:
+            found = await member.get(HYPER_NODES, "tp-wrong")
+            return found if condition(found, "Valid").get("status") == "False" else None
+
+        wrong = await until(told, what="what is wrong is said")
+        assert "node tp1 is in both HyperNode tp-r1 and tp-wrong" in condition(wrong, "Valid")["message"]
+        assert condition(await member.get(HYPER_NODES, "tp-r1"), "Valid")["status"] == "True"
+    finally:
+        await member.delete(HYPER_NODES, "tp-wrong")
