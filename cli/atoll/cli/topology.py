@@ -17,10 +17,10 @@ from atoll.cli.options import DataOutput, settings
 from atoll.cli.printing import show_data
 
 if TYPE_CHECKING:
-    from atoll.topology.discovery.domains import Found
-    from atoll.topology.discovery.plan import Changes
     from atoll.kube.transport import ApiServer
     from atoll.model.topology import Tree
+    from atoll.topology.discovery.domains import Found
+    from atoll.topology.discovery.plan import Changes
 
 Json = dict[str, Any]
 
@@ -101,9 +101,9 @@ def discover(
 
     HyperNodes that somebody wrote are never changed; those that were found before and are not found any more go.
     """
+    from atoll.cli.connection import call
     from atoll.topology.discovery.domains import hyper_nodes
     from atoll.topology.discovery.plan import changes
-    from atoll.cli.connection import call
 
     given = [bool(each) for each in (labels, preset, kueue, ibnetdiscover, ufm_ports)]
     if sum(given) != 1:
