@@ -379,7 +379,7 @@ class _Play:
         if old is None:
             self._records[name] = Record(now)
         record, phase = self._records[name], phase_of(view)
-        if phase is Phase.BOUND and view.epoch > record.epoch:
+        if phase is Phase.DISPATCHED and view.epoch > record.epoch:
             record.start(now, view.epoch)
             run_time = self._run_times[view.name]
             if run_time > _TOLD_BOUND_AFTER_S:

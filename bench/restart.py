@@ -124,8 +124,8 @@ def stored(number: int, members: list[str]) -> dict[str, Any]:
     if number % 2:
         return obj
     member = members[number // 2 % len(members)]
-    line = decision.Line("2026-01-01T00:00:01.000Z", decision.Phase.BOUND, Reason.DISPATCHED, f"to {member}")
-    told = decision.Decision(1, decision.Phase.BOUND, Reason.DISPATCHED, None, "2026-01-01T00:00:31.000Z", [line])
+    line = decision.Line("2026-01-01T00:00:01.000Z", decision.Phase.DISPATCHED, Reason.DISPATCHED, f"to {member}")
+    told = decision.Decision(1, decision.Phase.DISPATCHED, Reason.DISPATCHED, None, "2026-01-01T00:00:31.000Z", [line])
     meta["generation"] = 2
     meta["annotations"] |= {keys.EPOCH: "1", keys.DECISION: decision.encode(told)}
     obj["spec"] |= {"clusters": [{"name": member, "replicas": 1}], "suspension": {"scheduling": False}}

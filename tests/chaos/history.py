@@ -75,7 +75,7 @@ class History:
         name: str,
         epoch: int,
         *parts: tuple[str, int],
-        phase: Phase = Phase.BOUND,
+        phase: Phase = Phase.DISPATCHED,
         reason: Reason = Reason.DISPATCHED,
         conditions: Sequence[str] = (),
         hold: bool = False,

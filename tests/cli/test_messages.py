@@ -135,7 +135,7 @@ def silent(name: str) -> Json:
 
 
 def test_figures_of_a_member_that_is_lost_are_of_then() -> None:
-    mine = binding(phase=Phase.BOUND, reason=Reason.DISPATCHED, clusters=("member2",))
+    mine = binding(phase=Phase.DISPATCHED, reason=Reason.DISPATCHED, clusters=("member2",))
     text = explanation.text(explanation.explain(explanation.Facts(job(), mine, clusters=[silent("member2")]), NOW))
     assert "  NOT READY member2 since 2027-01-15T10:04:00Z: figures are of then" in text.splitlines()
     since = {"member2": "2027-01-15T10:04:00Z"}

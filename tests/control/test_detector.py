@@ -151,7 +151,9 @@ async def test_a_binding_of_another_system_for_the_same_workload_is_left_alone()
 @pytest.mark.parametrize(
     ("suspended", "decision", "queue"),
     [
-        pytest.param(False, {"phase": "Bound"}, "old", id="while it is dispatched it stays in the queue that pays"),
+        pytest.param(
+            False, {"phase": "Dispatched"}, "old", id="while it is dispatched it stays in the queue that pays"
+        ),
         pytest.param(True, {"phase": "Evicting"}, "old", id="so it does until it has gone"),
         pytest.param(True, {"phase": "Suspended"}, "new", id="while it waits it goes where its workload says"),
     ],

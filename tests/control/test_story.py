@@ -66,8 +66,8 @@ def test_arrows(before: list, after: list, told: list) -> None:
 
 
 def story(*reasons: Reason) -> Decision:
-    lines = [Line("2026-01-01T00:00:00Z", Phase.BOUND, reason, f"line {n}") for n, reason in enumerate(reasons)]
-    return Decision(1, Phase.BOUND, reasons[-1], story=lines)
+    lines = [Line("2026-01-01T00:00:00Z", Phase.DISPATCHED, reason, f"line {n}") for n, reason in enumerate(reasons)]
+    return Decision(1, Phase.DISPATCHED, reasons[-1], story=lines)
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,8 @@ class Log:
 
     def dispatch(self, at: float, name: str, *waited_for: Reason) -> Log:
         story = [Line("", Phase.SUSPENDED, reason) for reason in waited_for]
-        told = Decision(epoch=1, phase=Phase.BOUND, reason=Reason.DISPATCHED, story=story)
-        told = Decision(1, Phase.BOUND, story=told.told(Line("", Phase.BOUND, Reason.DISPATCHED)))
+        told = Decision(epoch=1, phase=Phase.DISPATCHED, reason=Reason.DISPATCHED, story=story)
+        told = Decision(1, Phase.DISPATCHED, story=told.told(Line("", Phase.DISPATCHED, Reason.DISPATCHED)))
         escaped = keys.DECISION.replace("/", "~1")
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": "u"},

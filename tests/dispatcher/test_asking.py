@@ -220,7 +220,7 @@ def test_silence_is_a_no() -> None:
     # An answer that comes too late says nothing of what is asked by then.
     s.change("high", reserved={"m": Reservation(True)})
     idle(s)
-    assert s.view("low").decision.phase is Phase.BOUND
+    assert s.view("low").decision.phase is Phase.DISPATCHED
 
 
 def test_a_divided_claimant_needs_the_yes_of_all_its_members() -> None:
@@ -352,7 +352,7 @@ def test_whom_an_overtaken_question_was_about_waits_as_before(strategy: Strategy
 def test_a_victim_that_was_taken_back_and_runs_again_is_not_meant() -> None:
     s = question()
     view = s.view("low")
-    decision = Decision(2, Phase.BOUND, Reason.DISPATCHED, story=view.decision.story)
+    decision = Decision(2, Phase.DISPATCHED, Reason.DISPATCHED, story=view.decision.story)
     s.see(dataclasses.replace(view, epoch=2, decision=decision, generation=view.generation + 1))
     s.answer("high")
     assert evicted(step(s)) == []

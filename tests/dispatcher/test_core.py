@@ -400,7 +400,7 @@ def test_a_dispatch_raises_the_epoch_names_its_ground_and_tells_its_story() -> N
         (Part("m", (("t0", 3),)),),
     )
     decision = command.decision
-    assert (decision.epoch, decision.phase, decision.reason) == (1, Phase.BOUND, Reason.DISPATCHED)
+    assert (decision.epoch, decision.phase, decision.reason) == (1, Phase.DISPATCHED, Reason.DISPATCHED)
     assert to_seconds(decision.deadline) == pytest.approx(s.now + 30, abs=0.002)
     assert decision.story[-1].text == "to m, domain r1 expected"
 

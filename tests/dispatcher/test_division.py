@@ -226,7 +226,7 @@ def test_it_is_committed_once_every_member_has_reserved_its_part() -> None:
     s.change("a", reserved=granted("m1", "m2", "m3"))
     [command] = s.run()
     assert isinstance(command, Commit)
-    assert command.decision.phase is Phase.BOUND
+    assert command.decision.phase is Phase.DISPATCHED
     assert command.decision.epoch == command.epoch
     assert {"op": "add", "path": "/spec/suspension/dispatching", "value": False} in patch_of(command)
     assert s.run() == []

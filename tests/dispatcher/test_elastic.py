@@ -195,7 +195,7 @@ def test_it_grows_when_another_one_ends() -> None:
     assert resized(commands) == {"a": 6}
     assert s.view("a").epoch == 1, "the epoch stays"
     assert s.view("a").decision.reason is Reason.GROWN
-    assert s.view("a").decision.phase is Phase.BOUND
+    assert s.view("a").decision.phase is Phase.DISPATCHED
     assert s.used("q") == 6
     assert resized(s.run()) == {}
 
@@ -338,7 +338,7 @@ def test_more_replicas_of_a_running_workload_pass_through_quota() -> None:
     assert resized(commands) == {}
     assert s.used("q") == 4
     assert explained(commands)["a"].decision.reason is Reason.QUOTA_EXCEEDED
-    assert explained(commands)["a"].decision.phase is Phase.BOUND
+    assert explained(commands)["a"].decision.phase is Phase.DISPATCHED
     assert explained(s.run()) == {}, "said once"
     s.tell(make_queue("q", gpu=8))
     assert resized(s.run()) == {"a": 8}

@@ -334,8 +334,8 @@ def test_what_somebody_else_placed_and_nobody_told_of_grows_too() -> None:
 
 def test_a_new_leader_counts_all_pods_of_what_grows_where_its_member_has_not_told_of_any() -> None:
     s = scene()
-    line = Line(rfc3339(START), Phase.BOUND, Reason.GROWN)
-    decision = Decision(1, Phase.BOUND, Reason.GROWN, None, rfc3339(START + GROW_TIMEOUT), [line])
+    line = Line(rfc3339(START), Phase.DISPATCHED, Reason.GROWN)
+    decision = Decision(1, Phase.DISPATCHED, Reason.GROWN, None, rfc3339(START + GROW_TIMEOUT), [line])
     view = elastic("a", 2, 6).build()
     s.see(
         dataclasses.replace(

@@ -51,7 +51,7 @@ async def test_what_was_held_since_the_decision_is_not_dispatched(site: Site, di
 
     await until(held, what="the binding says that it is held")
     meta = seen.metadata
-    decision = Decision(1, Phase.BOUND, Reason.DISPATCHED)
+    decision = Decision(1, Phase.DISPATCHED, Reason.DISPATCHED)
     parts = (Part("alpha", (("worker", 1),)),)
     command = Dispatch(meta.uid, meta.namespace, meta.name, meta.generation, 0, decision, parts=parts)
     with pytest.raises(errors.Invalid):

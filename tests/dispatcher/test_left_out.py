@@ -41,7 +41,7 @@ def test_the_member_is_asked_before_the_workload_goes_there(wish: dict[str, Any]
     assert (command.decision.phase, command.decision.reason) == (Phase.RESERVING, Reason.RESERVING)
     s.change("a", reserved={"m": Reservation(True, generation=1)})
     [commit] = s.run()
-    assert commit.decision.phase is Phase.BOUND
+    assert commit.decision.phase is Phase.DISPATCHED
 
 
 def test_what_is_told_is_still_gone_by() -> None:
@@ -63,7 +63,7 @@ def test_a_key_that_no_node_has_is_refused_at_once() -> None:
 def test_what_selects_by_other_labels_is_not_asked_about() -> None:
     s = scene(room=(make_cluster("m"), leaving_out("m", HOST, labels={"zone": "a"})))
     [command] = s.submit(make_binding("a").tasks(1, node_selector={"zone": "a"})).run()
-    assert command.decision.phase is Phase.BOUND
+    assert command.decision.phase is Phase.DISPATCHED
 
 
 def test_a_refusal_sends_it_to_the_next_member() -> None:
@@ -78,4 +78,4 @@ def test_a_refusal_sends_it_to_the_next_member() -> None:
 def test_where_every_member_tells_the_label_nobody_is_asked() -> None:
     s = scene(room=(make_cluster("m"), leaving_out("m", labels={HOST: "n7"})))
     [command] = s.submit(make_binding("a").tasks(1, node_selector={HOST: "n7"})).run()
-    assert command.decision.phase is Phase.BOUND
+    assert command.decision.phase is Phase.DISPATCHED

@@ -123,7 +123,7 @@ class Federation(RuleBasedStateMachine):
     def gave_up(self, uid: str) -> bool:
         """Whether a member had its time to bind the pods by which something grew: what is not there has no claim."""
         decision = self.views[uid].decision
-        if decision.phase != "Bound" or not decision.deadline:
+        if decision.phase != "Dispatched" or not decision.deadline:
             return False
         return max(to_seconds(decision.deadline), self.grown_at.get(uid, 0.0) + GROW_TIMEOUT) <= self.now
 

@@ -67,7 +67,7 @@ def test_when_something_was_dispatched_is_known_however_much_happened_since() ->
     uid = t.submit(make_binding("low"))
     t.run(1000)
     view = t.views[uid]
-    lines = [Line(rfc3339(t.now), Phase.BOUND, Reason.QUOTA_EXCEEDED)] * 16
+    lines = [Line(rfc3339(t.now), Phase.DISPATCHED, Reason.QUOTA_EXCEEDED)] * 16
     t.see(dataclasses.replace(view, decision=msgspec.structs.replace(view.decision, story=lines)))
     t.lead_anew()
     t.submit(make_binding("high").priority(1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 
@@ -250,7 +251,7 @@ def test_what_a_resize_writes_is_what_the_core_is_told(replicas: list[int], task
         for (name, _), count in zip(tasks, replicas, strict=True)
     ]
     seen = _binding(wishes, {"name": "m", "replicas": 1})
-    decision = Decision(2, Phase.BOUND, Reason.GROWN)
+    decision = Decision(2, Phase.DISPATCHED, Reason.GROWN)
     patch = patch_of(Resize("u", "ns", "b", 7, 2, decision, parts=(Part("m", tasks),)), seen)
     tests = {op["path"]: op["value"] for op in patch if op["op"] == "test"}
     assert tests.pop("/metadata/annotations/atoll.sh~1gang") == seen.metadata.annotations[keys.GANG]
@@ -360,6 +361,17 @@ def test_a_decision_with_a_time_that_is_none_is_as_if_it_was_not_there(changes: 
     view = binding(wish_of(), {keys.EPOCH: "1", keys.DECISION: text}, spec=spec)
     assert decided_beside(view) is None
     assert view.decision == Decision()
+
+
+@pytest.mark.parametrize("phase", ["Dispatched", "Bound"], ids=["as it is written", "as earlier versions wrote it"])
+def test_a_decision_says_that_it_is_dispatched(phase: str) -> None:
+    text = orjson.dumps(
+        {"epoch": 1, "phase": phase, "reason": "Dispatched", "story": [{**LINE, "phase": phase}]}
+    ).decode()
+    spec = {"clusters": [{"name": "m1", "replicas": 2}]}
+    decision = binding(wish_of(), {keys.EPOCH: "1", keys.DECISION: text}, spec=spec).decision
+    assert [decision.phase, decision.story[0].phase] == [Phase.DISPATCHED, Phase.DISPATCHED]
+    assert b'"phase":"Dispatched"' in msgspec.json.encode(decision)
 
 
 def test_a_wish_submitted_at_no_time_is_invalid_and_in_nobodys_way() -> None:

@@ -143,7 +143,7 @@ def test_a_promise_is_told() -> None:
 def test_what_does_not_wait_says_only_where_it_is() -> None:
     s = running(scene(), make_binding("a"))
     found = account(s, "a")
-    assert (found.phase, found.queue, found.changes) == ("Bound", None, [])
+    assert (found.phase, found.queue, found.changes) == ("Dispatched", None, [])
     s.submit(make_binding("held").held())
     assert [change.kind for change in account(s, "held").changes] == [ChangeKind.WISH]
 

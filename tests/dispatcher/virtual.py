@@ -433,7 +433,7 @@ class Town:
     def _follow_size(self, uid: str) -> None:
         """Members make the pods that a part has more, and remove those that it has no more."""
         view = self.views[uid]
-        if view.suspended or view.finished or view.decision.phase != "Bound" or len(view.parts) != 1:
+        if view.suspended or view.finished or view.decision.phase != "Dispatched" or len(view.parts) != 1:
             return
         assert view.gang is not None
         [(name, counts)] = view.parts

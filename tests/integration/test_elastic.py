@@ -103,7 +103,7 @@ async def test_more_pods_of_a_running_job_pass_through_quota_and_fewer_give_it_b
     await runs(site, "train", 0, 1)
     await scale(site, "train", 4, 4)
     decision = await site.reason("train", "QuotaExceeded")
-    assert decision["phase"] == "Bound"
+    assert decision["phase"] == "Dispatched"
     await until(lambda: notes(site, {"it would exceed its queue's capability"}), what="its user is told")
     assert decision["blocker"]["name"] == queue
     await runs(site, "train", 0, 1)

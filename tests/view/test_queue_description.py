@@ -39,7 +39,7 @@ def test_what_was_deleted_and_is_not_gone_is_charged_under_its_own_line() -> Non
     """Another workload of that name may wait until it is."""
     old = binding("old", phase=Phase.EVICTING, reason=Reason.EVICTED, clusters=("east",))
     old["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    other = binding("other", phase=Phase.BOUND, reason=Reason.DISPATCHED, clusters=("east",))
+    other = binding("other", phase=Phase.DISPATCHED, reason=Reason.DISPATCHED, clusters=("east",))
     data = queue_description.describe(queue("research"), [], [old, other], NOW)
     assert [(each["binding"], each.get("removing")) for each in data["running"]] == [
         ("old-job", True),

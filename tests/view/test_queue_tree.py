@@ -45,7 +45,7 @@ LAB = [
     queue("audio", parent="lab", deserved={"cpu": "12"}, guarantee={}),
     queue("text", parent="lab", deserved={"cpu": "6"}),
 ]
-RUNS = binding("a", phase=Phase.BOUND, reason=Reason.DISPATCHED, clusters=("east",))
+RUNS = binding("a", phase=Phase.DISPATCHED, reason=Reason.DISPATCHED, clusters=("east",))
 
 
 def test_a_parent_shows_what_is_below_it() -> None:

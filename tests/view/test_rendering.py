@@ -37,11 +37,11 @@ def test_a_table_is_aligned_and_ends_without_spaces() -> None:
 def test_a_queue_counts_and_charges_by_phase() -> None:
     found = views(
         [
-            binding("a", phase=Phase.BOUND, conditions=("Bound",)),
+            binding("a", phase=Phase.DISPATCHED, conditions=("Bound",)),
             binding("b", phase=Phase.EVICTING, conditions=("Bound",)),
             binding("c"),
-            binding("e", phase=Phase.BOUND),
-            binding("d", phase=Phase.BOUND, conditions=("Finished",)),
+            binding("e", phase=Phase.DISPATCHED),
+            binding("d", phase=Phase.DISPATCHED, conditions=("Finished",)),
         ]
     )
     use = use_by_queue(found)["research"]
@@ -60,7 +60,7 @@ def test_a_queue_is_listed_as_its_status_tells() -> None:
 
 
 def test_a_job_that_is_bound_and_does_not_run_says_so() -> None:
-    bound = binding("a", phase=Phase.BOUND, clusters=("east",))
+    bound = binding("a", phase=Phase.DISPATCHED, clusters=("east",))
     bound["status"] = {
         "conditions": [{"type": "Bound", "status": "True"}],
         "aggregatedStatus": [
@@ -72,7 +72,7 @@ def test_a_job_that_is_bound_and_does_not_run_says_so() -> None:
 
 
 def test_jobs_say_where_they_run_and_why_they_wait() -> None:
-    found = jobs.by_workload([binding("a", phase=Phase.BOUND, clusters=("east",)), binding("b", blocker=QUOTA)])
+    found = jobs.by_workload([binding("a", phase=Phase.DISPATCHED, clusters=("east",)), binding("b", blocker=QUOTA)])
     rows = jobs.rows(
         [job("a", state={"phase": "Running"}, running=2), job("b"), job("c")], found, NOW, namespaced=True, wide=True
     )
@@ -91,7 +91,7 @@ def test_the_line_of_a_queue_is_by_priority_then_age_then_uid() -> None:
             binding("y"),
             binding("x"),
             binding("high", priority=7, submitted="2027-01-15T08:00:00Z"),
-            binding("running", phase=Phase.BOUND),
+            binding("running", phase=Phase.DISPATCHED),
         ]
     )
     assert [item.name for item in waiting_line(found, "research")] == ["high-job", "x-job", "y-job", "late-job"]
@@ -130,11 +130,11 @@ def test_where_nothing_is_to_be_done_that_is_said_and_why() -> None:
 
 
 def test_a_queue_is_explained_with_the_limits_that_the_dispatcher_knows() -> None:
-    mine = binding(phase=Phase.BOUND, reason=Reason.DISPATCHED, clusters=("east",))
+    mine = binding(phase=Phase.DISPATCHED, reason=Reason.DISPATCHED, clusters=("east",))
     above = {**queue("lab", capability={"cpu": "64"}), "status": {"state": "Closing"}}
     figures = [{"resource": "cpu", "used": "8", "limit": "64"}, {"resource": "memory", "used": "0"}]
     facts = explanation.Facts(
-        job(), mine, [told(queue(parent="lab"), inqueue=1), above], verdict={"phase": "Bound", "figures": figures}
+        job(), mine, [told(queue(parent="lab"), inqueue=1), above], verdict={"phase": "Dispatched", "figures": figures}
     )
     lines = explanation.text(explanation.explain(facts, NOW)).splitlines()
     assert "Queue research: Open (lab is Closing), 1 running, 0 waiting" in lines
@@ -167,7 +167,7 @@ def test_what_its_user_may_not_see_is_named() -> None:
     ],
 )
 def test_the_way_follows_the_binding(conditions: tuple[str, ...], status: Json, expected: str | None) -> None:
-    mine = binding(phase=Phase.BOUND, reason=Reason.DISPATCHED, clusters=("east",), conditions=conditions)
+    mine = binding(phase=Phase.DISPATCHED, reason=Reason.DISPATCHED, clusters=("east",), conditions=conditions)
     data = explanation.explain(explanation.Facts(job(**status), mine), NOW)
     assert current(data) == expected
     states = list(steps(data).values())
@@ -184,7 +184,7 @@ def test_clusters_tell_nodes_domain_and_why_pods_wait() -> None:
             "placement": {"nodes": {"n1": 2}, "domain": "rack-0", "tier": 1, "waiting": "1 pod has no node"},
         },
     }
-    mine = binding(phase=Phase.BOUND, clusters=("east", "west"), reports=(report,))
+    mine = binding(phase=Phase.DISPATCHED, clusters=("east", "west"), reports=(report,))
     data = explanation.explain(explanation.Facts(job(), mine), NOW)
     east, west = data["clusters"]
     assert east["nodes"] == {"n1": 2}
@@ -246,9 +246,9 @@ def test_every_reason_to_wait_says_what_would_help(reason: Reason) -> None:
 def test_the_story_is_told_in_order() -> None:
     story = (
         Line(T0, Phase.SUSPENDED, Reason.QUOTA_EXCEEDED, "too much"),
-        Line(T0, Phase.BOUND, Reason.DISPATCHED, "to east"),
+        Line(T0, Phase.DISPATCHED, Reason.DISPATCHED, "to east"),
     )
-    mine = binding(phase=Phase.BOUND, story=story)
+    mine = binding(phase=Phase.DISPATCHED, story=story)
     text = explanation.text(explanation.explain(explanation.Facts(job(), mine), NOW))
     assert text.index("too much") < text.index("to east")
 
@@ -295,7 +295,7 @@ def test_without_the_query_api_the_binding_speaks_and_it_is_said_why() -> None:
 
 def test_elastic_work_counts_with_the_pods_that_it_was_given() -> None:
     """It asks for 5 pods and runs with 2; its queue may use 16 GPUs."""
-    runs = binding(phase=Phase.BOUND, clusters=("m1",))
+    runs = binding(phase=Phase.DISPATCHED, clusters=("m1",))
     wish = gang.Gang(
         queue="research",
         tasks=[gang.Task("worker", 5, 2, {"cpu": 4000, "nvidia.com/gpu": 8, "pods": 1})],
@@ -313,7 +313,7 @@ def test_elastic_work_counts_with_the_pods_that_it_was_given() -> None:
 
 def test_a_batch_job_shows_the_pods_that_run() -> None:
     report = {"clusterName": "east", "applied": True, "status": {"active": 3, "ready": 2, "succeeded": 1}}
-    mine = binding(phase=Phase.BOUND, clusters=("east",), reports=(report,))
+    mine = binding(phase=Phase.DISPATCHED, clusters=("east",), reports=(report,))
     text = explanation.text(explanation.explain(explanation.Facts(job(), mine), NOW))
     assert "  pods      3 active, 2 ready, 1 succeeded" in text.splitlines()
 
@@ -322,7 +322,7 @@ def test_what_came_back_from_where_it_ran_waits_since_then() -> None:
     """It ran for 50 s of the minute since it was submitted."""
     story = (
         Line("2027-01-15T07:59:01Z", Phase.SUSPENDED, Reason.INSUFFICIENT_RESOURCES),
-        Line("2027-01-15T07:59:02Z", Phase.BOUND, Reason.DISPATCHED),
+        Line("2027-01-15T07:59:02Z", Phase.DISPATCHED, Reason.DISPATCHED),
         Line("2027-01-15T07:59:50Z", Phase.EVICTING, Reason.PREEMPTED),
         Line("2027-01-15T07:59:52Z", Phase.SUSPENDED, Reason.INSUFFICIENT_RESOURCES),
         Line("2027-01-15T07:59:58Z", Phase.RESERVING, Reason.RESERVING),
@@ -337,7 +337,7 @@ def test_what_came_back_from_where_it_ran_waits_since_then() -> None:
 
 
 def test_one_replica_is_not_many_and_what_asks_for_nothing_has_no_line() -> None:
-    mine = binding(phase=Phase.BOUND, clusters=("east",))
+    mine = binding(phase=Phase.DISPATCHED, clusters=("east",))
     mine["spec"]["clusters"][0]["replicas"] = 1
     wish = gang.Gang(queue="research", tasks=[gang.Task("worker", 1, 1, {"pods": 1})], min_available=1, submitted=T0)
     mine["metadata"]["annotations"][keys.GANG] = gang.encode(wish)
@@ -386,7 +386,7 @@ def test_batch_jobs_are_listed_beside_volcano_jobs() -> None:
     }
     done = {**batch, "status": {"succeeded": 6, "conditions": [{"type": "Complete", "status": "True"}]}}
     held = {**batch, "spec": {**batch["spec"], "suspend": True}, "status": {}}
-    found = jobs.by_workload([binding("lab", phase=Phase.BOUND, clusters=("east",))])
+    found = jobs.by_workload([binding("lab", phase=Phase.DISPATCHED, clusters=("east",))])
     rows = jobs.rows([batch, done, held], found, NOW, namespaced=False, wide=False)
     assert rows[0] == ["job.batch/lab", "research", "Running", "east", 1, 2, 1, 0, "60s"]
     assert rows[1][2:8] == ["Complete", "east", 0, 0, 6, 0]

@@ -30,7 +30,7 @@ def sizes(decision: Decision) -> tuple[Line | None, Line | None]:
     """
     sized = next((line for line in reversed(decision.story) if line.reason in _SIZED), None)
     resized = None if sized is None or sized.reason is Reason.DISPATCHED else sized
-    limited = decision.phase is Phase.BOUND and decision.reason not in _SIZED and decision.story
+    limited = decision.phase is Phase.DISPATCHED and decision.reason not in _SIZED and decision.story
     return resized, decision.story[-1] if limited else None
 
 

@@ -97,7 +97,7 @@ def reason_of(binding: Json) -> str:
         return "its binding is not Atoll's"
     if view.finished or is_true(condition(binding, "Running")):
         return ""
-    if view.decision.phase is Phase.BOUND:
+    if view.decision.phase is Phase.DISPATCHED:
         why = "; ".join(f"{name}: {text}" for name, text in sorted(held_up(binding).items()))
         bound = is_true(condition(binding, "Bound"))
         text = "bound, containers don't run yet" if bound else "dispatched, pods are not bound yet"

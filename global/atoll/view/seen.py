@@ -86,7 +86,7 @@ def waits_since(binding: Told) -> str:
     since = binding.gang.submitted if binding.gang is not None else ""
     ran = False
     for line in binding.decision.story:
-        ran = ran or line.phase is Phase.BOUND
+        ran = ran or line.phase is Phase.DISPATCHED
         if ran:
             since = line.at
         ran = ran and line.phase is not Phase.SUSPENDED

@@ -19,17 +19,20 @@ STORY_LINES = 16
 
 
 class Phase(StrEnum):
-    """Where a binding is on its way; Running and Finished are seen in its status, not decided."""
+    """Where a binding is on its way; Finished is seen in its status, not decided."""
 
     SUSPENDED = "Suspended"
     RESERVING = "Reserving"
-    RESERVED = "Reserved"
-    BOUND = "Bound"
-    RUNNING = "Running"
+    DISPATCHED = "Dispatched"
     FINISHED = "Finished"
     EVICTING = "Evicting"
     LEAVING = "Leaving"
     """Taken back so long ago that its queue has its quota back, though a member still has pods of it."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Phase | None:
+        # As earlier versions wrote it.
+        return cls.DISPATCHED if value == "Bound" else None
 
     def __init__(self, value: str) -> None:
         #: whether a queue pays for it in this phase

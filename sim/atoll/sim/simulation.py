@@ -309,7 +309,7 @@ class Simulation:
             self._resize(uid)
         elif isinstance(command, Evict) and (run := self._runs.get(uid)) is not None:
             record = self.journal.records[uid]
-            if command.decision.reason is Reason.DEADLINE_EXCEEDED and before.decision.phase is Phase.BOUND:
+            if command.decision.reason is Reason.DEADLINE_EXCEEDED and before.decision.phase is Phase.DISPATCHED:
                 record.stranded = True
             self._take_back(uid, run, command.decision.reason, epoch)
 

@@ -191,7 +191,7 @@ class Admission:
     def _dispatch(self, binding: Binding, choice: Choice) -> Dispatch:
         view = binding.view
         binding.variants = binding.variants[:1]
-        phase, reason, patience = Phase.BOUND, Reason.DISPATCHED, self._progress.commit_timeout
+        phase, reason, patience = Phase.DISPATCHED, Reason.DISPATCHED, self._progress.commit_timeout
         assert binding.shape is not None, f"{view.uid} does not wait"
         if choice.divided or any(binding.shape.asks(member) for member in choice.members):
             phase, reason, patience = Phase.RESERVING, Reason.RESERVING, RESERVE_TIMEOUT

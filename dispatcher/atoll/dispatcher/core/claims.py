@@ -174,7 +174,7 @@ class Claims:
         if binding is None or not binding.phase.charged or binding.epoch > loss.epoch + 1:
             # It has gone, and perhaps it runs anew.
             return True
-        if loss.stays is None or binding.phase is not Phase.BOUND or binding.resized_at is not None:
+        if loss.stays is None or binding.phase is not Phase.DISPATCHED or binding.resized_at is not None:
             return False
         placed = binding.view.placed
         return self.has_shrunk(binding, loss.stays) and all(

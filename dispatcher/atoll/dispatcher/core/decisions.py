@@ -59,7 +59,7 @@ class Decisions:
 
     def commit(self, binding: Binding, deadline: float) -> Commit:
         """Let its parts start, which are all reserved."""
-        line = self._line(Phase.BOUND, Reason.DISPATCHED, "all parts are reserved")
+        line = self._line(Phase.DISPATCHED, Reason.DISPATCHED, "all parts are reserved")
         at = binding.view.decision.dispatched
         return Commit(
             *_guard(binding), _decision(binding, line, binding.epoch, deadline=self.text(deadline), dispatched=at)
@@ -75,7 +75,7 @@ class Decisions:
     ) -> Resize:
         """Make its binding say the size that it has by now. `expected`: where new pods are to be."""
         before = binding.view.decision
-        line = self._line(Phase.BOUND, reason, text)
+        line = self._line(Phase.DISPATCHED, reason, text)
         story = before.told(line)
         if len(story) > 1 and story[-2].reason is reason:
             # Many small changes must not push out what happened before.

@@ -72,7 +72,7 @@ class Progress:
                     self.breakers.not_bound(name, binding.view.namespace, uid, self._state.now)
                 text = f"no answer from {', '.join(silent)} within {RESERVE_TIMEOUT:g} s"
                 yield self._decisions.evict(binding, Reason.DEADLINE_EXCEEDED, text)
-            elif binding.phase is Phase.BOUND and not binding.bound:
+            elif binding.phase is Phase.DISPATCHED and not binding.bound:
                 late = [name for name in binding.parts if not bound_in(binding, name)]
                 if self._has_its_turn_to_come(binding):
                     binding.deadline = self._state.now + self.commit_timeout / 2
@@ -83,7 +83,7 @@ class Progress:
                     self.breakers.not_bound(name, binding.view.namespace, uid, self._state.now)
                 text = f"not all of its pods were bound in {', '.join(late)} within {self.commit_timeout:g} s"
                 yield self._decisions.evict(binding, Reason.DEADLINE_EXCEEDED, text + _why(binding))
-            elif binding.phase is Phase.BOUND:
+            elif binding.phase is Phase.DISPATCHED:
                 # Whatever of its growth is not there by now waits in the member like anything else.
                 self._state.settle_binding(binding)
 
@@ -94,7 +94,7 @@ class Progress:
         for uid in self._state.ready_by.due(self._state.now):
             binding = self.bindings[uid]
             view = binding.view
-            if binding.phase is not Phase.BOUND or binding.epoch != view.epoch:
+            if binding.phase is not Phase.DISPATCHED or binding.epoch != view.epoch:
                 continue
             if view.lost_at:
                 if all(self._claims.is_ready(name) for name in binding.parts):
@@ -185,7 +185,7 @@ class Progress:
     def _commit(self, binding: Binding) -> Command:
         deadline = self._state.now + self.commit_timeout
         command = self._decisions.commit(binding, deadline)
-        self._state.change_phase(binding, Phase.BOUND)
+        self._state.change_phase(binding, Phase.DISPATCHED)
         binding.deadline = deadline
         heapq.heappush(self._state.deadlines, (deadline, binding.view.uid))
         return command

@@ -83,9 +83,9 @@ from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import REFUSED, Blocker, Reason, Verdict, reason_of_refusal
 
 NEXT: dict[Phase, tuple[Phase, ...]] = {
-    Phase.SUSPENDED: (Phase.RESERVING, Phase.BOUND),
-    Phase.RESERVING: (Phase.BOUND, Phase.EVICTING),
-    Phase.BOUND: (Phase.EVICTING,),
+    Phase.SUSPENDED: (Phase.RESERVING, Phase.DISPATCHED),
+    Phase.RESERVING: (Phase.DISPATCHED, Phase.EVICTING),
+    Phase.DISPATCHED: (Phase.EVICTING,),
     Phase.EVICTING: (Phase.LEAVING,),
     Phase.LEAVING: (),
     Phase.FINISHED: (),
@@ -336,7 +336,7 @@ class State:
         for seen in self.on_seen:
             seen(view, old)
         told = None
-        if phase in (Phase.SUSPENDED, Phase.BOUND) and phase is view.decision.phase:
+        if phase in (Phase.SUSPENDED, Phase.DISPATCHED) and phase is view.decision.phase:
             told = None if view.decision.reason in _MOVES else Verdict(view.decision.reason, view.decision.blocker)
         goes_on = phase is Phase.SUSPENDED and self.refusals.deactivated(view) is None
         if goes_on and old is not None and old.shape is not None and alike(view, old.view):
@@ -360,7 +360,7 @@ class State:
             told=told,
             variants=() if phase is Phase.SUSPENDED else variant_of(view),
         )
-        if old is not None and phase is old.phase is Phase.BOUND and view.epoch == old.epoch:
+        if old is not None and phase is old.phase is Phase.DISPATCHED and view.epoch == old.epoch:
             keep_size(binding, old)
             binding.grows_until = old.grows_until
             if old.resized_at is not None and view.decision.reason is Reason.GROWN:
@@ -753,7 +753,7 @@ class State:
     def _watch_deadline(self, binding: Binding) -> None:
         if not binding.view.decision.deadline:
             return
-        waiting = binding.phase is Phase.RESERVING or (binding.phase is Phase.BOUND and not binding.bound)
+        waiting = binding.phase is Phase.RESERVING or (binding.phase is Phase.DISPATCHED and not binding.bound)
         if waiting or still_grows(binding, self.now):
             binding.deadline = to_seconds(binding.view.decision.deadline) if waiting else grows_until(binding)
             heapq.heappush(self.deadlines, (binding.deadline, binding.view.uid))
@@ -787,7 +787,7 @@ class State:
         uid = binding.view.uid
         if uid not in member.inflight and member.roots:
             part = binding.parts[member.name]
-            if binding.bound and binding.phase is Phase.BOUND:
+            if binding.bound and binding.phase is Phase.DISPATCHED:
                 # Its last pods, for the first ones are there, unless the figures are older than they are.
                 generation, pods = binding.view.placed.get(member.name, (0, 0))
                 if generation <= member.generation:

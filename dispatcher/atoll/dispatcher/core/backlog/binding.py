@@ -129,11 +129,11 @@ def ready_by(binding: Binding) -> float | None:
     """When its minimum must run, or be bound again of which pods were lost; None where that may take any time, or it
     has.
     """
-    if binding.phase is Phase.BOUND and binding.view.lost_at:
+    if binding.phase is Phase.DISPATCHED and binding.view.lost_at:
         return to_seconds(binding.view.lost_at) + REGAIN_TIMEOUT
     own, queue, view = binding.gang.ready_timeout, binding.leaf.view, binding.view
     patience = queue.ready_timeout if own is None and queue is not None else own
-    if patience is None or binding.phase is not Phase.BOUND or view.started or not (view.bound and view.bound_at):
+    if patience is None or binding.phase is not Phase.DISPATCHED or view.started or not (view.bound and view.bound_at):
         return None
     return to_seconds(view.bound_at) + patience
 
@@ -175,7 +175,7 @@ def phase_of(view: BindingView) -> Phase:
     if view.finished:
         return Phase.FINISHED
     if not view.suspended:
-        return Phase.RESERVING if view.decision.phase is Phase.RESERVING else Phase.BOUND
+        return Phase.RESERVING if view.decision.phase is Phase.RESERVING else Phase.DISPATCHED
     if view.decision.phase.going and view.released < view.generation:
         return view.decision.phase
     return Phase.SUSPENDED
@@ -189,7 +189,7 @@ def behind(view: BindingView, binding: Binding) -> bool:
         return False
     if binding.resized_at is not None:
         return view.generation <= binding.resized_at
-    return binding.phase is Phase.BOUND and view.decision.phase is Phase.RESERVING
+    return binding.phase is Phase.DISPATCHED and view.decision.phase is Phase.RESERVING
 
 
 def overtakes(view: BindingView, binding: Binding) -> bool:
@@ -231,7 +231,10 @@ def echoes(view: BindingView, binding: Binding) -> bool:
 def newly_bound(binding: Binding, old: Binding) -> bool:
     """Whether its pods are seen bound that were not before; one that has ended had them all."""
     return (
-        binding.bound and binding.phase in (Phase.BOUND, Phase.FINISHED) and old.phase is Phase.BOUND and not old.bound
+        binding.bound
+        and binding.phase in (Phase.DISPATCHED, Phase.FINISHED)
+        and old.phase is Phase.DISPATCHED
+        and not old.bound
     )
 
 

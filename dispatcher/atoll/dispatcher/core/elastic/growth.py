@@ -31,9 +31,13 @@ class Sizes:
         """A binding that is charged has this size now."""
         self.forget(binding)
         uid, told = binding.view.uid, binding.told
-        if binding.phase is not Phase.BOUND or len(binding.parts) != 1:
+        if binding.phase is not Phase.DISPATCHED or len(binding.parts) != 1:
             said = told is not None and told.reason is Reason.SIZE_KEPT
-            if binding.phase is Phase.BOUND and len(binding.parts) > 1 and (said or size_kept(binding) is not None):
+            if (
+                binding.phase is Phase.DISPATCHED
+                and len(binding.parts) > 1
+                and (said or size_kept(binding) is not None)
+            ):
                 self.kept[uid] = None
             return
         [(name, part)] = binding.parts.items()
@@ -72,7 +76,7 @@ def size_kept(binding: Binding) -> Verdict | None:
 
 def still_grows(binding: Binding, now: float) -> bool:
     """Whether pods beyond those that made it bound are expected soon."""
-    if binding.phase is not Phase.BOUND or len(binding.parts) != 1:
+    if binding.phase is not Phase.DISPATCHED or len(binding.parts) != 1:
         return False
     [(name, part)] = binding.parts.items()
     view = binding.view

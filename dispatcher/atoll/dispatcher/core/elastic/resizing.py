@@ -113,7 +113,7 @@ class Resizing:
         """Whether a decision on its size can be made now; what it has must be written down first."""
         written = binding.epoch == binding.view.epoch and binding.resized_at is None
         settled = binding.bound and written and binding.view.uid not in self._state.sizes.oversized
-        return binding.phase is Phase.BOUND and not binding.gang.hold and (settled or begun)
+        return binding.phase is Phase.DISPATCHED and not binding.gang.hold and (settled or begun)
 
     def growth(
         self, binding: Binding, nodes: Nodes, pods: Pods, missed: Missed, begins: Placement | None = None
@@ -255,10 +255,10 @@ class Resizing:
         """What was to shrink, and was changed by its user meanwhile, gives back what others were given of its quota."""
         for uid in list(self._state.unshrunk):
             binding = self.bindings.get(uid)
-            if binding is not None and binding.phase is Phase.BOUND and not self.may_resize(binding):
+            if binding is not None and binding.phase is Phase.DISPATCHED and not self.may_resize(binding):
                 continue
             del self._state.unshrunk[uid]
-            if binding is None or binding.phase is not Phase.BOUND:
+            if binding is None or binding.phase is not Phase.DISPATCHED:
                 continue
             limits = [(name, queue.left(name)) for queue in path(binding.leaf) for name in binding.amount]
             lacks = [(name, -left) for name, left in limits if left is not None and left < 0]

@@ -24,7 +24,7 @@ PROTECTION = 60.0
 
 @dataclass(slots=True, eq=False)
 class Victim:
-    """A workload in phase Bound or Running that may have to go. Make it once and keep it: it is never changed."""
+    """A dispatched workload that may have to go. Make it once and keep it: it is never changed."""
 
     uid: str
     leaf: Queue

@@ -276,7 +276,7 @@ class DryRuns:
             return False
         for each in question.departures:
             victim = self.bindings.get(each.uid)
-            if victim is None or victim.phase is not Phase.BOUND or victim.epoch != each.epoch:
+            if victim is None or victim.phase is not Phase.DISPATCHED or victim.epoch != each.epoch:
                 return False
         return True
 

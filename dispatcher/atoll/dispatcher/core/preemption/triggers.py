@@ -174,7 +174,11 @@ class Triggers:
         binding, stay = self.bindings.get(uid), self.reservations.timeline.get(uid)
         if binding is None or stay is None:
             return None
-        if binding.phase is not Phase.BOUND or binding.epoch != binding.view.epoch or binding.resized_at is not None:
+        if (
+            binding.phase is not Phase.DISPATCHED
+            or binding.epoch != binding.view.epoch
+            or binding.resized_at is not None
+        ):
             return None
         known, view = self._candidates.get(uid), binding.leaf.view
         if known is None or known[0] is not stay or known[1] is not binding or known[2] is not view:
