@@ -38,7 +38,7 @@ def tree(ctx: typer.Context, resource: Resource = "nvidia.com/gpu", output: Data
     """Show the tree of HyperNodes with the nodes in each and what is free of a resource."""
     from atoll.cli.connection import call
 
-    hyper_nodes, nodes, pods = call(settings(ctx), _everything)
+    hyper_nodes, nodes, pods = call(settings(ctx), _with_pods)
     if output is not None:
         show_data({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": hyper_nodes}, output)
         return
@@ -52,7 +52,7 @@ def check(ctx: typer.Context, filename: File = None) -> None:
     from atoll.cli.connection import call
     from atoll.model.topology import build
 
-    hyper_nodes, nodes, _ = call(settings(ctx), _everything)
+    hyper_nodes, nodes = call(settings(ctx), _with_nodes)
     if filename is not None:
         hyper_nodes = _read(filename)
     built = build(hyper_nodes, _labels(nodes))
@@ -72,7 +72,7 @@ def diff(ctx: typer.Context, filename: Annotated[Path, typer.Option("--filename"
     """Show how the cluster's HyperNodes differ from those of a file. 1 if they do."""
     from atoll.cli.connection import call
 
-    hyper_nodes, _, _ = call(settings(ctx), _everything)
+    hyper_nodes = call(settings(ctx), _hyper_nodes)
     lines = list(_difference(hyper_nodes, _read(filename)))
     for line in lines:
         print(line)
@@ -112,7 +112,7 @@ def discover(
         raise CommandError("--split goes with one label: --labels KEY --split -", USAGE)
 
     async def work(cluster: ApiServer) -> tuple[list[Json], Changes, Mapping[str, Mapping[str, str]]]:
-        present, nodes, _ = await _everything(cluster)
+        present, nodes = await _with_nodes(cluster)
         known = _labels(nodes)
         levels = await _levels(cluster, kueue) if kueue else _named_levels(labels, preset)
         found = _found(known, levels, split, ibnetdiscover, ufm_ports)
@@ -213,12 +213,25 @@ def _summary(todo: Changes, *, done: bool) -> Iterator[str]:
         yield "nothing was changed: add --apply"
 
 
-async def _everything(cluster: ApiServer) -> tuple[list[Json], list[Json], list[Json]]:
+async def _hyper_nodes(cluster: ApiServer) -> list[Json]:
+    from atoll.model.apiresource import HYPER_NODES
+
+    return await cluster.list(HYPER_NODES)
+
+
+async def _with_nodes(cluster: ApiServer) -> tuple[list[Json], list[Json]]:
+    """HyperNodes and nodes."""
+    from atoll.model.apiresource import NODES
+
+    return await _hyper_nodes(cluster), await cluster.list(NODES)
+
+
+async def _with_pods(cluster: ApiServer) -> tuple[list[Json], list[Json], list[Json]]:
     """HyperNodes, nodes, and the pods that take room."""
-    from atoll.model.apiresource import HYPER_NODES, NODES, PODS
+    from atoll.model.apiresource import PODS
 
     pods = await cluster.list(PODS, field_selector="status.phase!=Succeeded,status.phase!=Failed")
-    return await cluster.list(HYPER_NODES), await cluster.list(NODES), pods
+    return *await _with_nodes(cluster), pods
 
 
 def _labels(nodes: Iterable[Json]) -> dict[str, dict[str, str]]:
