@@ -23,6 +23,8 @@ from tests.dispatcher.virtual import Town
 CPU = "cpu"
 EXTENSIONS = ("plain", "joint", "slow", "refused", "siblings", "borrowed", "leaders", "resources", "divided", "all")
 QUEUES = ("q1", "q2", "q3")
+LIMIT = 16
+"""GPUs of all of them together."""
 
 
 def nodes(*gpus: int) -> list[Vector]:
@@ -33,6 +35,8 @@ class History:
     def __init__(self, extension: str, seed: int) -> None:
         self.extension, self.random = extension, Random(f"{extension} {seed}")
         self.serial = 0
+        #: GPUs that each queue is guaranteed, and may use
+        self.guarantees, self.limits = dict.fromkeys(QUEUES, 0), dict.fromkeys(QUEUES, LIMIT)
         self.town = Town(
             *self.queues(),
             refuses=lambda _: self.has("refused") and self.random.random() < 0.1,
@@ -48,17 +52,21 @@ class History:
         return self.extension in (extension, "all")
 
     def queues(self) -> list[Any]:
-        """Below one that has 16 of 22 GPUs; with guarantees, what each deserves, and heads that are kept room for."""
-        found = [make_queue("p", gpu=16)]
+        """Below one that has 16 of 22 GPUs; with guarantees and limits, what each deserves, and heads that are kept room
+        for.
+        """
+        found = [make_queue("p", gpu=LIMIT)]
         for name in QUEUES:
             view: dict[str, Any] = {"parent": "p"}
             if self.has("siblings"):
-                view["guarantee"] = {GPU: self.random.choice([0, 2, 4])}
+                self.guarantees[name] = self.random.choice([0, 2, 4])
+                self.limits[name] = self.random.choice([6, 10, LIMIT])
+                view["guarantee"] = {GPU: self.guarantees[name]}
             if self.has("borrowed") or self.has("resources"):
                 view["deserved"] = {GPU: 5, CPU: 10} if self.has("resources") else {GPU: 5}
             if self.has("borrowed"):
                 view |= self.random.choice([dict(BACKFILL), {"patience": 30.0}, {}])
-            found.append(make_queue(name, view=view))
+            found.append(make_queue(name, gpu=self.limits[name], view=view))
         return found
 
     def work(self) -> BindingBuilder:
@@ -113,23 +121,28 @@ class History:
         town = self.town
         for name, site in town.sites.items():
             assert (site.free().free >= 0).all(), f"{name} runs more than it has"
+        held = self.held()
+        # What is guaranteed to one and not used is lent to none beside it.
+        over = [name for name in QUEUES if held[name] > self.limits[name]]
+        over += ["p"] if sum(max(held[name], self.guarantees[name]) for name in QUEUES) > LIMIT else []
         # A shrink of which the write is refused is decided again at once.
-        self.over_since = min(self.over_since, town.time) if self.held() > 16 else math.inf
-        assert town.time <= self.over_since + 5.0 * self.has("refused"), "p runs beyond its limit"
+        self.over_since = min(self.over_since, town.time) if over else math.inf
+        assert town.time <= self.over_since + 5.0 * self.has("refused"), f"{over}: beyond their limits"
         for time, command in town.commands[self.judged :]:
             if isinstance(command, Evict):
                 evictions = Counter(t for t, _, room_for in town.jobs[command.uid].evictions if room_for)
                 assert evictions.total() <= 3, f"{command.name} went {evictions.total()} times for others at {time}"
         self.judged = len(town.commands)
 
-    def held(self) -> int:
-        """GPUs on which pods are."""
-        return sum(
-            gang.tasks[task].requests.get(GPU, 0) * count
-            for site in self.town.sites.values()
-            for gang, pods in site.pods.values()
-            for task, _, count in pods
-        )
+    def held(self) -> Counter[str]:
+        """Queue -> GPUs on which its pods are."""
+        held = Counter[str]()
+        for site in self.town.sites.values():
+            for uid, (gang, pods) in site.pods.items():
+                wish = self.town.views[uid].gang
+                assert wish is not None
+                held[wish.queue] += sum(gang.tasks[task].requests.get(GPU, 0) * count for task, _, count in pods)
+        return held
 
     def rest(self) -> None:
         """All members are back and nobody acts: what is decided comes to rest, and a fresh core decides no more."""
