@@ -8,9 +8,11 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import Command, Dispatcher, Evict
-from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS, REFUSED_FIRST, REFUSED_MAX
+from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS, NOT_LET_IN_FIRST, REFUSED_FIRST, REFUSED_MAX
 from atoll.dispatcher.core.events import Strategy
+from atoll.model import keys
 from atoll.model.decision import Phase
+from atoll.model.namespaces import NOT_ACCEPTED
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
     NEVER,
@@ -27,6 +29,7 @@ from tests.dispatcher.builders import (
 
 WORDS = 'pods "a-0" is forbidden: no PriorityClass with name gold was found'
 FULL = 'pods "a-0" is forbidden: exceeded quota: q, requested: pods=1, used: pods=4, limited: pods=4'
+OWN = f"namespace default {NOT_ACCEPTED}; kubectl label namespace default atoll.sh/accept=true in m lets it in"
 LONG = 2 * REFUSED_MAX
 """Seconds after which every pause is over."""
 
@@ -168,6 +171,41 @@ def test_a_full_quota_is_tried_again_when_something_of_the_namespace_ends_there(
     refuse(s, "a", FULL)
     assert dispatched(s.run()) == []
     s.change("first", finished=True)
+    assert dispatched(s.run()) == [("a", "m")]
+
+
+def test_a_namespace_that_is_not_let_in_is_tried_again_after_minutes() -> None:
+    s = scene()
+    s.submit(make_binding("a"), make_binding("b").tasks(2))
+    first = dict(dispatched(s.run()))
+    assert first.keys() == {"a", "b"}
+    for name in first:
+        refuse(s, name, OWN)
+    s.submit(make_binding("c"))
+    for pause in (NOT_LET_IN_FIRST, 2 * NOT_LET_IN_FIRST, 4 * NOT_LET_IN_FIRST):
+        assert dispatched(s.run(after=0.95 * pause)) == []
+        tried = dispatched(s.run(after=0.6 * pause))
+        assert tried
+        for name, _ in tried:
+            refuse(s, name, OWN)
+    assert s.verdict("c") is Reason.NAMESPACE_NOT_ACCEPTED
+
+
+def test_it_is_tried_at_once_when_its_user_or_the_members_administrator_asks_for_that() -> None:
+    s = scene()
+    s.submit(make_binding("a"))
+    s.run()
+    refuse(s, "a", OWN)
+    assert dispatched(s.run()) == []
+    view = s.view("a")
+    assert view.gang is not None
+    s.change("a", gang=msgspec.structs.replace(view.gang, attempt="1"))
+    assert dispatched(s.run()) == [("a", "m")]
+    refuse(s, "a", OWN)
+    assert dispatched(s.run()) == []
+    s.tell(make_cluster("m", taints=[{"key": keys.CORDONED, "effect": "NoSchedule"}]))
+    assert dispatched(s.run()) == []
+    s.tell(make_cluster("m"))
     assert dispatched(s.run()) == [("a", "m")]
 
 

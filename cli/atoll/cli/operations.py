@@ -37,7 +37,7 @@ def release(ctx: typer.Context, names: Names = None, selector: Selected = None) 
 
 
 def retry(ctx: typer.Context, names: Names = None, selector: Selected = None) -> None:
-    """Have deactivated jobs tried again: those that members refused until they were given up."""
+    """Have jobs tried again that members refused: deactivated ones, and those of a namespace that is not let in."""
     import time
 
     from atoll.model import keys

@@ -265,6 +265,7 @@ class State:
         if before is not None and before.cordoned and not view.cordoned:
             # Whoever kept work away from it says that it may have some.
             self.breakers.forget(view.name)
+            self.refusals.try_again(member=view.name)
         if self.world.set_view(view.name, view):
             self._members_changed()
 
@@ -333,6 +334,9 @@ class State:
     def _observe(self, view: BindingView, old: Binding | None) -> None:
         """Go by what was seen, whatever was decided before."""
         phase = phase_of(view)
+        if old is not None and view.gang and old.view.gang and view.gang.attempt != old.view.gang.attempt:
+            self.refusals.try_again(namespace=view.namespace)
+            self._wake_namespace(view.namespace)
         for seen in self.on_seen:
             seen(view, old)
         told = None

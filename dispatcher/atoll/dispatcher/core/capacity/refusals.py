@@ -6,8 +6,8 @@ Most refusals follow from the workload: a PriorityClass that is not there, a con
 against the workload: that member is avoided for it alone, for longer each time, and for good after a number of
 refusals. Once that is so of every member that it may use it is deactivated until its user acts. The counts are on its
 binding, so a new leader goes on from them. A full ResourceQuota follows from the namespace, and so does one of the
-member's own that has its name: the member is avoided for all of that namespace, and nothing is counted. Workloads of
-other namespaces are never kept out of a member by either.
+member's own that has its name: the member is avoided for all of that namespace, and nothing is counted, until the
+pause ends or somebody says that it was mended. Workloads of other namespaces are never kept out of a member by either.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ MOST_REFUSALS = 5
 """Refusals of a workload by one member after which it is not tried there any more; 0 for no end."""
 REFUSED_FIRST, REFUSED_MAX = 5.0, 300.0
 """Seconds that a member is avoided after a refusal, doubled with each one."""
+NOT_LET_IN_FIRST = 60.0
+"""Seconds that it is avoided first where a namespace is its own: that changes when somebody acts there, if ever."""
 QUOTA = "exceeded quota"
 """What every API server says where a ResourceQuota is full."""
 OF_NAMESPACE = (QUOTA, NOT_ACCEPTED)
@@ -129,7 +131,9 @@ class Refusals:
         before = self._of_namespaces.setdefault(namespace, {}).get(member)
         # What was under way when others failed fails with them: that is one failure.
         count = 1 if before is None else before.count + before.over
-        until = now + _pause(count, f"{namespace}/{member}")
+        until = now + _pause(
+            count, f"{namespace}/{member}", NOT_LET_IN_FIRST if NOT_ACCEPTED in words else REFUSED_FIRST
+        )
         self._of_namespaces[namespace][member] = Pause(until, words[:MOST_WORDS], count)
         return first
 
@@ -148,6 +152,12 @@ class Refusals:
             return False
         eased, pause.over, pause.count = not pause.over, True, 0
         return eased
+
+    def try_again(self, *, namespace: str = "", member: str = "") -> None:
+        """Somebody says that it was mended: a user for a namespace, or an administrator for a member."""
+        for name, pauses in self._of_namespaces.items():
+            for where, pause in pauses.items():
+                pause.over |= name == namespace or where == member
 
     # -- for decisions -----------------------------------------------------------------------------------------------
 
@@ -197,8 +207,8 @@ def _end(pauses: Mapping[str, Pause], now: float) -> bool:
     return bool(due)
 
 
-def _pause(count: int, who: str) -> float:
+def _pause(count: int, who: str, first: float = REFUSED_FIRST) -> float:
     # So many doublings are more than any pause; more would not be a number.
-    pause = min(REFUSED_FIRST * 2.0 ** min(count - 1, 30), REFUSED_MAX) if count else 0.0
+    pause = min(first * 2.0 ** min(count - 1, 30), REFUSED_MAX) if count else 0.0
     # Jitter that a replay repeats: what failed together is not tried together.
     return pause * (1 + zlib.crc32(who.encode()) % 100 / 200)
