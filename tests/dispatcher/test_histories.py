@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from atoll.dispatcher.core import Dispatch, Evict, Pass, Refused, Resize
+from atoll.model.decision import Phase
 from atoll.model.vector import Vector
 from tests.dispatcher.builders import BACKFILL, GPU, BindingBuilder, make_binding, make_queue
 from tests.dispatcher.virtual import Town
@@ -137,10 +138,12 @@ class History:
         self.judged = len(town.commands)
 
     def held(self) -> Counter[str]:
-        """Queue -> GPUs on which its pods are."""
+        """Queue -> GPUs on which its pods are, but for those that have not gone in time: their quota is returned."""
         held = Counter[str]()
         for site in self.town.sites.values():
             for uid, (gang, pods) in site.pods.items():
+                if self.town.core.bindings[uid].phase is Phase.LEAVING:
+                    continue
                 wish = self.town.views[uid].gang
                 assert wish is not None
                 held[wish.queue] += sum(gang.tasks[task].requests.get(GPU, 0) * count for task, _, count in pods)
@@ -190,13 +193,15 @@ class History:
             assert np.array_equal(member.nodes.free, site.free().free[: len(member.nodes.free)]), f"{name}: free"
 
 
-def play(extension: str, seed: int, steps: int = 60) -> None:
+def play(extension: str, seed: int, steps: int = 60) -> int:
+    """How many workloads started, some of them again."""
     history = History(extension, seed)
     for _ in range(steps):
         history.step()
-    assert any(job.starts for job in history.town.jobs.values()), "nothing ever ran"
+    started = sum(len(job.starts) for job in history.town.jobs.values())
     history.rest()
     history.end()
+    return started
 
 
 def test_members_that_failed_are_forgotten_though_nothing_happens_any_more() -> None:
@@ -212,8 +217,7 @@ def test_members_that_failed_are_forgotten_though_nothing_happens_any_more() -> 
 
 @pytest.mark.parametrize("extension", EXTENSIONS)
 def test_random_histories_keep_what_must_hold(extension: str) -> None:
-    for seed in range(3):
-        play(extension, seed)
+    assert sum(play(extension, seed) for seed in range(3)) > 20, "too little runs to judge anything"
 
 
 @pytest.mark.long

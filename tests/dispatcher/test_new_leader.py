@@ -73,3 +73,23 @@ def test_when_something_was_dispatched_is_known_however_much_happened_since() ->
     t.submit(make_binding("high").priority(1))
     t.run(10)
     assert t.started("high") is not None
+
+
+def test_what_leaves_is_charged_with_the_pods_that_are_there_though_its_user_asks_for_fewer_by_now() -> None:
+    """1. Its user holds it, and its four pods take their time. 2. He asks for two. 3. Another leader knows the old size
+    from what the member reports alone.
+    """
+    t = Town(make_queue("q", gpu=6), m=gpus(8), check=True)
+    t.submit(make_binding("leaves").tasks(4), grace=50.0)
+    t.run(10)
+    t.edit("uid-leaves", make_binding("leaves").tasks(4).held())
+    t.run(5)
+    t.edit("uid-leaves", make_binding("leaves").tasks(2).held())
+    t.submit(make_binding("next").tasks(4))
+    t.run(5)
+    t.lead_anew()
+    t.run(5)
+    assert t.running() == ["leaves"]
+    assert t.used("q") == 4
+    t.run(60)
+    assert t.running() == ["next"]

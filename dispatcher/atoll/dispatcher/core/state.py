@@ -80,6 +80,7 @@ from atoll.model.decision import Phase
 from atoll.model.flavors import Variant
 from atoll.model.gang import Gang
 from atoll.model.timestamps import to_seconds
+from atoll.model.vector import Vector
 from atoll.model.verdict import REFUSED, Blocker, Reason, Verdict, reason_of_refusal
 
 NEXT: dict[Phase, tuple[Phase, ...]] = {
@@ -384,8 +385,7 @@ class State:
             # What the member has still to let go of.
             binding.parts, binding.amount = old.parts, old.amount
         elif phase.charged and not binding.parts and binding.wish is not None:
-            # Perhaps it had less, but nobody knows any more.
-            binding.amount = binding.wish.total()
+            binding.amount = _leaving(view, binding.wish)
         stay = self.reservations.timeline.get(view.uid)
         if stay is not None and old is not None and newly_bound(binding, old):
             self._hear(old, stay)
@@ -866,6 +866,19 @@ class State:
 
 _MOVES = (Reason.SUBMITTED, Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
 """Reasons that say what happened, not what keeps something from happening."""
+
+
+def _leaving(view: BindingView, wish: Gang) -> Vector:
+    """What is charged of something that leaves when nobody knows any more with how many pods it was dispatched: what it
+    asks for, and more where members report more pods than that.
+    """
+    amount, more = wish.total(), sum(pods for _, pods in view.placed.values()) - wish.replicas
+    if more > 0:
+        largest: Vector = {}
+        for requests in wish.requests():
+            largest = vector.larger(largest, requests)
+        vector.add(amount, largest, more)
+    return amount
 
 
 def _dispatched_at(view: BindingView, now: float) -> float:
