@@ -7,11 +7,13 @@ remembered of it.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from random import Random
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -22,7 +24,19 @@ from tests.dispatcher.builders import BACKFILL, GPU, BindingBuilder, make_bindin
 from tests.dispatcher.virtual import Town
 
 CPU = "cpu"
-EXTENSIONS = ("plain", "joint", "slow", "refused", "siblings", "borrowed", "leaders", "resources", "divided", "all")
+EXTENSIONS = (
+    "plain",
+    "joint",
+    "slow",
+    "refused",
+    "siblings",
+    "borrowed",
+    "leaders",
+    "resources",
+    "divided",
+    "moved",
+    "all",
+)
 QUEUES = ("q1", "q2", "q3")
 LIMIT = 16
 """GPUs of all of them together."""
@@ -50,6 +64,9 @@ class History:
         self.over_since = math.inf
 
     def has(self, extension: str) -> bool:
+        if self.extension == "moved":
+            # What waits goes to other queues while others are evicted.
+            return extension in ("moved", "slow", "siblings", "borrowed")
         return self.extension in (extension, "all")
 
     def queues(self) -> list[Any]:
@@ -101,8 +118,19 @@ class History:
             town.ready(name, ready=not town.sites[name].ready)
         elif act == "lead" and self.has("leaders"):
             town.lead_anew()
+        if self.extension == "moved" and random.random() < 0.3:
+            self.move()
         town.run(random.choice([0.1, 1.0, 10.0, 60.0]))
         self.judge()
+
+    def move(self) -> None:
+        """What waits goes to another queue; else it is as it was."""
+        waiting = [uid for uid, view in self.town.views.items() if not view.parts and not view.finished]
+        if waiting:
+            view = self.town.views[self.random.choice(waiting)]
+            assert view.gang is not None
+            gang = msgspec.structs.replace(view.gang, queue=self.random.choice(QUEUES))
+            self.town.see(dataclasses.replace(view, gang=gang, generation=view.generation + 1))
 
     def scale(self, uid: str) -> None:
         """A user wants another number of pods; of one with two tasks that must start together he wants none other."""
