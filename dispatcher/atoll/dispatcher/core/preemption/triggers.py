@@ -46,7 +46,7 @@ class Triggers:
         self._candidates: dict[str, tuple[Allocation, Binding, QueueView | None, Victim]] = {}
         #: classes whose head changed so that it may preempt; until the end of the pass
         self.headed: dict[ShapeClass, None] = {}
-        state.on_entered.append(lambda _: self._rights_may_change())
+        state.on_entered.append(self._rights_may_change)
         state.on_changed.append(self._rights_may_change)
         state.on_waits.append(self._waits)
         state.on_waits_no_more.append(self._waits_no_more)
@@ -116,7 +116,7 @@ class Triggers:
         for group in filter(_helpable, self.waiting.classes(leaf).values()):
             self.searches.look_soon(group)
 
-    def _rights_may_change(self) -> None:
+    def _rights_may_change(self, *_: Binding) -> None:
         """Queues, what runs or what waits are others now; each may decide who has to go for whom."""
         if self.rightless:
             self._rights_due = min(self._rights_due, max(self._state.now, self._rights_seen + HELPLESS))
