@@ -232,6 +232,17 @@ def test_what_was_taken_back_is_pending_again() -> None:
     assert found["a"] == {"phase": "Pending", "qosClass": "Burstable", "reason": "QuotaExceeded", "message": "no room"}
 
 
+def test_while_nobody_says_anything_all_stays_as_it_was() -> None:
+    assert told(group(pod("a", "Running"), pod("b"))) == {}
+
+
+def test_what_a_member_says_of_a_task_that_is_gone_leaves_the_others_theirs() -> None:
+    sent = KIND.rewrite(group(pod("b"), pod("c")), Part("m", {"main": 2}, 2))
+    before = report(a="Running", b="Running", c="Pending").status
+    del sent["spec"]["tasks"][1]
+    assert KIND.reported(sent, before)["taskStatusCount"] == report(b="Running").status["taskStatusCount"]
+
+
 def test_nothing_is_written_twice() -> None:
     a, b = pod("a"), pod("b")
     found = told(group(a, b), report(a="Running"))

@@ -210,7 +210,7 @@ class PodGroup(VolcanoJob):
     def aggregate(
         self, obj: Mapping[str, Any], reports: Sequence[Report], *, waiting: tuple[str, str], now: str
     ) -> Json:
-        """The phase of each pod by its task; how a pod ended is not taken back."""
+        """The phase of each pod by its task; an end is not taken back, and what nobody says anything of stays."""
         phases = {}
         for report in reports:
             for task, counts in (report.status.get("taskStatusCount") or {}).items():
@@ -218,7 +218,9 @@ class PodGroup(VolcanoJob):
         pods = {}
         for pod in obj["spec"]["pods"]:
             said, old = phases.get(task_of(pod), ""), _phase(pod)
-            phase = old if old in _ENDED else said if said in ("Running", *_ENDED) else "Pending"
+            phase = said if said in ("Running", *_ENDED) else "Pending"
+            if old in _ENDED or not (reports or any(waiting)):
+                phase = old
             pods[pod["metadata"]["uid"]] = phase
         reason, message = waiting
         if reports and not message:

@@ -224,8 +224,11 @@ class VolcanoJob:
         return ()
 
     def reported(self, manifest: Mapping[str, Any], status: Any, *, field: str = "status") -> Json:
-        """Its counts are cut to the pods that were sent."""
+        """Its counts are cut to the pods that were sent, and to their tasks: it may not have heard of a new one yet."""
         tasks = (manifest.get("spec") or {}).get("tasks") or ()
+        if isinstance(status, dict) and isinstance(counted := status.get("taskStatusCount"), dict):
+            names = {task_name(task, number) for number, task in enumerate(tasks)}
+            status = {**status, "taskStatusCount": {name: counted[name] for name in counted if name in names}}
         pods = sum(task_replicas(task) for task in tasks)
         phases = reports.table(reports.number(pods), reports.text(32), 16)
         counts: dict[str, reports.Check[Any]] = dict.fromkeys(_COUNTS, reports.number(pods))
