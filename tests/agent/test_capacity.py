@@ -10,10 +10,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from atoll.agent.capacity import MemberCapacity
 from atoll.agent.objects import HyperNode, Node, Pod
 from atoll.agent.scheduler.core.room import Room
+from atoll.model.gang import Task
 from atoll.model.objects import Meta
 
 NODES = [f"n{i}" for i in range(5)]
 PODS = [f"p{i}" for i in range(8)]
+
+ONE = Task("w", 1, 1, {"nvidia.com/gpu": 1})
 
 
 def make_node(name: str, gpu: int, zone: str, *, cordoned: bool = False, ready: bool = True) -> Node:
@@ -79,9 +82,9 @@ class Kept(RuleBasedStateMachine):
 
     @rule(node=st.sampled_from(NODES), back=st.booleans())
     def reserve(self, node: str, back: bool) -> None:
-        self.room.reserve(node, {"nvidia.com/gpu": 1}, 1)
+        self.room.reserve(node, ONE, 1)
         if back:
-            self.room.unreserve(node, {"nvidia.com/gpu": 1}, 1)
+            self.room.unreserve(node, ONE, 1)
 
     @invariant()
     def says_the_same(self) -> None:

@@ -24,6 +24,7 @@ from atoll.agent.scheduler.core.events import (
 )
 from atoll.agent.scheduler.core.lifted import PATIENCE
 from atoll.agent.scheduler.core.planner import NO_POD_GROUP, NOT_ENOUGH_TASKS
+from atoll.agent.scheduler.notices import refusals
 from atoll.model import keys
 from tests.agent.builders import make_group, make_node, make_pod
 from tests.agent.holding import part
@@ -171,3 +172,43 @@ def test_a_pod_that_another_scheduler_does_not_bind_is_made_again() -> None:
     assert core.deadline == 100.0 + PATIENCE
     assert of(Remake, core.handle(Pass(100.0 + PATIENCE))) == [Remake("default/p", pod.metadata.uid)]
     assert core.room.free("n")["nvidia.com/gpu"] == 8
+
+
+def with_port(name: str, **fields: Any) -> Pod:
+    containers = [{"resources": {"requests": {"cpu": "1"}}, "ports": [{"hostPort": 80}]}]
+    return make_pod(name, spec={"containers": containers}, **fields)
+
+
+def test_pods_with_a_host_port_get_nodes_where_it_is_free() -> None:
+    """1. Another's pod has the port of one of two nodes. 2. Two pods want it: one is bound, the other waits. 3. The
+    port is free again.
+    """
+    core = core_of(make_node("n0"), make_node("n1"))
+    core.handle(PodSet(with_port("theirs", node="n0"), Whose.OTHERS))
+    gang(core, "a", with_port("a", group="a", priority=2))
+    gang(core, "b", with_port("b", group="b", priority=1))
+    commands = settle(core)
+    assert [(each.gang, each.pods[0][2]) for each in of(Bind, commands)] == [("default/a", "n1")]
+    assert [each.gang for each in of(Explain, commands) if each.reason] == ["default/b"]
+    assert "1 node(s) didn't have free ports" not in refusals(core.room, make_pod("p"))
+    assert refusals(core.room, with_port("p")) == (
+        "0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports."
+    )
+    core.handle(PodGone("default/theirs"))
+    assert [(each.gang, each.pods[0][2]) for each in of(Bind, settle(core))] == [("default/b", "n0")]
+
+
+def test_a_hold_keeps_ports_and_is_refused_when_others_took_them() -> None:
+    core = core_of(make_node("n0"))
+    wanted = part(1)
+    wanted = msgspec.structs.replace(wanted, tasks=[msgspec.structs.replace(wanted.tasks[0], ports=[("", "TCP", 80)])])
+    [kept] = of(Answer, core.handle(HoldAsked("b", 1, wanted, "train", "default", 0.0)))
+    assert kept.state == "Reserved"
+    gang(core, "g", with_port("p", group="g"))
+    assert of(Bind, settle(core)) == []
+    core.handle(PodSet(with_port("theirs", node="n0"), Whose.OTHERS))
+    assert {each.state for each in of(Answer, settle(core))} == {"Refused"}
+    core.handle(PodGone("default/theirs"))
+    assert of(Answer, settle(core))[-1].state == "Reserved"
+    core.handle(Released("b"))
+    assert [each.gang for each in of(Bind, settle(core))] == ["default/g"]

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from atoll.dispatcher.core.backfill.allocation import Held
 from atoll.dispatcher.core.backfill.timeline import ends_needed, free
-from atoll.fit import Nodes, fits
-from atoll.fit.nodes import Profile
+from atoll.fit import Nodes, Profile, fits
 from atoll.model.gang import Gang, Task
 from atoll.model.topology import NO_DOMAIN, Tree
 

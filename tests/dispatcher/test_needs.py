@@ -7,8 +7,9 @@ import dataclasses
 import msgspec
 
 from atoll.dispatcher import objects
-from atoll.dispatcher.core import BindingView, ClusterSet
+from atoll.dispatcher.core import BindingView, ClusterSet, Dispatch
 from atoll.dispatcher.core.explain.verdicts import account
+from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import Scene, dispatched, make_binding, make_capacity, make_cluster, make_queue
 
@@ -30,8 +31,22 @@ def test_where_only_our_own_scheduler_places_it_waits_and_says_for_what() -> Non
     s.decide()
     found = account(s.core, s.view("a").uid)
     assert found is not None
-    assert (found.reason, found.blocker) == (Reason.NO_PLACER, Blocker("Need", "host-ports, pod-affinity"))
-    assert "does not look at host-ports, pod-affinity" in found.clusters[0].message
+    assert (found.reason, found.blocker) == (Reason.NO_PLACER, Blocker("Need", "pod-affinity")), "ports it knows"
+    assert "does not look at pod-affinity" in found.clusters[0].message
+
+
+def test_what_only_the_member_can_say_is_asked_of_it_first() -> None:
+    """Its ports are not among the figures of a member: nodes are reserved before it goes."""
+    s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [8]), placed_by_another("other"))
+    view = make_binding("a").tasks(1).build()
+    assert view.gang is not None
+    [task] = view.gang.tasks
+    gang = msgspec.structs.replace(
+        view.gang, needs=["host-ports"], tasks=[msgspec.structs.replace(task, ports=[("", "TCP", 80)])]
+    )
+    [command] = s.submit(dataclasses.replace(view, gang=gang)).run()
+    assert isinstance(command, Dispatch)
+    assert ([part.cluster for part in command.parts], command.decision.phase) == (["m"], Phase.RESERVING)
 
 
 def test_it_goes_where_another_one_places_though_others_would_suit_it_better() -> None:

@@ -70,3 +70,25 @@ async def test_a_bare_pod_that_insists_on_it_stays_pending_in_the_member_with_th
         assert not (await member.get(PODS, name, "default"))["spec"].get("nodeName")
     finally:
         await member.delete(PODS, name, "default")
+
+
+async def test_pods_with_a_host_port_run_on_a_node_each_and_wait_with_that_reason_where_none_is_free(
+    site: Site,
+) -> None:
+    """1. Two pods with a port in one job: two nodes. 2. Nine with the same port wait: no member has so many nodes."""
+    made = job("ports", replicas=2, seconds=None)
+    container = made["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
+    container["ports"] = [{"containerPort": 80, "hostPort": 18080}]
+    await site.submit(made)
+
+    async def placed() -> list[str] | None:
+        pods = [pod for name in site.members for pod in await site.pods(name)]
+        nodes = [pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")]
+        return nodes if len(nodes) == 2 else None
+
+    nodes = await until(placed, what="both have nodes")
+    assert len(set(nodes)) == 2
+    many = job("many", replicas=9)
+    many["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["ports"] = container["ports"]
+    await site.submit(many)
+    await site.reason("many", "PartRefused")

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from atoll.model import keys, needs, placer, quantity, selectors, vector
+from atoll.model import keys, needs, placer, ports, quantity, selectors, vector
 from atoll.model.conditions import condition
 from atoll.model.objects import Meta, Slim
+from atoll.model.ports import HostPort
 from atoll.model.topology import AVAILABLE
 from atoll.model.vector import Vector
 
@@ -177,6 +178,8 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """Its `node_terms` as its user wrote them, where those of its volumes were added."""
     grace: int = 30
     """Seconds that it may take to end once it is deleted."""
+    ports: list[HostPort] = []
+    """Of its node, that it takes for itself."""
     stranger: bool = False
     """Whether it names a binding that it does not belong to (`atoll.agent.owners`)."""
 
@@ -267,6 +270,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         starting=_starting(pod.status) if spec.node_name and pod.status.phase == "Pending" else None,
         nominated="" if spec.node_name else pod.status.nominated_node_name or "",
         needs=tuple(needs.of([plain])),
+        ports=ports.of(plain),
         claims=_claims(pod.metadata.name, spec.volumes) if spec.volumes else (),
         grace=30 if (grace := spec.termination_grace_period_seconds) is None else grace,
         disrupted=any(each.type == "DisruptionTarget" and each.status == "True" for each in pod.status.conditions),

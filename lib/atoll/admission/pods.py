@@ -116,6 +116,7 @@ def template_warnings(template: object, path: str) -> list[Problem]:
     found += (
         Problem(f"{path}.spec.{each.field}", _CLAIM if each.need in needs.OF_A_MEMBER else _NEED)
         for each in needs.asked(spec)
+        if each.need not in needs.HONOURED
     )
     name = spec.get("runtimeClassName")
     if isinstance(name, str) and name and not mapping(spec.get("overhead")):

@@ -6,7 +6,8 @@ placements.
 
 from __future__ import annotations
 
-from atoll.fit.nodes import Nodes, Profile
+from atoll.fit.constraints import Profile
+from atoll.fit.nodes import Nodes
 from atoll.fit.place import Miss, fill, find, find_in, find_one, fits, place, weights
 from atoll.fit.placement import Placement
 

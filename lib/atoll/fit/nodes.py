@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from atoll.fit.placement import Ints, Placement
-from atoll.model import selectors
+from atoll.fit.constraints import Exact, Profile
+from atoll.fit.constraints import resources as resource_amounts
+from atoll.fit.placement import UNBOUNDED, Ints, Placement
 from atoll.model.gang import Task
 from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.vector import Vector
 
-UNBOUNDED = np.int64(2**62)
 _MOST = int(UNBOUNDED)
 _FEW = 8
 """Changes of nodes that are as quick one by one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """What makes nodes acceptable to pods; nodes that are alike share one."""
-
-    labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[Mapping[str, Any], ...] = ()
-    unknown: frozenset[str] = frozenset()
-    """Label keys, or the field, by which these nodes may differ: what a task asks of them counts as met."""
-
-    def accepts(self, task: Task, name: str) -> bool:
-        """Whether selectors and tolerations of the task allow a node of this profile."""
-        if task.node_selector and any(
-            self.labels.get(key) != value for key, value in task.node_selector.items() if key not in self.unknown
-        ):
-            return False
-        if task.node_terms and not selectors.node_affinity_matches(task.node_terms, self.labels, name, self.unknown):
-            return False
-        return not self.taints or selectors.untolerated(self.taints, task.tolerations) is None
 
 
 class Nodes:
@@ -107,6 +86,8 @@ class Nodes:
         self.tree, self.lowest, self.names = tree, lowest, list(names)
         self.profiles, self.profile = list(profiles), profile
         self.resources, self.free = resources, free
+        #: what is taken piece by piece; not shared by copies
+        self.exact: tuple[Exact, ...] = ()
         self._row = {name: row for row, name in enumerate(resources)}
         rows = np.array([tree.at_tiers(index) for index in (*range(len(tree.domains)), NO_DOMAIN)], np.int64)
         self.domain: Ints = rows.reshape(len(tree.domains) + 1, len(tree.tiers))[lowest].T
@@ -153,8 +134,10 @@ class Nodes:
         return self.resources == other.resources and len(self) == len(other)
 
     def copy(self) -> Nodes:
-        """Independent free amounts over shared names, profiles and domains."""
-        return self.with_free(self.free.copy())
+        """Independent free amounts and pieces over shared names, profiles and domains."""
+        twin = self.with_free(self.free.copy())
+        twin.exact = tuple(each.copy() for each in self.exact)
+        return twin
 
     def with_free(self, free: Ints) -> Nodes:
         """The same nodes with these free amounts, which are used as they are, not copied."""
@@ -209,14 +192,19 @@ class Nodes:
 
     def room(self, requests: Mapping[str, int]) -> Ints:
         """int64[N]: how many pods of these requests each node still holds."""
-        room = np.full(len(self.names), UNBOUNDED)
-        for name, amount in requests.items():
-            if amount > 0:
-                row = self._row.get(name)
-                if row is None or amount > UNBOUNDED:
-                    return np.zeros(len(self.names), np.int64)
-                np.minimum(room, self.free[row] // amount, out=room)
-        return np.maximum(room, 0, out=room)
+        return resource_amounts.room(requests, self.free, self._row)
+
+    def room_for(self, task: Task) -> Ints:
+        """int64[N]: how many pods of the task each node still holds, by every constraint."""
+        return np.where(self.accepting(task), self.room_left(task), 0)
+
+    def room_left(self, task: Task) -> Ints:
+        """As `room_for`, for nodes that are known to accept it."""
+        room = self.room(task.requests)
+        for each in self.exact:
+            if (most := each.room(task, len(self.names))) is not None:
+                np.minimum(room, most, out=room)
+        return room
 
     def column(self, requests: Mapping[str, int]) -> Ints:
         """int64[R]: the requests in row order; resources without a row are left out."""
@@ -243,6 +231,13 @@ class Nodes:
         for free, amount in zip(self.free, amounts, strict=True):
             # A node may be named more than once.
             np.subtract.at(free, nodes, amount)
+
+    def put(self, tasks: Sequence[Task], placement: Placement) -> None:
+        """As `take`, of every constraint."""
+        self.take([task.requests for task in tasks], placement)
+        for each in self.exact:
+            for index, node, count in placement.pods:
+                each.take(tasks[index], node, count)
 
     def take_all(self, several: Sequence[tuple[Sequence[Mapping[str, int]], Placement]]) -> bool:
         """Subtract the pods of several placements, each with the requests per task index, if all nodes that they name

@@ -19,8 +19,8 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from atoll.fit.nodes import UNBOUNDED, Nodes
-from atoll.fit.placement import Ints, Placement
+from atoll.fit.nodes import Nodes
+from atoll.fit.placement import UNBOUNDED, Ints, Placement
 from atoll.model import quantity
 from atoll.model.gang import Gang, Task
 from atoll.model.topology import NO_DOMAIN
@@ -80,7 +80,7 @@ def place(
     """
     floor = gang.floor()
     if room is None:
-        room = [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
+        room = [nodes.room_for(task) for task in gang.tasks]
     if within is not None:
         inside = _members(nodes, within)
         room = [np.where(inside, each, 0) for each in room]
@@ -159,13 +159,13 @@ def fits(nodes: Nodes, gang: Gang) -> bool:
     if len(gang.tasks) > 1 or (wish is not None and wish.limited):
         return isinstance(place(nodes, gang), Placement)
     [task] = gang.tasks
-    return int(nodes.room(task.requests)[nodes.accepting(task)].sum()) >= gang.floor()[0]
+    return int(nodes.room_for(task).sum()) >= gang.floor()[0]
 
 
 def fill(nodes: Nodes, gang: Gang) -> Placement:
     """As many pods of a gang as there is room for, wherever it is: what it would take at most."""
     full = gang.full()
-    room = [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
+    room = [nodes.room_for(task) for task in gang.tasks]
     placement = _try(nodes, gang, room, [0] * len(full), full, ALL)
     assert placement is not None, "nothing is wanted at least, so something is always placed"
     return placement
@@ -249,8 +249,8 @@ def _try(
             else:
                 if free is nodes:
                     free = nodes.copy()
-                    free.take(gang.requests(), placement)
-                here = np.where(inside & (room[index] > 0), free.room(gang.tasks[index].requests), 0)
+                    free.put(gang.tasks, placement)
+                here = np.where(inside & (room[index] > 0), free.room_left(gang.tasks[index]), 0)
             held = int(here.sum())
             if held < missing and target is want:
                 return None
@@ -260,6 +260,9 @@ def _try(
             placement.counts[index] += taken
             if free is not nodes:
                 free.free[:, chosen] -= np.outer(free.column(gang.tasks[index].requests), counts)
+                for each in free.exact:
+                    for node, count in zip(chosen.tolist(), counts.tolist(), strict=True):
+                        each.take(gang.tasks[index], node, count)
     placement.domain, placement.tier = covering(nodes, placement.arrays()[1])
     return placement
 

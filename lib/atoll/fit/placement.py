@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
+UNBOUNDED = np.int64(2**62)
+"""More than any amount; a sum of two still is one of 64 bits."""
+
 
 @dataclass(slots=True)
 class Placement:

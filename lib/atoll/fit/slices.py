@@ -15,7 +15,7 @@ import numpy as np
 
 from atoll.fit.nodes import Nodes
 from atoll.fit.place import covering, greedy
-from atoll.fit.placement import Ints, Placement
+from atoll.fit.placement import UNBOUNDED, Ints, Placement
 from atoll.model.topology import NO_DOMAIN
 
 NODE = 0
@@ -99,9 +99,6 @@ class _Levels:
         return found
 
 
-_NEVER = np.int64(2**62)
-
-
 class _Counted:
     """How many slices each domain of one level holds, with the leader if there is one."""
 
@@ -148,21 +145,21 @@ class _Counted:
         assert self._beside is not None, "there is a leader"
         less = np.where(self._beside >= 0, self._room - self._beside, 0)
         if self._size == 1:
-            return np.where(self._beside >= 0, less, _NEVER)
+            return np.where(self._beside >= 0, less, UNBOUNDED)
         inside = self._tree.of[self._wish.level]
         pods = self._tree.sums(self._wish.level, self._room)[inside]
         loss = pods // self._size - (pods - less) // self._size
-        return np.where((self._beside >= 0) & (inside != NO_DOMAIN), loss, _NEVER)
+        return np.where((self._beside >= 0) & (inside != NO_DOMAIN), loss, UNBOUNDED)
 
     def _lost(self) -> Ints:
-        return self._tree.least(self._level, self._loss(), int(_NEVER))
+        return self._tree.least(self._level, self._loss(), int(UNBOUNDED))
 
     def _node_for_leader(self, inside: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int | None:
         """Of those where the fewest slices are lost the one with the most room beside it, which is used as well."""
         assert self._beside is not None, "there is a leader"
-        loss = np.where(inside, self._loss(), _NEVER)
+        loss = np.where(inside, self._loss(), UNBOUNDED)
         node = int(np.lexsort((-self._beside, loss))[0])
-        return node if loss[node] < _NEVER else None
+        return node if loss[node] < UNBOUNDED else None
 
 
 def _above(tree: _Levels, lower: int, upper: int, amounts: Ints) -> Ints:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from atoll.model import duration, keys, numbers, selectors
+from atoll.model import duration, keys, numbers, ports, selectors
 from atoll.model.flavors import Assigned, pinned, required
 from atoll.model.gang import Task, TopologyWish, scopes_of
 from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, TOLERATION, MadeFor, Placer
@@ -196,6 +196,7 @@ def task_of(name: str, pod: Mapping[str, Any], *, replicas: int, min_available: 
         node_terms=selectors.required_node_terms(pod),
         tolerations=pod.get("tolerations") or [],
         scopes=scopes_of(pod, default_class),
+        ports=ports.of(pod),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from atoll.model import quantity, selectors, vector
+from atoll.model.ports import HostPort
 from atoll.model.timestamps import is_time
 from atoll.model.vector import Vector
 
@@ -61,6 +62,8 @@ class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     tolerations: list[dict[str, Any]] = []
     scopes: list[str] = []
     """See `scopes_of`."""
+    ports: list[HostPort] = []
+    """Of its node that a pod takes for itself, sorted (`atoll.model.ports`)."""
 
 
 class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -1,7 +1,8 @@
 """What pods ask of their node that only some placers look at.
 
 Atoll's own scheduler knows resources, selectors, required node affinity, taints and HyperNodes. What else a pod insists
-on is a need: a gang that has one goes only where who places honours it. What a pod merely prefers is told of and not
+on is a need: a gang that has one goes only where who places honours it; what is in `HONOURED` our own scheduler does,
+but the figures of its member don't tell whether it is met. What a pod merely prefers is told of and not
 looked at.
 """
 
@@ -32,6 +33,8 @@ class Asked(NamedTuple):
     """Below the pod's spec."""
 
 
+HONOURED = (Need.HOST_PORTS,)
+"""Needs that Atoll's own placer looks at."""
 OF_A_MEMBER = (Need.VOLUMES,)
 """Needs of which only the member knows whether they are met already: a claim may be bound, to a volume of no zone."""
 

@@ -21,13 +21,13 @@ from atoll.agent.scheduler.core import gangs
 from atoll.agent.scheduler.core.planner import SCHEDULER_ERROR, VOLUMES, Wait
 from atoll.agent.scheduler.core.room import Room
 from atoll.fit import Nodes
+from atoll.fit.constraints import host_ports
 from atoll.fit.placement import Ints
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.ratelimit import RateLimit
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model import selectors
 from atoll.model.apiresource import PODS
 from atoll.model.gang import Task
 from atoll.model.timestamps import rfc3339_seconds
@@ -151,6 +151,7 @@ class Notices:
             tuple(sorted(pod.node_selector.items())),
             repr(pod.node_terms),
             repr(pod.tolerations),
+            tuple(pod.ports),
         )
         if shape not in self._sentences:
             self._sentences[shape] = refusals(self._room, pod)
@@ -165,13 +166,14 @@ def refusals(room: Room, pod: Pod) -> str:
     """Why no node takes the pod, node by node, in kube-scheduler's words; empty where one would take it."""
     nodes = room.nodes()
     counts: Counter[str] = Counter()
-    task = Task("", 1, 1, pod.requests, pod.node_selector, pod.node_terms, pod.tolerations)
-    accepting = nodes.accepting(task)
-    if bool((accepting & (nodes.room(pod.requests) > 0)).any()):
+    task = Task("", 1, 1, pod.requests, pod.node_selector, pod.node_terms, pod.tolerations, ports=pod.ports)
+    if bool((nodes.room_for(task) > 0).any()):
         return ""
+    accepting = nodes.accepting(task)
     for column in np.flatnonzero(~accepting):
-        taint = selectors.untolerated(nodes.profiles[nodes.profile[column]].taints, pod.tolerations)
-        counts[_refusal(taint)] += 1
+        counts[nodes.profiles[nodes.profile[column]].refusal(task)] += 1
+    if pod.ports and (short := int((accepting & (nodes.room(pod.requests) > 0)).sum())):
+        counts[host_ports.REFUSAL] += short
     for name, amount in pod.requests.items():
         if short := int((accepting & (_free(nodes, name) < amount)).sum()):
             counts["Too many pods" if name == "pods" else f"Insufficient {name}"] += short
@@ -188,14 +190,6 @@ def refusals(room: Room, pod: Pod) -> str:
 def _free(nodes: Nodes, resource: str) -> Ints:
     free: Ints = np.zeros(len(nodes), np.int64)
     return nodes.free[nodes.resources.index(resource)] if resource in nodes.resources else free
-
-
-def _refusal(taint: Mapping[str, str] | None) -> str:
-    if taint is None:
-        return "node(s) didn't match Pod's node affinity/selector"
-    if taint.get("key") == "node.kubernetes.io/unschedulable":
-        return "node(s) were unschedulable"
-    return f"node(s) had untolerated taint {{{taint.get('key')}: {taint.get('value') or ''}}}"
 
 
 def _reason(wait: Wait) -> str:

@@ -154,6 +154,7 @@ def gang_of(view: Standing) -> tuple[Gang, list[list[Pod]]]:
             pod.node_selector,
             pod.node_terms,
             pod.tolerations,
+            pod.ports,
         )
         groups.setdefault(msgspec.json.encode(shape, order="deterministic"), []).append(pod)
     wanted = dict(view.group.spec.min_task_member) if view.group is not None else {}
@@ -175,6 +176,7 @@ def gang_of(view: Standing) -> tuple[Gang, list[list[Pod]]]:
                 first.node_selector,
                 first.node_terms,
                 first.tolerations,
+                ports=first.ports,
             )
         )
     floor = max(1, view.missing, sum(task.min_available for task in tasks))

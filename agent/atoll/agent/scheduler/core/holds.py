@@ -296,7 +296,7 @@ class Holds:
 
     def _keep(self, hold: Hold, slots: Counter[Slot]) -> None:
         for (task, node), count in slots.items():
-            self._room.reserve(node, hold.gang.tasks[task].requests, count)
+            self._room.reserve(node, hold.gang.tasks[task], count)
         self._kept += 1
         hold.slots, hold.kept, hold.message = slots, self._kept, ""
         hold.requested, hold.available = sum(hold.gang.floor()), slots.total()
@@ -325,7 +325,7 @@ class Holds:
         hold.slots[slot] -= count
         if not hold.slots[slot]:
             del hold.slots[slot]
-        self._room.unreserve(node, hold.gang.tasks[task].requests, count, handed_over=handed_over)
+        self._room.unreserve(node, hold.gang.tasks[task], count, handed_over=handed_over)
 
     def _check(self, hold: Hold) -> None:
         lost: dict[str, str] = {}
@@ -353,7 +353,7 @@ class Holds:
             return f"reserved node {name} is in a HyperNode that is lost"
         if not Profile(node.metadata.labels, tuple(node.taints)).accepts(task, name):
             return f"reserved node {name} no longer accepts pods of task {task.name}"
-        if self._room.overbooked(name, task.requests):
+        if self._room.overbooked(name, task):
             return f"others took the room on reserved node {name}"
         return ""
 
@@ -386,6 +386,8 @@ def _match(hold: Hold, pods: Iterable[Pod]) -> list[tuple[Pod, Slot]] | None:
             continue
         kept = hold.gang.tasks[number].requests
         if any(amount > kept.get(name, 0) for name, amount in pod.requests.items()):
+            return None
+        if not set(pod.ports) <= set(hold.gang.tasks[number].ports):
             return None
         chosen.append((pod, left[number].pop()))
     return chosen

@@ -21,6 +21,7 @@ from atoll.fit import Miss, Nodes, Placement, place
 from atoll.model import gang as gangs
 from atoll.model import selectors
 from atoll.model.gang import Gang
+from atoll.model.needs import HONOURED
 from atoll.model.reports import readable
 from atoll.model.topology import Tree
 from atoll.model.vector import Vector
@@ -122,7 +123,7 @@ def _decide(
     existing = view.settled.total() + len(view.waiting)
     if existing < view.min_member:
         return Wait(view, NOT_ENOUGH_TASKS, f"{existing} of at least {view.min_member} pods exist")
-    if insisted := sorted({need for pod in view.waiting if not pod.held for need in pod.needs}):
+    if insisted := sorted({need for pod in view.waiting if not pod.held for need in pod.needs if need not in HONOURED}):
         text = f"Atoll's placer does not look at what its pods insist on: {', '.join(insisted)}"
         return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, text))
     # What was kept before the pods were there may be out of their volumes' reach.

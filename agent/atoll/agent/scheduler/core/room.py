@@ -15,8 +15,11 @@ import structlog
 
 from atoll.agent.objects import HyperNode, Node, Pod
 from atoll.fit import Nodes, Profile
-from atoll.model import keys, numbers, quantity, topology, vector
+from atoll.fit.constraints import HostPorts
+from atoll.model import keys, numbers, ports, quantity, topology, vector
 from atoll.model.decision import Gone
+from atoll.model.gang import Task
+from atoll.model.ports import HostPort
 from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.vector import MOST_ON_NODE, Vector
 
@@ -32,6 +35,7 @@ class _Charge:
     task: str
     index: int | None
     """Of the pod among those of its task; None where it has none."""
+    ports: list[HostPort]
     counts: bool
     """Whether the pod is there or bound by us at this moment; not while another scheduler has still to bind it."""
 
@@ -56,6 +60,8 @@ class Room:
         self._left_out: dict[str, Node] = {}
         #: node -> sum of its charges and of what is reserved there
         self._used: dict[str, Vector] = {}
+        #: node -> port -> how many took it, by charges and reservations; without zeros
+        self._ports: dict[str, Counter[HostPort]] = {}
         #: binding UID -> node -> pods charged there that count; without zeros
         self.placed: dict[str, Counter[str]] = {}
         self._hyper_nodes: dict[str, HyperNode] = {}
@@ -66,6 +72,8 @@ class Room:
         #: the arrays, or None where they must be built anew
         self._arrays: Nodes | None = None
         self._column: dict[str, int] = {}
+        #: of the arrays
+        self._host_ports = HostPorts()
         #: nodes whose column is out of date; meaningless while there are no arrays
         self._stale: set[str] = set()
         #: label keys that some pod selects by, though they differ on every node
@@ -183,24 +191,26 @@ class Room:
         self._release(key)
         return True
 
-    def reserve(self, node: str, requests: Vector, count: int) -> None:
+    def reserve(self, node: str, task: Task, count: int) -> None:
         """Take room for pods that do not exist yet."""
-        vector.add(self._used.setdefault(node, {}), requests, count)
+        vector.add(self._used.setdefault(node, {}), task.requests, count)
+        self._count_ports(node, task.ports, count)
         self._changed(grew=False, node=node)
 
-    def unreserve(self, node: str, requests: Vector, count: int, *, handed_over: bool = False) -> None:
+    def unreserve(self, node: str, task: Task, count: int, *, handed_over: bool = False) -> None:
         """The inverse of `reserve`.
 
         Args:
             node: the same.
-            requests: the same.
+            task: the same.
             count: at most what is still reserved.
             handed_over: whether a pod is assumed there in the same breath, so that nothing becomes free.
         """
         used = self._used.setdefault(node, {})
-        vector.add(used, requests, -count)
+        vector.add(used, task.requests, -count)
         if not used:
             del self._used[node]
+        self._count_ports(node, task.ports, -count)
         self._changed(grew=not handed_over, node=node)
 
     def node_of(self, pod: Pod) -> str:
@@ -217,14 +227,15 @@ class Room:
         key = pod.metadata.key
         old = self._charges.get(key)
         if old is not None:
-            known = (old.uid, old.node, old.requests, old.binding_uid, old.counts)
-            if known == (pod.metadata.uid, node, pod.requests, pod.binding_uid, counts):
+            known = (old.uid, old.node, old.requests, old.binding_uid, old.ports, old.counts)
+            if known == (pod.metadata.uid, node, pod.requests, pod.binding_uid, pod.ports, counts):
                 return
             self._release(key, keep_assumed=True)
         charge = self._charges[key] = _Charge(
-            pod.metadata.uid, node, pod.requests, pod.binding_uid, pod.task, _index(pod), counts
+            pod.metadata.uid, node, pod.requests, pod.binding_uid, pod.task, _index(pod), pod.ports, counts
         )
         vector.add(self._used.setdefault(node, {}), pod.requests)
+        self._count_ports(node, pod.ports, 1)
         if charge.binding_uid and counts:
             self.placed.setdefault(charge.binding_uid, Counter())[node] += 1
             self.touched.add(charge.binding_uid)
@@ -235,6 +246,7 @@ class Room:
         if not keep_assumed:
             self.assumed.discard(key)
         vector.add(self._used[charge.node], charge.requests, -1)
+        self._count_ports(charge.node, charge.ports, -1)
         if not self._used[charge.node]:
             del self._used[charge.node]
         if charge.binding_uid and charge.counts:
@@ -246,6 +258,17 @@ class Room:
                 del self.placed[charge.binding_uid]
             self.touched.add(charge.binding_uid)
         self._changed(grew=True, node=charge.node)
+
+    def _count_ports(self, node: str, wanted: list[HostPort], times: int) -> None:
+        if not wanted:
+            return
+        taken = self._ports.setdefault(node, Counter())
+        for port in wanted:
+            taken[port] += times
+            if not taken[port]:
+                del taken[port]
+        if not taken:
+            del self._ports[node]
 
     def _changed(self, *, grew: bool, node: str = "") -> None:
         """Room changed on one node; without a name, nodes or domains themselves did."""
@@ -315,10 +338,14 @@ class Room:
         """The node of that name; None where there is none."""
         return self._nodes.get(name)
 
-    def overbooked(self, node: str, resources: Iterable[str]) -> bool:
-        """Whether more of one of these resources is taken than the node has."""
+    def overbooked(self, node: str, task: Task) -> bool:
+        """Whether more is taken than the node has of something that pods of the task, which are there, ask for."""
         have, used = self._allocatable.get(node, {}), self._used.get(node, {})
-        return any(used.get(name, 0) > have.get(name, 0) for name in resources)
+        if any(used.get(name, 0) > have.get(name, 0) for name in task.requests):
+            return True
+        others = Counter(self._ports.get(node, ()))
+        others.subtract(task.ports)
+        return ports.conflict(task.ports, +others)
 
     def topology(self) -> tuple[Tree, dict[str, int]]:
         """The domains, and each node's lowest one; what contradicts the rest is left out."""
@@ -344,6 +371,8 @@ class Room:
         if self._arrays is not None:
             for name in self._stale:
                 column = self._column.get(name)
+                if column is not None:
+                    self._host_ports.set(column, self._ports.get(name, ()))
                 if column is not None and not self._arrays.set_free(column, self.free(name)):
                     self._arrays = None
                     break
@@ -361,6 +390,7 @@ class Room:
         """
         nodes = self.nodes().copy()
         unnumbered: Counter[tuple[str, str]] = Counter()
+        left = {name: Counter(taken) for name, taken in self._ports.items()}
         for key in sorted(self._charges):
             charge = self._charges[key]
             if charge.binding_uid not in gone or charge.node not in self._column:
@@ -373,6 +403,9 @@ class Room:
                 if index < stays.get(charge.task, 0):
                     continue
             nodes.free[:, self._column[charge.node]] += nodes.column(charge.requests)
+            if charge.ports:
+                left[charge.node].subtract(charge.ports)
+        nodes.exact = (HostPorts({self._column[name]: +taken for name, taken in left.items() if name in self._column}),)
         return nodes
 
     def _build(self) -> Nodes:
@@ -393,7 +426,7 @@ class Room:
                 profiles.append(Profile(labels, taints))
             profile.append(numbers[text])
         self._column = {name: column for column, name in enumerate(names)}
-        return Nodes(
+        made = Nodes(
             tree,
             [lowest.get(name, NO_DOMAIN) for name in names],
             names,
@@ -401,6 +434,10 @@ class Room:
             profile,
             [self.free(n) for n in names],
         )
+        taken = {self._column[name]: each for name, each in self._ports.items() if name in self._column}
+        self._host_ports = HostPorts(taken)
+        made.exact = (self._host_ports,)
+        return made
 
 
 def _index(pod: Pod) -> int | None:

@@ -15,8 +15,7 @@ from atoll.dispatcher.core.backfill.allocation import SETTLE, Allocation, Held, 
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.fit import Nodes
-from atoll.fit.nodes import UNBOUNDED
-from atoll.fit.placement import Ints
+from atoll.fit.placement import UNBOUNDED, Ints
 from atoll.model.gang import Gang
 
 _FIRST_ENDS = 16

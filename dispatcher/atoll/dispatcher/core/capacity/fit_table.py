@@ -18,8 +18,7 @@ from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.requests import MANY, Requests
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.fit import Nodes, Placement, Profile, find, find_one
-from atoll.fit.nodes import UNBOUNDED
-from atoll.fit.placement import Ints
+from atoll.fit.placement import UNBOUNDED, Ints
 from atoll.model.gang import Gang, Task
 
 _encoder = msgspec.json.Encoder(order="sorted")

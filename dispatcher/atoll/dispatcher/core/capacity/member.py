@@ -12,13 +12,13 @@ import numpy as np
 
 from atoll.dispatcher.core.events import CapacityView, ClusterView, NodeClass
 from atoll.fit import Miss, Nodes, Placement, Profile, fill, place, weights
-from atoll.fit.nodes import UNBOUNDED
-from atoll.fit.placement import Ints
+from atoll.fit.placement import UNBOUNDED, Ints
 from atoll.model import affinity as cluster_affinity
 from atoll.model import selectors, vector
 from atoll.model.features import said_of
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.member import UNSAID
+from atoll.model.needs import HONOURED
 from atoll.model.node_affinity import NODE_NAME
 from atoll.model.topology import NO_DOMAIN, Domain, Tree
 from atoll.model.vector import Vector
@@ -171,8 +171,8 @@ class Member:
         has = UNSAID if view.features is None else view.features
         if missing := [each for each in gang.features if each not in has]:
             return Verdict(Reason.FEATURE_MISSING, Blocker("Feature", ", ".join(missing))), said_of(missing)
-        if gang.needs and not view.honours_needs:
-            needs = ", ".join(gang.needs)
+        if unmet := [each for each in gang.needs if not view.honours_needs and each not in HONOURED]:
+            needs = ", ".join(unmet)
             text = f"who places there does not look at {needs}"
             return Verdict(Reason.NO_PLACER, Blocker("Need", needs)), text
         return None

@@ -61,7 +61,9 @@ class Shape:
     """With the other flavors that it may get, the first to be tried first; this one is what it waits for."""
 
     def asks(self, member: Member) -> bool:
-        """Whether it selects by what the member's figures leave out, so that only the member can say if it fits."""
+        """Whether it asks for what the member's figures leave out, so that only the member can say if it fits."""
+        if self.gang.needs and member.view is not None and not member.view.honours_needs:
+            return True
         return bool(self.selects) and not self.selects.isdisjoint(member.unknown)
 
     @property
