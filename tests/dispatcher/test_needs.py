@@ -9,6 +9,7 @@ import msgspec
 from atoll.dispatcher import objects
 from atoll.dispatcher.core import BindingView, ClusterSet, Dispatch
 from atoll.dispatcher.core.explain.verdicts import account
+from atoll.dispatcher.shell import patch_of
 from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import Scene, dispatched, make_binding, make_capacity, make_cluster, make_queue
@@ -47,6 +48,8 @@ def test_what_only_the_member_can_say_is_asked_of_it_first() -> None:
     [command] = s.submit(dataclasses.replace(view, gang=gang)).run()
     assert isinstance(command, Dispatch)
     assert ([part.cluster for part in command.parts], command.decision.phase) == (["m"], Phase.RESERVING)
+    operations = {each["path"]: each.get("value") for each in patch_of(command)}
+    assert operations["/spec/suspension/dispatching"] is True, "else it would start at once and no answer would come"
 
 
 def test_it_goes_where_another_one_places_though_others_would_suit_it_better() -> None:

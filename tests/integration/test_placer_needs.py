@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from atoll.model.apiresource import CLUSTERS, PODS
+from atoll.model import keys
+from atoll.model.apiresource import BINDINGS, CLUSTERS, PODS
 from tests.integration.federation import Site, job, until
 
 ANTI = {
@@ -91,4 +92,11 @@ async def test_pods_with_a_host_port_run_on_a_node_each_and_wait_with_that_reaso
     many = job("many", replicas=9)
     many["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["ports"] = container["ports"]
     await site.submit(many)
-    await site.reason("many", "PartRefused")
+
+    async def refused() -> bool:
+        binding = await site.find(BINDINGS, "many-job")
+        text = ((binding or {}).get("metadata") or {}).get("annotations", {}).get(keys.DECISION, "")
+        return "alpha holds 8 of the 9 pods of its part" in text
+
+    await until(refused, what="a member refuses")
+    assert not [pod for name in site.members for pod in await site.pods(name) if "many" in pod["metadata"]["name"]]

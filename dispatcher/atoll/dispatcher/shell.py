@@ -473,7 +473,7 @@ def patch_of(command: Command, seen: objects.BindingObject | None = None) -> lis
         clusters,
         {"op": "add", "path": "/spec/suspension/scheduling", "value": isinstance(command, Evict)},
     ]
-    if len(parts) > 1:
+    if command.decision.phase is decision.Phase.RESERVING:
         operations.append({"op": "add", "path": "/spec/suspension/dispatching", "value": True})
     return operations
 
