@@ -54,7 +54,7 @@ async def test_a_gang_that_cannot_be_planned_is_set_aside_and_the_others_go_on(
     """1. Three gangs, the best one breaks the planner. 2. The others are planned. 3. It is tried again after a while,
     not at once, and planned when it is in order.
     """
-    monkeypatch.setattr(aside, "FIRST", 1.0)
+    monkeypatch.setattr(aside, "FIRST", 3.0)
     cache, scheduler, plans = scheduling()
     bad = make_pod("bad", group="bad", priority=9, binding="b")
     put(cache, broken(bad), make_pod("good", group="good"), bare("bare"))
@@ -73,7 +73,7 @@ async def test_a_gang_that_cannot_be_planned_is_set_aside_and_the_others_go_on(
     assert "Traceback" not in capsys.readouterr().out, "it is not tried again at once, whatever happens"
     put(cache, bad)
     scheduler._wake.clear()
-    await eventually(scheduler._wake.is_set)
+    await eventually(scheduler._wake.is_set, within=20)
     scheduler._pass()
     assert plans[-1][0] == "default/bad"
     assert ("default/bad" in scheduler.waits, len(scheduler.core._aside)) == (False, 0)
