@@ -13,7 +13,9 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from atoll.model.apiresource import BINDINGS, HYPER_NODES, JOBS, NODES, PODS
+from atoll.kube import errors
+from atoll.local.ports import free_ports
+from atoll.model.apiresource import BINDINGS, HYPER_NODES, JOBS, NODES, PODS, VALIDATING_WEBHOOKS
 from atoll.model.conditions import condition
 from atoll.model.timestamps import rfc3339_seconds
 from tests.integration.federation import Site, job, until
@@ -73,10 +75,13 @@ async def operated(site: Site, tmp_path: Path) -> AsyncIterator[Site]:
         await member.create(HYPER_NODES, _object(rack, 1, nodes=" ".join(nodes)))
     await member.create(HYPER_NODES, _object("tp-root", 2, below=" ".join(RACKS)))
     flags = ("--slot=cpu=2", f"--recovery-seconds={RECOVERY}", "--counts-seconds=0.2", "--health-port=0")
+    admission = f"--admission-port={free_ports(1)[0]}"
     kubeconfig = _account(site, tmp_path)
     with (tmp_path / "operator.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "atoll.topology", f"--kubeconfig={kubeconfig}", *flags), stdout=log, stderr=log
+            *(sys.executable, "-m", "atoll.topology", f"--kubeconfig={kubeconfig}", admission, *flags),
+            stdout=log,
+            stderr=log,
         )
     try:
         yield site
@@ -183,18 +188,67 @@ async def test_a_rack_that_is_lost_is_told_avoided_and_used_again_when_it_stays_
     assert rack["status"]["affectedGangs"] == []
 
 
+async def _judged(site: Site) -> None:
+    async def look() -> bool:
+        found = await site.members[MEMBER].list(VALIDATING_WEBHOOKS)
+        return any(each["metadata"]["name"] == "topology.atoll.sh" and each.get("webhooks") for each in found)
+
+    await until(look, what="admission is served")
+
+
+async def test_what_would_be_wrong_is_refused_with_its_reason_and_what_is_missing_warned_of(operated: Site) -> None:
+    member = operated.members[MEMBER]
+    await _is(operated, "tp-root", "NodesReady")
+    await _judged(operated)
+
+    def refused(obj: dict[str, Any]) -> str:
+        return operated.kubectl("apply", "-f", "-", cluster=MEMBER, stdin=yaml.safe_dump(obj), ok=False)
+
+    async def overlap() -> str | None:
+        # API servers learn of a webhook by a watch of their own.
+        try:
+            await member.create(HYPER_NODES, _object("tp-more", 1, nodes="tp1"), dry_run=True)
+        except errors.ApiError as error:
+            return str(error)
+        return None
+
+    assert "node tp1 is in both HyperNode tp-r1 and tp-more" in await until(overlap, what="an overlap is refused")
+    assert "HyperNode tp-r1 is a member of both tp-root and tp-more" in refused(_object("tp-more", 2, below="tp-r1"))
+    assert "a member's tier must be smaller" in refused(_object("tp-more", 1, below="tp-r2"))
+    assert "members lead back to it: tp-root -> tp-r1 -> tp-root" in refused(_object("tp-r1", 1, below="tp-root"))
+    assert "is not a regular expression" in refused(_object("tp-more", 1, pattern="["))
+
+    said = operated._run(
+        "create",
+        "--dry-run=server",
+        "-f",
+        "-",
+        cluster=MEMBER,
+        stdin=yaml.safe_dump(_object("tp-more", 1, nodes="tp9")),
+    )
+    assert said.returncode == 0
+    assert "no such member yet: Node tp9" in said.stderr
+
+
 async def test_a_wrong_hyper_node_is_told_so_and_costs_no_other(operated: Site) -> None:
     member = operated.members[MEMBER]
     await _is(operated, "tp-root", "NodesReady")
-    await member.create(HYPER_NODES, _object("tp-wrong", 1, nodes="tp1 tp9"))
+    # No admission keeps a node from getting into two domains later: by its labels, or as here by its creation.
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "tp9"}}
+    await member.create(HYPER_NODES, _object("tp-first", 1, nodes="tp9"))
+    await member.create(HYPER_NODES, _object("tp-wrong", 1, nodes="tp9"))
     try:
+        assert condition(await _is(operated, "tp-wrong", "NoNodes"), "Valid")["reason"] == "MembersUnknown"
+        await member.create(NODES, node)
 
         async def told() -> dict[str, Any] | None:
             found = await member.get(HYPER_NODES, "tp-wrong")
             return found if condition(found, "Valid").get("status") == "False" else None
 
         wrong = await until(told, what="what is wrong is said")
-        assert "node tp1 is in both HyperNode tp-r1 and tp-wrong" in condition(wrong, "Valid")["message"]
+        assert "node tp9 is in both HyperNode tp-first and tp-wrong" in condition(wrong, "Valid")["message"]
         assert condition(await member.get(HYPER_NODES, "tp-r1"), "Valid")["status"] == "True"
     finally:
-        await member.delete(HYPER_NODES, "tp-wrong")
+        for name in ("tp-first", "tp-wrong"):
+            await member.delete(HYPER_NODES, name)
+        await member.delete(NODES, "tp9")

@@ -9,7 +9,7 @@ from atoll.kube.process import Process
 from atoll.kube.transport import ApiServer
 from atoll.model import quantity
 from atoll.model.vector import Vector
-from atoll.topology.operator import Operator, Rules, run_kopf
+from atoll.topology.operator import Admission, Operator, Rules, run_kopf
 
 
 async def setup(running: Process, options: argparse.Namespace) -> None:
@@ -23,7 +23,12 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
     operator = Operator(api, rules, running.metrics)
     running.ready_when(lambda: operator.ready)
     running.add_task("status", operator.run())
-    running.add_task("kopf", run_kopf(operator, running.stopping, options.kubeconfig, None))
+    admission = None
+    if options.admission_port:
+        admission = Admission(options.admission_address, options.admission_port, options.admission_service or "")
+    elif options.admission_service:
+        raise SystemExit("atoll-topology: --admission-service means nothing without --admission-port")
+    running.add_task("kopf", run_kopf(operator, running.stopping, options.kubeconfig, admission))
 
 
 def main() -> None:
@@ -57,6 +62,25 @@ def main() -> None:
         metavar="S",
         help="least time between two writes of one status when only counts differ (default: 5)",
     )
+    parser.add_argument(
+        "--admission-port",
+        type=int,
+        default=0,
+        metavar="PORT",
+        help="serve admission of HyperNodes and keep webhook configuration topology.atoll.sh (default: 0, off)",
+    )
+    parser.add_argument(
+        "--admission-address",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address to listen on; the API server calls it where no Service is named (default: 127.0.0.1)",
+    )
+    parser.add_argument(
+        "--admission-service",
+        type=_service,
+        metavar="NAMESPACE/NAME",
+        help="Service by whose port 443 the API server reaches admission",
+    )
     options = parser.parse_args()
     process.run("topology", options, lambda running: setup(running, options))
 
@@ -69,6 +93,13 @@ def _slot(text: str) -> Vector:
     if not slot or min(slot.values()) <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} takes nothing; write RESOURCE=AMOUNT, as nvidia.com/gpu=1")
     return slot
+
+
+def _service(text: str) -> str:
+    namespace, _, name = text.partition("/")
+    if not namespace or not name or "/" in name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAMESPACE/NAME")
+    return text
 
 
 def _share(text: str) -> float:

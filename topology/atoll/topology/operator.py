@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
+import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from atoll.kube import errors
+from atoll.kube.authority import CA_LIFE, make_signer
+from atoll.kube.certificates import issue
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import HYPER_NODES
@@ -269,18 +273,12 @@ async def _at_once(writes: list[Any], most: int = 16) -> list[bool]:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Where admission is served."""
+    """Where admission is served, and how the API server reaches it."""
 
     address: str
     port: int
-    certificate: Path
-    key: Path
-    authority: bytes
-    """PEM, by which the API server trusts the certificate."""
-    host: str = ""
-    """Name or address by which the API server reaches it; empty where there is a Service."""
     service: str = ""
-    """`namespace/name` of a Service with port 443."""
+    """`namespace/name` of a Service with port 443; empty where the API server reaches the address itself."""
 
 
 async def run_kopf(
@@ -300,7 +298,7 @@ async def run_kopf(
     settings.scanning.disabled = False
     if admission is not None:
         settings.admission.server = _server(admission)
-        settings.admission.managed = "hypernodes.atoll.sh"
+        settings.admission.managed = "topology.atoll.sh"
     await kopf.operator(registry=registry, settings=settings, standalone=True, clusterwide=True, stop_flag=stopping)
     # kopf takes signals for itself: it ends first, and the process with it.
     stopping.set()
@@ -308,20 +306,29 @@ async def run_kopf(
 
 
 def _server(admission: Admission) -> Any:
-    server = kopf.WebhookServer(
-        addr=admission.address,
-        port=admission.port,
-        host=admission.host or None,
-        certfile=admission.certificate,
-        pkeyfile=admission.key,
-        cadata=admission.authority,
-    )
-    if not admission.service:
-        return server
+    # Each process has an authority of its own, which the webhook configuration trusts as long as it runs.
     namespace, _, name = admission.service.partition("/")
+    now = datetime.now(UTC)
+    leaf = issue(
+        make_signer(now, name="atoll-topology"),
+        [f"{name}.{namespace}.svc" if name else admission.address],
+        now,
+        CA_LIFE,
+    )
 
-    async def in_service(fn: Any) -> AsyncIterator[Any]:
-        async for config in server(fn):
-            yield {"caBundle": config["caBundle"], "service": {"namespace": namespace, "name": name, "port": 443}}
+    # kopf reads certificates from files, and looks at them now and then.
+    directory = tempfile.TemporaryDirectory(prefix="atoll-topology-")
+    certificate, key = Path(directory.name, "tls.crt"), Path(directory.name, "tls.key")
+    certificate.write_bytes(leaf.chain)
+    key.write_bytes(leaf.key)
+    server = kopf.WebhookServer(
+        addr=admission.address, port=admission.port, certfile=certificate, pkeyfile=key, cadata=leaf.issuer
+    )
 
-    return in_service
+    async def serve(fn: Any) -> AsyncIterator[Any]:
+        with directory:
+            async for config in server(fn):
+                service = {"namespace": namespace, "name": name, "port": 443}
+                yield {"caBundle": config["caBundle"], "service": service} if name else config
+
+    return serve
