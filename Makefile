@@ -54,6 +54,7 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter, generated files, what comm
 	@$(BIN)/python -m atoll.cli.reference --check
 	@$(BIN)/python -m atoll.api.reference --check
 	@$(BIN)/python -m atoll.kinds.reference --check
+	@$(BIN)/python -m atoll.cli.settings_reference --check
 	@$(BIN)/python -m tests.cli.import_profile --check
 
 bench: setup ## every benchmark, a table, and JSON in bench/results/
@@ -63,11 +64,12 @@ format: $(STAMP) ## rewrite the sources in the project's format
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-generate: $(STAMP) ## write the CRDs and docs/api.md from the models
+generate: $(STAMP) ## write the CRDs, docs/api.md, docs/cli.md and docs/settings.md from the models
 	@$(BIN)/python -m atoll.api.crdgen
 	@$(BIN)/python -m atoll.cli.reference
 	@$(BIN)/python -m atoll.api.reference
 	@$(BIN)/python -m atoll.kinds.reference
+	@$(BIN)/python -m atoll.cli.settings_reference
 
 clean: ## remove the environment and what the tools left behind
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results

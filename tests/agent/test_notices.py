@@ -14,6 +14,7 @@ from atoll.agent.objects import Pod
 from atoll.agent.scheduler import notices
 from atoll.agent.scheduler.loop import Scheduler
 from atoll.agent.scheduler.notices import refusals
+from atoll.agent.settings import AgentSettings, NoticeSettings
 from atoll.kube.events import Recorder
 from tests.agent.builders import make_group, make_node, make_pod, make_room
 from tests.kube.servers import eventually, serving
@@ -78,16 +79,15 @@ def put(cache: MemberCache, pods: list[Pod]) -> None:
         cache.pods._put(pod.metadata.key, pod, anyhow=True)
 
 
-async def test_five_thousand_pods_that_wait_are_told_within_a_budget_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_five_thousand_pods_that_wait_are_told_within_a_budget_and_once() -> None:
     """1. 5,000 pods wait. 2. Passes come, each with other numbers. 3. No more is written than the budget allows, nobody
     hears twice before all have heard once, and Events have a budget of their own.
     """
-    monkeypatch.setattr(notices, "FIRST", 0.01)
     member = Member()
     async with serving(member.answer) as api:
         cache = MemberCache(api)
         recorder = Recorder(api, "agent")
-        scheduler = Scheduler(api, cache, recorder)
+        scheduler = Scheduler(api, cache, recorder, settings=AgentSettings(notices=NoticeSettings(first=0.01)))
         cache.nodes._put("n", make_node("n"))
         put(cache, waiting(5000))
         loop = asyncio.get_running_loop()
@@ -109,13 +109,13 @@ async def test_five_thousand_pods_that_wait_are_told_within_a_budget_and_once(mo
         assert len(events) <= notices.EVENT_BURST + notices.EVENT_RATE * spent + 1
 
 
-async def test_a_pod_that_says_it_already_is_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notices, "FIRST", 0.0)
-    monkeypatch.setattr(notices, "AGAIN", 0.0)
+async def test_a_pod_that_says_it_already_is_not_written_again() -> None:
     member = Member()
     async with serving(member.answer) as api:
         cache = MemberCache(api)
-        scheduler = Scheduler(api, cache, Recorder(api, "agent"))
+        scheduler = Scheduler(
+            api, cache, Recorder(api, "agent"), settings=AgentSettings(notices=NoticeSettings(first=0.0, again=0.0))
+        )
         cache.nodes._put("n", make_node("n"))
         [pod] = waiting(1)
         put(cache, [pod])
@@ -135,12 +135,13 @@ async def test_a_pod_that_says_it_already_is_not_written_again(monkeypatch: pyte
         task.cancel()
 
 
-async def test_a_pod_whose_group_is_not_there_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notices, "FIRST", 0.0)
+async def test_a_pod_whose_group_is_not_there_is_told_so() -> None:
     member = Member()
     async with serving(member.answer) as api:
         cache = MemberCache(api)
-        scheduler = Scheduler(api, cache, Recorder(api, "agent"))
+        scheduler = Scheduler(
+            api, cache, Recorder(api, "agent"), settings=AgentSettings(notices=NoticeSettings(first=0.0))
+        )
         cache.nodes._put("n", make_node("n"))
         pod = make_pod("p", group="absent")
         cache.pods._put(pod.metadata.key, pod, anyhow=True)

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 import pytest
 from aiohttp import web
 
-from atoll.dispatcher.query import Address, Query
+from atoll.dispatcher.query import Query
+from atoll.dispatcher.settings import QuerySettings
 from atoll.dispatcher.shell import Shell
 from atoll.kube import authority
 from tests.kube.servers import serving
@@ -31,7 +32,7 @@ async def test_a_port_that_was_taken_is_listened_on_once_it_is_free() -> None:
     async with serving(answer) as host:
         with socket.create_server(("127.0.0.1", 0)) as other:
             port = other.getsockname()[1]
-            query = Query(host, Shell(host), Address("127.0.0.1", port, "127.0.0.1"))
+            query = Query(host, Shell(host), settings=QuerySettings(host="127.0.0.1", port=port, address="127.0.0.1"))
             for _ in range(2):
                 with pytest.raises(OSError, match="address already in use"):
                     await query._round(now)

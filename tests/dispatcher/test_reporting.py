@@ -19,6 +19,7 @@ from atoll.dispatcher.core import Dispatcher, QueueGone, QueueSet, QueueView
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.reporting import Book, QueueMetrics, status_patch
+from atoll.dispatcher.settings import ReportSettings
 from atoll.kube.reflector import Reflector
 from atoll.model.apiresource import QUEUES
 from atoll.model.decision import Decision, Line, Phase
@@ -187,9 +188,8 @@ def test_whatever_moves_the_figures_of_a_queue_marks_it_once(act: str) -> None:
     assert tree.take_changed() == []
 
 
-async def test_a_status_that_stays_refused_is_written_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_status_that_stays_refused_is_written_ever_more_rarely() -> None:
     """Also while the queue itself changes all the time."""
-    monkeypatch.setattr(reporting, "INTERVAL", 0.02)
     asked: list[float] = []
 
     async def refuse(_: web.Request) -> web.Response:
@@ -199,7 +199,9 @@ async def test_a_status_that_stays_refused_is_written_ever_more_rarely(monkeypat
     async with serving(refuse) as host:
         queues = Reflector(host, QUEUES, objects.decode_queue)
         core = Dispatcher(commit_timeout=30.0)
-        reporter = reporting.Reporter(host, core, queues, QueueMetrics(CollectorRegistry()))
+        reporter = reporting.Reporter(
+            host, core, queues, QueueMetrics(CollectorRegistry()), settings=ReportSettings(interval=0.02)
+        )
         core.handle(QueueSet(QueueView("q", {})))
         queues._put("q", make_status({}))
         task = asyncio.create_task(reporter.run())

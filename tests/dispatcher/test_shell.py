@@ -16,7 +16,8 @@ from prometheus_client import CollectorRegistry
 from atoll.dispatcher import objects
 from atoll.dispatcher.core import Evict, Pass, Refused
 from atoll.dispatcher.core.log import LOG
-from atoll.dispatcher.shell import REPEATERS, WRITERS, Metrics, Shell
+from atoll.dispatcher.settings import DispatcherSettings, ShellSettings
+from atoll.dispatcher.shell import Metrics, Shell
 from atoll.kube.events import Recorder as EventRecorder
 from atoll.kube.recording import Recorder
 from atoll.model.decision import Decision, Phase
@@ -24,6 +25,12 @@ from atoll.model.verdict import Reason
 from atoll.sim import replay
 from tests.dispatcher.builders import make_queue
 from tests.kube.servers import client, eventually, serving
+
+REPEATERS = ShellSettings().repeaters
+
+
+def again(least: float, most: float = 30.0) -> DispatcherSettings:
+    return DispatcherSettings(shell=ShellSettings(again=least, longest_again=most))
 
 
 async def test_a_disk_that_is_full_ends_the_log_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,15 +43,14 @@ async def test_a_disk_that_is_full_ends_the_log_and_nothing_else(capsys: pytest.
     assert capsys.readouterr().out.count("the log of events can't be written and ends here") == 1
 
 
-async def test_a_decision_is_not_sent_again_before_the_server_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("atoll.dispatcher.shell.AGAIN", 0.01)
+async def test_a_decision_is_not_sent_again_before_the_server_wants_it() -> None:
 
     async def busy(_: web.Request) -> web.Response:
         return web.Response(status=503, headers={"Retry-After": "1"})
 
     command = Evict("u", "ns", "b", 1, 1, Decision(2, Phase.EVICTING, Reason.HELD))
     async with serving(busy) as host:
-        shell = Shell(host)
+        shell = Shell(host, settings=again(0.01))
         shell._bindings._put("ns/b", binding())
         await shell._carry_out(1, command, None)
         await asyncio.sleep(0.1)
@@ -52,11 +58,8 @@ async def test_a_decision_is_not_sent_again_before_the_server_wants_it(monkeypat
         assert await asyncio.wait_for(shell._repeats.get(), 2.0) == (1, command, None)
 
 
-async def test_what_the_host_can_t_take_is_sent_ever_more_rarely_and_holds_up_no_other_namespace(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_the_host_can_t_take_is_sent_ever_more_rarely_and_holds_up_no_other_namespace() -> None:
     """1. Namespace `bad` has 300 decisions that hang for a moment and fail, each time. 2. `good` has one, later."""
-    monkeypatch.setattr("atoll.dispatcher.shell.AGAIN", 0.05)
     asked: Counter[str] = Counter()
     trouble = asyncio.Event()
 
@@ -73,12 +76,12 @@ async def test_what_the_host_can_t_take_is_sent_ever_more_rarely_and_holds_up_no
         return Evict(f"{namespace}{number}", namespace, f"b{number}", 1, 1, Decision(2, Phase.EVICTING, Reason.HELD))
 
     async with serving(answer) as host:
-        shell = Shell(host)
+        shell = Shell(host, settings=again(0.05))
         for namespace, count in (("bad", 300), ("good", 1)):
             for number in range(count):
                 shell._bindings._put(f"{namespace}/b{number}", binding(namespace, f"b{number}", f"{namespace}{number}"))
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(shell._write(shell._commands)) for _ in range(WRITERS)]
+            tasks = [group.create_task(shell._write(shell._commands)) for _ in range(ShellSettings().writers)]
             tasks += [group.create_task(shell._write(shell._repeats)) for _ in range(REPEATERS)]
             for number in range(300):
                 shell._commands.put_nowait((1, evict("bad", number), None))
@@ -107,11 +110,7 @@ def binding(namespace: str = "ns", name: str = "b", uid: str = "u") -> objects.B
         pytest.param(422, id="that an admission policy refuses"),
     ],
 )
-async def test_a_decision_that_stays_refused_is_made_ever_more_rarely(
-    code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("atoll.dispatcher.shell.AGAIN", 0.02)
-    monkeypatch.setattr("atoll.dispatcher.shell.LONGEST_AGAIN", 0.3)
+async def test_a_decision_that_stays_refused_is_made_ever_more_rarely(code: int) -> None:
     asked: list[float] = []
     answers = [code] * 7
 
@@ -121,7 +120,7 @@ async def test_a_decision_that_stays_refused_is_made_ever_more_rarely(
 
     command = Evict("u", "ns", "b", 1, 1, Decision(2, Phase.EVICTING, Reason.HELD))
     async with serving(answer) as host:
-        shell = Shell(host)
+        shell = Shell(host, settings=again(0.02, 0.3))
         shell._bindings._put("ns/b", binding())
         for _ in range(8):
             await shell._carry_out(1, command, None)
@@ -137,15 +136,14 @@ async def test_a_decision_that_stays_refused_is_made_ever_more_rarely(
         assert len(shell._again) == 0, "what was written starts anew"
 
 
-async def test_a_decision_on_a_binding_that_is_gone_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("atoll.dispatcher.shell.AGAIN", 0.01)
+async def test_a_decision_on_a_binding_that_is_gone_is_not_sent_again() -> None:
 
     async def forbid(_: web.Request) -> web.Response:
         return web.json_response({"message": "no"}, status=403)
 
     command = Evict("u", "ns", "b", 1, 1, Decision(2, Phase.EVICTING, Reason.HELD))
     async with serving(forbid) as host:
-        shell = Shell(host)
+        shell = Shell(host, settings=again(0.01))
         shell._bindings._put("ns/b", binding())
         await shell._carry_out(1, command, None)
         assert len(shell._again) == 1

@@ -1,4 +1,4 @@
-"""docs/operations.md names every flag of every process and every metric, and none that does not exist."""
+"""docs/operations.md names every metric, docs/settings.md every setting, and none that does not exist."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import sys
 import aiohttp
 import pytest
 
+from atoll.cli import settings_reference
+from atoll.kube.settings import ProcessSettings, leaves
 from atoll.local.atoll_federation import AtollFederation
 from tests.docs.pages import DOCS
 
@@ -36,13 +38,22 @@ async def flags_of(process: str) -> set[str]:
     return set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", out.decode(), re.M)) - {"--help"}
 
 
-async def test_every_flag_of_every_process_is_in_the_page() -> None:
-    found = dict(zip(PROCESSES, await asyncio.gather(*map(flags_of, PROCESSES)), strict=True))
-    told: dict[str, set[str]] = {process: set() for process in PROCESSES}
-    for names, _, where, _ in rows("Flags"):
-        for process in PROCESSES if where == "all" else where.split(", "):
-            told[process] |= set(re.findall(r"--[a-z-]+", names))
-    assert told == found
+async def test_every_flag_of_every_process_is_in_the_page_of_its_settings() -> None:
+    page = settings_reference.render()
+    introduction, *processes = page.split("\n## atoll-")
+    general = set(re.findall(r"`(--[a-z-]+)", introduction)) - {"--lease-seconds"}
+    for told, found in zip(processes, await asyncio.gather(*map(flags_of, settings_reference.PROCESSES)), strict=True):
+        assert general | set(re.findall(r"\| `(--[a-z-]+)` \|", told)) == found
+
+
+def test_the_page_of_settings_is_what_the_processes_read() -> None:
+    assert (DOCS / "settings.md").read_text("utf-8") == settings_reference.render(), "run make generate"
+
+
+@pytest.mark.parametrize("model", settings_reference.PROCESSES.values(), ids=settings_reference.PROCESSES)
+def test_defaults_are_within_their_own_bounds(model: type[ProcessSettings]) -> None:
+    for leaf in leaves(model):
+        assert leaf.read(leaf.default, "default", text=False) == leaf.default
 
 
 @pytest.mark.integration

@@ -16,7 +16,8 @@ import yaml
 
 from atoll import install
 from atoll.agent.credentials import member_connection
-from atoll.dispatcher.query import Address, Query
+from atoll.dispatcher.query import Query
+from atoll.dispatcher.settings import QuerySettings
 from atoll.dispatcher.shell import Shell
 from atoll.install.crds import incompatible, install_crds, is_foreign
 from atoll.install.credentials import Endpoint, write_kubeconfig
@@ -213,7 +214,7 @@ async def test_a_leader_in_the_host_writes_its_address_with_the_rights_of_its_ac
     prepared: Path, host: ApiServer
 ) -> None:
     async with await ApiServer.from_kubeconfig(install.kubeconfig_of(prepared, "dispatcher")) as api:
-        query = Query(api, Shell(api), Address("0.0.0.0", 8443, "10.1.2.3"))
+        query = Query(api, Shell(api), settings=QuerySettings(host="0.0.0.0", address="10.1.2.3"))
         certificate = make_signer(datetime.now(UTC)).certificate
         for _ in range(2):
             await query.register(certificate)
@@ -222,7 +223,7 @@ async def test_a_leader_in_the_host_writes_its_address_with_the_rights_of_its_ac
         assert [(each["name"], each["port"]) for each in found["ports"]] == [("https", 8443)]
         service = (await host.get(API_SERVICES, keys.QUERY_API))["spec"]["service"]
         assert service == {"namespace": keys.SYSTEM_NAMESPACE, "name": keys.QUERY_SERVICE, "port": 443}
-        await Query(api, Shell(api), Address("", 8443, "fd00::1")).register(certificate)
+        await Query(api, Shell(api), settings=QuerySettings(address="fd00::1")).register(certificate)
         addresses = {
             each["metadata"]["name"]: [found["addresses"] for found in each.get("endpoints") or ()]
             for each in await host.list(ENDPOINT_SLICES, keys.SYSTEM_NAMESPACE)

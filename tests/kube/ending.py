@@ -12,6 +12,7 @@ import time
 
 from atoll.kube import process
 from atoll.kube.config import Connection
+from atoll.kube.settings import ProcessSettings, load
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import PODS
@@ -20,7 +21,7 @@ from tests.kube.servers import nobody
 
 def main() -> None:
     url, how = sys.argv[1:3]
-    options = process.arguments("test", "ends").parse_args(["--health-port=0", *sys.argv[3:]])
+    settings = load(ProcessSettings, "test", "ends", ["--health-port=0", *sys.argv[3:]])
 
     async def setup(running: process.Process) -> None:
         api = ApiServer(Connection(url, None, nobody))
@@ -36,7 +37,7 @@ def main() -> None:
         running.add_task("writes", queue.run(write, workers=4))
         running.add_task(how, _tasks[how]())
 
-    process.run("test", options, setup)
+    process.run("test", settings, setup)
 
 
 async def _well() -> None:

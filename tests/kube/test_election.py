@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from atoll.kube import election
-from atoll.kube.config import Connection
 from atoll.kube.election import Elector
+from atoll.kube.settings import Election
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.release import VERSION
-from tests.kube.servers import eventually, nobody, serving
+from tests.kube.servers import eventually, serving
 
-TIMES: Any = {"lease_seconds": 1.0, "renew_deadline": 0.4, "retry_period": 0.05}
+TIMES = Election(lease=1.0, renew_deadline=0.4, retry_period=0.05)
 
 
 class LeaseServer:
@@ -58,7 +56,7 @@ class Candidate:
 
     def __init__(self, api: ApiServer, name: str) -> None:
         self.api = ApiServer(api._connection, user_agent=name)
-        self.elector = Elector(self.api, "atoll-test", name, **TIMES)
+        self.elector = Elector(self.api, "atoll-test", name, TIMES)
         self.working = False
         self.stopped_at = 0.0
         self.task = asyncio.create_task(self.elector.run(self._work))
@@ -108,7 +106,7 @@ async def test_a_leader_that_is_cut_off_stops_before_another_can_lead() -> None:
         server.down.add("first")
         cut = asyncio.get_running_loop().time()
         await eventually(lambda: not first.working)
-        assert first.stopped_at - cut < TIMES["lease_seconds"]
+        assert first.stopped_at - cut < TIMES.lease
         assert not second.working
         assert server.holder == "first"
         await eventually(lambda: second.working)
@@ -123,7 +121,7 @@ async def test_work_that_ends_by_itself_ends_the_run_and_releases() -> None:
         assert server.holder == "only"
 
     async with serving(server) as api:
-        await Elector(api, "atoll-test", "only", **TIMES).run(work)
+        await Elector(api, "atoll-test", "only", TIMES).run(work)
     assert server.holder == ""
 
 
@@ -135,7 +133,7 @@ async def test_work_that_fails_releases_and_is_heard() -> None:
 
     async with serving(server) as api:
         with pytest.raises(RuntimeError, match="broken"):
-            await Elector(api, "atoll-test", "only", **TIMES).run(work)
+            await Elector(api, "atoll-test", "only", TIMES).run(work)
     assert server.holder == ""
 
 
@@ -170,7 +168,7 @@ async def test_the_lease_is_released_when_the_work_fails_while_it_is_stopped() -
             raise RuntimeError("broken on the way out")
 
     async with serving(server) as api:
-        leader = asyncio.create_task(Elector(api, "atoll-test", "only", **TIMES).run(work))
+        leader = asyncio.create_task(Elector(api, "atoll-test", "only", TIMES).run(work))
         await working.wait()
         leader.cancel()
         with pytest.raises(RuntimeError, match="broken"):
@@ -178,31 +176,17 @@ async def test_the_lease_is_released_when_the_work_fails_while_it_is_stopped() -
     assert server.holder == ""
 
 
-def test_flags_become_an_elector_and_bad_ones_are_named() -> None:
-    parser = argparse.ArgumentParser()
-    election.arguments(parser)
-    api = ApiServer(Connection("http://127.0.0.1:1", None, nobody))
-    election.elector(api, "atoll-x", "me", parser.parse_args([]))
-    election.elector(
-        api, "atoll-x", "me", parser.parse_args(["--lease-seconds=5", "--renew-deadline=3", "--retry-period=0.5"])
-    )
-    with pytest.raises(SystemExit, match=r"atoll-x: --lease-seconds=5 --renew-deadline=10 .* must hold"):
-        election.elector(api, "atoll-x", "me", parser.parse_args(["--lease-seconds=5"]))
-
-
 @pytest.mark.parametrize(
     "times",
     [
+        pytest.param({"lease": 10, "renew_deadline": 10, "retry_period": 1}, id="no time between deadline and expiry"),
+        pytest.param({"lease": 10, "renew_deadline": 5, "retry_period": 5}, id="no second attempt"),
         pytest.param(
-            {"lease_seconds": 10, "renew_deadline": 10, "retry_period": 1}, id="no time between deadline and expiry"
-        ),
-        pytest.param({"lease_seconds": 10, "renew_deadline": 5, "retry_period": 5}, id="no second attempt"),
-        pytest.param(
-            {"lease_seconds": 15, "renew_deadline": 14, "retry_period": 8},
+            {"lease": 15, "renew_deadline": 14, "retry_period": 8},
             id="no second attempt after a pause",
         ),
     ],
 )
 def test_times_that_can_not_keep_the_promise_are_refused(times: dict[str, float]) -> None:
     with pytest.raises(ValueError):
-        Elector(None, "x", "y", **times)  # type: ignore[arg-type]
+        Election(**times)

@@ -6,7 +6,6 @@ candidate. Times are those of the measurements on real processes: lease 5 s, ren
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +21,7 @@ from hypothesis import strategies as st
 
 from atoll.kube import election
 from atoll.kube.election import Elector
+from atoll.kube.settings import Election
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import CONFIGMAPS
 from tests.kube import virtual_time
@@ -30,7 +30,7 @@ from tests.kube.test_election import LeaseServer
 
 LEASE, DEADLINE, RETRY = 5.0, 3.0, 0.5
 TAKEOVER = LEASE + 2
-TIMES: Any = {"lease_seconds": LEASE, "renew_deadline": DEADLINE, "retry_period": RETRY}
+TIMES = Election(lease=LEASE, renew_deadline=DEADLINE, retry_period=RETRY)
 LASTING = ("hang", "error", "busy", "reset", "garbage", "lost")
 """What can happen to every request of a candidate. `lost`: carried out, its answer is not given."""
 
@@ -84,7 +84,7 @@ class Candidate:
     def __init__(self, api: ApiServer, name: str, *, slow_to_end: float = 0.0) -> None:
         self.name = name
         self.api = ApiServer(api._connection, user_agent=name)
-        self.elector = Elector(self.api, "atoll-test", name, overdue=self._overdue, **TIMES)
+        self.elector = Elector(self.api, "atoll-test", name, TIMES, overdue=self._overdue)
         self.slow_to_end = slow_to_end
         #: (from, to) of each time that the work ran
         self.terms: list[tuple[float, float]] = []
@@ -301,8 +301,7 @@ def test_a_client_of_a_leader_writes_only_while_that_is_certain() -> None:
         court = Court()
         async with serving(court) as raw:
             api = ApiServer(raw._connection, user_agent="first")
-            options = argparse.Namespace(lease_seconds=LEASE, renew_deadline=DEADLINE, retry_period=RETRY)
-            elector = election.elector(api, "atoll-test", "first", options)
+            elector = election.elector(api, "atoll-test", "first", TIMES)
             gate = asyncio.Event()
             terms = 0
 

@@ -25,9 +25,10 @@ from atoll.kube import drain, health, logs, vitals
 from atoll.kube.collector import KubeCollector
 from atoll.kube.election import Elector
 from atoll.kube.errors import Busy
-from atoll.kube.process import TLS_BUFFER, arguments, rate_limit, spare_memory
+from atoll.kube.process import TLS_BUFFER, rate_limit, spare_memory
 from atoll.kube.reflector import Reflector
 from atoll.kube.serving import Guard
+from atoll.kube.settings import Api, Election
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import LEASES, PODS
@@ -37,25 +38,20 @@ from tests.kube.servers import eventually, serving
 Json = dict[str, Any]
 
 
-# -- the flags of every process --------------------------------------------------------------------------------------
+# -- what every process has --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("flags", "limit"),
+    ("settings", "limit"),
     [
-        pytest.param([], None, id="no limit unless asked for"),
-        pytest.param(["--kube-api-qps=2.5"], (2.5, 3), id="the burst is what a second allows"),
-        pytest.param(["--kube-api-qps=20", "--kube-api-burst=40"], (20, 40), id="both as given"),
+        pytest.param(Api(), None, id="no limit unless asked for"),
+        pytest.param(Api(qps=2.5), (2.5, 3), id="the burst is what a second allows"),
+        pytest.param(Api(qps=20, burst=40), (20, 40), id="both as given"),
     ],
 )
-def test_the_limit_of_requests_is_as_the_flags_say(flags: list[str], limit: tuple[float, int] | None) -> None:
-    made = rate_limit(arguments("test", "").parse_args(flags))
+def test_the_limit_of_requests_is_as_the_settings_say(settings: Api, limit: tuple[float, int] | None) -> None:
+    made = rate_limit(settings)
     assert (None if made is None else (made.qps, made.burst)) == limit
-
-
-def test_a_burst_without_a_rate_is_refused() -> None:
-    with pytest.raises(SystemExit, match="--kube-api-burst=9: means nothing without --kube-api-qps"):
-        rate_limit(arguments("test", "").parse_args(["--kube-api-burst=9"]))
 
 
 def test_a_tls_connection_of_a_process_keeps_a_small_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -434,7 +430,7 @@ async def test_a_standby_can_lead_while_the_api_server_answers_its_attempts() ->
         raise AssertionError("it must not lead")
 
     async with serving(answer) as api:
-        elector = Elector(api, "l", "me", lease_seconds=0.6, renew_deadline=0.2, retry_period=0.05)
+        elector = Elector(api, "l", "me", Election(lease=0.6, renew_deadline=0.2, retry_period=0.05))
         assert not elector.can_lead
         task = asyncio.create_task(elector.run(work))
         await eventually(lambda: elector.can_lead)

@@ -15,6 +15,7 @@ from atoll.agent.scheduler.core.log import MemberBegin
 from atoll.dispatcher.core import Pass, QueueSet, QueueView
 from atoll.dispatcher.core.log import LOG, Begin
 from atoll.kube.recording import Recorder
+from atoll.kube.settings import Recording
 from atoll.model.eventlog import Answer, LogError
 from atoll.sim import replay, simulation
 from atoll.sim.inputs import InputError
@@ -142,11 +143,9 @@ def test_only_the_owner_may_read_a_log(tmp_path: Path) -> None:
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_term_begins_a_new_file_where_the_last_one_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("atoll.kube.recording.ROTATED_AT", 10)
-    monkeypatch.setattr("atoll.kube.recording.KEPT", 2)
+def test_a_term_begins_a_new_file_where_the_last_one_is_large(tmp_path: Path) -> None:
     for term in range(5):
-        with Recorder(tmp_path / "log", LOG) as recorder:
+        with Recorder(tmp_path / "log", LOG, settings=Recording(rotated_at=10, kept=2)) as recorder:
             recorder.begin(Begin(30.0))
             recorder.record(Pass(float(term)), [])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "log.1", "log.2"]
@@ -154,14 +153,13 @@ def test_a_term_begins_a_new_file_where_the_last_one_is_large(tmp_path: Path, mo
     assert replay.main([str(tmp_path / "log.1")]) == 0
 
 
-def test_a_term_is_not_recorded_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("atoll.kube.recording.MAX_TERM", 200)
+def test_a_term_is_not_recorded_without_end(tmp_path: Path) -> None:
 
     def fill(recorder: Recorder) -> None:
         for now in range(100):
             recorder.record(Pass(float(now)), [])
 
-    with Recorder(tmp_path / "log", LOG) as recorder:
+    with Recorder(tmp_path / "log", LOG, settings=Recording(longest_term=200)) as recorder:
         recorder.begin(Begin(30.0))
         with pytest.raises(OSError, match="200 bytes"):
             fill(recorder)

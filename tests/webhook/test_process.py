@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import signal
@@ -30,6 +29,7 @@ from atoll.model.apiresource import (
     VALIDATING_WEBHOOKS,
 )
 from atoll.webhook import process
+from atoll.webhook.settings import WebhookSettings
 from tests.webhook.builders import Json, make_job, make_queue, make_task
 
 
@@ -144,11 +144,11 @@ def test_where_no_address_is_given_it_listens_on_all(address: str) -> None:
 @pytest.mark.parametrize(
     ("url", "host", "address"),
     [
-        pytest.param("https://[::1]:9443", None, ("::1", 9443), id="loopback of IPv6"),
-        pytest.param("https://[fd00::1]:9443", None, ("", 9443), id="an address of IPv6"),
-        pytest.param("https://127.0.0.1", None, ("127.0.0.1", 9443), id="no port"),
+        pytest.param("https://[::1]:9443", "", ("::1", 9443), id="loopback of IPv6"),
+        pytest.param("https://[fd00::1]:9443", "", ("", 9443), id="an address of IPv6"),
+        pytest.param("https://127.0.0.1", "", ("127.0.0.1", 9443), id="no port"),
         pytest.param("https://atoll.example:444", "::", ("::", 444), id="as the flag says"),
     ],
 )
-def test_where_it_listens_follows_from_its_url(url: str, host: str | None, address: tuple[str, int]) -> None:
-    assert process._address({"url": url}, argparse.Namespace(host=host, port=None)) == address
+def test_where_it_listens_follows_from_its_url(url: str, host: str, address: tuple[str, int]) -> None:
+    assert process._address({"url": url}, WebhookSettings(host=host)) == address

@@ -7,8 +7,8 @@ reach the host goes on.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,10 +19,12 @@ from atoll.agent.facts import Facts
 from atoll.agent.heartbeat import Heartbeat
 from atoll.agent.member import MemberAgent
 from atoll.agent.scheduler.core.log import LOG
+from atoll.agent.settings import AgentSettings
 from atoll.delivery import Delivery
 from atoll.kube import config, election, process, tokens
 from atoll.kube.process import Process
 from atoll.kube.recording import BestEffort, Recorder
+from atoll.kube.settings import load
 from atoll.kube.transport import ApiServer
 from atoll.model.member import facts_annotation, figures_annotation
 
@@ -30,29 +32,32 @@ LEASE = "atoll-agent"
 """In namespace `atoll-system` of the member."""
 
 
-async def setup(running: Process, options: argparse.Namespace) -> None:
+async def setup(running: Process, settings: AgentSettings) -> None:
     """Connect to both clusters and add the agent's tasks."""
-    agent_name = f"atoll-agent/{options.cluster}"
+    agent_name = f"atoll-agent/{settings.cluster}"
+    # None: the pod's service account.
+    host_file = Path(settings.kubeconfig) if settings.kubeconfig else None
+    member_file = Path(settings.member_kubeconfig) if settings.member_kubeconfig else None
     host = await running.stack.enter_async_context(
-        await ApiServer.from_kubeconfig(options.kubeconfig, user_agent=agent_name, rate=process.rate_limit(options))
+        await ApiServer.from_kubeconfig(host_file, user_agent=agent_name, rate=process.rate_limit(settings.api))
     )
-    if options.member_secret:
-        to_member = await member_connection(host, options.cluster)
+    if settings.member_secret:
+        to_member = await member_connection(host, settings.cluster)
     else:
-        to_member = await config.load(options.member_kubeconfig)
+        to_member = await config.load(member_file)
     member = await running.stack.enter_async_context(
-        ApiServer(to_member, user_agent=agent_name, connections=128, rate=process.rate_limit(options))
+        ApiServer(to_member, user_agent=agent_name, connections=128, rate=process.rate_limit(settings.api))
     )
-    elector = election.elector(member, LEASE, running.identity, options)
+    elector = election.elector(member, LEASE, running.identity, settings.election)
     # What this member's agents say on the host is the leader's to say as well.
     host.writes.guard = lambda: elector.certain
     renewals = {
-        "host": tokens.of_file(host, options.kubeconfig),
-        "member": secret_renewal(host, member, options.cluster)
-        if options.member_secret
-        else tokens.of_file(member, options.member_kubeconfig),
+        "host": tokens.of_file(host, host_file),
+        "member": secret_renewal(host, member, settings.cluster)
+        if settings.member_secret
+        else tokens.of_file(member, member_file),
     }
-    facts = Facts(member, {name: each for name, each in renewals.items() if each is not None})
+    facts = Facts(member, {name: each for name, each in renewals.items() if each is not None}, settings=settings.facts)
     expiry = Gauge(
         "atoll_token_expiry_timestamp_seconds",
         "When the token for this cluster expires; 0 where there is none that does",
@@ -63,7 +68,9 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
         expiry.labels(name).set_function(partial(getattr, each, "expires"))
         running.add_task(f"token for the {name}", each.run())
     works: tuple[MemberAgent, Delivery] | None = None
-    recorder = running.stack.enter_context(Recorder(options.record, LOG)) if options.record else None
+    record = settings.record
+    kept = Recorder(Path(record), LOG, settings=settings.recording) if record else None
+    recorder = running.stack.enter_context(kept) if kept is not None else None
 
     async def lead() -> None:
         # Everything is read anew: what an earlier leader did is in the member.
@@ -71,20 +78,21 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
         agent = MemberAgent(
             host,
             member,
-            options.cluster,
-            jobs={"on": True, "off": False, "auto": None}[options.jobs],
+            settings.cluster,
+            settings,
             log=BestEffort(None if recorder is None or recorder.closed else recorder),
         )
         delivery = Delivery(
             host,
             member,
-            options.cluster,
+            settings.cluster,
             objects=agent.cache.workloads,
             placement=agent.placement,
             reservations=agent.reservations,
             placing=agent.made_for,
             pods=agent.pods,
             end_pods=agent.end_pods,
+            settings=settings.delivery,
         )
         agent.on_placement(delivery.touch)
         agent.surroundings.on_change(lambda _: delivery.look_again())
@@ -108,8 +116,9 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
     heartbeat = Heartbeat(
         host,
         member,
-        options.cluster,
+        settings.cluster,
         running.identity,
+        settings=settings.heartbeat,
         leads=elector.leading.is_set,
         notes=lambda: {**(works[0].notes() if works is not None else {}), **facts_annotation(facts.said())},
         figures=lambda: figures_annotation(works[0].tally.figures()) if works is not None and works[0].ready else {},
@@ -120,35 +129,10 @@ async def setup(running: Process, options: argparse.Namespace) -> None:
     running.add_task("election", elector.run(lead))
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Console script `atoll-agent`."""
-    parser = process.arguments("agent", "Runs and places the gangs of one member cluster.")
-    parser.add_argument("--cluster", required=True, help="name of the member's Cluster object on the host")
-    to_member = parser.add_mutually_exclusive_group()
-    to_member.add_argument(
-        "--member-kubeconfig",
-        type=Path,
-        help="credentials for the member (default: the pod's service account)",
-    )
-    to_member.add_argument(
-        "--member-secret",
-        action="store_true",
-        help="credentials for the member are in the Secret on the host that spec.secretRef of its Cluster names",
-    )
-    parser.add_argument(
-        "--jobs",
-        choices=["auto", "on", "off"],
-        default="auto",
-        help="reconcile Volcano Jobs; auto: unless Volcano's controllers run in the member",
-    )
-    parser.add_argument(
-        "--record",
-        type=Path,
-        help="append all that the scheduler is told and decides to this file (see atoll.sim.replay)",
-    )
-    election.arguments(parser)
-    options = parser.parse_args()
-    process.run("agent", options, lambda running: setup(running, options), cluster=options.cluster)
+    settings = load(AgentSettings, "agent", "Runs and places the gangs of one member cluster.", argv)
+    process.run("agent", settings, lambda running: setup(running, settings), cluster=settings.cluster)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import structlog
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Node, Pod
+from atoll.agent.settings import FactSettings
 from atoll.kinds import DELIVERED
 from atoll.kube import errors
 from atoll.kube.tokens import Renewal
@@ -19,10 +20,6 @@ from atoll.kube.version import Version, version_of
 from atoll.model import quantity, vector
 from atoll.model.member import AgentFacts, Figures, kind_feature
 from atoll.model.vector import Vector
-
-_EVERY = 600.0
-"""Seconds after which the member may have been upgraded."""
-_AGAIN = 5.0
 
 log = structlog.get_logger(__name__)
 
@@ -66,13 +63,21 @@ def _allocatable(said: Mapping[str, str | int | float]) -> Vector:
 class Facts:
     """The member's version and what this agent knows, as the host is told."""
 
-    def __init__(self, member: ApiServer, renewals: Mapping[str, Renewal] | None = None) -> None:
+    def __init__(
+        self,
+        member: ApiServer,
+        renewals: Mapping[str, Renewal] | None = None,
+        *,
+        settings: FactSettings = FactSettings(),
+    ) -> None:
         """No I/O happens here; `run` does it.
 
         Args:
             member: is asked for its version.
             renewals: of this agent's tokens, `host` and `member`.
+            settings: its times and bounds.
         """
+        self._settings = settings
         self._member = member
         self.renewals = renewals or {}
         self._version: Version | None = None
@@ -84,7 +89,7 @@ class Facts:
                 self._version = await version_of(self._member)
             except (ValueError, errors.ApiError) as error:
                 log.debug("the member does not tell its version", error=str(error))
-            await asyncio.sleep(_EVERY if self._version is not None else _AGAIN)
+            await asyncio.sleep(self._settings.every if self._version is not None else self._settings.again)
 
     def said(self) -> AgentFacts:
         """As it is known now."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
+from atoll.agent.settings import HeartbeatSettings
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
@@ -18,12 +19,6 @@ from atoll.model.apiresource import LEASES
 from atoll.model.timestamps import rfc3339_micro
 
 NAME = "atoll-agent"
-PERIOD = 10.0
-DURATION = 40
-_SILENT = 30.0
-"""Seconds after which another agent's sign of life is over: before the host takes the member for lost."""
-_PROBE_EVERY = 2.0
-_PROBE_DEADLINE = 3.0
 
 _NOBODY = f"none of its agents holds Lease {keys.SYSTEM_NAMESPACE}/{NAME} in the member"
 
@@ -43,6 +38,7 @@ class Heartbeat:
         leads: Callable[[], bool] = lambda: True,
         notes: Callable[[], dict[str, str]] = dict,
         figures: Callable[[], dict[str, str]] = dict,
+        settings: HeartbeatSettings = HeartbeatSettings(),
     ) -> None:
         """No I/O happens here; `run` does it.
 
@@ -54,7 +50,9 @@ class Heartbeat:
             leads: whether this process leads.
             notes: annotations that tell the host of the member besides; a change is told at once.
             figures: others, which wait for the next renewal.
+            settings: its times and bounds.
         """
+        self._settings = settings
         self._host = host
         self._member = member
         self._namespace = keys.execution_namespace(cluster)
@@ -63,7 +61,7 @@ class Heartbeat:
         self._leads = leads
         #: annotations as last written, and when, on the loop's clock
         self._told: dict[str, str] = {}
-        self._told_at = -PERIOD
+        self._told_at = -self._settings.period
         #: renewTime of another agent's sign of life, and since when none leads as far as is known here
         self._theirs: str | None = None
         self._since = 0.0
@@ -71,20 +69,20 @@ class Heartbeat:
     async def run(self) -> None:
         """Probe and renew until cancelled; a change is told at once."""
         clock = asyncio.get_running_loop().time
-        self._since, looked = clock(), -PERIOD
+        self._since, looked = clock(), -self._settings.period
         while True:
             readyz = await self._probe()
             try:
                 if self._leads():
                     self._since = clock()
                     await self._tell(readyz)
-                elif clock() - looked >= PERIOD:
+                elif clock() - looked >= self._settings.period:
                     looked = clock()
                     if await self._falls_to_us(readyz):
                         await self._tell(readyz if readyz != "ok" else _NOBODY)
             except errors.ApiError as error:
                 log.warning("the host did not take the heartbeat", error=str(error))
-            await asyncio.sleep(_PROBE_EVERY)
+            await asyncio.sleep(self._settings.probe)
 
     async def _falls_to_us(self, readyz: str) -> bool:
         """Whether this agent, which does not lead, is the one to say what is wrong."""
@@ -97,19 +95,19 @@ class Heartbeat:
             return True
         if spec.get("holderIdentity") != self._identity and spec.get("renewTime") != self._theirs:
             self._theirs, self._since = spec.get("renewTime"), now
-        return now - self._since >= _SILENT
+        return now - self._since >= self._settings.silent
 
     async def _tell(self, readyz: str) -> None:
         """Renew if there is something new, or it is time."""
         annotations = {**self._notes(), keys.READYZ: readyz}
         now = asyncio.get_running_loop().time()
-        if annotations != self._told or now - self._told_at >= PERIOD:
+        if annotations != self._told or now - self._told_at >= self._settings.period:
             await self._renew({**annotations, **self._figures()})
             self._told, self._told_at = annotations, now
 
     async def _probe(self) -> str:
         try:
-            await self._member.request("GET", "/readyz", deadline=_PROBE_DEADLINE)
+            await self._member.request("GET", "/readyz", deadline=self._settings.probe_deadline)
         except errors.ApiError as error:
             return error.message[:250]
         return "ok"
@@ -125,7 +123,7 @@ class Heartbeat:
             },
             "spec": {
                 "holderIdentity": self._identity,
-                "leaseDurationSeconds": DURATION,
+                "leaseDurationSeconds": self._settings.duration,
                 "renewTime": rfc3339_micro(time.time()),
             },
         }

@@ -22,6 +22,7 @@ from atoll.agent.scheduler.core import Command, Event
 from atoll.agent.scheduler.core.log import MemberBegin
 from atoll.agent.scheduler.loop import Scheduler
 from atoll.agent.scheduler.reservations import Reservations
+from atoll.agent.settings import AgentSettings
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.recording import BestEffort
@@ -41,8 +42,8 @@ class MemberAgent:
         host: ApiServer,
         member: ApiServer,
         cluster: str,
+        settings: AgentSettings = AgentSettings(),
         *,
-        jobs: bool | None = None,
         log: BestEffort[MemberBegin, Event, Command] | None = None,
     ) -> None:
         """No I/O happens here; `run` does it.
@@ -51,7 +52,7 @@ class MemberAgent:
             host: where capacity goes.
             member: the cluster to look after.
             cluster: its name on the host.
-            jobs: whether Volcano Jobs are ours to reconcile; None: unless Volcano's own controllers run in the member.
+            settings: of the process.
             log: of what the scheduler's core is told and answers; a fresh core begins in it.
         """
         if log is not None:
@@ -62,10 +63,10 @@ class MemberAgent:
         self.tally = Tally(self.cache)
         self.recorder = Recorder(member, "agent")
         self.cache.owners.tell(self.recorder)
-        self.publisher = Publisher(host, cluster, lambda: self._summary.specs())
+        self.publisher = Publisher(host, cluster, lambda: self._summary.specs(), settings=settings.capacity)
         self.surroundings = Surroundings(host, member, cluster)
         self.ours = Ours(self.cache)
-        self.jobs = JobController(member, self.cache, self.recorder)
+        self.jobs = JobController(member, self.cache, self.recorder, settings=settings.jobs)
         self.scheduler = Scheduler(
             member,
             self.cache,
@@ -74,11 +75,13 @@ class MemberAgent:
             remake=self.jobs.remake,
             promise=self.publisher.promise,
             log=log,
+            settings=settings,
         )
         self._summary = MemberCapacity(cluster, self.scheduler.room)
-        self.placements = Placements(self.cache, self.scheduler, self.publisher)
-        self.pod_groups = PodGroups(member, self.cache, self.recorder, ours=self.ours)
-        self._jobs_wanted = jobs
+        self.placements = Placements(self.cache, self.scheduler, self.publisher, settings=settings.placements)
+        self.pod_groups = PodGroups(member, self.cache, self.recorder, ours=self.ours, settings=settings.podgroups)
+        #: whether Volcano Jobs are ours to reconcile; None: unless Volcano's own controllers run in the member
+        self._jobs_wanted = {"on": True, "off": False, "auto": None}[settings.jobs.reconcile]
         #: label selector of the nodes that are used
         self._nodes = ""
         self.surroundings.on_change(self._placing_changed)

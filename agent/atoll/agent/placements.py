@@ -13,24 +13,29 @@ from atoll.agent.publisher import Publisher
 from atoll.agent.scheduler.core import gangs
 from atoll.agent.scheduler.core.planner import smallest_domain
 from atoll.agent.scheduler.loop import Scheduler
+from atoll.agent.settings import PlacementSettings
 from atoll.model import keys, vector
 from atoll.model.conditions import find
 from atoll.model.timestamps import is_time, to_seconds
 from atoll.model.vector import Vector
 
-OVERDUE = 5.0
-"""Seconds after the end of its grace period from which a pod that is still there is named."""
 NAMED = 3
 """Pods that a sentence names."""
-SLOW = 60.0
-"""Seconds in which a pod passes through what all pods pass through; what takes longer is told."""
 
 
 class Placements:
     """Answers `get` from the scheduler's room; feed it with the scheduler's passes."""
 
-    def __init__(self, cache: MemberCache, scheduler: Scheduler, publisher: Publisher) -> None:
+    def __init__(
+        self,
+        cache: MemberCache,
+        scheduler: Scheduler,
+        publisher: Publisher,
+        *,
+        settings: PlacementSettings = PlacementSettings(),
+    ) -> None:
         """Takes effect once `observe` is called after every pass."""
+        self._settings = settings
         self._cache = cache
         self._scheduler = scheduler
         self._publisher = publisher
@@ -97,26 +102,28 @@ class Placements:
     def _may_not_go(self, old: Pod | None, new: Pod | None) -> None:
         """Look again when a pod that was deleted should have gone; one that has gone so late is news, too."""
         if new is None:
-            if old is not None and old.binding_uid and _overdue(old):
+            if old is not None and old.binding_uid and _overdue(old, self._settings.overdue):
                 self._touch(old.binding_uid)
         elif new.terminating and new.binding_uid and new.binding_uid not in self._going:
             uid = new.binding_uid
             self._going.add(uid)
             left = to_seconds(new.metadata.deletion_timestamp or "") - time.time()
-            asyncio.get_running_loop().call_later(max(left, 0.0) + OVERDUE + 1, self._look_after, uid)
+            asyncio.get_running_loop().call_later(max(left, 0.0) + self._settings.overdue + 1, self._look_after, uid)
 
     def _look_after(self, uid: str) -> None:
         self._going.discard(uid)
         pods = [pod for pod in self._cache.pods.by_index("binding", uid) if pod.terminating]
-        if any(_overdue(pod) for pod in pods):
+        if any(_overdue(pod, self._settings.overdue) for pod in pods):
             self._touch(uid)
         for pod in pods:
-            if not _overdue(pod):
+            if not _overdue(pod, self._settings.overdue):
                 self._may_not_go(None, pod)
 
     def _why_not_gone(self, pods: Iterable[Pod]) -> str:
         """In one sentence, of pods that were deleted and should have gone by now."""
-        overdue = sorted((pod for pod in pods if _overdue(pod)), key=lambda pod: pod.metadata.name)
+        overdue = sorted(
+            (pod for pod in pods if _overdue(pod, self._settings.overdue)), key=lambda pod: pod.metadata.name
+        )
         parts = []
         for pod in overdue[:NAMED]:
             node = self._scheduler.room.node(pod.node)
@@ -140,7 +147,7 @@ class Placements:
             self._touch(uid)
         elif after is not None and uid not in self._slow:
             self._slow.add(uid)
-            asyncio.get_running_loop().call_later(SLOW + 1, self._look_again, uid)
+            asyncio.get_running_loop().call_later(self._settings.slow + 1, self._look_again, uid)
 
     def _look_again(self, uid: str) -> None:
         self._slow.discard(uid)
@@ -155,7 +162,7 @@ class Placements:
             starting = pod.starting
             if starting is None or pod.terminating:
                 continue
-            slow = is_time(starting.since) and now - to_seconds(starting.since) >= SLOW
+            slow = is_time(starting.since) and now - to_seconds(starting.since) >= self._settings.slow
             if slow or not starting.ordinary:
                 found.setdefault(starting.reason, []).append(pod)
         if not found:
@@ -228,10 +235,10 @@ def requests_by_task(pods: Iterable[Pod]) -> dict[str, Vector]:
     return found
 
 
-def _overdue(pod: Pod) -> bool:
+def _overdue(pod: Pod, patience: float) -> bool:
     """Whether it was deleted and should have gone by now."""
     when = pod.metadata.deletion_timestamp
-    return when is not None and time.time() >= to_seconds(when) + OVERDUE
+    return when is not None and time.time() >= to_seconds(when) + patience
 
 
 def _said(obj: Pod | PodGroup) -> object:

@@ -24,6 +24,7 @@ import structlog
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.ours import Ours
+from atoll.agent.settings import PodGroupSettings
 from atoll.kinds import DELIVERED
 from atoll.kinds.metadata import queue_of
 from atoll.kube import errors
@@ -48,10 +49,7 @@ _API_VERSIONS = {
     **{kind.resource.kind: kind.resource.api_version for kind in DELIVERED if kind.in_member and kind.in_member.groups},
 }
 """Kind of a controller whose pods get a PodGroup -> its apiVersion."""
-_COALESCE = 0.01
-"""Seconds for which pods of one owner are gathered, so that most of a gang is known by its first look."""
 
-_WRITES_AT_ONCE = 32
 
 log = structlog.get_logger(__name__)
 
@@ -173,7 +171,15 @@ def change(group: PodGroup, wanted: Json) -> Json:
 class PodGroups:
     """Makes PodGroups for pods that have none."""
 
-    def __init__(self, api: ApiServer, cache: MemberCache, recorder: Recorder, *, ours: Ours) -> None:
+    def __init__(
+        self,
+        api: ApiServer,
+        cache: MemberCache,
+        recorder: Recorder,
+        *,
+        ours: Ours,
+        settings: PodGroupSettings = PodGroupSettings(),
+    ) -> None:
         """No I/O happens here; `run` does it.
 
         Args:
@@ -181,14 +187,16 @@ class PodGroups:
             cache: of the member; handlers are added to it.
             recorder: tells of pods whose annotations can't be obeyed.
             ours: tells which pods are.
+            settings: its times and bounds.
         """
+        self._settings = settings
         self._api = api
         self._cache = cache
         self._recorder = recorder
         self._ours = ours
         #: owner UID (the pod's own for a bare pod), or `namespace/name` of a PodGroup that pods name
         self._queue: WorkQueue[str] = WorkQueue("podgroups of owners")
-        self._writes = asyncio.Semaphore(_WRITES_AT_ONCE)
+        self._writes = asyncio.Semaphore(self._settings.writes)
         #: controller UID -> owner of its gangs; a ReplicaSet never changes its Deployment
         self._owners: dict[str, Owner] = {}
         #: controller UID -> keys of its pods that wait for their PodGroup
@@ -215,13 +223,13 @@ class PodGroups:
         uid = pod.metadata.controller_uid or pod.metadata.uid
         if new is not None and serves(new, self._ours.pod):
             self._waiting.setdefault(uid, set()).add(new.metadata.key)
-            self._queue.add(uid, after=_COALESCE)
+            self._queue.add(uid, after=self._settings.coalesce)
         elif waiting := self._waiting.get(uid):
             waiting.discard(pod.metadata.key)
             if not waiting:
                 del self._waiting[uid]
         if new is not None and self._names_none(new):
-            self._queue.add(new.group, after=_COALESCE)
+            self._queue.add(new.group, after=self._settings.coalesce)
         if new is None and uid in self._owners and not self._cache.pods.by_index("owner", uid):
             del self._owners[uid]
 
@@ -241,9 +249,9 @@ class PodGroups:
             uid = pod.metadata.controller_uid or pod.metadata.uid
             if old.metadata.name.startswith(_PREFIX):
                 self._waiting.setdefault(uid, set()).add(pod.metadata.key)
-                self._queue.add(uid, after=_COALESCE)
+                self._queue.add(uid, after=self._settings.coalesce)
             elif keys.GROUP_MIN_MEMBER in pod.metadata.annotations:
-                self._queue.add(old.metadata.key, after=_COALESCE)
+                self._queue.add(old.metadata.key, after=self._settings.coalesce)
 
     async def _reconcile(self, uid: str) -> None:
         if "/" in uid:

@@ -8,15 +8,13 @@ from typing import Any
 
 import structlog
 
+from atoll.agent.settings import CapacitySettings
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import CAPACITIES
 
 FIELD_MANAGER = "atoll-agent"
-INTERVAL = 0.5
-"""Seconds between two updates."""
-_AGAIN_AFTER = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -24,14 +22,23 @@ log = structlog.get_logger(__name__)
 class Publisher:
     """Writes the ClusterCapacity objects of one member."""
 
-    def __init__(self, host: ApiServer, cluster: str, summary: Callable[[], Mapping[str, dict[str, Any]]]) -> None:
+    def __init__(
+        self,
+        host: ApiServer,
+        cluster: str,
+        summary: Callable[[], Mapping[str, dict[str, Any]]],
+        *,
+        settings: CapacitySettings = CapacitySettings(),
+    ) -> None:
         """No I/O happens here; `run` does it.
 
         Args:
             host: where the objects are.
             cluster: name of the member.
             summary: gives the specs by object name, as they are at the moment of the call, without generation.
+            settings: its times and bounds.
         """
+        self._settings = settings
         self._host = host
         self._cluster = cluster
         self._namespace = keys.execution_namespace(cluster)
@@ -66,7 +73,7 @@ class Publisher:
                 self.resumed.set()
             except errors.ApiError as error:
                 log.warning("can't read capacity back from the host", error=str(error))
-                await asyncio.sleep(_AGAIN_AFTER)
+                await asyncio.sleep(self._settings.again)
 
     async def run(self) -> None:
         """Publish until cancelled."""
@@ -90,8 +97,8 @@ class Publisher:
                 log.warning("capacity was not published", error=str(error))
                 self._published = dict.fromkeys(self._published)
                 self._wake.set()
-                await asyncio.sleep(_AGAIN_AFTER)
-            await asyncio.sleep(max(0.0, began + INTERVAL - clock()))
+                await asyncio.sleep(self._settings.again)
+            await asyncio.sleep(max(0.0, began + self._settings.interval - clock()))
 
     async def _publish(self, specs: dict[str, dict[str, Any]]) -> None:
         generation = self.taken

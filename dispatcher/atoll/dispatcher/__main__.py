@@ -2,63 +2,43 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
-from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS
 from atoll.dispatcher.core.log import LOG
-from atoll.dispatcher.query import Address, Query
+from atoll.dispatcher.query import Query
+from atoll.dispatcher.settings import DispatcherSettings
 from atoll.dispatcher.shell import Metrics, Shell
 from atoll.kube import election, process
 from atoll.kube.events import Recorder as EventRecorder
 from atoll.kube.recording import Recorder
+from atoll.kube.settings import load
 from atoll.kube.transport import ApiServer
 
-QUERY_PORT = 8443
-FAREWELL = 1.0
-"""Seconds that an end waits for the API server to hear that nobody answers its questions any more."""
 
-
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run until a signal or until leadership is lost for good."""
-    parser = process.arguments("dispatcher", "Orders suspended bindings by queue and places them on member clusters.")
-    election.arguments(parser)
-    parser.add_argument(
-        "--record", type=Path, help="append all that the core is told and decides to this file (see atoll.sim.replay)"
+    settings = load(
+        DispatcherSettings,
+        "dispatcher",
+        "Orders suspended bindings by queue and places them on member clusters.",
+        argv,
+        epilog="example: atoll-dispatcher --kubeconfig atoll-dispatcher.kubeconfig --health-port 8083",
     )
-    parser.add_argument(
-        "--query-port",
-        type=int,
-        default=QUERY_PORT,
-        help="port of the query API; 0 turns it off (default: %(default)s)",
-    )
-    parser.add_argument("--query-host", default="", help="address that it listens on (default: all, IPv6 too)")
-    parser.add_argument(
-        "--query-address",
-        default="",
-        help="address at which the API server reaches it (default: the one from which the API server is reached)",
-    )
-    parser.add_argument(
-        "--most-refusals",
-        type=int,
-        default=MOST_REFUSALS,
-        help="refusals of a workload by one member's API server or admission after which it is tried there no more;"
-        " once that is so of all members that it may use it is deactivated; 0 for no end (default: %(default)s)",
-    )
-    parser.epilog = "example: atoll-dispatcher --kubeconfig atoll-dispatcher.kubeconfig --health-port 8083"
-    options = parser.parse_args()
-    process.run("dispatcher", options, lambda running: _setup(running, options))
+    process.run("dispatcher", settings, lambda running: _setup(running, settings))
 
 
-async def _setup(running: process.Process, options: argparse.Namespace) -> None:
+async def _setup(running: process.Process, settings: DispatcherSettings) -> None:
     host = await ApiServer.from_kubeconfig(
-        options.kubeconfig, user_agent="atoll-dispatcher", rate=process.rate_limit(options)
+        settings.kubeconfig or None, user_agent="atoll-dispatcher", rate=process.rate_limit(settings.api)
     )
     running.stack.push_async_callback(host.close)
-    elector = election.elector(host, "atoll-dispatcher", running.identity, options)
+    elector = election.elector(host, "atoll-dispatcher", running.identity, settings.election)
     metrics = Metrics(running.metrics)
-    recorder = running.stack.enter_context(Recorder(options.record, LOG)) if options.record else None
+    record = settings.record
+    kept = Recorder(Path(record), LOG, settings=settings.recording) if record else None
+    recorder = running.stack.enter_context(kept) if kept is not None else None
     shell: Shell | None = None
     query: Query | None = None
 
@@ -71,20 +51,19 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
             metrics,
             events=events,
             recorder=None if recorder is None or recorder.closed else recorder,
-            most_refusals=options.most_refusals,
+            settings=settings,
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(events.run())
             group.create_task(shell.run())
-            if options.query_port:
-                address = Address(options.query_host, options.query_port, options.query_address)
-                query = Query(host, shell, address)
+            if settings.query.port:
+                query = Query(host, shell, settings=settings.query)
                 group.create_task(query.run())
 
     async def leave() -> None:
         if query is not None and elector.leading.is_set():
             # Not cancelled after that: the drain waits for a write that is under way.
-            await asyncio.wait({asyncio.create_task(query.leave())}, timeout=FAREWELL)
+            await asyncio.wait({asyncio.create_task(query.leave())}, timeout=settings.query.farewell)
 
     def ready() -> bool:
         return shell is not None and shell.synced if elector.leading.is_set() else elector.can_lead

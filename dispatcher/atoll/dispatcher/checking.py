@@ -13,14 +13,11 @@ import structlog
 from prometheus_client import Counter
 
 from atoll.dispatcher.core import Dispatcher
+from atoll.dispatcher.settings import CheckSettings
 from atoll.kube.events import Recorder
 from atoll.model import keys
 from atoll.model.apiresource import LEASES
 
-INTERVAL = 600.0
-"""Least seconds between two looks."""
-SHARE = 1000.0
-"""Of the time at most one part in so many goes into looking."""
 BROKEN = "InvariantBroken"
 """Reason of the Event."""
 
@@ -30,16 +27,19 @@ log = structlog.get_logger(__name__)
 class Checker:
     """Looks while one leader lasts."""
 
-    def __init__(self, core: Dispatcher, events: Recorder | None, broken: Counter) -> None:
+    def __init__(
+        self, core: Dispatcher, events: Recorder | None, broken: Counter, *, settings: CheckSettings = CheckSettings()
+    ) -> None:
         """No I/O happens here; `run` looks, and whoever runs `events` writes."""
+        self._settings = settings
         self._core, self._events, self._broken = core, events, broken
 
     async def run(self) -> None:
         """Look until cancelled."""
-        pause = INTERVAL
+        pause = self._settings.interval
         while True:
             await asyncio.sleep(pause)
-            pause = max(INTERVAL, SHARE * self.look())
+            pause = max(self._settings.interval, self._settings.share * self.look())
 
     def look(self) -> float:
         """Verify, and tell what is wrong; gives the seconds that it took."""

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from atoll.dispatcher.core import Dispatcher
 from atoll.dispatcher.core.events import Circuit, Failure
 from atoll.dispatcher.objects import ClusterObject, ceiling_of
+from atoll.dispatcher.settings import ReportSettings
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
 from atoll.kube.events import Recorder
@@ -28,9 +29,6 @@ from atoll.model.apiresource import CLUSTERS
 from atoll.model.timestamps import rfc3339_seconds
 from atoll.model.words import counted
 
-INTERVAL = 1.0
-"""Least seconds between two writes about one member."""
-LONGEST_PAUSE = 60.0
 TAKES_WORK, CAPACITY_ACCEPTED, CEILING_VALID = "TakesWork", "CapacityAccepted", "CeilingValid"
 
 _FAILED = {
@@ -86,6 +84,8 @@ class MemberReporter:
         not_used: Callable[[str], dict[str, str]],
         metrics: MemberMetrics,
         recorder: Recorder | None = None,
+        *,
+        settings: ReportSettings = ReportSettings(),
     ) -> None:
         """No I/O happens here; `run` does it.
 
@@ -96,12 +96,14 @@ class MemberReporter:
             not_used: member -> name of each ClusterCapacity object of it that is not used -> why.
             metrics: to count in.
             recorder: of Events; None for none.
+            settings: its times and bounds.
         """
+        self._settings = settings
         self._host, self._core, self._clusters, self._not_used = host, core, clusters, not_used
         self._metrics, self._recorder = metrics, recorder
         self._marked: dict[str, None] = {}
         self._wake = asyncio.Event()
-        self._refused: Backoff[str] = Backoff(INTERVAL, LONGEST_PAUSE)
+        self._refused: Backoff[str] = Backoff(self._settings.interval, self._settings.longest_pause)
         #: cluster -> how often its breaker was opened, as was counted
         self._counted: dict[str, int] = {}
         clusters.on_change(self._cluster_changed)
@@ -125,7 +127,7 @@ class MemberReporter:
                 marked, self._marked = self._marked, {}
                 for cluster in marked:
                     await self._report(cluster)
-                await asyncio.sleep(INTERVAL)
+                await asyncio.sleep(self._settings.interval)
         finally:
             # The figures are the next leader's to tell.
             self._metrics.open.clear()
@@ -152,7 +154,7 @@ class MemberReporter:
         except errors.ApiError as error:
             # A conflict is a change of another controller's: what it changed is about to be seen.
             log.info("state of a member not written, will try again", cluster=name, error=str(error))
-            pause = self._refused.failed(name, at_least=min(error.retry_after or 0.0, LONGEST_PAUSE))
+            pause = self._refused.failed(name, at_least=min(error.retry_after or 0.0, self._settings.longest_pause))
             asyncio.get_running_loop().call_later(pause, self.mark, name)
             return
         self._refused.forget(name)

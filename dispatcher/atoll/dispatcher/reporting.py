@@ -21,6 +21,7 @@ from atoll.dispatcher.core import BindingGone, BindingSet, BindingView, Command,
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.quota.queue import Queue, path, subtree
 from atoll.dispatcher.objects import QueueObject
+from atoll.dispatcher.settings import ReportSettings
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
 from atoll.kube.reflector import Reflector
@@ -31,17 +32,12 @@ from atoll.model.decision import Phase
 from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
 
-INTERVAL = 1.0
-"""Least seconds between two updates of one queue."""
-LONGEST_PAUSE = 60.0
-"""Most seconds until a status that was refused is written again."""
 COUNTS = ("pending", "inqueue", "running", "completed")
 """Fields of a Queue's status: who waits, is dispatched but not all bound, is bound, has ended."""
 VALID = "Valid"
 """Condition of a Queue: whether it is part of a valid tree."""
 _SLICE = 10
 """Queues that are looked at before decisions get their turn."""
-_WRITERS = 8
 
 Json = dict[str, Any]
 
@@ -90,9 +86,16 @@ class Reporter:
     """Keeps status and metrics of all queues, while one leader lasts."""
 
     def __init__(
-        self, host: ApiServer, core: Dispatcher, queues: Reflector[QueueObject], metrics: QueueMetrics
+        self,
+        host: ApiServer,
+        core: Dispatcher,
+        queues: Reflector[QueueObject],
+        metrics: QueueMetrics,
+        *,
+        settings: ReportSettings = ReportSettings(),
     ) -> None:
         """No I/O happens here; `run` does it."""
+        self._settings = settings
         self._host, self._core, self._queues, self._metrics = host, core, queues, metrics
         self._book = Book()
         #: UIDs of bindings that may count as something else now
@@ -105,7 +108,7 @@ class Reporter:
         self._divisions: dict[Queue, object] = {}
         self._wake = asyncio.Event()
         #: queues that are there and of which the last write of the status failed
-        self._refused: Backoff[str] = Backoff(INTERVAL, LONGEST_PAUSE)
+        self._refused: Backoff[str] = Backoff(self._settings.interval, self._settings.longest_pause)
         queues.on_change(self._queue_changed)
 
     def told(self, event: Event, commands: Sequence[Command]) -> None:
@@ -130,7 +133,7 @@ class Reporter:
                         self._show(node)
                     await self._write_all(part)
                     await asyncio.sleep(0)
-                await asyncio.sleep(INTERVAL)
+                await asyncio.sleep(self._settings.interval)
         finally:
             # The figures are the next leader's to tell.
             self._metrics.clear()
@@ -198,7 +201,7 @@ class Reporter:
         patches = [(node.name, patch) for node in nodes if (patch := self._patch(node)) is not None]
         rest = iter(patches)
         if patches:
-            await asyncio.gather(*(self._writer(rest) for _ in range(min(_WRITERS, len(patches)))))
+            await asyncio.gather(*(self._writer(rest) for _ in range(min(self._settings.writers, len(patches)))))
 
     def _patch(self, node: Queue) -> Json | None:
         """What to change in the status of a queue's object; None when it says all already."""
@@ -218,7 +221,9 @@ class Reporter:
             except errors.ApiError as error:
                 log.warning("status of a queue not written, will try again", queue=name, error=str(error))
                 if self._queues.get(name) is not None:
-                    pause = self._refused.failed(name, at_least=min(error.retry_after or 0.0, LONGEST_PAUSE))
+                    pause = self._refused.failed(
+                        name, at_least=min(error.retry_after or 0.0, self._settings.longest_pause)
+                    )
                     asyncio.get_running_loop().call_later(pause, self._mark, name)
             else:
                 self._refused.forget(name)

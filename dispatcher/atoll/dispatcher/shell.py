@@ -44,12 +44,12 @@ from atoll.dispatcher.core import (
     Refused,
     Resize,
 )
-from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS
 from atoll.dispatcher.core.log import Begin
 from atoll.dispatcher.core.progress import COMMIT_TIMEOUT
 from atoll.dispatcher.intake import Intake
 from atoll.dispatcher.members import MemberMetrics, MemberReporter
 from atoll.dispatcher.reporting import QueueMetrics, Reporter
+from atoll.dispatcher.settings import DispatcherSettings
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
 from atoll.kube.events import Recorder as EventRecorder
@@ -66,23 +66,6 @@ from atoll.model.objects import HasMeta, Slim, decode_meta
 
 T = TypeVar("T", bound=HasMeta)
 
-COALESCE = 0.002
-"""Seconds that changes are collected before the core decides on them."""
-AGAIN = 0.5
-"""Seconds after which a decision that was refused or not written is made or written again, at least."""
-LONGEST_AGAIN = 30.0
-"""The same at most, however often it was refused and however much patience the server asks for."""
-LONGEST_OUTAGE_AGAIN = 4.0
-"""The same at most while the host answers no write at all: once it does, what waits is written soon."""
-OUTAGE = 5.0
-"""Seconds without a write that was answered after which the host counts as away."""
-FAREWELL = 1.0
-"""Seconds in which an Event is written that says why the process ends."""
-WRITERS = 32
-REPEATERS = 4
-"""Of what the host did not answer before: however much of that there is, it takes no more of the host and of this
-process.
-"""
 _ANNOTATIONS = "/metadata/annotations/"
 _DECISION = _ANNOTATIONS + keys.DECISION.replace("/", "~1")
 _EPOCH = _ANNOTATIONS + keys.EPOCH.replace("/", "~1")
@@ -101,8 +84,8 @@ class Shell:
         *,
         core: Dispatcher | None = None,
         recorder: Recorder[Begin, Event, Command] | None = None,
-        most_refusals: int = MOST_REFUSALS,
         events: EventRecorder | None = None,
+        settings: DispatcherSettings = DispatcherSettings(),
     ) -> None:
         """No I/O happens here; `run` does it.
 
@@ -111,25 +94,26 @@ class Shell:
             metrics: to count in.
             core: to use in place of a fresh one.
             recorder: of all that the core is told and answers; of a fresh core only, a log must begin with one.
-            most_refusals: of a fresh core, see there.
             events: for what is told of members, and of broken invariants; None for none.
+            settings: its times and bounds.
         """
+        self._settings = settings
         self._host = host
         self._log = BestEffort(recorder)
         self.metrics = metrics or Metrics(CollectorRegistry())
-        self.core = core or Dispatcher(commit_timeout=COMMIT_TIMEOUT, most_refusals=most_refusals)
+        self.core = core or Dispatcher(commit_timeout=COMMIT_TIMEOUT, most_refusals=settings.most_refusals)
         if recorder is not None:
             assert core is None, "a log of a core that has a past can't be decided again"
-            self._log.begin(Begin(COMMIT_TIMEOUT, most_refusals))
+            self._log.begin(Begin(COMMIT_TIMEOUT, settings.most_refusals))
         #: told since the last pass
         self._events: list[Event] = []
         self._wake = asyncio.Event()
         #: (number of the pass that decided it, what to write, the binding as it was decided on)
         self._commands: asyncio.Queue[tuple[int, Command, objects.BindingObject | None]] = asyncio.Queue()
         #: UIDs of bindings that are there and of which the last decision was refused
-        self._again: Backoff[str] = Backoff(AGAIN, LONGEST_AGAIN)
+        self._again: Backoff[str] = Backoff(self._settings.shell.again, self._settings.shell.longest_again)
         #: the same for UIDs whose last decision got no answer, or that of a server in trouble
-        self._unanswered: Backoff[str] = Backoff(AGAIN, LONGEST_AGAIN)
+        self._unanswered: Backoff[str] = Backoff(self._settings.shell.again, self._settings.shell.longest_again)
         #: namespaces in which the last write got none
         self._troubled: set[str] = set()
         #: what is to be written in these, and what got no answer; as `_commands`
@@ -164,11 +148,17 @@ class Shell:
         self._quotas.add_index("namespace", lambda quota: [quota.metadata.namespace])
         self._quotas.on_change(self._quota_changed)
         self._namespaces.on_change(self._namespace_changed)
-        self._reporter = Reporter(host, self.core, self._queues, self.metrics.queues)
+        self._reporter = Reporter(host, self.core, self._queues, self.metrics.queues, settings=settings.reports)
         self._members = MemberReporter(
-            host, self.core, self._clusters, self._believed.refused, self.metrics.members, events
+            host,
+            self.core,
+            self._clusters,
+            self._believed.refused,
+            self.metrics.members,
+            events,
+            settings=settings.reports,
         )
-        self._checker = Checker(self.core, events, self.metrics.broken)
+        self._checker = Checker(self.core, events, self.metrics.broken, settings=settings.check)
         #: set once the core was told of everything that there is
         self.all_read = asyncio.Event()
         #: UID -> time.monotonic() of the first sight, while it waits
@@ -204,7 +194,10 @@ class Shell:
             self._intake.begin()
             self.all_read.set()
             log.info("all read", bindings=len(self._bindings))
-            for queue, workers in ((self._commands, WRITERS), (self._repeats, REPEATERS)):
+            for queue, workers in (
+                (self._commands, self._settings.shell.writers),
+                (self._repeats, self._settings.shell.repeaters),
+            ):
                 for _ in range(workers):
                     group.create_task(self._write(queue))
             group.create_task(self._decide())
@@ -322,7 +315,7 @@ class Shell:
     async def _decide(self) -> None:
         while True:
             await self._pause()
-            await asyncio.sleep(COALESCE)
+            await asyncio.sleep(self._settings.shell.coalesce)
             self._wake.clear()
             started = time.perf_counter()
             self._cycle += 1
@@ -332,7 +325,7 @@ class Shell:
                     commands = self._handle(Pass(time.time()))
                 except AssertionError as error:
                     self._checker.tell(error)
-                    await asyncio.sleep(FAREWELL)
+                    await asyncio.sleep(self._settings.shell.farewell)
                     raise
             self.metrics.passes.observe(time.perf_counter() - started)
             for command in commands:
@@ -421,15 +414,15 @@ class Shell:
 
     def _pause_after(self, command: Command, error: errors.ApiError) -> float:
         """Seconds until what was decided is decided or written again."""
-        least = max(AGAIN, min(error.retry_after or 0.0, LONGEST_AGAIN))
+        least = max(self._settings.shell.again, min(error.retry_after or 0.0, self._settings.shell.longest_again))
         if not self._is_there(command):
             return least
         if isinstance(error, errors.Unreachable | errors.Busy):
             # It says nothing about the decision.
             self._troubled.add(command.namespace)
-            away = asyncio.get_running_loop().time() - self._answered_at > OUTAGE
+            away = asyncio.get_running_loop().time() - self._answered_at > self._settings.shell.outage
             pause = self._unanswered.failed(command.uid, at_least=least)
-            return max(min(pause, LONGEST_OUTAGE_AGAIN), least) if away else pause
+            return max(min(pause, self._settings.shell.longest_outage_again), least) if away else pause
         if isinstance(command, Explain) and not isinstance(error, errors.Forbidden):
             # Reasons are written beside what users and members change: that they meet now and then is no failure.
             return least

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
+from collections.abc import Sequence
 
 from atoll.control.actions import Actions
 from atoll.control.caches import Caches
@@ -13,30 +13,35 @@ from atoll.control.detector import Detector
 from atoll.control.figures import MemberFigures, MemberMetrics
 from atoll.control.holds import Holds
 from atoll.control.queues import Queues
+from atoll.control.settings import ControlSettings
 from atoll.control.status import Status
 from atoll.control.ttl import Ttl
 from atoll.control.unserved import Unserved
 from atoll.control.works import Works
 from atoll.kube import election, process
 from atoll.kube.events import Recorder
+from atoll.kube.settings import load
 from atoll.kube.transport import ApiServer
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run until a signal or until leadership is lost for good."""
-    parser = process.arguments("control", "Makes bindings of workloads, Works of decisions, and status of reports.")
-    election.arguments(parser)
-    parser.epilog = "example: atoll-control --kubeconfig atoll-control.kubeconfig --health-port 8082"
-    options = parser.parse_args()
-    process.run("control", options, lambda running: _setup(running, options))
+    settings = load(
+        ControlSettings,
+        "control",
+        "Makes bindings of workloads, Works of decisions, and status of reports.",
+        argv,
+        epilog="example: atoll-control --kubeconfig atoll-control.kubeconfig --health-port 8082",
+    )
+    process.run("control", settings, lambda running: _setup(running, settings))
 
 
-async def _setup(running: process.Process, options: argparse.Namespace) -> None:
+async def _setup(running: process.Process, settings: ControlSettings) -> None:
     host = await ApiServer.from_kubeconfig(
-        options.kubeconfig, user_agent="atoll-control", rate=process.rate_limit(options)
+        settings.kubeconfig or None, user_agent="atoll-control", rate=process.rate_limit(settings.api)
     )
     running.stack.push_async_callback(host.close)
-    elector = election.elector(host, "atoll-control", running.identity, options)
+    elector = election.elector(host, "atoll-control", running.identity, settings.election)
     caches: Caches | None = None
     metrics = MemberMetrics(running.metrics)
 
@@ -45,11 +50,14 @@ async def _setup(running: process.Process, options: argparse.Namespace) -> None:
         caches = Caches(host)
         recorder = Recorder(host, "control")
         actions = Actions(host, caches)
-        detector, status = Detector(host, caches, recorder), Status(host, caches, recorder)
-        works = Works(host, caches)
-        clusters, queues, holds = Clusters(host, caches, recorder), Queues(host, caches), Holds(host, caches)
+        detector = Detector(host, caches, recorder, settings=settings)
+        status = Status(host, caches, recorder, settings=settings.status)
+        works = Works(host, caches, settings=settings.works)
+        clusters = Clusters(host, caches, recorder, settings=settings.clusters)
+        queues, holds = Queues(host, caches), Holds(host, caches, settings=settings.holds)
         ttl, commands = Ttl(host, caches), Commands(host, caches, recorder)
-        unserved, figures = Unserved(host, caches, recorder), MemberFigures(caches, metrics)
+        unserved = Unserved(host, caches, recorder, settings=settings.unserved)
+        figures = MemberFigures(caches, metrics, settings=settings.figures)
         async with asyncio.TaskGroup() as group:
             group.create_task(caches.run())
             group.create_task(recorder.run())

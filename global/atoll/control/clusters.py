@@ -15,6 +15,7 @@ import structlog
 
 from atoll.control.caches import Caches
 from atoll.control.objects import ClusterObject, LeaseObject
+from atoll.control.settings import ClusterSettings
 from atoll.kinds import DELIVERED
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
@@ -39,9 +40,6 @@ from atoll.model.timestamps import rfc3339_seconds
 
 Json = dict[str, Any]
 
-_FIGURES_EVERY = 30.0
-LONGEST_LEASE = 120
-"""Seconds that an agent may be silent at most, whatever its Lease says."""
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +47,10 @@ log = structlog.get_logger(__name__)
 class Clusters:
     """Keeps the status of every Cluster."""
 
-    def __init__(self, host: ApiServer, caches: Caches, recorder: Recorder) -> None:
+    def __init__(
+        self, host: ApiServer, caches: Caches, recorder: Recorder, *, settings: ClusterSettings = ClusterSettings()
+    ) -> None:
+        self._settings = settings
         self._host, self._caches, self._recorder = host, caches, recorder
         self._queue: WorkQueue[str] = WorkQueue("clusters", lambda key: {"cluster": key})
         #: cluster -> when its lease last changed, on the loop's clock
@@ -131,14 +132,14 @@ class Clusters:
                 )
         if lease is not None and name in self._heard:
             silent = asyncio.get_running_loop().time() - self._heard[name]
-            if silent < patience(lease):
-                self._queue.add(name, after=patience(lease) - silent + 0.1)
+            if silent < self._patience(lease):
+                self._queue.add(name, after=self._patience(lease) - silent + 0.1)
 
     def _said(
         self, name: str, cluster: ClusterObject, lease: LeaseObject | None
     ) -> tuple[Json, bool, AgentFacts | None]:
         """What of the status follows from what the agent says and is new; and whether it is worth a write of its own
-        now. Figures, which change all the time, are at most every `_FIGURES_EVERY` seconds.
+        now. Figures, which change all the time, are at most every `self._settings.figures` seconds.
         """
         annotations = lease.metadata.annotations if lease is not None else {}
         try:
@@ -149,7 +150,7 @@ class Clusters:
         now = asyncio.get_running_loop().time()
         upgraded = _changed(cluster.status, _versions(facts) if facts is not None else {})
         counted = _changed(cluster.status, _summary(figures) if figures is not None else {})
-        due = bool(counted) and now - self._summarised.get(name, -_FIGURES_EVERY) >= _FIGURES_EVERY
+        due = bool(counted) and now - self._summarised.get(name, -self._settings.figures) >= self._settings.figures
         return {**upgraded, **counted}, bool(upgraded) or due, facts
 
     def _judge(self, name: str, lease: LeaseObject | None) -> tuple[bool | None, str, str]:
@@ -160,17 +161,20 @@ class Clusters:
                 f"no agent has reported from {name} yet: is atoll-agent --cluster {name} running?",
             )
         silent = asyncio.get_running_loop().time() - self._heard[name]
-        if silent >= patience(lease):
-            return None, "AgentSilent", f"the agent has not reported for {patience(lease)} s"
+        if silent >= self._patience(lease):
+            return None, "AgentSilent", f"the agent has not reported for {self._patience(lease)} s"
         health = lease.metadata.annotations.get(keys.READYZ, "ok")
         if health != "ok":
             return False, "MemberNotReady", f"the member's API server is not ready: {health}"
         return True, "ClusterReady", "the agent reports and the member's API server is ready"
 
+    def _patience(self, lease: LeaseObject) -> int:
+        return patience(lease, self._settings.longest_lease)
 
-def patience(lease: LeaseObject) -> int:
+
+def patience(lease: LeaseObject, longest: int) -> int:
     """Seconds of silence after which an agent is taken for gone: what it says itself, within bounds."""
-    return min(max(lease.spec.lease_duration_seconds, 1), LONGEST_LEASE)
+    return min(max(lease.spec.lease_duration_seconds, 1), longest)
 
 
 def _credentials(facts: AgentFacts) -> tuple[bool, str, str]:

@@ -17,6 +17,7 @@ from atoll.control import policies
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, QueueObject
 from atoll.control.predecessors import Predecessors
+from atoll.control.settings import ControlSettings
 from atoll.control.statuses import put_status
 from atoll.delivery.work import WorkObject
 from atoll.kinds import KINDS, Kind, objects_of, statuses
@@ -36,7 +37,6 @@ from atoll.model.verdict import Reason
 Json = dict[str, Any]
 Key = tuple[ApiResource, str]
 
-WORKERS = 16
 
 log = structlog.get_logger(__name__)
 
@@ -44,9 +44,12 @@ log = structlog.get_logger(__name__)
 class Detector:
     """Keeps bindings as workloads and policies ask."""
 
-    def __init__(self, host: ApiServer, caches: Caches, recorder: Recorder) -> None:
+    def __init__(
+        self, host: ApiServer, caches: Caches, recorder: Recorder, *, settings: ControlSettings = ControlSettings()
+    ) -> None:
+        self._settings = settings
         self._host, self._caches, self._recorder = host, caches, recorder
-        self._predecessors = Predecessors(host, caches, recorder)
+        self._predecessors = Predecessors(host, caches, recorder, settings=settings.predecessors)
         self._queue: WorkQueue[Key] = WorkQueue("detector", lambda key: {"kind": key[0].kind, "workload": key[1]})
         for kind in KINDS:
             self._follow(kind)
@@ -60,7 +63,7 @@ class Detector:
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        await self._queue.run(self._reconcile, workers=WORKERS)
+        await self._queue.run(self._reconcile, workers=self._settings.detector.workers)
 
     # -- triggers ----------------------------------------------------------------------------------------------------
 

@@ -12,10 +12,8 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from atoll.control.caches import Caches
 from atoll.control.objects import ClusterObject, LeaseObject
+from atoll.control.settings import FigureSettings
 from atoll.model import keys, quantity
-
-EVERY = 5.0
-"""Seconds between two looks at the caches: a scrape runs in a thread of its own, and may not read them."""
 
 Json = dict[str, Any]
 Lines = dict[tuple[str, ...], float]
@@ -55,8 +53,9 @@ class MemberMetrics:
 class MemberFigures:
     """Keeps the gauges while one leader lasts."""
 
-    def __init__(self, caches: Caches, metrics: MemberMetrics) -> None:
+    def __init__(self, caches: Caches, metrics: MemberMetrics, *, settings: FigureSettings = FigureSettings()) -> None:
         """No I/O happens here. Call it before the caches run."""
+        self._settings = settings
         self._caches, self._metrics = caches, metrics
         #: cluster -> when its agent was heard of last, by this process's clock
         self._heard: dict[str, float] = {}
@@ -71,7 +70,7 @@ class MemberFigures:
         try:
             while True:
                 self._metrics.show(figures(self._caches, self._heard))
-                await asyncio.sleep(EVERY)
+                await asyncio.sleep(self._settings.every)
         finally:
             # The figures are the next leader's to tell.
             self._metrics.show({})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject
+from atoll.control.settings import HoldsSettings
 from atoll.kinds import Kind
 from atoll.kinds.metadata import held
 from atoll.kube import errors
@@ -17,13 +18,12 @@ from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.objects import Full
 
-WORKERS = 8
-
 
 class Holds:
     """Keeps the suspend switch of every workload as its binding stands."""
 
-    def __init__(self, host: ApiServer, caches: Caches) -> None:
+    def __init__(self, host: ApiServer, caches: Caches, *, settings: HoldsSettings = HoldsSettings()) -> None:
+        self._settings = settings
         self._host, self._caches = host, caches
         self._queue: WorkQueue[str] = WorkQueue("holds", caches.about)
         caches.bindings.on_change(self._binding_changed)
@@ -32,7 +32,7 @@ class Holds:
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        await self._queue.run(self._reconcile, workers=WORKERS)
+        await self._queue.run(self._reconcile, workers=self._settings.workers)
 
     def _binding_changed(self, old: BindingObject | None, new: BindingObject | None) -> None:
         if new is not None and (old is None or should_suspend(old) != should_suspend(new)):

@@ -11,6 +11,7 @@ from typing import Any
 
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject
+from atoll.control.settings import PredecessorSettings
 from atoll.kinds import Kind, statuses
 from atoll.kube import errors
 from atoll.kube.events import Recorder
@@ -26,17 +27,21 @@ Json = dict[str, Any]
 
 REASON = "PredecessorRemaining"
 """Of the Event and in the status of the workload."""
-PATIENCE = 2.0
-"""Seconds that the removal of the one before may take without a word."""
-AGAIN = 5.0
-"""Seconds until the next look at what is left of it."""
 
 
 class Predecessors:
     """Says of workloads whose predecessor is not gone what they wait for."""
 
-    def __init__(self, host: ApiServer, caches: Caches, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        host: ApiServer,
+        caches: Caches,
+        recorder: Recorder,
+        *,
+        settings: PredecessorSettings = PredecessorSettings(),
+    ) -> None:
         """No I/O happens here."""
+        self._settings = settings
         self._host, self._caches, self._recorder = host, caches, recorder
 
     async def tell(self, kind: Kind, obj: Full, binding: BindingObject) -> None:
@@ -51,7 +56,7 @@ class Predecessors:
             Retry: always, for what is left changes.
         """
         since = binding.metadata.deletion_timestamp
-        late = PATIENCE if since is None else to_seconds(since) + PATIENCE - time.time()
+        late = self._settings.patience if since is None else to_seconds(since) + self._settings.patience - time.time()
         if late > 0:
             raise errors.Retry(late)
         where = remains(self._caches, binding)
@@ -65,7 +70,7 @@ class Predecessors:
         for each, wanted in statuses(kind, obj.body, status):
             place = each["metadata"]
             await self._put(kind.resource, place["name"], place["namespace"], place["resourceVersion"], wanted)
-        raise errors.Retry(AGAIN)
+        raise errors.Retry(self._settings.again)
 
     async def _put_condition(self, binding: BindingObject, text: str) -> None:
         """On the old binding: where it is still there."""

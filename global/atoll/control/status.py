@@ -14,6 +14,7 @@ import structlog
 
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, ClusterObject
+from atoll.control.settings import StatusSettings
 from atoll.control.statuses import put_status
 from atoll.control.story import sizes, tell
 from atoll.control.works import binding_key, works_gone
@@ -32,15 +33,6 @@ from atoll.model.timestamps import rfc3339_seconds
 from atoll.model.verdict import PODS_LOST, Blocker, Reason, Verdict, reason_of_refusal
 
 Json = dict[str, Any]
-WORKERS = 16
-REPORTED = 0.02
-"""Seconds after a report before it is passed on."""
-UNREPORTED = 1.0
-"""Seconds that a decision may wait to be shown together with the first report."""
-NEWS_A_SECOND = 100
-"""Bindings that are told in a second that their member does not answer, or does again."""
-UNDECIDED = 2.0
-"""Seconds after which a workload that nothing was decided about shows that it is pending."""
 _OF_PARTS = (
     "MemberReady",
     "FullyApplied",
@@ -60,7 +52,10 @@ log = structlog.get_logger(__name__)
 class Status:
     """Keeps the status of bindings and workloads as members report."""
 
-    def __init__(self, host: ApiServer, caches: Caches, recorder: Recorder) -> None:
+    def __init__(
+        self, host: ApiServer, caches: Caches, recorder: Recorder, *, settings: StatusSettings = StatusSettings()
+    ) -> None:
+        self._settings = settings
         self._host, self._caches, self._recorder = host, caches, recorder
         self._queue: WorkQueue[str] = WorkQueue("status", caches.about)
         #: binding key -> resourceVersion of its status as this process wrote it last
@@ -73,7 +68,7 @@ class Status:
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        await self._queue.run(self._reconcile, workers=WORKERS)
+        await self._queue.run(self._reconcile, workers=self._settings.workers)
 
     def _binding_changed(self, old: BindingObject | None, new: BindingObject | None) -> None:
         if new is None:
@@ -81,17 +76,17 @@ class Status:
                 self._written.pop(old.metadata.key, None)
             return
         if old is None:
-            self._queue.add(new.metadata.key, after=UNDECIDED)
+            self._queue.add(new.metadata.key, after=self._settings.undecided)
         elif old.status != new.status and self._written.get(new.metadata.key) != new.metadata.resource_version:
             # Somebody else's, perhaps what an earlier leader had on its way.
-            self._queue.add(new.metadata.key, after=REPORTED)
+            self._queue.add(new.metadata.key, after=self._settings.reported)
         elif old.decision != new.decision or old.metadata.generation != new.metadata.generation:
             waiting = new.suspended
-            self._queue.add(new.metadata.key, after=REPORTED if waiting else UNREPORTED)
+            self._queue.add(new.metadata.key, after=self._settings.reported if waiting else self._settings.unreported)
 
     def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
         if old is not None and (new is None or (new.status, new.refused) != (old.status, old.refused)):
-            self._queue.add(binding_key(old), after=REPORTED)
+            self._queue.add(binding_key(old), after=self._settings.reported)
 
     def _cluster_changed(self, old: ClusterObject | None, new: ClusterObject | None) -> None:
         """What runs in a member, or is to leave it, says whether that answers; one by one, for it may be much."""
@@ -103,7 +98,7 @@ class Status:
         mine = [binding.metadata.key for binding in self._caches.bindings.by_index("cluster", name)]
         mine += [binding_key(work) for work in self._caches.works.by_index("namespace", execution_namespace(name))]
         for number, key in enumerate(dict.fromkeys(mine)):
-            self._queue.add(key, after=REPORTED + number / NEWS_A_SECOND)
+            self._queue.add(key, after=self._settings.reported + number / self._settings.news)
 
     async def _reconcile(self, key: str) -> None:
         binding = self._caches.bindings.get(key)

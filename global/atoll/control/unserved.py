@@ -11,6 +11,7 @@ import time
 from functools import partial
 
 from atoll.control.caches import Caches
+from atoll.control.settings import UnservedSettings
 from atoll.kinds import BY_RESOURCE, KINDS, unserved
 from atoll.kube.events import Recorder
 from atoll.kube.reflector import Reflector
@@ -20,15 +21,15 @@ from atoll.model.apiresource import CRDS, ApiResource
 from atoll.model.objects import Slim, decode_meta
 from atoll.model.timestamps import to_seconds
 
-FRESH = 600.0
-"""Seconds after its creation within which an object is told of."""
-
 
 class Unserved:
     """Watches the kinds of `atoll.kinds.unserved`, metadata only."""
 
-    def __init__(self, host: ApiServer, caches: Caches, recorder: Recorder) -> None:
+    def __init__(
+        self, host: ApiServer, caches: Caches, recorder: Recorder, *, settings: UnservedSettings = UnservedSettings()
+    ) -> None:
         """No I/O happens here."""
+        self._settings = settings
         self._host, self._caches, self._recorder = host, caches, recorder
         self._crds: Reflector[Slim] = Reflector(host, CRDS, decode_meta, metadata_only=True)
         self._crds.on_change(self._crd_changed)
@@ -70,7 +71,7 @@ class Unserved:
             return
         if any(owner.controller for owner in meta.owner_references) or not self._caches.enabled(meta.namespace):
             return
-        if meta.creation_timestamp and time.time() - to_seconds(meta.creation_timestamp) > FRESH:
+        if meta.creation_timestamp and time.time() - to_seconds(meta.creation_timestamp) > self._settings.fresh:
             return
         about = {"apiVersion": resource.api_version, "kind": resource.kind}
         about |= {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid}

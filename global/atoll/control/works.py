@@ -20,6 +20,7 @@ import structlog
 from atoll.control.caches import Caches
 from atoll.control.needs import needs_of, said_of_pods
 from atoll.control.objects import BindingObject
+from atoll.control.settings import WorksSettings
 from atoll.delivery import work_name
 from atoll.delivery.work import WorkObject
 from atoll.kinds import Kind, Part
@@ -33,7 +34,6 @@ from atoll.model.gang import Gang, counts_in, divide, encode
 from atoll.model.objects import Full, Slim
 
 Json = dict[str, Any]
-WORKERS = 16
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +41,8 @@ log = structlog.get_logger(__name__)
 class Works:
     """Keeps the Works of every binding as its decision asks."""
 
-    def __init__(self, host: ApiServer, caches: Caches) -> None:
+    def __init__(self, host: ApiServer, caches: Caches, *, settings: WorksSettings = WorksSettings()) -> None:
+        self._settings = settings
         self._host, self._caches = host, caches
         self._queue: WorkQueue[str] = WorkQueue("works", caches.about)
         #: (binding UID, member) whose claims a Work took along; of bindings that are deleted
@@ -56,7 +57,7 @@ class Works:
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        await self._queue.run(self._reconcile, workers=WORKERS)
+        await self._queue.run(self._reconcile, workers=self._settings.workers)
 
     # -- triggers ----------------------------------------------------------------------------------------------------
 

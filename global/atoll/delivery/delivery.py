@@ -20,6 +20,7 @@ from atoll.delivery.delivered import change, encode, recorded, with_record
 from atoll.delivery.namespaces import Namespaces, NotAccepted
 from atoll.delivery.refusals import PodRefusals
 from atoll.delivery.reservations import Reservations
+from atoll.delivery.settings import DeliverySettings
 from atoll.delivery.work import WorkObject, decode_work, gang_of, identifier, stranger, work_name
 from atoll.kinds import BY_GVK, Kind
 from atoll.kube import errors
@@ -42,26 +43,11 @@ PlacementOf = Callable[[str], Json | None]
 EndPods = Callable[[str, int], Awaitable[None]]
 """Binding UID, seconds: has its pods end within that time."""
 
-WORKERS = 16
 #: what workloads need and others may need as well, and goes with the last of them
 _SHARED = {(r.api_version, r.kind): r for r in (PRIORITY_CLASSES, SERVICE_ACCOUNTS)}
 
-SETTLE = 0.1
-"""Seconds that a change of status may wait for the next one; a final status never waits."""
-QUIET = 0.25
-"""Least seconds between two status writes for one Work that are not final."""
-RENEW = 20.0
-"""Seconds between two renewals of a hold."""
-LOOK_AGAIN = 1.0
-"""Seconds until the next look at an object that goes, where the cache is behind and no event may come."""
-PATIENCE = 1.0
-"""Seconds that "applied, nothing bound yet" may wait to be told together with what comes next."""
-REFUSED_FIRST, REFUSED_MOST = 2.0, 300.0
-"""Seconds until what a member refused is offered again: the first pause, and the longest."""
 _TERMINATING = "because it is being terminated"
 """What every API server says of a namespace that goes."""
-TRUST = 5.0
-"""Seconds for which a status that was written is taken for what the Work has, though its watch does not show it yet."""
 
 log = structlog.get_logger(__name__)
 
@@ -81,6 +67,7 @@ class Delivery:
         placing: Callable[[], MadeFor] = MadeFor,
         pods: Callable[[str], int] = lambda _: 0,
         end_pods: EndPods | None = None,
+        settings: DeliverySettings = DeliverySettings(),
     ) -> None:
         """No I/O happens here.
 
@@ -94,7 +81,9 @@ class Delivery:
             placing: how workloads are made for the member at this moment.
             pods: how many pods of a binding (UID) the member has.
             end_pods: has the pods of a binding that goes end in time; None leaves that to whoever made them.
+            settings: its times and bounds.
         """
+        self._settings = settings
         self._host, self._member, self._cluster = host, member, cluster
         self._objects = objects
         self._placement = placement
@@ -131,7 +120,7 @@ class Delivery:
         #: Work key -> (record, why) of the change that the member refused last
         self._declined: dict[str, tuple[str, str]] = {}
         #: of Works with something that the member refused
-        self._pauses: Backoff[str] = Backoff(REFUSED_FIRST, REFUSED_MOST)
+        self._pauses: Backoff[str] = Backoff(self._settings.refused_first, self._settings.refused_most)
 
     @property
     def synced(self) -> bool:
@@ -147,7 +136,7 @@ class Delivery:
             await self._namespaces.wait()
             for reflector in self._objects.values():
                 await reflector.synced.wait()
-            group.create_task(self._queue.run(self._reconcile, workers=WORKERS))
+            group.create_task(self._queue.run(self._reconcile, workers=self._settings.workers))
 
     def touch(self, binding_uid: str) -> None:
         """The placement of this binding changed."""
@@ -367,7 +356,7 @@ class Delivery:
             self._present.clear()
             if _TERMINATING in error.said:
                 # The namespace of an earlier workload goes; it is made anew once it is gone.
-                raise Retry(LOOK_AGAIN) from error
+                raise Retry(self._settings.look_again) from error
             await self._write_status(work, kind, f"refused by {self._cluster}: {error.said}", refused=error.said)
             raise Retry(self._pauses.failed(work.metadata.key)) from error
 
@@ -444,7 +433,7 @@ class Delivery:
             await self._tell_leaving(work, kind)
             return
         if not await self._gone(work, kind):
-            self._queue.add(work.metadata.key, after=LOOK_AGAIN)
+            self._queue.add(work.metadata.key, after=self._settings.look_again)
             return
         if self._reservations is not None:
             self._reservations.release(work.binding_uid)
@@ -524,7 +513,7 @@ class Delivery:
             status = {"conditions": list(work.status.get("conditions") or ()), "manifestStatuses": [item]}
             if status != work.status:
                 await self._put_status(work, status)
-        self._queue.add(work.metadata.key, after=RENEW)
+        self._queue.add(work.metadata.key, after=self._settings.renew)
 
     async def _remove(self, kind: Kind, found: Full) -> None:
         """Delete an object; in the foreground, so that it stays until its pods are gone."""
@@ -563,8 +552,8 @@ class Delivery:
         since = self._changed_at.setdefault(key, now)
         if kind.finished(reported) is None:
             soon = "refused" in reported or (placement and (placement.get("nodes") or placement.get("waiting")))
-            patience = SETTLE if soon else PATIENCE
-            due = max(since + patience, self._written_at.get(key, -QUIET) + QUIET)
+            patience = self._settings.settle if soon else self._settings.patience
+            due = max(since + patience, self._written_at.get(key, -self._settings.quiet) + self._settings.quiet)
             if due > now:
                 self._queue.add(key, after=due - now)
                 return
@@ -597,7 +586,7 @@ class Delivery:
         if key not in self._written:
             return work
         version, status = self._written[key]
-        late = asyncio.get_running_loop().time() >= self._written_at[key] + TRUST
+        late = asyncio.get_running_loop().time() >= self._written_at[key] + self._settings.trust
         if late or not _before(work.metadata.resource_version, version):
             del self._written[key]
             return work
@@ -623,7 +612,7 @@ class Delivery:
         if seen is not None and _before(seen.metadata.resource_version, version):
             self._written[key] = (version, status)
             # The watch may never show it, where the store was put back to an earlier state.
-            self._queue.add(key, after=TRUST)
+            self._queue.add(key, after=self._settings.trust)
 
 
 def _needs(work: WorkObject) -> list[Json]:

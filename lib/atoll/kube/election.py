@@ -12,7 +12,6 @@ under way at that moment is the business of whoever is written to: decisions tes
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import math
 import os
@@ -25,6 +24,7 @@ from typing import Any
 import structlog
 
 from atoll.kube import errors
+from atoll.kube.settings import Election
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import LEASES
@@ -34,44 +34,17 @@ from atoll.model.timestamps import rfc3339_micro
 log = structlog.get_logger(__name__)
 
 
-LEASE_SECONDS = 15.0
-RENEW_DEADLINE = 10.0
-RETRY_PERIOD = 2.0
 _MARGIN = 0.01
 _LAST_WORDS = 1.0
 """Seconds in which work that was cancelled too late must end, before the process is."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags from which `elector` makes one."""
-    for flag, default, meaning in (
-        ("--lease-seconds", LEASE_SECONDS, "without a renewal for so long, another replica takes over"),
-        ("--renew-deadline", RENEW_DEADLINE, "seconds without a renewal after which the leader stops its work"),
-        ("--retry-period", RETRY_PERIOD, "seconds between attempts to get or renew the lease"),
-    ):
-        parser.add_argument(flag, type=float, default=default, metavar="S", help=f"{meaning} (default: {default:g})")
-
-
-def elector(api: ApiServer, name: str, identity: str, options: argparse.Namespace) -> Elector:
-    """The elector for the flags of `arguments`; ends the process where their times can't keep its promise.
+def elector(api: ApiServer, name: str, identity: str, settings: Election) -> Elector:
+    """The elector of a process.
 
     From then on `api` writes only while it is certain that no other leads; only leases are written at any time.
     """
-    try:
-        made = Elector(
-            api,
-            name,
-            identity,
-            lease_seconds=options.lease_seconds,
-            renew_deadline=options.renew_deadline,
-            retry_period=options.retry_period,
-        )
-    except ValueError as error:
-        given = (
-            f"--lease-seconds={options.lease_seconds:g} --renew-deadline={options.renew_deadline:g}"
-            f" --retry-period={options.retry_period:g}"
-        )
-        raise SystemExit(f"{name}: {given}: {error}") from None
+    made = Elector(api, name, identity, settings)
     api.writes.guard = lambda: made.certain
     return made
 
@@ -93,11 +66,9 @@ class Elector:
         api: ApiServer,
         name: str,
         identity: str,
+        settings: Election = Election(),
         *,
         namespace: str = keys.SYSTEM_NAMESPACE,
-        lease_seconds: float = LEASE_SECONDS,
-        renew_deadline: float = RENEW_DEADLINE,
-        retry_period: float = RETRY_PERIOD,
         overdue: Callable[[], None] = _die,
     ) -> None:
         """No I/O happens here.
@@ -106,23 +77,16 @@ class Elector:
             api: where the lease lives.
             name: of the Lease, `atoll-<process>`.
             identity: unique per process instance.
+            settings: its times.
             namespace: of the Lease.
-            lease_seconds: after so long without a renewal others may take over.
-            renew_deadline: after so long without a renewal the work is cancelled. What is left of `lease_seconds`
-                then is the time in which it must end.
-            retry_period: pause between attempts, jittered.
             overdue: called when the lease can have expired and the work still runs; ends the process.
-
-        Raises:
-            ValueError: with these times two could lead at once, or a leader would get one attempt only.
         """
-        if not 0 < 2 * retry_period < renew_deadline < lease_seconds:
-            raise ValueError("0 < 2 * retry_period < renew_deadline < lease_seconds must hold")
         self._api, self._name, self._identity, self._namespace = api, name, identity, namespace
-        self._lease_seconds, self._renew_deadline, self._retry_period = lease_seconds, renew_deadline, retry_period
+        self._lease_seconds, self._retry_period = settings.lease, settings.retry_period
+        self._renew_deadline = settings.renew_deadline
         #: of one attempt. A slow server may take longer than the pause between attempts; one that hangs leaves time
         #: for a second attempt, on another connection.
-        self._patience = max(retry_period, renew_deadline / 3)
+        self._patience = max(settings.retry_period, settings.renew_deadline / 3)
         self._overdue = overdue
         #: when the last attempt began that is known to have got or renewed the lease, on the loop's clock; minus
         #: infinity once another is known to have it
@@ -133,7 +97,7 @@ class Elector:
         self._seen: dict[str, Any] | None = None
         self._seen_at = -math.inf
         #: how long the lease binds others from then on
-        self._lasts = lease_seconds
+        self._lasts = settings.lease
         #: set while the work runs
         self.leading = asyncio.Event()
         #: when an attempt was last answered, whoever has the lease; on the loop's clock

@@ -1,4 +1,4 @@
-"""What every Atoll process has in common: flags, logging, health endpoints, signals, an orderly end.
+"""What every Atoll process has in common: logging, health endpoints, signals, an orderly end.
 
 A process is an async function that is given a `Process` and adds its tasks to it; when one of them fails, all stop
 and the process exits non-zero, so that its supervisor starts it again from the state in the API server.
@@ -10,7 +10,6 @@ ends the process at once.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import math
 import os
@@ -22,7 +21,6 @@ import threading
 from asyncio import sslproto
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -32,8 +30,8 @@ from atoll.kube import drain, health, logs, metrics, serving, vitals
 from atoll.kube.collector import KubeCollector
 from atoll.kube.ratelimit import RateLimit
 from atoll.kube.serving import Guard, GuardedSite
+from atoll.kube.settings import Api, ProcessSettings
 
-DRAIN_SECONDS = 5.0
 _LEAVE = 1.5
 """Seconds of the drain that are kept for giving the lease back and closing connections."""
 TLS_BUFFER = 64 * 1024
@@ -52,7 +50,7 @@ def spare_memory() -> None:
 class Process:
     """The running process: its tasks, its readiness, its metrics."""
 
-    def __init__(self, name: str, *, drain_seconds: float = DRAIN_SECONDS) -> None:
+    def __init__(self, name: str, *, drain_seconds: float = ProcessSettings().drain) -> None:
         self.name = name
         # Two containers on one node may share host name and process id; two leaders may not share a name.
         self.identity = f"{socket.gethostname()}-{secrets.token_hex(4)}-{os.getpid()}"
@@ -172,90 +170,31 @@ def _give_up_after(seconds: float) -> None:
     timer.start()
 
 
-HEALTH_PORTS = {"webhook": 8081, "control": 8082, "dispatcher": 8083, "agent": 8084, "topology": 8085}
-"""One per process, so that all of them run on one machine."""
+def rate_limit(settings: Api) -> RateLimit | None:
+    """What these settings allow towards one API server; each has a limit of its own. None: no limit."""
+    return None if settings.qps is None else RateLimit(settings.qps, settings.burst or math.ceil(settings.qps))
 
 
-def arguments(name: str, description: str, *, cluster: str = "host") -> argparse.ArgumentParser:
-    """The flags that every process has; a process adds its own."""
-    parser = argparse.ArgumentParser(prog=f"atoll-{name}", description=description)
-    parser.add_argument(
-        "--kubeconfig", type=Path, help=f"credentials for the {cluster} (default: the pod's service account)"
-    )
-    parser.add_argument(
-        "--health-port",
-        type=int,
-        default=HEALTH_PORTS.get(name, 8080),
-        help="/healthz, /readyz and /metrics; 0 turns them off",
-    )
-    parser.add_argument("--health-host", default="127.0.0.1", help="address that the health port listens on")
-    parser.add_argument(
-        "--drain-seconds",
-        type=_positive,
-        default=DRAIN_SECONDS,
-        metavar="S",
-        help="longest time from SIGTERM to the exit; writes under way are waited for, the lease is given back"
-        f" (default: {DRAIN_SECONDS:g})",
-    )
-    parser.add_argument(
-        "--kube-api-qps",
-        type=_positive,
-        metavar="N",
-        help="most requests a second to each API server, those about leases not counted (default: no limit)",
-    )
-    parser.add_argument(
-        "--kube-api-burst",
-        type=_count,
-        metavar="N",
-        help="requests that may be sent at once under --kube-api-qps (default: those of one second)",
-    )
-    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
-    return parser
-
-
-def rate_limit(options: argparse.Namespace) -> RateLimit | None:
-    """What the flags of `arguments` allow towards one API server; each has a limit of its own. None: no limit."""
-    if options.kube_api_qps is None:
-        if options.kube_api_burst is not None:
-            raise SystemExit(f"--kube-api-burst={options.kube_api_burst}: means nothing without --kube-api-qps")
-        return None
-    return RateLimit(options.kube_api_qps, options.kube_api_burst or math.ceil(options.kube_api_qps))
-
-
-def _positive(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is no number above 0")
-    return number
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no number above 0")
-    return number
-
-
-def run(name: str, options: argparse.Namespace, setup: Callable[[Process], Awaitable[None]], **bound: str) -> None:
+def run(name: str, settings: ProcessSettings, setup: Callable[[Process], Awaitable[None]], **bound: str) -> None:
     """Configure logging, set the process up, run it to its end.
 
     Args:
         name: of the process.
-        options: what the parser of `arguments` gave.
+        settings: of the process.
         setup: adds the tasks.
         bound: fields of every log line besides `process`.
     """
-    logs.configure(options.log_level, process=name, **bound)
+    logs.configure(settings.log_level, process=name, **bound)
     sys.excepthook = _last_words
 
     async def main() -> None:
-        process = Process(name, drain_seconds=options.drain_seconds)
+        process = Process(name, drain_seconds=settings.drain)
         async with AsyncExitStack() as until_ready:
             until_ready.push_async_callback(process.stack.aclose)
             until_ready.callback(process.discard)
             await setup(process)
             until_ready.pop_all()
-        await process.run(options.health_host, options.health_port)
+        await process.run(settings.health.host, settings.health.port)
 
     asyncio.run(main())
 

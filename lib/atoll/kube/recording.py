@@ -15,18 +15,13 @@ from typing import Generic, Self, TypeVar
 
 import structlog
 
+from atoll.kube.settings import Recording
 from atoll.model.eventlog import EventLog
 
 B = TypeVar("B")
 E = TypeVar("E")
 C = TypeVar("C")
 
-ROTATED_AT = 256 * 2**20
-"""Bytes after which the next term begins a file of its own."""
-MAX_TERM = 8 * 2**30
-"""Bytes of a file after which a term is recorded no further: it can only be replayed from its beginning."""
-KEPT = 4
-"""Files of earlier terms."""
 
 log = structlog.get_logger(__name__)
 
@@ -37,12 +32,13 @@ class Recorder(Generic[B, E, C]):
     Lines reach the file after every pass: what was not decided on yet is no loss.
     """
 
-    def __init__(self, path: Path, written: EventLog[B, E, C]) -> None:
+    def __init__(self, path: Path, written: EventLog[B, E, C], *, settings: Recording = Recording()) -> None:
         """Open the file, keeping what is in it; only its owner may read it, for it names everybody's work.
 
         Raises:
             OSError: it can't be written.
         """
+        self._settings = settings
         self._path, self._log = path, written
         self._file = self._open()
 
@@ -53,10 +49,10 @@ class Recorder(Generic[B, E, C]):
     def begin(self, made_with: B) -> None:
         """A fresh core starts: a log may hold the terms of several leaders.
 
-        One that is large becomes `<path>.1`, the one before `<path>.2`, and so on up to `KEPT`.
+        One that is large becomes `<path>.1`, the one before `<path>.2`, and so on up to `self._settings.kept`.
         """
         self._end_line()
-        if os.fstat(self._file.fileno()).st_size > ROTATED_AT:
+        if os.fstat(self._file.fileno()).st_size > self._settings.rotated_at:
             self._rotate()
         self._file.write(self._log.encode(made_with))
 
@@ -70,8 +66,10 @@ class Recorder(Generic[B, E, C]):
         self._file.write(self._log.encode_answer(commands))
         if isinstance(event, self._log.decides):
             self._file.flush()
-            if self._file.tell() > MAX_TERM:
-                raise OSError(errno.EFBIG, f"{MAX_TERM} bytes are as long as the log of one term may become")
+            if self._file.tell() > self._settings.longest_term:
+                raise OSError(
+                    errno.EFBIG, f"{self._settings.longest_term} bytes are as long as the log of one term may become"
+                )
 
     def _open(self) -> io.BufferedWriter:
         descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -79,7 +77,10 @@ class Recorder(Generic[B, E, C]):
 
     def _rotate(self) -> None:
         self._file.close()
-        names = [self._path, *(self._path.with_name(f"{self._path.name}.{number}") for number in range(1, KEPT + 1))]
+        names = [
+            self._path,
+            *(self._path.with_name(f"{self._path.name}.{number}") for number in range(1, self._settings.kept + 1)),
+        ]
         for newer, older in reversed(list(itertools.pairwise(names))):
             with suppress(FileNotFoundError):
                 newer.replace(older)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import ipaddress
 import socket
@@ -27,10 +26,9 @@ from atoll.model.apiresource import CLUSTERS, MUTATING_WEBHOOKS, NAMESPACES, PRI
 from atoll.model.objects import decode_meta
 from atoll.webhook import queues, registration, resources, reviews, server
 from atoll.webhook.rotation import Keeper
+from atoll.webhook.settings import ReviewSettings, WebhookSettings
 
 DEFAULT_PORT = 9443
-LINGER_SECONDS = 5.0
-"""Endpoints of a Service follow readiness within a second or two; a kubelet asks for it every few seconds."""
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +37,7 @@ class CannotStart(RuntimeError):
     """Something that somebody else has to set up is missing; the message says what to do."""
 
 
-async def set_up(process: Process, options: argparse.Namespace) -> None:
+async def set_up(process: Process, settings: WebhookSettings) -> None:
     """Add the tasks that keep caches, certificates and registration; they start to serve once there is an authority.
 
     Raises:
@@ -48,14 +46,16 @@ async def set_up(process: Process, options: argparse.Namespace) -> None:
     """
     try:
         times = Times(
-            timedelta(seconds=options.ca_seconds),
-            timedelta(seconds=options.leaf_seconds),
-            timedelta(seconds=options.settle_seconds),
+            timedelta(seconds=settings.certificates.ca),
+            timedelta(seconds=settings.certificates.leaf),
+            timedelta(seconds=settings.certificates.settle),
         )
     except ValueError as error:
         raise CannotStart(str(error)) from error
     api = await process.stack.enter_async_context(
-        await ApiServer.from_kubeconfig(options.kubeconfig, user_agent="atoll-webhook", rate=rate_limit(options))
+        await ApiServer.from_kubeconfig(
+            settings.kubeconfig or None, user_agent="atoll-webhook", rate=rate_limit(settings.api)
+        )
     )
     client_config = await _client_config(api)
     queue_cache = Reflector(api, QUEUES, queues.decode)
@@ -63,9 +63,9 @@ async def set_up(process: Process, options: argparse.Namespace) -> None:
     priority_classes = Reflector(api, PRIORITY_CLASSES, decode_meta)
     clusters = Reflector(api, CLUSTERS, resources.decode_cluster)
     guard = Guard()
-    answers = reviews.Reviews(queue_cache, namespaces, priority_classes, clusters)
+    answers = reviews.Reviews(queue_cache, namespaces, priority_classes, clusters, settings=settings.reviews)
     app = server.application(answers, process.metrics, guard)
-    listener = _Listener(app, guard, _bound(*_address(client_config, options)))
+    listener = _Listener(app, guard, _bound(*_address(client_config, settings)), settings.reviews)
     process.stack.push_async_callback(listener.close)
 
     async def serve(leaf: Leaf) -> None:
@@ -79,12 +79,14 @@ async def set_up(process: Process, options: argparse.Namespace) -> None:
             gc.freeze()
 
     try:
-        keeper = Keeper(api, client_config, times=times, serve=serve, metrics=process.metrics)
+        keeper = Keeper(
+            api, client_config, times=times, again=settings.certificates.again, serve=serve, metrics=process.metrics
+        )
     except ValueError as error:
         raise CannotStart(f"the address of the webhook: {error}; {_INIT}") from error
     for condition in (queue_cache.synced, namespaces.synced, keeper.registered):
         process.ready_when(condition.is_set)
-    process.before_end(lambda: listener.leave(options.linger_seconds))
+    process.before_end(lambda: listener.leave(settings.linger))
     process.add_task("queues", queue_cache.run())
     process.add_task("namespaces", namespaces.run())
     # Without them only warnings are missing, so nothing waits for them.
@@ -105,15 +107,15 @@ async def _client_config(api: ApiServer) -> dict[str, Any]:
         raise CannotStart(f"MutatingWebhookConfiguration {keys.WEBHOOKS}: {error}; {_INIT}") from error
 
 
-def _address(client_config: dict[str, Any], options: argparse.Namespace) -> tuple[str, int]:
+def _address(client_config: dict[str, Any], settings: WebhookSettings) -> tuple[str, int]:
     """Where to listen: as the flags say, else by the URL; on loopback only if the URL is."""
     url = urlsplit(str(client_config.get("url") or ""))
     try:
         local = url.hostname == "localhost" or ipaddress.ip_address(url.hostname or "").is_loopback
     except ValueError:
         local = False
-    host = options.host or (str(url.hostname) if local else "")
-    return host, options.port or url.port or DEFAULT_PORT
+    host = settings.host or (str(url.hostname) if local else "")
+    return host, settings.port or url.port or DEFAULT_PORT
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -141,7 +143,8 @@ def _bound(host: str, port: int) -> socket.socket:
 class _Listener:
     """The HTTPS server, from its first certificate on."""
 
-    def __init__(self, app: web.Application, guard: Guard, bound: socket.socket) -> None:
+    def __init__(self, app: web.Application, guard: Guard, bound: socket.socket, settings: ReviewSettings) -> None:
+        self._settings = settings
         self._app, self._guard, self._bound = app, guard, bound
         self._tls: ssl.SSLContext | None = None
         self._runner: web.AppRunner | None = None
@@ -152,7 +155,7 @@ class _Listener:
             certificates.load_leaf(self._tls, leaf)
             return
         self._tls = certificates.server_context(leaf)
-        self._runner = await server.serve(self._app, self._guard, self._tls, self._bound)
+        self._runner = await server.serve(self._app, self._guard, self._tls, self._bound, self._settings.cut)
         log.info("listening", address=self._bound.getsockname()[:2])
 
     async def check(self, name: str, leaf: Leaf) -> None:
@@ -171,7 +174,7 @@ class _Listener:
     async def leave(self, seconds: float) -> None:
         """Let clients go, for so long."""
         if self._runner is not None:
-            await server.leave(self._runner, self._app, seconds)
+            await server.leave(self._runner, self._app, seconds, self._settings.last_accepted)
 
     async def close(self) -> None:
         """Finish what was asked and stop."""

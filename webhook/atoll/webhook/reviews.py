@@ -25,15 +25,12 @@ from atoll.model.flavors import SIGN
 from atoll.model.objects import Slim
 from atoll.model.queues import most_grace
 from atoll.webhook import bindings, hyper_nodes, pod_security, queues, resources, sizes
+from atoll.webhook.settings import ReviewSettings
 
 API_VERSION: Final = "admission.k8s.io/v1"
 CHILDREN: Final = "children"
 AUDIT: Final = "audit-violations"
 """What an audit log says of an object after the webhook's name; as PodSecurity says it after its own."""
-_SETTLE = 0.5
-"""Seconds that a refusal waits for the cache: a queue may come right after its parent."""
-_SETTLE_STATUS = 3.0
-"""The same for what a queue's status says: its last workload may have ended a moment ago."""
 
 
 class User(msgspec.Struct, frozen=True):
@@ -197,6 +194,8 @@ class Reviews:
         namespaces: Reflector[Slim],
         priority_classes: Reflector[Slim] | None = None,
         clusters: Reflector[resources.Cluster] | None = None,
+        *,
+        settings: ReviewSettings = ReviewSettings(),
     ) -> None:
         """Adds an index and a handler to the queue cache, so call it before that runs.
 
@@ -205,7 +204,9 @@ class Reviews:
             namespaces: of Namespaces.
             priority_classes: of PriorityClasses; without it none is called unknown.
             clusters: of Clusters; without it no resource is called unknown.
+            settings: its times and bounds.
         """
+        self._settings = settings
         self._clusters = clusters
         self._priority_classes = priority_classes
         self._queues = queue_cache
@@ -375,7 +376,7 @@ class Reviews:
             name = request.name or (str(metadata.get("name") or "") if isinstance(metadata, dict) else "")
             return await self._settled(
                 lambda: queues.validate_queue_deletion(name, self._children(name), self._dispatched(name)),
-                _SETTLE_STATUS,
+                self._settings.settle_status,
             )
         queue, old = request.object or {}, request.old_object
         if request.operation == "UPDATE" and old is not None:
@@ -395,11 +396,14 @@ class Reviews:
         found = self._queues.get(name)
         return found.dispatched if found is not None else 0
 
-    async def _settled(self, check: Callable[[], list[Problem]], patience: float = _SETTLE) -> list[Problem]:
-        """The outcome of a check that reads the queue cache; a bad one only when that had time."""
+    async def _settled(self, check: Callable[[], list[Problem]], patience: float | None = None) -> list[Problem]:
+        """The outcome of a check that reads the queue cache; a bad one only when that had time.
+
+        `patience`: seconds; None for those of the settings.
+        """
         problems = check()
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(self._settings.settle if patience is None else patience):
                 while any(problem.field in _READS_CACHE or SIGN in problem.field for problem in problems):
                     await self._changed.wait()
                     problems = check()

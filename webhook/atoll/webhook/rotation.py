@@ -33,7 +33,6 @@ _SECRET_KEY: Final = f"{keys.SYSTEM_NAMESPACE}/{SECRET}"
 _EXTRA_FOR: Final = 3
 """Times `settle`: how long a CA that this replica does not know stays trusted, as another one may serve it still."""
 _PAUSE: Final = (0.02, 3600.0)
-_AGAIN_AFTER: Final = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +46,7 @@ class Keeper:
         client_config: dict[str, Any],
         *,
         times: Times,
+        again: float,
         serve: Callable[[Leaf], Awaitable[None]],
         metrics: CollectorRegistry,
     ) -> None:
@@ -56,6 +56,7 @@ class Keeper:
             api: of the host.
             client_config: where API servers find the webhook.
             times: of certificates and overlaps.
+            again: seconds until a round that failed is tried again.
             serve: serves this leaf from now on; the first time it returns once reviews are answered.
             metrics: gets `atoll_webhook_certificate_expiry_timestamp_seconds` of the leaf and of the CA that signs.
 
@@ -63,6 +64,7 @@ class Keeper:
             ValueError: the client config names no host.
         """
         self._api, self._times, self._serve = api, times, serve
+        self._again = again
         self.names = registration.names_of(client_config)
         #: set once API servers were told; this replica answers from then on
         self.registered = asyncio.Event()
@@ -105,7 +107,7 @@ class Keeper:
                     pause = await self._round(datetime.now(UTC))
                 except (errors.ApiError, aiohttp.ClientError, TimeoutError) as error:
                     log.warning("certificates and registration are tried again", error=str(error))
-                    pause = _AGAIN_AFTER
+                    pause = self._again
                 try:
                     async with asyncio.timeout(pause):
                         await self._changed.wait()
@@ -122,7 +124,7 @@ class Keeper:
             assert step is not None
             log.warning("the CA has expired and is replaced", ended=authority.signer.ends.isoformat())
             await self._write(authority, step)
-            return _AGAIN_AFTER
+            return self._again
         # Renewed before anything that needs the API server: a leaf must not expire because that is away.
         if self._leaf is None and authority is not None:
             await self._use(authority.signer, now)

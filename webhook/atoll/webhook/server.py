@@ -100,15 +100,20 @@ async def answer(answers: reviews.Reviews, path: str, body: bytes) -> tuple[str,
         return "failed", _json(reviews.encode(request.uid, refusal=said))
 
 
-async def serve(app: web.Application, guard: Guard, tls: ssl.SSLContext, bound: socket.socket) -> web.AppRunner:
-    """Listen on a socket that has its address; `leave` and then `cleanup` of what is returned end that."""
-    runner = serving.runner(app, guard, shutdown_timeout=_CUT_AFTER)
+async def serve(
+    app: web.Application, guard: Guard, tls: ssl.SSLContext, bound: socket.socket, cut: float
+) -> web.AppRunner:
+    """Listen on a socket that has its address; `leave` and then `cleanup` of what is returned end that.
+
+    `cut`: seconds that a request under way may still take then.
+    """
+    runner = serving.runner(app, guard, shutdown_timeout=cut)
     await runner.setup()
     await GuardedSite(runner, guard, tls, sock=bound).start()
     return runner
 
 
-async def leave(runner: web.AppRunner, app: web.Application, seconds: float) -> None:
+async def leave(runner: web.AppRunner, app: web.Application, seconds: float, last_accepted: float) -> None:
     """Go on serving for so long, each answer being the last of its connection; then take no new ones.
 
     Whoever sends requests has to hear that this replica is not ready any more, and a connection that ends with an
@@ -120,12 +125,7 @@ async def leave(runner: web.AppRunner, app: web.Application, seconds: float) -> 
     for site in list(runner.sites):
         await site.stop()
     # What was accepted in the last moment has its handshake before it.
-    await asyncio.sleep(min(seconds, _LAST_ACCEPTED))
-
-
-_CUT_AFTER: Final = 2.0
-"""Seconds that a request under way may still take at the very end."""
-_LAST_ACCEPTED: Final = 0.5
+    await asyncio.sleep(min(seconds, last_accepted))
 
 
 def _json(body: bytes) -> web.Response:

@@ -20,6 +20,7 @@ from atoll.agent.jobs import pods as made
 from atoll.agent.jobs import policies, rejections, state
 from atoll.agent.jobs.plugin_objects import PluginObjects
 from atoll.agent.objects import Pod
+from atoll.agent.settings import JobSettings
 from atoll.kinds.volcano_job.tasks import task_name
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
@@ -31,28 +32,23 @@ from atoll.model.gang import MOST_PODS
 from atoll.model.objects import Full
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
 
-_COALESCE = 0.03
-"""Seconds for which pod events of one Job are gathered."""
-_COUNTS_AFTER = 0.25
-"""Seconds that must lie between two status writes when only counters differ; a new phase never waits."""
-_WRITES_AT_ONCE = 32
-_AGAIN, _AGAIN_AT_MOST = 1.0, 60.0
-"""Seconds after which a pod is made again that its kubelets refuse again and again; at once the first time."""
-
 log = structlog.get_logger(__name__)
 
 
 class JobController:
     """Reconciles the Volcano Jobs of a member, while it is enabled."""
 
-    def __init__(self, api: ApiServer, cache: MemberCache, recorder: Recorder) -> None:
+    def __init__(
+        self, api: ApiServer, cache: MemberCache, recorder: Recorder, *, settings: JobSettings = JobSettings()
+    ) -> None:
         """No I/O happens here; `run` does it."""
+        self._settings = settings
         #: whether no other controller makes the pods of Volcano Jobs
         self._enabled = True
         #: UIDs of pods that are to be made again though they have not ended
         self._again: set[str] = set()
         #: (job UID, pod name) -> pauses of pods that their kubelets refuse
-        self._refused: Backoff[tuple[str, str]] = Backoff(_AGAIN, _AGAIN_AT_MOST)
+        self._refused: Backoff[tuple[str, str]] = Backoff(self._settings.again, self._settings.longest_again)
         #: job UID -> names of its pods in `_refused`
         self._refused_of: defaultdict[str, set[str]] = defaultdict(set)
         #: UIDs of refused pods whose pause has begun -> when it ends, by the loop's clock
@@ -61,7 +57,7 @@ class JobController:
         self._cache = cache
         self._recorder = recorder
         self._queue: WorkQueue[str] = WorkQueue("jobs", lambda key: {"workload": key})
-        self._writes = asyncio.Semaphore(_WRITES_AT_ONCE)
+        self._writes = asyncio.Semaphore(self._settings.writes)
         #: job UID -> names of pods made by us that no watch event has shown yet
         self._unseen: defaultdict[str, set[str]] = defaultdict(set)
         #: job UID -> when its status was last written
@@ -103,7 +99,7 @@ class JobController:
         if new is not None and (old is None or old.body.get("spec") != new.body.get("spec")):
             self._queue.add(new.metadata.key)
         elif new is not None:
-            self._queue.add(new.metadata.key, after=_COALESCE)
+            self._queue.add(new.metadata.key, after=self._settings.coalesce)
 
     def _forget(self, uid: str) -> None:
         for memory in (self._unseen, self._written_at, self._ahead, self._lost):
@@ -132,7 +128,7 @@ class JobController:
             self._lost[owner.uid][old.metadata.name] = old
         self._unseen.get(owner.uid, set()).discard(pod.metadata.name)
         if old is None or new is None or _told(old) != _told(new):
-            self._queue.add(f"{pod.metadata.namespace}/{owner.name}", after=_COALESCE)
+            self._queue.add(f"{pod.metadata.namespace}/{owner.name}", after=self._settings.coalesce)
 
     def _group_gone(self, group: Any) -> None:
         for owner in group.metadata.owner_references:
@@ -220,7 +216,7 @@ class JobController:
                     self._refused_of[owner].add(pod.metadata.name)
                     pause = self._refused.failed((owner, pod.metadata.name))
                     # The first time it is probably another node's turn.
-                    first = pause <= _AGAIN
+                    first = pause <= self._settings.again
                     self._pause_until[uid] = now if first else now + pause
                     text = f"pod {pod.metadata.name} is made again: {pod.reason or 'it was disrupted'}"
                     self._recorder.record(_reference(job), "PodMadeAgain", text, warning=True)
@@ -382,7 +378,7 @@ class JobController:
             return job
         clock = asyncio.get_running_loop().time()
         if "state" not in patch and uid in self._written_at:
-            wait = self._written_at[uid] + _COUNTS_AFTER - clock
+            wait = self._written_at[uid] + self._settings.counts_after - clock
             if wait > 0:
                 self._queue.add(f"{job['metadata']['namespace']}/{job['metadata']['name']}", after=wait)
                 return job

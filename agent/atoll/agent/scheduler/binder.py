@@ -15,13 +15,11 @@ import structlog
 from atoll.agent.objects import Pod
 from atoll.agent.scheduler.core.lifted import pinned
 from atoll.agent.scheduler.core.room import Room
+from atoll.agent.settings import SchedulerSettings
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import PODS
-
-_AT_ONCE = 32
-_PAUSE_MAX = 5.0
 
 log = structlog.get_logger(__name__)
 
@@ -29,18 +27,27 @@ log = structlog.get_logger(__name__)
 class Binder:
     """Writes bindings of pods that are assumed in `room`."""
 
-    def __init__(self, api: ApiServer, room: Room, not_bound: Callable[[Iterable[Pod]], None]) -> None:
+    def __init__(
+        self,
+        api: ApiServer,
+        room: Room,
+        not_bound: Callable[[Iterable[Pod]], None],
+        *,
+        settings: SchedulerSettings = SchedulerSettings(),
+    ) -> None:
         """No I/O happens here.
 
         Args:
             api: the member.
             room: tells which pods are still on their way to their node.
             not_bound: called with each pod that won't get there.
+            settings: its times and bounds.
         """
+        self._settings = settings
         self._api = api
         self._room = room
         self._not_bound = not_bound
-        self._writes = asyncio.Semaphore(_AT_ONCE)
+        self._writes = asyncio.Semaphore(self._settings.binds)
 
     async def bind(self, pods: Iterable[tuple[Pod, str]]) -> bool:
         """Bind all of these pods to their nodes, or let another scheduler bind them.
@@ -71,7 +78,7 @@ class Binder:
             if self._room.node_of(pod) != node:
                 return False
             await asyncio.sleep(random.uniform(pause / 2, pause))
-            pause = min(pause * 2, _PAUSE_MAX)
+            pause = min(pause * 2, self._settings.longest_pause)
 
     async def _lift(self, pod: Pod, node: str) -> None:
         meta = pod.metadata

@@ -10,16 +10,13 @@ import structlog
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Pod
 from atoll.agent.scheduler.core import MemberCore
+from atoll.agent.settings import VolumeSettings
 from atoll.agent.volumes import SELECTED_NODE
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import selectors
 from atoll.model.apiresource import CLAIMS
 
-PATIENCE = 60.0
-"""Seconds that a provisioner may take; longer than a gang of the host is waited for."""
-PAUSE = 2.0
-"""Seconds after which a gang is planned again that did not get its volumes."""
 _LOOK = 1.0
 """Seconds after which it is looked whether the pods are still wanted, where nothing else happens."""
 
@@ -30,7 +27,13 @@ class Claims:
     """Makes claims ask for the volumes that wait for a node."""
 
     def __init__(
-        self, api: ApiServer, cache: MemberCache, core: MemberCore, not_bound: Callable[[Iterable[Pod]], None]
+        self,
+        api: ApiServer,
+        cache: MemberCache,
+        core: MemberCore,
+        not_bound: Callable[[Iterable[Pod]], None],
+        *,
+        settings: VolumeSettings = VolumeSettings(),
     ) -> None:
         """No I/O happens here.
 
@@ -39,7 +42,9 @@ class Claims:
             cache: of the member; a handler is added to it.
             core: tells which pods are still on their way to their node, and what their claims allow.
             not_bound: called with pods that don't get the volumes that they need on their nodes.
+            settings: its times and bounds.
         """
+        self._settings = settings
         self._api, self._cache, self._core, self._not_bound = api, cache, core, not_bound
         self._news = asyncio.Event()
         cache.claims.on_change(lambda old, new: self._news.set())
@@ -84,7 +89,7 @@ class Claims:
             log.warning("a claim did not take the node of its pod", claim=key, node=node, error=str(error))
             return False
         clock = asyncio.get_running_loop().time
-        end, seen = clock() + PATIENCE, set[str]()
+        end, seen = clock() + self._settings.patience, set[str]()
         while True:
             self._news.clear()
             open_claims = []

@@ -14,7 +14,7 @@ from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.ours import Ours
 from atoll.agent.podgroups import serves
 from atoll.agent.scheduler.binder import Binder
-from atoll.agent.scheduler.claims import PAUSE, Claims
+from atoll.agent.scheduler.claims import Claims
 from atoll.agent.scheduler.core import (
     Answer,
     Bind,
@@ -36,6 +36,7 @@ from atoll.agent.scheduler.core.room import Room
 from atoll.agent.scheduler.notices import Notices
 from atoll.agent.scheduler.reservations import Reservations, is_plan
 from atoll.agent.scheduler.status import group_status
+from atoll.agent.settings import AgentSettings
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.logs import working_on
@@ -43,17 +44,6 @@ from atoll.kube.recording import BestEffort
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import POD_GROUPS
-
-_COALESCE = 0.005
-"""Seconds for which events are gathered before a pass."""
-_COUNTS_AFTER = 1.0
-"""Seconds that a status write waits when only counters differ."""
-_MESSAGE_AFTER = 10.0
-"""Seconds between two writes when only the sentence differs: free room changes all the time, and so do its numbers."""
-_TELL_AFTER = 60.0
-"""Seconds between two events about a gang that waits for the same reason."""
-_TASKS_AFTER = 0.5
-"""Seconds that a gang may take to get its pods before it is said to have too few."""
 
 _MOVE_DEADLINES = (Pass, told.HoldAsked, told.HoldAdopted)
 
@@ -73,6 +63,7 @@ class Scheduler:
         remake: Callable[[Pod], None] = lambda _: None,
         promise: Callable[[], int] = lambda: 0,
         log: BestEffort[MemberBegin, Event, Command] | None = None,
+        settings: AgentSettings = AgentSettings(),
     ) -> None:
         """No I/O happens here; `run` does it.
 
@@ -84,7 +75,9 @@ class Scheduler:
             remake: has a pod that another scheduler did not bind made again, where its workload is ours to make.
             promise: gives the generation of the published capacity that will contain what is so now.
             log: keeps what the core is told and answers; a core of this scheduler begins in it.
+            settings: its times and bounds.
         """
+        self._settings = settings
         self.core = MemberCore()
         self._log = log if log is not None else BestEffort(None)
         self._api = api
@@ -92,8 +85,8 @@ class Scheduler:
         self._recorder = recorder
         self.ours = ours if ours is not None else Ours(cache)
         self._remake = remake
-        self._binder = Binder(api, self.room, self._not_bound)
-        self._claims = Claims(api, cache, self.core, self._not_bound)
+        self._binder = Binder(api, self.room, self._not_bound, settings=settings.scheduler)
+        self._claims = Claims(api, cache, self.core, self._not_bound, settings=settings.volumes)
         self._wake = asyncio.Event()
         self._wake.set()
         self._alarm: asyncio.TimerHandle | None = None
@@ -108,7 +101,7 @@ class Scheduler:
         self._observers: list[Callable[[set[str]], None]] = []
         #: binding UIDs whose placement or wait changed by the pass that runs
         self._changed: set[str] = set()
-        self._notices = Notices(api, cache, self.room, self.waits, recorder)
+        self._notices = Notices(api, cache, self.room, self.waits, recorder, settings=settings.notices)
         cache.nodes.on_change(self._forward(told.NodeSet, told.NodeGone))
         cache.hyper_nodes.on_change(self._forward(told.HyperNodeSet, told.HyperNodeGone))
         cache.claims.on_change(self._forward(told.ClaimSet, told.ClaimGone))
@@ -206,7 +199,7 @@ class Scheduler:
             while True:
                 await self._wake.wait()
                 # One that goes on lets others have their turn, and no more.
-                await asyncio.sleep(0 if self.core.under_way else _COALESCE)
+                await asyncio.sleep(0 if self.core.under_way else self._settings.scheduler.coalesce)
                 self._wake.clear()
                 self._pass()
 
@@ -220,7 +213,7 @@ class Scheduler:
                 self._notices.waiting(wait)
         for key in self.core.looked_at:
             if not gangs.bare_pod(key):
-                self._status.add(key, after=_COALESCE)
+                self._status.add(key, after=self._settings.scheduler.coalesce)
         for observer in self._observers:
             observer(self._changed)
 
@@ -263,7 +256,7 @@ class Scheduler:
                 bound = await self._claims.provide(pods)
                 if not bound:
                     # What makes volumes gets a moment before it is asked for others.
-                    await asyncio.sleep(PAUSE)
+                    await asyncio.sleep(self._settings.volumes.pause)
                 bound = bound and await self._binder.bind(pods)
         except Exception:
             log.exception("binding failed", **self._about(gang))
@@ -284,13 +277,13 @@ class Scheduler:
         key, group = wait.gang.key, wait.gang.group
         if group is not None:
             late = wait.reason == planner.NOT_ENOUGH_TASKS
-            self._status.add(key, after=_TASKS_AFTER if late else 0.0)
+            self._status.add(key, after=self._settings.scheduler.tasks_after if late else 0.0)
             if late:
                 return
         if group is None:
             return
         told, now = self._told.get(key), time.monotonic()
-        if told is not None and told[0] == wait.reason and now - told[1] < _TELL_AFTER:
+        if told is not None and told[0] == wait.reason and now - told[1] < self._settings.scheduler.tell_after:
             return
         self._told[key] = (wait.reason, now)
         about: dict[str, Any] = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind}
@@ -308,14 +301,18 @@ class Scheduler:
         if not self.ours.group(group, pods):
             return
         if wait is not None and wait.reason == planner.NOT_ENOUGH_TASKS and not self._late(group, now):
-            self._status.add(key, after=_TASKS_AFTER)
+            self._status.add(key, after=self._settings.scheduler.tasks_after)
             return
         wanted = group_status(group, pods, self.room, wait, now)
         present = group.status
         if all(present.get(name) == value for name, value in wanted.items()):
             return
         if key in self._written and present.get("phase") == wanted["phase"]:
-            pause = _COUNTS_AFTER if present.get("conditions") == wanted["conditions"] else _MESSAGE_AFTER
+            pause = (
+                self._settings.scheduler.counts_after
+                if present.get("conditions") == wanted["conditions"]
+                else self._settings.scheduler.message_after
+            )
             due = self._written[key] + pause - clock
             if due > 0:
                 self._status.add(key, after=due)
@@ -332,7 +329,7 @@ class Scheduler:
     def _late(self, group: PodGroup, now: float) -> bool:
         # Creation times have whole seconds.
         created = gangs.age(group.metadata.creation_timestamp, now)
-        return bool(group.status) or created > 1.0 + _TASKS_AFTER
+        return bool(group.status) or created > 1.0 + self._settings.scheduler.tasks_after
 
 
 def _log_fields(key: str, group: PodGroup | None) -> dict[str, str]:

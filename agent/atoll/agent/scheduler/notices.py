@@ -20,6 +20,7 @@ from atoll.agent.objects import Pod
 from atoll.agent.scheduler.core import gangs
 from atoll.agent.scheduler.core.planner import SCHEDULER_ERROR, VOLUMES, Wait
 from atoll.agent.scheduler.core.room import Room
+from atoll.agent.settings import NoticeSettings
 from atoll.fit import Nodes
 from atoll.fit.constraints import host_ports
 from atoll.fit.placement import Ints
@@ -32,10 +33,6 @@ from atoll.model.apiresource import PODS
 from atoll.model.gang import Task
 from atoll.model.timestamps import rfc3339_seconds
 
-FIRST = 0.5
-"""Seconds that a pod waits before it is told so: most are placed within milliseconds."""
-AGAIN = 300.0
-"""Seconds between two writes to a pod of which only the sentence differs: it has numbers, which change all the time."""
 RATE, BURST = 25.0, 200
 """Conditions of all pods together, a second and at once."""
 EVENT_RATE, EVENT_BURST = 10.0, 50
@@ -47,7 +44,14 @@ class Notices:
     """Keeps the conditions of pods that wait; `run` must be running for anything to be written."""
 
     def __init__(
-        self, api: ApiServer, cache: MemberCache, room: Room, waits: Mapping[str, Wait], recorder: Recorder
+        self,
+        api: ApiServer,
+        cache: MemberCache,
+        room: Room,
+        waits: Mapping[str, Wait],
+        recorder: Recorder,
+        *,
+        settings: NoticeSettings = NoticeSettings(),
     ) -> None:
         """No I/O happens here.
 
@@ -57,7 +61,9 @@ class Notices:
             room: which pods have a node.
             waits: gang key -> why its pods wait; kept by the scheduler.
             recorder: for the Events.
+            settings: its times and bounds.
         """
+        self._settings = settings
         self._api, self._cache, self._room, self._waits, self._recorder = api, cache, room, waits, recorder
         self._queue: WorkQueue[str] = WorkQueue("notices", lambda key: {"pod": key})
         self._conditions = RateLimit(RATE, BURST)
@@ -77,9 +83,9 @@ class Notices:
                 # Until its gate is lifted its condition is the API server's; what is said then is its scheduler's.
                 continue
             key, told = pod.metadata.key, self._told.get(pod.metadata.key)
-            due = now + FIRST
+            due = now + self._settings.first
             if told is not None and pod.unscheduled is not None and pod.unscheduled[0] == _reason(wait):
-                due = max(due, told + AGAIN)
+                due = max(due, told + self._settings.again)
             # Those that were told nothing yet come first.
             self._queue.add(key, priority=pod.unscheduled is None, after=due - now)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
+from atoll.dispatcher.settings import QuerySettings
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import ACCESS_REVIEWS, ApiResource
 
@@ -21,8 +22,6 @@ Json = dict[str, Any]
 
 CONFIG_NAMESPACE: Final = "kube-system"
 CONFIG_NAME: Final = "extension-apiserver-authentication"
-_REMEMBERED: Final = 10.0
-"""Seconds that an answer of the authorizer is used again."""
 _MOST: Final = 1024
 
 
@@ -128,7 +127,8 @@ def identify(front: Front, certificate: Mapping[str, Any] | None, headers: Itera
 class Access:
     """What users may do, by SubjectAccessReviews; answers are remembered for some seconds."""
 
-    def __init__(self, host: ApiServer) -> None:
+    def __init__(self, host: ApiServer, *, settings: QuerySettings = QuerySettings()) -> None:
+        self._settings = settings
         self._host = host
         #: what was asked -> (answer, until when it counts on the loop's clock), oldest first
         self._known: dict[tuple[User, str, str, str, str], tuple[bool, float]] = {}
@@ -167,7 +167,7 @@ class Access:
         status = (await self._host.create(ACCESS_REVIEWS, review)).get("status") or {}
         answer = bool(status.get("allowed"))
         self._known.pop(key, None)
-        self._known[key] = (answer, clock() + _REMEMBERED)
+        self._known[key] = (answer, clock() + self._settings.remembered)
         while len(self._known) > _MOST:
             del self._known[next(iter(self._known))]
         return answer

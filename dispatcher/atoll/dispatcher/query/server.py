@@ -18,6 +18,7 @@ from atoll.dispatcher.query.access import Access, Front, Unknown, User, identify
 from atoll.dispatcher.query.budget import Budget, Exhausted
 from atoll.dispatcher.query.documents import Refusal
 from atoll.dispatcher.query.wishes import Wishes
+from atoll.dispatcher.settings import QuerySettings
 from atoll.dispatcher.shell import Shell
 from atoll.kube import errors
 from atoll.kube.serving import Guard
@@ -31,12 +32,6 @@ Json = dict[str, Any]
 PAGE: Final = 50
 """Verdicts in one answer."""
 _MAX_BODY: Final = 2**20
-_SHARE: Final = 0.1
-"""Of the leader's time that what-ifs may take, and verdicts as much again: each may search among all that runs, while
-nothing is decided.
-"""
-_PATIENCE: Final = 1.0
-"""Seconds that a question waits for that; one that would wait longer is refused."""
 _USER: Final = web.RequestKey("user", User)
 _ROOT: Final = f"/apis/{VERDICTS.group}"
 _VERSION: Final = f"{_ROOT}/{VERDICTS.version}"
@@ -48,7 +43,15 @@ log = structlog.get_logger(__name__)
 class Server:
     """The routes, on one running core."""
 
-    def __init__(self, host: ApiServer, shell: Shell, front: Callable[[], Front], guard: Guard) -> None:
+    def __init__(
+        self,
+        host: ApiServer,
+        shell: Shell,
+        front: Callable[[], Front],
+        guard: Guard,
+        *,
+        settings: QuerySettings = QuerySettings(),
+    ) -> None:
         """No I/O happens here.
 
         Args:
@@ -56,11 +59,16 @@ class Server:
             shell: all read.
             front: who may pass requests on, now.
             guard: of the server.
+            settings: its times and bounds.
         """
+        self._settings = settings
         self._shell, self._front, self._bounds = shell, front, guard
-        self._access = Access(host)
+        self._access = Access(host, settings=settings)
         self._wishes = Wishes(host, shell.queue)
-        self._what_ifs, self._verdicts = Budget(_SHARE, _PATIENCE), Budget(_SHARE, _PATIENCE)
+        self._what_ifs, self._verdicts = (
+            Budget(self._settings.share, self._settings.patience),
+            Budget(self._settings.share, self._settings.patience),
+        )
 
     def application(self) -> web.Application:
         """The routes; whatever is asked for gets an answer that Kubernetes clients understand."""

@@ -13,7 +13,6 @@ import asyncio
 import base64
 import socket
 import ssl
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -23,6 +22,7 @@ from aiohttp import web
 
 from atoll.dispatcher.query.access import CONFIG_NAME, CONFIG_NAMESPACE, Front, NotAggregating, read_front
 from atoll.dispatcher.query.server import Server
+from atoll.dispatcher.settings import QuerySettings
 from atoll.dispatcher.shell import Shell
 from atoll.kube import authority, certificates, errors, serving
 from atoll.kube.certificates import Leaf
@@ -35,32 +35,19 @@ Json = dict[str, Any]
 
 SERVICE_PORT: Final = 443
 """Of the Service, where it is one with endpoints."""
-_ROUND: Final = 60.0
-"""Seconds after which certificates and registration are looked at again."""
-_AGAIN: Final = 5.0
 _SYSTEM: Final = keys.SYSTEM_NAMESPACE
 _NAMES: Final = [f"{keys.QUERY_SERVICE}.{_SYSTEM}.svc", f"{keys.QUERY_SERVICE}.{_SYSTEM}", keys.QUERY_SERVICE]
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where to listen, and where the API server finds that."""
-
-    host: str
-    """Empty for all addresses."""
-    port: int
-    seen_as: str = ""
-    """IP address; empty for the one from which this process reaches the API server."""
-
-
 class Query:
     """The API of one term of leadership."""
 
-    def __init__(self, host: ApiServer, shell: Shell, address: Address) -> None:
+    def __init__(self, host: ApiServer, shell: Shell, *, settings: QuerySettings = QuerySettings()) -> None:
         """No I/O happens here."""
-        self._host, self._shell, self._address = host, shell, address
+        self._settings = settings
+        self._host, self._shell = host, shell
         self._front: Front | None = None
         self._signer: authority.Signer | None = None
         self._leaf: Leaf | None = None
@@ -79,12 +66,12 @@ class Query:
         complained = ""
         try:
             while True:
-                pause = _ROUND
+                pause = self._settings.round
                 try:
                     await self._round(datetime.now(UTC))
                     complained = ""
                 except (errors.ApiError, OSError, NotAggregating) as error:
-                    pause = _AGAIN
+                    pause = self._settings.again
                     if str(error) != complained:
                         log.warning("the query API is not served", error=str(error))
                     complained = str(error)
@@ -136,12 +123,12 @@ class Query:
         except ssl.SSLError as error:
             raise NotAggregating(f"requestheader-client-ca-file can't be read: {error}") from error
         guard = Guard()
-        app = Server(self._host, self._shell, self._present_front, guard).application()
+        app = Server(self._host, self._shell, self._present_front, guard, settings=self._settings).application()
         self._runner = serving.runner(app, guard, shutdown_timeout=0.5)
         await self._runner.setup()
-        address = self._address
+        settings = self._settings
         await GuardedSite(
-            self._runner, guard, self._tls, host=address.host or None, port=address.port, reuse_address=True
+            self._runner, guard, self._tls, host=settings.host or None, port=settings.port, reuse_address=True
         ).start()
 
     def _present_front(self) -> Front:
@@ -163,17 +150,17 @@ class Query:
         if self._left:
             return
         service = await self._host.get(SERVICES, keys.QUERY_SERVICE, _SYSTEM)
-        seen_as = self._address.seen_as or _own_address(self._host.url)
+        seen_as = self._settings.address or _own_address(self._host.url)
         port = SERVICE_PORT
         if service["spec"].get("type") == "ExternalName":
-            port = self._address.port
+            port = self._settings.port
             # That name can't be an IPv6 address: then it is the one that was given to `atollctl init`.
             if not _is_ipv6(seen_as) and service["spec"].get("externalName") != seen_as:
                 await self._host.merge_patch(
                     SERVICES, keys.QUERY_SERVICE, {"spec": {"externalName": seen_as}}, _SYSTEM
                 )  # fmt: skip
         else:
-            ports = [{"name": "https", "port": self._address.port, "protocol": "TCP"}]
+            ports = [{"name": "https", "port": self._settings.port, "protocol": "TCP"}]
             for name, family in keys.QUERY_ENDPOINTS.items():
                 here = _is_ipv6(seen_as) == (family == "IPv6")
                 found = [{"addresses": [seen_as], "conditions": {"ready": True}}] if here else []
@@ -192,7 +179,7 @@ class Query:
         await self._host.apply(API_SERVICES, service, field_manager="atoll-dispatcher")
         if not self.registered.is_set():
             self.registered.set()
-            log.info("the query API is served", address=seen_as, port=self._address.port)
+            log.info("the query API is served", address=seen_as, port=self._settings.port)
 
 
 def _is_ipv6(address: str) -> bool:

@@ -1,0 +1,168 @@
+"""Settings of `atoll-agent`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from atoll.delivery.settings import DeliverySettings
+from atoll.kube.settings import Election, Health, ProcessSettings, Recording, Section, number, seconds, words
+
+
+class HeartbeatSettings(Section, frozen=True):
+    """The Lease on the host that says that the member is alive."""
+
+    period: Annotated[float, seconds("Between two signs of life.", above=0)] = 10.0
+    duration: Annotated[
+        int, number("After which the host takes the member for lost: some signs may be missed before.", "s")
+    ] = 40
+    silent: Annotated[
+        float,
+        seconds("After which another agent's sign of life is over: before the host takes the member for lost."),
+    ] = 30.0
+    probe: Annotated[float, seconds("Between two probes of the member's API server.", above=0)] = 2.0
+    probe_deadline: Annotated[float, seconds("For the answer to a probe.", above=0)] = 3.0
+
+    def __post_init__(self) -> None:
+        if not self.period < self.silent < self.duration:
+            raise ValueError(
+                f"period ({self.period:g}) < silent ({self.silent:g}) < duration ({self.duration}) must hold"
+            )
+
+
+class FactSettings(Section, frozen=True):
+    """Versions of the member and tokens of the agent, as told on the host."""
+
+    every: Annotated[float, seconds("After which the member may have been upgraded.", above=0)] = 600.0
+    again: Annotated[float, seconds("Until a member that did not answer is asked again.", above=0)] = 5.0
+
+
+class JobSettings(Section, frozen=True):
+    """The controller of Volcano Jobs."""
+
+    reconcile: Annotated[
+        Literal["auto", "on", "off"],
+        words("Whether it runs; auto: unless Volcano's controllers run in the member.", flag="--jobs"),
+    ] = "auto"
+    coalesce: Annotated[float, seconds("For which events of pods of one Job are gathered.")] = 0.03
+    counts_after: Annotated[
+        float, seconds("Between two status writes when only counters differ; a new phase never waits.")
+    ] = 0.25
+    writes: Annotated[int, number("Pods that are made or removed at once.")] = 32
+    again: Annotated[
+        float,
+        seconds("Until a pod that its kubelets refuse is made again, the second time; it doubles.", above=0),
+    ] = 1.0
+    longest_again: Annotated[float, seconds("The same at most.", above=0)] = 60.0
+
+
+class PodGroupSettings(Section, frozen=True):
+    """PodGroups of workloads whose owners make none."""
+
+    coalesce: Annotated[
+        float, seconds("For which pods of one owner are gathered, so that most of a gang is known by its first look.")
+    ] = 0.01
+    writes: Annotated[int, number("Pods that are annotated at once.")] = 32
+
+
+class SchedulerSettings(Section, frozen=True):
+    """Gangs to nodes."""
+
+    coalesce: Annotated[float, seconds("For which events are gathered before a pass.")] = 0.005
+    binds: Annotated[int, number("Pods that are bound at once.")] = 32
+    longest_pause: Annotated[float, seconds("Between two tries to bind a pod, at most.", above=0)] = 5.0
+    counts_after: Annotated[float, seconds("That a status write waits when only counters differ.")] = 1.0
+    message_after: Annotated[
+        float,
+        seconds(
+            "Between two writes when only the sentence differs: what is free changes all the time, and so do the"
+            " numbers in it."
+        ),
+    ] = 10.0
+    tell_after: Annotated[float, seconds("Between two Events about a gang that waits for the same reason.")] = 60.0
+    tasks_after: Annotated[
+        float, seconds("That a gang may take to get its pods before it is said to have too few.")
+    ] = 0.5
+
+
+class VolumeSettings(Section, frozen=True):
+    """Volumes that are made for pods."""
+
+    patience: Annotated[
+        float, seconds("That a provisioner may take; longer than a gang of the host is waited for.", above=0)
+    ] = 60.0
+    pause: Annotated[float, seconds("Until a gang is planned again that did not get its volumes.", above=0)] = 2.0
+
+
+class NoticeSettings(Section, frozen=True):
+    """Conditions and Events of pods that wait."""
+
+    first: Annotated[float, seconds("That a pod waits before it is told so: most are placed within milliseconds.")] = (
+        0.5
+    )
+    again: Annotated[
+        float,
+        seconds("Between two writes to a pod of which only the sentence differs: its numbers change all the time."),
+    ] = 300.0
+
+
+class PlacementSettings(Section, frozen=True):
+    """What the host is told of pods."""
+
+    overdue: Annotated[
+        float, seconds("After the end of its grace period from which a pod that is still there is named.")
+    ] = 5.0
+    slow: Annotated[
+        float,
+        seconds("In which a pod passes through what all pods pass through; what takes longer is told."),
+    ] = 60.0
+
+
+class CapacitySettings(Section, frozen=True):
+    """What the host is told of nodes."""
+
+    interval: Annotated[
+        float, seconds("Between two updates: the host takes two a second of one member for long.", above=0)
+    ] = 0.5
+    again: Annotated[float, seconds("Until an update that failed is tried again.", above=0)] = 1.0
+
+
+class AgentSettings(ProcessSettings, frozen=True):
+    """All of `atoll-agent`."""
+
+    health: Health = Health(port=8084)
+    cluster: Annotated[
+        str, words("Name of the member's Cluster object on the host.", flag="--cluster", needed=True)
+    ] = ""
+    member_kubeconfig: Annotated[
+        str,
+        words("Credentials for the member; the pod's service account by default.", flag="--member-kubeconfig"),
+    ] = ""
+    record: Annotated[
+        str,
+        words(
+            "Append all that the scheduler is told and decides to this file (see atoll.sim.replay).", flag="--record"
+        ),
+    ] = ""
+    member_secret: Annotated[
+        bool,
+        words(
+            "Credentials for the member are in the Secret on the host that spec.secretRef of its Cluster names.",
+            flag="--member-secret",
+        ),
+    ] = False
+    election: Election = Election()
+    recording: Recording = Recording()
+    heartbeat: HeartbeatSettings = HeartbeatSettings()
+    facts: FactSettings = FactSettings()
+    delivery: DeliverySettings = DeliverySettings()
+    jobs: JobSettings = JobSettings()
+    podgroups: PodGroupSettings = PodGroupSettings()
+    scheduler: SchedulerSettings = SchedulerSettings()
+    volumes: VolumeSettings = VolumeSettings()
+    notices: NoticeSettings = NoticeSettings()
+    placements: PlacementSettings = PlacementSettings()
+    capacity: CapacitySettings = CapacitySettings()
+
+    def __post_init__(self) -> None:
+        if self.member_secret and self.member_kubeconfig:
+            raise ValueError("memberSecret (--member-secret) and memberKubeconfig (--member-kubeconfig): give one")

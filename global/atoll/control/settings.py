@@ -1,0 +1,96 @@
+"""Settings of `atoll-control`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from atoll.kube.settings import Election, Health, ProcessSettings, Section, number, ratio, seconds
+
+
+class DetectorSettings(Section, frozen=True):
+    """Workloads to bindings."""
+
+    workers: Annotated[int, number("Workloads that are looked at at once.")] = 16
+
+
+class WorksSettings(Section, frozen=True):
+    """Decisions to Works."""
+
+    workers: Annotated[int, number("Bindings that are looked at at once.")] = 16
+
+
+class HoldsSettings(Section, frozen=True):
+    """Answers of members to holds and dry runs."""
+
+    workers: Annotated[int, number("Bindings that are looked at at once.")] = 8
+
+
+class StatusSettings(Section, frozen=True):
+    """Reports of members to bindings and workloads."""
+
+    workers: Annotated[int, number("Bindings that are looked at at once.")] = 16
+    reported: Annotated[
+        float, seconds("Before a report is passed on, so that those of several members come together.")
+    ] = 0.02
+    unreported: Annotated[float, seconds("That a decision may wait to be shown together with the first report.")] = 1.0
+    undecided: Annotated[
+        float, seconds("After which a workload that nothing was decided about shows that it is pending.")
+    ] = 2.0
+    news: Annotated[
+        float,
+        ratio(
+            "Bindings that are told that their member does not answer, or does again, so that a lost member with"
+            " thousands of workloads does not fill the write queue.",
+            "1/s",
+        ),
+    ] = 100.0
+
+
+class ClusterSettings(Section, frozen=True):
+    """The status of Clusters."""
+
+    figures: Annotated[float, seconds("Least time between two writes of figures alone, which change all the time.")] = (
+        30.0
+    )
+    longest_lease: Annotated[int, number("That an agent may be silent at most, whatever its Lease says.", "s")] = 120
+
+
+class FigureSettings(Section, frozen=True):
+    """Metrics of members."""
+
+    every: Annotated[
+        float,
+        seconds(
+            "Between two looks at the caches: a scrape runs in a thread of its own, and may not read them.", above=0
+        ),
+    ] = 5.0
+
+
+class UnservedSettings(Section, frozen=True):
+    """Fields of workloads and policies that have no effect."""
+
+    fresh: Annotated[
+        float, seconds("After its creation within which an object is told of; a new leader does not repeat old news.")
+    ] = 600.0
+
+
+class PredecessorSettings(Section, frozen=True):
+    """A workload whose name one had that is still being removed."""
+
+    patience: Annotated[float, seconds("That the removal of the one before may take without a word.")] = 2.0
+    again: Annotated[float, seconds("Until the next look at what is left of it.", above=0)] = 5.0
+
+
+class ControlSettings(ProcessSettings, frozen=True):
+    """All of `atoll-control`."""
+
+    health: Health = Health(port=8082)
+    election: Election = Election()
+    detector: DetectorSettings = DetectorSettings()
+    predecessors: PredecessorSettings = PredecessorSettings()
+    works: WorksSettings = WorksSettings()
+    holds: HoldsSettings = HoldsSettings()
+    status: StatusSettings = StatusSettings()
+    clusters: ClusterSettings = ClusterSettings()
+    figures: FigureSettings = FigureSettings()
+    unserved: UnservedSettings = UnservedSettings()
