@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Final
 
 import msgspec
 
 from atoll.kube.settings import Health, ProcessSettings, Section, number, seconds, words
 from atoll.model import quantity
 from atoll.model.vector import Vector
+
+_SERVICE: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 class AdmissionSettings(Section, frozen=True):
@@ -28,12 +31,18 @@ class AdmissionSettings(Section, frozen=True):
         words("Address to listen on; the API server calls it where no Service is named.", flag="--admission-address"),
     ] = "127.0.0.1"
     service: Annotated[
-        str, words("The Service through which the API server calls it, if any.", flag="--admission-service")
+        str,
+        words(
+            "The Service through whose port 443 the API server calls it, as NAMESPACE/NAME.",
+            flag="--admission-service",
+        ),
     ] = ""
 
     def __post_init__(self) -> None:
         if self.service and not self.port:
             raise ValueError("service (--admission-service) means nothing without port (--admission-port)")
+        if self.service and not _SERVICE.fullmatch(self.service):
+            raise ValueError(f"service (--admission-service): {self.service!r} is not NAMESPACE/NAME")
 
 
 class TopologySettings(ProcessSettings, frozen=True):
