@@ -1,4 +1,4 @@
-"""Which binding a pod belongs to: what its owner was delivered for, whatever its own annotations say."""
+"""Which binding a pod or a PodGroup belongs to: what its owner was delivered for, whatever its own annotations say."""
 
 from __future__ import annotations
 
@@ -46,6 +46,16 @@ async def test_a_pod_belongs_to_the_binding_that_its_owner_was_delivered_for() -
     tell(cache.pods, "ADDED", pod("follower", {**OWNER, "controller": False}), 6)
     assert of(cache) == {"mine"}
     assert cache.pods.by_index("binding", "c") == []
+
+
+async def test_a_pod_group_belongs_to_the_binding_that_its_owner_was_delivered_for() -> None:
+    """What is heard of before its owner is looked at again."""
+    cache = MemberCache(client(9))
+    tell(cache.pod_groups, "ADDED", pod("mine", OWNER), 1)
+    tell(cache.pod_groups, "ADDED", pod("forged", None), 2)
+    assert cache.pod_groups.by_index("binding", "b") == []
+    tell(cache.workloads[BATCH_JOBS], "ADDED", JOB, 3)
+    assert [each.metadata.name for each in cache.pod_groups.by_index("binding", "b")] == ["mine"]
 
 
 async def test_a_pod_that_is_heard_of_before_its_owner_is_looked_at_again() -> None:

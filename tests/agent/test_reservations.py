@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 
 import msgspec
 import pytest
 
 from atoll.agent.cache import MemberCache
-from atoll.agent.objects import Node, Pod
+from atoll.agent.objects import Node, Pod, PodGroup, decode_group
 from atoll.agent.scheduler.core import Answer, Event, MemberCore, Pass
 from atoll.agent.scheduler.core.events import HoldAsked, NodeGone, NodeSet
 from atoll.agent.scheduler.core.holds import TTL, Holds, decode_plan, describe, encode_plan
 from atoll.agent.scheduler.core.planner import Plan, Wait, plan
 from atoll.agent.scheduler.reservations import Reservations, hold_group
 from atoll.delivery import reservations as interface
+from atoll.delivery.reservations import Asked
 from atoll.kube.config import Connection
 from atoll.kube.transport import ApiServer
+from atoll.model import keys
+from atoll.model.gang import Gang
 from tests.agent.builders import make_domain, make_node, make_pod, make_room
 from tests.agent.holding import GPU, assert_refused, assert_reserved, free, held, part, pods, racks, view
 
@@ -446,7 +450,8 @@ class Bench:
         self.promised = 0
         self.changes: list[str] = []
         self.core = core
-        self.shell = Reservations(api, MemberCache(api), core, promise=self._promise, handle=self.handle)
+        self.cache = MemberCache(api)
+        self.shell = Reservations(api, self.cache, core, promise=self._promise, handle=self.handle)
         self.delivery: interface.Reservations = self.shell
         self.delivery.on_change(self.changes.append)
 
@@ -468,6 +473,49 @@ def core_of(*nodes: Node) -> MemberCore:
     for node in nodes or [make_node(name) for name in ("n0", "n1", "n2", "n3")]:
         core.handle(NodeSet(node))
     return core
+
+
+def kept(name: str = "train", *, epoch: int = 1, gang: Gang | None = None, node: str = "n0") -> PodGroup:
+    """The memory of an earlier process, of binding `b`."""
+    holds = Holds(make_room(make_node(node)))
+    holds.hold("b", epoch, gang or part(2), name, "default", 0.0)
+    return decode_group(json.dumps(hold_group(held(holds), "")))
+
+
+ASKED = Asked("b", 1, part(2), "train", "default")
+
+
+@pytest.mark.parametrize(
+    ("group", "asked", "nodes"),
+    [
+        pytest.param(kept(), [ASKED], {"n0": 2}, id="what the host asks for counts"),
+        pytest.param(kept(), [], {}, id="a binding that has no Work"),
+        pytest.param(kept(epoch=9), [ASKED], {}, id="an epoch that no Work has"),
+        pytest.param(kept(gang=part(1)), [ASKED], {}, id="another gang"),
+        pytest.param(kept("other"), [ASKED], {}, id="another workload"),
+    ],
+)
+async def test_what_an_earlier_process_kept_counts_where_the_host_asks_for_that_very_part(
+    group: PodGroup, asked: list[Asked], nodes: dict[str, int]
+) -> None:
+    bench = Bench(core_of(make_node("n0")))
+    bench.cache.pod_groups._put(group.metadata.key, group)
+    bench.delivery.recall(asked)
+    bench.shell.start()
+    state = bench.delivery.state("b")
+    assert (state["nodes"] if state is not None else {}) == nodes
+
+
+async def test_a_plan_for_more_pods_than_its_gang_has_keeps_nothing() -> None:
+    group = kept()
+    plan = json.loads(group.metadata.annotations[keys.PLAN])
+    plan["slots"] = [[0, "n0", 1], [0, "n1", 2]]
+    group.metadata.annotations[keys.PLAN] = json.dumps(plan)
+    bench = Bench(core_of())
+    bench.cache.pod_groups._put(group.metadata.key, group)
+    bench.delivery.recall([ASKED])
+    bench.shell.start()
+    assert bench.delivery.state("b") is None
 
 
 async def test_a_question_from_before_the_start_is_answered_at_the_start() -> None:

@@ -21,7 +21,6 @@ from atoll.agent.volumes import Claim, StorageClass, Volume, decode_claim, decod
 from atoll.kinds import DELIVERED
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
-from atoll.model import keys
 from atoll.model.apiresource import (
     CLAIMS,
     HYPER_NODES,
@@ -44,7 +43,9 @@ class MemberCache:
         self.owners = Owners()
         self.pods: Reflector[Pod] = Reflector(api, PODS, lambda raw: self.owners.judged(decode_pod(raw)))
         self.nodes: Reflector[Node] = Reflector(api, NODES, decode_node)
-        self.pod_groups: Reflector[PodGroup] = Reflector(api, POD_GROUPS, decode_group)
+        self.pod_groups: Reflector[PodGroup] = Reflector(
+            api, POD_GROUPS, lambda raw: self.owners.judged(decode_group(raw))
+        )
         self.hyper_nodes: Reflector[HyperNode] = Reflector(api, HYPER_NODES, decode_hyper_node)
         self.claims: Reflector[Claim] = Reflector(api, CLAIMS, decode_claim)
         self.volumes: Reflector[Volume] = Reflector(api, VOLUMES, decode_volume)
@@ -58,10 +59,9 @@ class MemberCache:
         self.pods.add_index("owner", lambda pod: _present(pod.metadata.controller_uid))
         self.pods.add_index("group", lambda pod: _present(pod.group))
         self.pods.add_index("binding", lambda pod: _present(pod.binding_uid))
-        self.owners.watch(self.pods, self.workloads.values())
-        self.pod_groups.add_index(
-            "binding", lambda group: _present(group.metadata.annotations.get(keys.BINDING_UID, ""))
-        )
+        self.pod_groups.add_index("owner", lambda group: _present(group.metadata.controller_uid))
+        self.pod_groups.add_index("binding", lambda group: _present(group.binding_uid))
+        self.owners.watch(self.pods, self.pod_groups, self.workloads.values())
 
     @property
     def _reflectors(self) -> tuple[Reflector[Any], ...]:

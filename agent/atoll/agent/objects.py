@@ -420,6 +420,18 @@ class PodGroup(Slim, frozen=True):
 
     spec: PodGroupSpec = PodGroupSpec()
     status: dict[str, Any] = msgspec.field(default_factory=dict)
+    stranger: bool = False
+    """Whether it names a binding that it does not belong to (`atoll.agent.owners`)."""
+
+    @property
+    def named_binding(self) -> str:
+        """UID of the binding that it says it was dispatched by."""
+        return self.metadata.annotations.get(keys.BINDING_UID, "")
+
+    @property
+    def binding_uid(self) -> str:
+        """UID of the binding that it was dispatched by; empty where there is none."""
+        return "" if self.stranger else self.named_binding
 
 
 class HyperNode(Slim, frozen=True):

@@ -220,7 +220,7 @@ class Placements:
         """Another scheduler says why it does not place something of a binding, or says it no more."""
         if old is None or new is None:
             return
-        uid = new.metadata.annotations.get(keys.BINDING_UID, "")
+        uid = new.binding_uid
         if uid and _said(old) != _said(new):
             self._touch(uid)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ import structlog
 from atoll.delivery.delivered import change, encode, recorded, with_record
 from atoll.delivery.namespaces import Namespaces, NotAccepted
 from atoll.delivery.refusals import PodRefusals
-from atoll.delivery.reservations import Reservations
+from atoll.delivery.reservations import Asked, Reservations
 from atoll.delivery.settings import DeliverySettings
 from atoll.delivery.work import WorkObject, decode_work, gang_of, identifier, stranger, work_name
 from atoll.kinds import BY_GVK, Kind
@@ -133,6 +133,8 @@ class Delivery:
             group.create_task(self._refusals.run())
             group.create_task(self._namespaces.run())
             await self._works.synced.wait()
+            if self._reservations is not None:
+                self._reservations.recall(self._asked())
             await self._namespaces.wait()
             for reflector in self._objects.values():
                 await reflector.synced.wait()
@@ -147,6 +149,18 @@ class Delivery:
         """Workloads are made for the member in another way from now on; those that are there stay as they are."""
         for work in self._works:
             self._queue.add(work.metadata.key)
+
+    def _asked(self) -> Iterator[Asked]:
+        """The parts of all Works but questions."""
+        for work in self._works:
+            notes = work.metadata.annotations
+            if stranger(work) or keys.GANG not in notes or keys.QUESTION in notes:
+                continue
+            kind = BY_GVK.get((work.manifest["apiVersion"], work.manifest["kind"]))
+            if kind is not None:
+                metadata = work.manifest["metadata"]
+                name, namespace = metadata["name"], metadata["namespace"]
+                yield Asked(work.binding_uid, work.epoch, gang_of(work, kind), name, namespace)
 
     # -- triggers ----------------------------------------------------------------------------------------------------
 

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from atoll.model.decision import Gone, Spots
 from atoll.model.gang import Gang
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A part that the host has sent or wants nodes kept for."""
+
+    uid: str
+    """Of the binding."""
+    epoch: int
+    gang: Gang
+    """Of this part only."""
+    name: str
+    """Of the workload."""
+    namespace: str
+
+
 class Reservations(Protocol):
     """Nodes reserved for the parts of gangs; all calls come from the event loop that the implementation runs in."""
+
+    def recall(self, parts: Iterable[Asked]) -> None:
+        """Go on keeping what an earlier process kept for these parts, and nothing else; called once, before `hold`."""
 
     def hold(self, uid: str, epoch: int, gang: Gang, name: str, namespace: str, *, gone: Gone | None = None) -> None:
         """Keep nodes for the part, or say why not; the same call again renews it.

@@ -325,7 +325,7 @@ AGENT_IN_MEMBER: Final = (
             _on(HYPER_NODES, "patch", sub="status", rare="only HyperNodes that are wrong, or were"),
             _on(POD_GROUPS, "list", "watch"),
             _on(POD_GROUPS, "create", "patch", rare=_DELIVERED),
-            _on(POD_GROUPS, "delete", rare="only the plan of a part that was released"),
+            _on(POD_GROUPS, "delete", rare="only the plan of a part that was released, or that nobody asks for"),
             *(
                 rule
                 for resource in (kind.resource for kind in DELIVERED)

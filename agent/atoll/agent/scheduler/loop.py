@@ -195,6 +195,8 @@ class Scheduler:
             tasks.create_task(self._status.run(self._write_status, workers=8))
             tasks.create_task(self._notices.run())
             tasks.create_task(self.reservations.run())
+            # Nothing is placed before it is known which nodes are kept.
+            await self.reservations.recalled.wait()
             self.reservations.start()
             while True:
                 await self._wake.wait()

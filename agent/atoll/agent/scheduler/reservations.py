@@ -1,14 +1,17 @@
 """Holds with the world around them: the clock, the PodGroups that outlive the process, and those who wait for answers.
 
 The PodGroup `<workload>-hold` has no pods; it is the memory of a reservation, best effort: without it a restarted
-agent plans again when delivery asks again. Its namespace is made as delivery would make it.
+agent plans again when delivery asks again. Its namespace is made as delivery would make it. Others may write such a
+PodGroup as well: it counts where the host asks for that very part, and is removed where it does not.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import structlog
@@ -17,7 +20,8 @@ from atoll.agent.cache import MemberCache
 from atoll.agent.objects import PodGroup
 from atoll.agent.scheduler.core import Answer, Event, MemberCore, holds
 from atoll.agent.scheduler.core.events import HoldAdopted, HoldAsked, Released, SpotsExpected
-from atoll.agent.scheduler.core.holds import Hold
+from atoll.agent.scheduler.core.holds import Hold, Plan
+from atoll.delivery.reservations import Asked
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
@@ -59,6 +63,11 @@ class Reservations:
         self._observers: list[Callable[[str], None]] = []
         #: calls of `hold` from before `start`, the last one of each binding; None after it
         self._early: dict[str, tuple[int, Gang, str, str, Gone | None]] | None = {}
+        #: binding UID -> what the host asked for when this process began
+        self._asked: dict[str, Asked] = {}
+        #: set once that is known
+        self.recalled = asyncio.Event()
+        #: binding UIDs, and `namespace/name` of PodGroups with a plan that nobody asks for
         self._writes: WorkQueue[str] = WorkQueue("holds", self._about)
         #: binding UID -> (choice of nodes, generation of the published capacity that contains it)
         self._generations: dict[str, tuple[int, int]] = {}
@@ -68,6 +77,11 @@ class Reservations:
         self._offset: float | None = None
 
     # -- for delivery ------------------------------------------------------------------------------------------------
+
+    def recall(self, parts: Iterable[Asked]) -> None:
+        """See `atoll.delivery.reservations.Reservations.recall`."""
+        self._asked = {part.uid: part for part in parts}
+        self.recalled.set()
 
     def hold(self, uid: str, epoch: int, gang: Gang, name: str, namespace: str, *, gone: Gone | None = None) -> None:
         """See `atoll.delivery.reservations.Reservations.hold`."""
@@ -100,11 +114,14 @@ class Reservations:
     # -- for the scheduler -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take over what an earlier process reserved, then answer who asked meanwhile; the cache has synced."""
+        """Take over what an earlier process reserved, then answer who asked meanwhile; the cache has synced, and it was
+        `recalled`.
+        """
         assert self._early is not None
         for group in sorted(self._cache.pod_groups, key=lambda each: each.metadata.key):
             if is_plan(group):
                 self._adopt(group)
+        self._asked.clear()
         early, self._early = self._early, None
         for uid, (epoch, gang, name, namespace, gone) in early.items():
             self._handle(HoldAsked(uid, epoch, gang, name, namespace, self._now(), gone))
@@ -142,6 +159,11 @@ class Reservations:
         except ValueError as error:
             log.warning("a reservation can't be read and is ignored", pod_group=meta.key, error=str(error))
             return
+        asked = self._asked.get(plan.uid)
+        if asked is None or not _is_of(plan, meta.key, asked):
+            log.warning("the host asks for no such reservation: removed", pod_group=meta.key, binding_uid=plan.uid)
+            self._writes.add(meta.key)
+            return
         settled = tuple(
             (pod.task, pod.node)
             for pod in self._cache.pods.by_index("binding", plan.uid)
@@ -155,6 +177,9 @@ class Reservations:
         return {"binding_uid": uid, **({"workload": f"{hold.namespace}/{hold.name}"} if hold is not None else {})}
 
     async def _write(self, uid: str) -> None:
+        if "/" in uid:
+            await self._remove(uid)
+            return
         hold = self._core.holds.get(uid)
         if hold is None or not hold.slots:
             if (there := self._groups.get(uid)) is not None:
@@ -175,6 +200,15 @@ class Reservations:
         except (errors.Invalid, errors.Forbidden) as error:
             text = "a reservation can't be written and would not survive a restart"
             log.warning(text, pod_group=name, error=str(error))
+
+    async def _remove(self, key: str) -> None:
+        """Delete a PodGroup whose plan nobody asks for, unless it has become the memory of a hold meanwhile."""
+        group = self._cache.pod_groups.get(key)
+        if group is None or tuple(key.split("/")) in self._groups.values():
+            return
+        metadata = group.metadata
+        with contextlib.suppress(errors.NotFound, errors.Conflict):
+            await self._api.delete(POD_GROUPS, metadata.name, metadata.namespace, uid=metadata.uid)
 
     async def _apply(self, body: Mapping[str, Any]) -> None:
         try:
@@ -200,9 +234,25 @@ def hold_group(hold: Hold, expires: str) -> dict[str, Any]:
         "apiVersion": POD_GROUPS.api_version,
         "kind": POD_GROUPS.kind,
         "metadata": {
-            "name": hold.name[: _NAME_MAX - len(_SUFFIX)] + _SUFFIX,
+            "name": _name(hold.name),
             "namespace": hold.namespace,
             "annotations": {keys.PLAN: holds.encode_plan(hold, expires)},
         },
         "spec": {"minMember": hold.slots.total(), "queue": hold.gang.queue or keys.DEFAULT_QUEUE},
     }
+
+
+def _name(workload: str) -> str:
+    """Of the PodGroup that remembers a hold."""
+    return workload[: _NAME_MAX - len(_SUFFIX)] + _SUFFIX
+
+
+def _is_of(plan: Plan, key: str, asked: Asked) -> bool:
+    """Whether a plan in PodGroup `key` keeps nodes for what the host asks for, and for no more than that."""
+    pods: Counter[int] = Counter()
+    for task, _, count in plan.slots:
+        pods[task] += count
+    mine = (f"{asked.namespace}/{_name(asked.name)}", asked.epoch, asked.name, asked.gang)
+    return (key, plan.epoch, plan.name, plan.gang) == mine and all(
+        count <= plan.gang.tasks[task].replicas for task, count in pods.items()
+    )

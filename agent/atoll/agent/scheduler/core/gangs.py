@@ -54,14 +54,16 @@ class Standing:
     @property
     def binding_uid(self) -> str:
         """UID of the binding that the gang was dispatched by; empty where there is none."""
-        if self.group is not None and (uid := self.group.metadata.annotations.get(keys.BINDING_UID)):
+        if self.group is not None and (uid := self.group.binding_uid):
             return uid
         return self.waiting[0].binding_uid if self.waiting else self.binding
 
     @property
     def epoch(self) -> int:
         """Which dispatch of its binding it came by; -1 where it came by none."""
-        text = self.group.metadata.annotations.get(keys.EPOCH, "") if self.group is not None else ""
+        text = ""
+        if self.group is not None and self.group.binding_uid:
+            text = self.group.metadata.annotations.get(keys.EPOCH, "")
         if not text and self.waiting:
             text = self.waiting[0].metadata.annotations.get(keys.EPOCH, "")
         found = numbers.whole(text)
