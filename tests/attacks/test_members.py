@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from atoll.control.settings import RuleSettings
 from atoll.model import keys
 from atoll.model.apiresource import (
     BATCH_JOBS,
@@ -234,6 +235,35 @@ async def test_rules_of_the_host_s_namespace_hold_in_the_member_where_it_says_so
     await until(changed, what="they follow")
     site.kubectl("annotate", "ns", site.namespace, f"{keys.PROPAGATE}-")
     await until(lambda: there("own"), what="they are gone, and the member's own is there")
+
+
+async def test_rules_beyond_the_bound_stay_on_the_host_and_an_event_says_so(site: Site) -> None:
+    await site.only("topo")
+    bound = RuleSettings().most
+    for number in range(bound + 2):
+        policy = rule(NETWORK_POLICIES, f"p-{number:03}", podSelector={})
+        policy["metadata"]["namespace"] = site.namespace
+        await site.host.create(NETWORK_POLICIES, policy)
+    site.kubectl("annotate", "ns", site.namespace, f"{keys.PROPAGATE}=networkpolicies")
+    await site.submit(job("plain", seconds=None))
+    await site.phase("plain", "Running")
+    assert await names(site, "topo") == {f"p-{number:03}" for number in range(bound)}
+
+    async def told() -> Json | None:
+        events = await site.host.list(EVENTS, site.namespace)
+        return next((each for each in events if each["reason"] == "NotPropagated"), None)
+
+    event = await until(told, what="it is told of")
+    assert event["regarding"]["name"] == f"p-{bound:03}"
+    assert "and 1 younger ones" in event["note"]
+    # Where there is room again, it goes along.
+    for number in (0, 1):
+        await site.host.delete(NETWORK_POLICIES, f"p-{number:03}", site.namespace)
+
+    async def others() -> bool:
+        return await names(site, "topo") == {f"p-{number:03}" for number in range(2, bound + 2)}
+
+    await until(others, what="the next ones take their place")
 
 
 async def test_nobody_is_evicted_for_work_that_the_member_would_not_let_in(site: Site) -> None:

@@ -8,9 +8,11 @@ import pytest
 from atoll import install
 from atoll.control import objects
 from atoll.control.caches import Caches
+from atoll.control.rules import Rules
 from atoll.control.works import Works
 from atoll.delivery.work import WorkObject
 from atoll.kube import errors
+from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, WORKS
@@ -70,7 +72,7 @@ async def test_a_work_that_is_newer_than_the_cached_binding_is_left_alone(site: 
     """The watch of bindings is behind that of Works: the binding's change comes, the Work is no stray."""
     async with await site.federation.host.connect() as host:
         caches = Caches(host)
-        works = Works(host, caches)
+        works = Works(host, caches, Rules(caches, Recorder(host, "control")))
         notes = {keys.EPOCH: "1", keys.BINDING_UID: "uid-1", keys.BINDING_NAMESPACE: "ns", keys.BINDING_NAME: "a-job"}
         binding = Meta(name="a-job", namespace="ns", uid="uid-1", annotations=notes)
         work = Meta(name="a", namespace="karmada-es-alpha", uid="uid-2", annotations={**notes, keys.EPOCH: "2"})
@@ -93,7 +95,7 @@ async def test_a_binding_does_not_go_before_a_work_that_the_cache_has_not_seen(s
     ]
     assert names
     caches = Caches(site.host)
-    works = Works(site.host, caches)
+    works = Works(site.host, caches, Rules(caches, Recorder(site.host, "control")))
     going = {**raw, "metadata": {**raw["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
     caches.bindings._put(binding.metadata.key, objects.decode_binding(orjson.dumps(going)))
     caches.expected_works[binding.metadata.uid].update(names)

@@ -13,6 +13,7 @@ from atoll.control.detector import Detector
 from atoll.control.figures import MemberFigures, MemberMetrics
 from atoll.control.holds import Holds
 from atoll.control.queues import Queues
+from atoll.control.rules import Rules
 from atoll.control.settings import ControlSettings
 from atoll.control.status import Status
 from atoll.control.ttl import Ttl
@@ -52,7 +53,7 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
         actions = Actions(host, caches)
         detector = Detector(host, caches, recorder, settings=settings)
         status = Status(host, caches, recorder, settings=settings.status)
-        works = Works(host, caches, settings=settings.works)
+        works = Works(host, caches, Rules(caches, recorder, settings=settings.rules), settings=settings.works)
         clusters = Clusters(host, caches, recorder, settings=settings.clusters)
         queues, holds = Queues(host, caches), Holds(host, caches, settings=settings.holds)
         ttl, commands = Ttl(host, caches), Commands(host, caches, recorder)

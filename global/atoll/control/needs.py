@@ -6,24 +6,23 @@ from collections.abc import Iterator
 from typing import Any
 
 from atoll.control.caches import Caches
+from atoll.control.rules import OURS, Rules
 from atoll.kinds import Kind
 from atoll.model import keys
 from atoll.model.apiresource import NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS
-from atoll.model.namespaces import PROPAGATED, propagated
+from atoll.model.namespaces import propagated
 from atoll.model.objects import Full, Meta
 from atoll.model.pod_security import LABELS
 
 Json = dict[str, Any]
 
-_OURS = {keys.MANAGED: "true", keys.MADE: "true"}
 
-
-def needs_of(caches: Caches, kind: Kind, obj: Full) -> list[Json]:
+def needs_of(caches: Caches, rules: Rules, kind: Kind, obj: Full) -> list[Json]:
     """Manifests, in the order in which they are made."""
     namespace = obj.metadata.namespace
     found = caches.namespaces.get(namespace)
     metadata = found.metadata if found is not None else Meta(name=namespace)
-    return [_namespace(metadata), *_rules(caches, metadata), *_shared(caches, kind, obj)]
+    return [_namespace(metadata), *rules.of(metadata), *_shared(caches, kind, obj)]
 
 
 def said_of_pods(metadata: Meta) -> tuple[Any, ...]:
@@ -33,20 +32,10 @@ def said_of_pods(metadata: Meta) -> tuple[Any, ...]:
 
 def _namespace(metadata: Meta) -> Json:
     levels = {key: text for key, text in metadata.labels.items() if key in LABELS}
-    about: Json = {"name": metadata.name, "labels": {**_OURS, **levels}}
+    about: Json = {"name": metadata.name, "labels": {**OURS, **levels}}
     if kinds := propagated(metadata.annotations):
         about["annotations"] = {keys.PROPAGATE: ",".join(kinds)}
     return {"apiVersion": NAMESPACES.api_version, "kind": NAMESPACES.kind, "metadata": about}
-
-
-def _rules(caches: Caches, metadata: Meta) -> Iterator[Json]:
-    for plural in propagated(metadata.annotations):
-        resource = PROPAGATED[plural]
-        there = caches.rules[resource].by_index("namespace", metadata.name)
-        for each in sorted(there, key=lambda rule: rule.metadata.name):
-            about = {"name": each.metadata.name, "namespace": metadata.name, "labels": _OURS}
-            spec = each.body.get("spec") or {}
-            yield {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": about, "spec": spec}
 
 
 def _shared(caches: Caches, kind: Kind, obj: Full) -> Iterator[Json]:
@@ -56,10 +45,10 @@ def _shared(caches: Caches, kind: Kind, obj: Full) -> Iterator[Json]:
             found = caches.priority_classes.get(name)
             if found is None or name.startswith("system-"):
                 continue
-            manifest["metadata"] = {"name": name, "labels": _OURS}
+            manifest["metadata"] = {"name": name, "labels": OURS}
             manifest["value"] = found.value
             if found.preemption_policy:
                 manifest["preemptionPolicy"] = found.preemption_policy
         elif resource == SERVICE_ACCOUNTS:
-            manifest["metadata"] = {"name": name, "namespace": obj.metadata.namespace, "labels": _OURS}
+            manifest["metadata"] = {"name": name, "namespace": obj.metadata.namespace, "labels": OURS}
         yield manifest

@@ -19,6 +19,18 @@ class WorksSettings(Section, frozen=True):
     workers: Annotated[int, number("Bindings that are looked at at once.")] = 16
 
 
+class RuleSettings(Section, frozen=True):
+    """LimitRanges, ResourceQuotas and NetworkPolicies that a namespace hands on to members."""
+
+    most: Annotated[
+        int,
+        number("Of one namespace, the oldest; an Event on the first beyond says so. Each of its Works carries them."),
+    ] = 64
+    size: Annotated[
+        int, number("Of those of one namespace together, as JSON; a Work is 1.5 MiB at most.", "B", most=1 << 20)
+    ] = 128 << 10
+
+
 class HoldsSettings(Section, frozen=True):
     """Answers of members to holds and dry runs."""
 
@@ -89,6 +101,7 @@ class ControlSettings(ProcessSettings, frozen=True):
     detector: DetectorSettings = DetectorSettings()
     predecessors: PredecessorSettings = PredecessorSettings()
     works: WorksSettings = WorksSettings()
+    rules: RuleSettings = RuleSettings()
     holds: HoldsSettings = HoldsSettings()
     status: StatusSettings = StatusSettings()
     clusters: ClusterSettings = ClusterSettings()

@@ -20,6 +20,7 @@ import structlog
 from atoll.control.caches import Caches
 from atoll.control.needs import needs_of, said_of_pods
 from atoll.control.objects import BindingObject
+from atoll.control.rules import Rules
 from atoll.control.settings import WorksSettings
 from atoll.delivery import work_name
 from atoll.delivery.work import WorkObject
@@ -41,9 +42,11 @@ log = structlog.get_logger(__name__)
 class Works:
     """Keeps the Works of every binding as its decision asks."""
 
-    def __init__(self, host: ApiServer, caches: Caches, *, settings: WorksSettings = WorksSettings()) -> None:
+    def __init__(
+        self, host: ApiServer, caches: Caches, rules: Rules, *, settings: WorksSettings = WorksSettings()
+    ) -> None:
         self._settings = settings
-        self._host, self._caches = host, caches
+        self._host, self._caches, self._rules = host, caches, rules
         self._queue: WorkQueue[str] = WorkQueue("works", caches.about)
         #: (binding UID, member) whose claims a Work took along; of bindings that are deleted
         self._cleared: set[tuple[str, str]] = set()
@@ -52,8 +55,8 @@ class Works:
         caches.works.on_change(self._work_changed)
         caches.on_edited_workload(self._queue.add)
         caches.namespaces.on_change(self._namespace_changed)
-        for rules in caches.rules.values():
-            rules.on_change(self._rule_changed)
+        for reflector in caches.rules.values():
+            reflector.on_change(self._rule_changed)
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
@@ -293,7 +296,7 @@ class Works:
                 "finalizers": [keys.WORK_FINALIZER],
             },
             "spec": {
-                "workload": {"manifests": [*needs_of(self._caches, kind, obj), manifest]},
+                "workload": {"manifests": [*needs_of(self._caches, self._rules, kind, obj), manifest]},
                 "suspendDispatching": binding.reserving,
             },
         }
