@@ -22,11 +22,11 @@ from atoll.dispatcher.core import (
     Event,
     Evict,
     Explain,
+    MemberAnswer,
     Pass,
     QueueSet,
     QueueView,
     Refused,
-    Reservation,
     Resize,
 )
 from atoll.dispatcher.core.events import NodeClass, Strategy
@@ -282,11 +282,11 @@ class Scene:
             self.answer(command.name)
         return [*commands, *self.run()] if asked else commands
 
-    def answer(self, name: str, **answers: Reservation) -> BindingView:
+    def answer(self, name: str, **answers: MemberAnswer) -> BindingView:
         """Members answer what they are asked; those that are not named say yes."""
         view = self.view(name)
         assert view.decision.question is not None, f"nobody is asked about {name}"
-        said = {member: answers.get(member, Reservation(True)) for member in view.decision.question.parts}
+        said = {member: answers.get(member, MemberAnswer(True)) for member in view.decision.question.parts}
         return self.change(name, reserved=said)
 
     def refuse(self, command: Command) -> None:

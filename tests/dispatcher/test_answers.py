@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from atoll.dispatcher.core import Ceiling, Event, NamespaceSet, NamespaceView, Reservation
+from atoll.dispatcher.core import Ceiling, Event, MemberAnswer, NamespaceSet, NamespaceView
 from atoll.dispatcher.core.capacity.failures import AVOID_FIRST, AVOID_MAX
 from atoll.dispatcher.core.explain.verdicts import account
 from atoll.dispatcher.core.progress import COMMIT_TIMEOUT, RESERVE_TIMEOUT
@@ -282,7 +282,7 @@ def test_parts_of_several_members_are_not_waited_for() -> None:
     s.submit(make_binding("gang").tasks(6).divided())
     s.run()
     s.submit(make_binding("one"), make_binding("two"))
-    s.change("gang", reserved={name: Reservation(True) for name in "mn"})
+    s.change("gang", reserved={name: MemberAnswer(True) for name in "mn"})
     s.run()
     s.run(after=COMMIT_TIMEOUT - 1)
     s.bound("one", generation=NEVER)

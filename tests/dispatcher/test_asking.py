@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from atoll.dispatcher.core import Ask, Command, Dispatch, Dispatcher, Evict, Reservation, Resize, Strategy
+from atoll.dispatcher.core import Ask, Command, Dispatch, Dispatcher, Evict, MemberAnswer, Resize, Strategy
 from atoll.dispatcher.core.preemption.budget import HELPLESS
 from atoll.dispatcher.core.preemption.dry_run import MOST_VICTIMS
 from atoll.dispatcher.core.progress import RESERVE_TIMEOUT
@@ -33,7 +33,7 @@ from tests.dispatcher.builders import (
     share,
 )
 
-NO = Reservation(False, requested=8, available=6)
+NO = MemberAnswer(False, requested=8, available=6)
 
 
 def asked(commands: list[Command]) -> dict[str, Ask]:
@@ -218,7 +218,7 @@ def test_silence_is_a_no() -> None:
     told = explained(commands)["high"].decision
     assert (told.reason, told.story[-1].text) == (Reason.PART_REFUSED, "no answer from m within 10 s")
     # An answer that comes too late says nothing of what is asked by then.
-    s.change("high", reserved={"m": Reservation(True)})
+    s.change("high", reserved={"m": MemberAnswer(True)})
     idle(s)
     assert s.view("low").decision.phase is Phase.DISPATCHED
 
@@ -230,9 +230,9 @@ def test_a_divided_claimant_needs_the_yes_of_all_its_members() -> None:
         claimant=make_binding("high").tasks(16).priority(1).divided(),
         members=("m1", "m2"),
     )
-    s.change("high", reserved={"m1": Reservation(True)})
+    s.change("high", reserved={"m1": MemberAnswer(True)})
     assert evicted(step(s)) == []
-    s.change("high", reserved={"m1": Reservation(True), "m2": NO})
+    s.change("high", reserved={"m1": MemberAnswer(True), "m2": NO})
     assert evicted(step(s)) == []
     assert s.view("high").decision.reason is Reason.PART_REFUSED
     t = question(
@@ -275,7 +275,7 @@ def test_it_starts_elsewhere_under_a_newer_epoch() -> None:
     s.tell(make_cluster("other"), make_capacity("other", [8]))
     assert names(step(s)) == ["high"]
     assert (s.view("high").epoch, s.view("high").parts[0][0], open_questions(s)) == (2, "other", [])
-    s.change("high", reserved={"m": Reservation(True)})
+    s.change("high", reserved={"m": MemberAnswer(True)})
     assert evicted(step(s)) == []
 
 

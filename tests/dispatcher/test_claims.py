@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from atoll.dispatcher.core import Command, Reservation
+from atoll.dispatcher.core import Command, MemberAnswer
 from atoll.dispatcher.core.backfill.allocation import SETTLE
 from atoll.dispatcher.core.backfill.policy import PATIENCE
-from atoll.dispatcher.core.backfill.reservation import Reservation as Reserved
+from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.progress import RESERVE_TIMEOUT
 from tests.dispatcher.builders import (
     BACKFILL,
@@ -27,7 +27,7 @@ from tests.dispatcher.builders import (
 )
 from tests.dispatcher.test_backfill import HOUR
 
-NO = Reservation(False, requested=1, available=0)
+NO = MemberAnswer(False, requested=1, available=0)
 
 
 def step(s: Scene, *, after: float = 0.001) -> list[Command]:
@@ -37,7 +37,7 @@ def step(s: Scene, *, after: float = 0.001) -> list[Command]:
     return commands
 
 
-def asked() -> tuple[Scene, Reserved]:
+def asked() -> tuple[Scene, Reservation]:
     """Two nodes of 8, and what the head was promised: the second, of which `half` has 4 for an hour. Then members are
     asked whether it would fit on the first once `low` has gone.
     """
@@ -49,22 +49,22 @@ def asked() -> tuple[Scene, Reserved]:
         s.tell(named("m", [0, 4 if node else 8], generation=2 + node))
     s.submit(make_binding("head").tasks(1, gpu=8).priority(1).runs(HOUR).submitted(EARLY))
     s.decide()
-    promise = s.core.reservations.made["uid-head"]
-    assert promise.at == pytest.approx(START + HOUR + SETTLE, abs=1)
+    reservation = s.core.reservations.made["uid-head"]
+    assert reservation.at == pytest.approx(START + HOUR + SETTLE, abs=1)
     s.now += OLD
     step(s)
     assert s.view("head").decision.question is not None
-    return s, promise
+    return s, reservation
 
 
-def is_kept(s: Scene, promise: Reserved) -> None:
+def is_kept(s: Scene, reservation: Reservation) -> None:
     """The head is promised what it was, and that binds others."""
     found = s.core.reservations.made["uid-head"]
     assert (found.at, found.first, found.since, found.member) == (
-        promise.at,
-        promise.first,
-        promise.since,
-        promise.member,
+        reservation.at,
+        reservation.first,
+        reservation.since,
+        reservation.member,
     )
     if "uid-passes" not in s.views:
         s.submit(make_binding("passes").queue("z").tasks(1, gpu=4).runs(5 * HOUR).submitted(LATE))
@@ -72,42 +72,42 @@ def is_kept(s: Scene, promise: Reserved) -> None:
 
 
 def test_a_place_is_kept_while_members_are_asked_and_when_one_says_no() -> None:
-    s, promise = asked()
-    is_kept(s, promise)
+    s, reservation = asked()
+    is_kept(s, reservation)
     s.answer("head", m=NO)
     step(s)
-    is_kept(s, promise)
+    is_kept(s, reservation)
     s.change("half", finished=True, placed={"m": (4, 0)})
     s.tell(named("m", [0, 8], generation=4))
     assert names(step(s)) == ["head"]
 
 
 def test_and_when_nobody_answers() -> None:
-    s, promise = asked()
+    s, reservation = asked()
     step(s, after=RESERVE_TIMEOUT)
-    is_kept(s, promise)
+    is_kept(s, reservation)
 
 
 def test_and_when_the_question_is_overtaken() -> None:
-    s, promise = asked()
+    s, reservation = asked()
     s.change("low", gang=make_binding("low").tasks(1, gpu=8).runs(9 * HOUR).firm().build().gang)
     s.answer("head")
     assert evicted(step(s)) == []
-    is_kept(s, promise)
+    is_kept(s, reservation)
 
 
 def test_and_when_the_room_does_not_come_that_others_left() -> None:
-    s, promise = asked()
+    s, reservation = asked()
     s.answer("head")
     assert evicted(step(s)) == ["low"]
-    is_kept(s, promise)
+    is_kept(s, reservation)
     # Somebody else has a pod there.
     let_go(s, "low")
     s.tell(named("m", [7, 4], generation=4))
-    is_kept(s, promise)
+    is_kept(s, reservation)
     step(s, after=PATIENCE)
     assert not s.core.claims.awaits("uid-head")
-    is_kept(s, promise)
+    is_kept(s, reservation)
 
 
 @pytest.mark.parametrize(
@@ -160,12 +160,12 @@ def test_room_that_does_not_come_is_not_looked_for_where_others_were_promised_it
 
 
 def test_another_head_is_promised_a_time_meanwhile_and_its_going_away_changes_nothing() -> None:
-    s, promise = asked()
+    s, reservation = asked()
     s.tell(make_queue("r", view=BACKFILL, gpu=100))
     s.submit(make_binding("other").queue("r").tasks(1, gpu=8).submitted(LATE))
     step(s)
     reservations = s.core.reservations
-    assert reservations.made["uid-other"].at == pytest.approx(promise.at + HOUR + SETTLE, abs=1)
+    assert reservations.made["uid-other"].at == pytest.approx(reservation.at + HOUR + SETTLE, abs=1)
     s.gone("other")
     assert reservations.claims["uid-head"].leaving == {"uid-low": True}
 

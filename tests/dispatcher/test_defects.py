@@ -16,8 +16,8 @@ from atoll.dispatcher.core import (
     Dispatch,
     Event,
     Evict,
+    MemberAnswer,
     QueueSet,
-    Reservation,
     Strategy,
 )
 from atoll.dispatcher.shell import patch_of
@@ -84,7 +84,7 @@ def test_a_part_is_not_started_in_a_member_that_turned_not_ready_since_it_reserv
     s = scene(room=members(4, 4)).submit(make_binding("a").tasks(8).divided())
     assert len(s.run()) == 1
     s.tell(make_cluster("m2", ready=False))
-    s.change("a", reserved={"m1": Reservation(True, 2), "m2": Reservation(True, 2)})
+    s.change("a", reserved={"m1": MemberAnswer(True, 2), "m2": MemberAnswer(True, 2)})
     [command] = s.run()
     assert isinstance(command, Evict)
     assert command.decision.reason is Reason.CLUSTERS_NOT_READY
@@ -341,7 +341,7 @@ def test_one_part_that_is_refused_takes_all_back_and_the_whole_goes_elsewhere_wi
     """HyperJob: each part is admitted alone; one that its member refuses leaves the others running for nothing."""
     s = scene(room=members(4, 4, 4)).submit(make_binding("a").tasks(8).divided().submitted(EARLY))
     assert len(s.run()) == 1
-    s.change("a", reserved={"m1": Reservation(True, 2), "m2": Reservation(False, 0, 4, 3)})
+    s.change("a", reserved={"m1": MemberAnswer(True, 2), "m2": MemberAnswer(False, 0, 4, 3)})
     s.submit(make_binding("younger").tasks(8).divided().submitted(LATE))
     assert evicted(s.run()) == ["a"]
     s.change("a", released=s.view("a").generation, reserved={})
@@ -393,7 +393,7 @@ def test_a_gang_is_taken_back_whole() -> None:
     """Volcano: victims are pods, and a gang that loses some of them runs on for nothing."""
     s = Scene(make_queue("q"), *members(4, 4)).submit(make_binding("low").tasks(8).divided())
     s.run()
-    s.change("low", reserved={"m1": Reservation(True, NEVER), "m2": Reservation(True, NEVER)})
+    s.change("low", reserved={"m1": MemberAnswer(True, NEVER), "m2": MemberAnswer(True, NEVER)})
     s.run()
     s.change("low", placed={"m1": (NEVER, 4), "m2": (NEVER, 4)}, bound=True)
     s.submit(make_binding("high").tasks(1).priority(1))

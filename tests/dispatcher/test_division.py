@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.dispatcher.core import Commit, Dispatch, Evict, Reservation
+from atoll.dispatcher.core import Commit, Dispatch, Evict, MemberAnswer
 from atoll.dispatcher.shell import patch_of
 from atoll.dispatcher.split import Division, Short, divide_natively
 from atoll.fit import Nodes, Profile
@@ -178,8 +178,8 @@ def reserving() -> Scene:
     return s
 
 
-def granted(*members: str, generation: int = 2) -> dict[str, Reservation]:
-    return {name: Reservation(True, generation) for name in members}
+def granted(*members: str, generation: int = 2) -> dict[str, MemberAnswer]:
+    return {name: MemberAnswer(True, generation) for name in members}
 
 
 def test_a_gang_that_fits_one_cluster_is_not_divided() -> None:
@@ -234,7 +234,7 @@ def test_it_is_committed_once_every_member_has_reserved_its_part() -> None:
 
 def test_a_refusal_releases_every_part_and_names_the_member_and_the_numbers() -> None:
     s = reserving()
-    s.change("a", reserved={**granted("m1", "m3"), "m2": Reservation(False, 0, 4, 3)})
+    s.change("a", reserved={**granted("m1", "m3"), "m2": MemberAnswer(False, 0, 4, 3)})
     [command] = s.run()
     assert isinstance(command, Evict)
     assert command.decision.reason is Reason.PART_REFUSED
@@ -293,7 +293,7 @@ def test_a_commit_that_was_refused_is_decided_again() -> None:
 def test_answers_to_an_earlier_hold_mean_nothing_to_the_next() -> None:
     """1. m2 refuses. 2. All is taken back. 3. It is held again; until that is written the old answers are seen."""
     s = reserving()
-    s.change("a", reserved={**granted("m1", "m3"), "m2": Reservation(False, 0, 4, 3)})
+    s.change("a", reserved={**granted("m1", "m3"), "m2": MemberAnswer(False, 0, 4, 3)})
     answers = s.view("a").reserved
     assert evicted(s.run()) == ["a"]
     s.tell(make_capacity("m2", [4], generation=2))

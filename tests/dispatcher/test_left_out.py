@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from atoll.dispatcher.core import CapacitySet, Dispatch, Reservation
+from atoll.dispatcher.core import CapacitySet, Dispatch, MemberAnswer
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import Scene, dispatched, make_binding, make_capacity, make_cluster, make_queue, scene
@@ -39,7 +39,7 @@ def test_the_member_is_asked_before_the_workload_goes_there(wish: dict[str, Any]
     [command] = s.submit(make_binding("a").tasks(1, **wish)).run()
     assert isinstance(command, Dispatch)
     assert (command.decision.phase, command.decision.reason) == (Phase.RESERVING, Reason.RESERVING)
-    s.change("a", reserved={"m": Reservation(True, generation=1)})
+    s.change("a", reserved={"m": MemberAnswer(True, generation=1)})
     [commit] = s.run()
     assert commit.decision.phase is Phase.DISPATCHED
 
@@ -69,7 +69,7 @@ def test_what_selects_by_other_labels_is_not_asked_about() -> None:
 def test_a_refusal_sends_it_to_the_next_member() -> None:
     s = Scene(make_queue("q"), make_cluster("m1"), make_cluster("m2"), leaving_out("m1", HOST), leaving_out("m2", HOST))
     assert dispatched(s.submit(make_binding("a").tasks(1, node_selector={HOST: "n7"})).run()) == [("a", "m1")]
-    s.change("a", reserved={"m1": Reservation(False, requested=1, available=0)})
+    s.change("a", reserved={"m1": MemberAnswer(False, requested=1, available=0)})
     s.run()
     s.change("a", released=s.view("a").generation)
     assert dispatched(s.run()) == [("a", "m2")]

@@ -27,9 +27,9 @@ from atoll.dispatcher.core import (
     Event,
     Evict,
     Explain,
+    MemberAnswer,
     Pass,
     Refused,
-    Reservation,
     Resize,
     Strategy,
 )
@@ -313,7 +313,7 @@ class Federation(RuleBasedStateMachine):
         """A member says whether there would be room; it knows more than its figures say."""
         view = self.asked()[which % len(self.asked())]
         assert view.decision.question is not None
-        said = {name: Reservation(granted > 0, requested=4, available=3) for name in view.decision.question.parts}
+        said = {name: MemberAnswer(granted > 0, requested=4, available=3) for name in view.decision.question.parts}
         self.see(dataclasses.replace(view, reserved=said))
 
     @precondition(lambda self: self.views)

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from atoll.dispatcher.core import BindingSet, CapacitySet, Pass, Reservation
+from atoll.dispatcher.core import BindingSet, CapacitySet, MemberAnswer, Pass
 from atoll.dispatcher.core.backfill.allocation import SETTLE
 from atoll.dispatcher.core.backfill.policy import AGAIN
 from atoll.model.verdict import Reason
@@ -200,7 +200,7 @@ def test_who_was_to_go_and_stays_is_counted_as_running_by_all_again() -> None:
     s.write(*s.decide())
     s.submit(make_binding("head").queue("q").tasks(4).runs(HOUR))
     s.write(*s.decide())
-    s.answer("high", m=Reservation(False, requested=4, available=0))
+    s.answer("high", m=MemberAnswer(False, requested=4, available=0))
     s.write(*s.decide())
     s.gone("high")
     s.write(*s.decide())

@@ -12,10 +12,10 @@ from atoll.dispatcher.core import (
     CapacitySet,
     Ceiling,
     ClusterGone,
+    MemberAnswer,
     NamespaceSet,
     NamespaceView,
     QueueView,
-    Reservation,
     Strategy,
 )
 from atoll.dispatcher.core.backlog.backlog import differs
@@ -574,7 +574,7 @@ def test_reservations_of_a_divided_gang_wait_for_all_members() -> None:
     s.submit(make_binding("a").tasks(8).divided())
     s.run()
     assert s.core.next_deadline == pytest.approx(START + 10, abs=0.01)
-    s.change("a", reserved={"m": Reservation(True, 2)})
+    s.change("a", reserved={"m": MemberAnswer(True, 2)})
     assert evicted(s.run(after=9.9)) == []
     [command] = s.run(after=0.2)
     assert command.decision.story[-1].text == "no answer from n within 10 s"

@@ -29,13 +29,13 @@ from atoll.dispatcher.core import (
     Event,
     Evict,
     Explain,
+    MemberAnswer,
     Pass,
     QueueSet,
     Refused,
-    Reservation,
     Resize,
 )
-from atoll.dispatcher.core.backfill.reservation import Reservation as Reserved
+from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.binding import gang_of
 from atoll.dispatcher.core.capacity.pods import first_pods
 from atoll.dispatcher.core.events import NodeClass
@@ -156,7 +156,7 @@ class Town:
         self.sites = {name: Site(name, nodes) for name, nodes in members.items()}
         self.passes = 0
         #: reservations as of the last pass
-        self._reserved: list[Reserved] = []
+        self._reserved: list[Reservation] = []
         #: something was told since the last pass
         self._dirty = False
         #: what another leader is told of: all but the bindings
@@ -212,12 +212,12 @@ class Town:
         commands = self._handle(Pass(self.now))
         made = list(self.core.reservations.made.values())
         # Those of the last pass as well: they may have been given up since.
-        for promise in (*self._reserved, *made):
-            job = self.jobs.get(promise.uid)
+        for reservation in (*self._reserved, *made):
+            job = self.jobs.get(reservation.uid)
             if job is not None:
-                job.overtaken |= promise.overtaken
-                if job.promised is None and promise.first < math.inf:
-                    job.promised = promise.first - START
+                job.overtaken |= reservation.overtaken
+                if job.promised is None and reservation.first < math.inf:
+                    job.promised = reservation.first - START
         self._reserved = made
         for command in commands:
             self.commands.append((self.time, command))
@@ -365,7 +365,7 @@ class Town:
                 if isinstance(placed, Placement):
                     nodes.take(waiting.requests(), placed)
             fits = isinstance(place(nodes, gang), Placement) and self.answers(name, uid)
-            said[name] = Reservation(fits, requested=gang.replicas, available=0)
+            said[name] = MemberAnswer(fits, requested=gang.replicas, available=0)
         self.see(dataclasses.replace(view, reserved=said))
 
     def _hold(self, name: str, uid: str, epoch: int, part: Gang) -> None:
@@ -377,7 +377,7 @@ class Town:
         if isinstance(placed, Placement) and fits:
             site.pods[uid] = (part, sorted(placed.pods))
             self._publish(name)
-        answer = Reservation(fits, site.generation, part.replicas, 0)
+        answer = MemberAnswer(fits, site.generation, part.replicas, 0)
         self.see(dataclasses.replace(view, reserved={**view.reserved, name: answer}))
 
     def _begin(self, name: str, view: BindingView, part: Gang) -> None:

@@ -13,7 +13,7 @@ from atoll.model.verdict import Reason
 from atoll.sim import clusters, jobs, load, metrics, queues
 from atoll.sim.jobs import GPU
 from atoll.sim.journal import Journal, Record
-from atoll.sim.metrics import PROMISE_SLACK
+from atoll.sim.metrics import START_SLACK
 from atoll.sim.simulation import run
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "starvation"
@@ -38,7 +38,7 @@ def gang(strategy: Strategy | None, file: str = "queues.yaml") -> Record:
 
 
 def test_with_traverse_it_waits_until_the_stream_ends() -> None:
-    assert gang(Strategy.TRAVERSE).promised is None
+    assert gang(Strategy.TRAVERSE).expected_start is None
     assert (gang(Strategy.TRAVERSE).first_start or 0) > LAST_OF_THE_STREAM
 
 
@@ -52,8 +52,8 @@ def test_with_traverse_it_waits_until_the_stream_ends() -> None:
 def test_it_starts_by_the_promised_time(strategy: Strategy | None, file: str, within: float) -> None:
     record = gang(strategy, file)
     assert record.first_start is not None
-    assert record.promised is not None
-    assert record.first_start <= record.promised + PROMISE_SLACK
+    assert record.expected_start is not None
+    assert record.first_start <= record.expected_start + START_SLACK
     assert record.first_start - record.job.submit < within
     assert not record.overtaken
 

@@ -262,7 +262,7 @@ def _show(report: Json, journal: Journal) -> None:
             for name, figures in report["queues"].items()
         ],
     )
-    use, evictions, promises = report["utilisation"], report["evictions"], report["promises"]
+    use, evictions, reserved = report["utilisation"], report["evictions"], report["promises"]
     rows = [
         ("utilisation while jobs come", f"{use['window']:.3f}"),
         ("utilisation to the end", f"{use['whole']:.3f}"),
@@ -273,7 +273,7 @@ def _show(report: Json, journal: Journal) -> None:
         ("stuck gangs", report["stuck_gangs"]),
         ("evictions", ", ".join(f"{n} {reason}" for reason, n in evictions["by_reason"].items()) or "0"),
         ("priority inversions", report["inversions"]),
-        ("promises", f"{promises['made']} made, {promises['late']} started later"),
+        ("reservations", f"{reserved['made']} made, {reserved['late']} started later"),
         ("writes", ", ".join(f"{n} {kind}" for kind, n in report["writes"].items())),
     ]
     print()

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from atoll.dispatcher.core import BindingView, Ceiling, ClusterView, NamespaceView, QueueView, Reservation, Strategy
+from atoll.dispatcher.core import BindingView, Ceiling, ClusterView, MemberAnswer, NamespaceView, QueueView, Strategy
 from atoll.dispatcher.core.events import NOTHING, Circuit, Failure
 from atoll.model import (
     conditions,
@@ -438,7 +438,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         }
         or NOTHING,
         reserved={
-            cluster: Reservation(hold.state in _YES, hold.generation, hold.requested, hold.available)
+            cluster: MemberAnswer(hold.state in _YES, hold.generation, hold.requested, hold.available)
             for cluster, status in said.items()
             if (hold := status.reservation) is not None and hold.epoch == at
         }

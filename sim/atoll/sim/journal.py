@@ -29,10 +29,10 @@ class Record:
     done: float = 0.0
     """Seconds of work that a restart need not repeat."""
     members: tuple[str, ...] = ()
-    promised: float | None = None
-    """The first promise of a start."""
+    expected_start: float | None = None
+    """The first time of its reservation."""
     overtaken: bool = False
-    """Somebody with a better right took from what was promised, which therefore no longer binds."""
+    """A workload of a better rank took from its reservation, whose first time therefore no longer binds."""
     stranded: bool = False
     """It was in a member and did not start there in time."""
 

@@ -29,7 +29,7 @@ from atoll.agent.scheduler.core.events import (
 )
 from atoll.agent.scheduler.core.room import Room
 from atoll.dispatcher.capacity import capacity_view
-from atoll.dispatcher.core import CapacityView, Reservation
+from atoll.dispatcher.core import CapacityView, MemberAnswer
 from atoll.dispatcher.objects import CapacityObject, CapacitySpec
 from atoll.model import keys, vector
 from atoll.model.decision import Gone, Spots
@@ -71,7 +71,7 @@ class Observer(Protocol):
     def published(self, member: str, views: list[CapacityView]) -> None:
         """What is free, all roots under one generation."""
 
-    def answered(self, member: str, uid: str, epoch: int, answer: Reservation) -> None:
+    def answered(self, member: str, uid: str, epoch: int, answer: MemberAnswer) -> None:
         """A hold was granted or refused."""
 
     def bound(self, member: str, uid: str, epoch: int, generation: int, nodes: Mapping[str, int]) -> None:
@@ -260,7 +260,7 @@ class SimMember:
         if answer.nodes and self._kept.get(answer.uid, (0, 0))[0] != answer.kept:
             self._kept[answer.uid] = (answer.kept, self._promise())
         generation = self._kept.get(answer.uid, (0, 0))[1] if answer.nodes else 0
-        said = Reservation(answer.state != "Refused", generation, answer.requested, answer.available)
+        said = MemberAnswer(answer.state != "Refused", generation, answer.requested, answer.available)
         self._observer.answered(self.name, answer.uid, answer.epoch, said)
 
     def _bind(self, part: _Part, pods: tuple[tuple[str, str, str], ...], generation: int) -> None:

@@ -14,8 +14,8 @@ below_guarantee   what a queue held less than min(guarantee, what it wanted), in
 inversions        starts with a waiting job of higher priority and no larger size in the same queue
 never_started     by the dispatcher's reason at the end of the run, the most frequent first: how many jobs, and of one
                   of them (the first submitted) the name, the whole verdict and what would help
-promises          heads whose first start was promised, how many of them were overtaken by a better right (their
-                  promise no longer binds), how many of the others started later, and by how much at most
+promises          heads with a reservation that had a time, how many of them were overtaken by a better rank (that
+                  time no longer binds), how many of the others started later, and by how much at most
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def report(journal: Journal, queues: Sequence[QueueView]) -> Json:
         "evictions": _evictions(records),
         "stuck_gangs": sum(record.stranded for record in records),
         "inversions": _inversions(records),
-        "promises": _promises(records),
+        "promises": _reservations(records),
         "classes": {
             name: _figures([each for each in records if low <= each.size <= high], alone) for name, low, high in CLASSES
         },
@@ -150,15 +150,15 @@ def _never_started(obstacles: Mapping[Reason, Obstacle]) -> Json:
     return {str(reason): dataclasses.asdict(each) for reason, each in most}
 
 
-def _promises(records: Sequence[Record]) -> Json:
-    made = [record for record in records if record.promised is not None]
+def _reservations(records: Sequence[Record]) -> Json:
+    made = [record for record in records if record.expected_start is not None]
     binding = [record for record in made if not record.overtaken]
     late = [
-        (record.first_start if record.first_start is not None else math.inf) - (record.promised or 0.0)
+        (record.first_start if record.first_start is not None else math.inf) - (record.expected_start or 0.0)
         for record in binding
     ]
-    # Planning, writing and binding take their time even where the room is there at the promised moment.
-    broken = [each for each in late if each > PROMISE_SLACK]
+    # Planning, writing and binding take their time even where the room is there at the expected time.
+    broken = [each for each in late if each > START_SLACK]
     worst = max(broken, default=0.0)
     return {
         "made": len(made),
@@ -168,8 +168,8 @@ def _promises(records: Sequence[Record]) -> Json:
     }
 
 
-PROMISE_SLACK = 2.0
-"""Seconds that a head may start after the promised moment."""
+START_SLACK = 2.0
+"""Seconds that a head may start after the expected time."""
 
 
 def _inversions(records: Sequence[Record]) -> int:

@@ -24,12 +24,12 @@ from atoll.dispatcher.core import (
     Dispatcher,
     Event,
     Evict,
+    MemberAnswer,
     QueueSet,
     QueueView,
-    Reservation,
     Resize,
 )
-from atoll.dispatcher.core.backfill.reservation import Reservation as Reserved
+from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.explain import verdicts
 from atoll.dispatcher.core.log import Begin
 from atoll.dispatcher.core.progress import COMMIT_TIMEOUT
@@ -155,7 +155,7 @@ class Simulation:
             core,
             options.delays,
             written=self._written,
-            decided=self._note_promises,
+            decided=self._note_reservations,
             flavors=next((queue.flavors for queue in queues if queue.name == keys.ROOT_QUEUE), NONE),
             recorder=recorder,
             verify=options.verify,
@@ -171,8 +171,8 @@ class Simulation:
         self._progress = progress
         #: binding UID -> its live epoch
         self._runs: dict[str, _Run] = {}
-        #: promises as of the last pass
-        self._promises: list[Reserved] = []
+        #: reservations as of the last pass
+        self._reservations: list[Reservation] = []
         self._submit_queues_and_members(queues)
         for outage in options.outages:
             self._plan_outage(outage)
@@ -313,15 +313,15 @@ class Simulation:
                 record.stranded = True
             self._take_back(uid, run, command.decision.reason, epoch)
 
-    def _note_promises(self) -> None:
+    def _note_reservations(self) -> None:
         made = list(self.host.core.reservations.made.values())
         # Those of the last pass as well: they may have been given up since.
-        for promise in (*self._promises, *made):
-            record = self.journal.records[promise.uid]
-            record.overtaken = record.overtaken or promise.overtaken
-            if record.promised is None and math.isfinite(promise.first):
-                record.promised = promise.first - START
-        self._promises = made
+        for reservation in (*self._reservations, *made):
+            record = self.journal.records[reservation.uid]
+            record.overtaken = record.overtaken or reservation.overtaken
+            if record.expected_start is None and math.isfinite(reservation.first):
+                record.expected_start = reservation.first - START
+        self._reservations = made
 
     def _reserve(self, uid: str) -> None:
         view = self.host.views[uid]
@@ -387,7 +387,7 @@ class Simulation:
         for view in views:
             self._lines[member].send(0.0, partial(self.host.tell, CapacitySet(view)))
 
-    def answered(self, member: str, uid: str, epoch: int, answer: Reservation) -> None:
+    def answered(self, member: str, uid: str, epoch: int, answer: MemberAnswer) -> None:
         """A hold was granted or refused."""
 
         def arrive() -> None:

@@ -31,6 +31,7 @@ from atoll.dispatcher.core.events import (
     ClusterSet,
     ClusterView,
     Event,
+    MemberAnswer,
     NamespaceGone,
     NamespaceSet,
     NamespaceView,
@@ -39,7 +40,6 @@ from atoll.dispatcher.core.events import (
     QueueSet,
     QueueView,
     Refused,
-    Reservation,
     Strategy,
 )
 
@@ -62,6 +62,7 @@ __all__ = [
     "Event",
     "Evict",
     "Explain",
+    "MemberAnswer",
     "NamespaceGone",
     "NamespaceSet",
     "NamespaceView",
@@ -71,7 +72,6 @@ __all__ = [
     "QueueSet",
     "QueueView",
     "Refused",
-    "Reservation",
     "Resize",
     "Strategy",
 ]

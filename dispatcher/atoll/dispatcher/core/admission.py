@@ -233,7 +233,7 @@ class Admission:
         return command
 
     def _expected(self, choice: Choice) -> dict[str, Spots]:
-        """Where it is to be in its member, lest it is where others are promised room, or were made room for."""
+        """Where it is to be in its member, lest it is where others have a reservation, or victims left for them."""
         if choice.divided or (self.reservations.empty and not self._claims.cleared):
             return {}
         [member], [gang], [placement] = choice.members, choice.gangs, choice.placements

@@ -178,11 +178,11 @@ class Decisions:
         return command
 
     def kept(self, uid: str) -> Kept | None:
-        """The room that is kept for a workload, as it is written."""
-        promise = self._state.reservations.made.get(uid)
-        if promise is None:
+        """The reservation of a workload, as it is written."""
+        reservation = self._state.reservations.made.get(uid)
+        if reservation is None:
             return None
-        return Kept(self.text(promise.since), self.text(promise.first) if promise.first < math.inf else "")
+        return Kept(self.text(reservation.since), self.text(reservation.first) if reservation.first < math.inf else "")
 
     def text(self, at: float) -> str:
         """RFC 3339; the few times that a pass writes are formatted once."""

@@ -178,7 +178,7 @@ class CapacityView:
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
+class MemberAnswer:
     """A member's answer to a hold."""
 
     granted: bool
@@ -235,7 +235,7 @@ class BindingView:
     """Why it is not released though it was taken back, as far as that is known."""
     placed: Mapping[str, tuple[int, int]] = field(default_factory=lambda: NOTHING)
     """Member -> (capacity generation that includes its pods, pods placed)."""
-    reserved: Mapping[str, Reservation] = field(default_factory=lambda: NOTHING)
+    reserved: Mapping[str, MemberAnswer] = field(default_factory=lambda: NOTHING)
     """Member -> its answer to the hold of this epoch."""
     nodes: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: NOTHING)
     """Member -> node -> pods placed there."""

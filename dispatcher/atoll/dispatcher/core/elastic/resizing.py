@@ -182,25 +182,23 @@ class Resizing:
         return None
 
     def ceilings_kept(self, uid: str, leaf: Queue, member: str, amount: Vector) -> list[Reservation]:
-        """The promises to others, for whom room is being made in the member, that so much more there would break under
-        a ceiling on the paths of both.
-        """
+        """The reservations of claimants that so much more in the member would delay by a ceiling on both paths."""
         capped = [queue for queue in path(leaf) if queue.tracks]
         broken: list[Reservation] = []
-        for promise in self.reservations.claims.values() if capped else ():
-            if promise.uid == uid or promise.member.name != member:
+        for reservation in self.reservations.claims.values() if capped else ():
+            if reservation.uid == uid or reservation.member.name != member:
                 continue
-            gone = [self.bindings[each] for each, stays in promise.leaving.items() if stays]
+            gone = [self.bindings[each] for each, stays in reservation.leaving.items() if stays]
             for queue in capped:
-                if queue not in path(promise.leaf):
+                if queue not in path(reservation.leaf):
                     continue
                 used = dict(queue.used_in.get(member, {}))
-                vector.add(used, promise.shape.request)
+                vector.add(used, reservation.shape.request)
                 for each in gone:
                     if queue in path(each.leaf):
                         vector.add(used, each.where().get(member, {}), -1)
                 if vector.shortage(used, amount, queue.ceilings.get(member, {})):
-                    broken.append(promise)
+                    broken.append(reservation)
                     break
         return broken
 

@@ -675,11 +675,11 @@ def _named(core: Dispatcher, uids: Iterable[str]) -> list[Named]:
 
 
 def _promised(core: Dispatcher, uid: str) -> Promised | None:
-    promise = core.reservations.own(uid)
-    if promise is None:
+    reservation = core.reservations.own(uid)
+    if reservation is None:
         return None
-    names = ", ".join(member.name for member in (promise.member, *promise.also))
-    return Promised(names, rfc3339(promise.at) if promise.at < math.inf else "")
+    names = ", ".join(member.name for member in (reservation.member, *reservation.also))
+    return Promised(names, rfc3339(reservation.at) if reservation.at < math.inf else "")
 
 
 def _since(binding: Binding, verdict: Verdict) -> str:

@@ -6,7 +6,7 @@ for a single member with exact figures: a rule without exceptions costs one roun
 in which pods end.
 
 A question is an epoch of the waiting workload in which nothing of it runs and no node is reserved, for the nodes are
-others' still. Meanwhile the promises keep the room for it. If all members say yes, and all is still as it was asked
+others' still. Meanwhile its reservation keeps the room for it. If all members say yes, and all is still as it was asked
 about, those who were named go, nobody else. If a member refuses or is silent, nobody goes, and the member is avoided
 for the shape as one that could not reserve its part. A question that something has overtaken is dropped, and a leader
 drops those of earlier ones: whatever is decided next about the workload withdraws it from the members.

@@ -97,11 +97,13 @@ class Triggers:
                 self.reservations.claim(uid, claimant.leaf, shape, shape.least, members, self._state.now, losses)
 
     def starts_soon(self, binding: Binding) -> bool:
-        """Whether it was promised room for a time before that at which others would be gone; once that has passed for
-        as long, estimates are wrong.
+        """Whether its reservation begins before others would be gone; once its first time has passed for as
+        long, estimates are wrong.
         """
-        promise = self.reservations.made.get(binding.view.uid)
-        return promise is not None and promise.at <= self._state.now + GRACE and self._state.now < promise.first + GRACE
+        reservation = self.reservations.made.get(binding.view.uid)
+        if reservation is None:
+            return False
+        return reservation.at <= self._state.now + GRACE and self._state.now < reservation.first + GRACE
 
     def new_heads(self) -> None:
         """Look anew at classes whose head changed so that it may preempt."""
