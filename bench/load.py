@@ -23,7 +23,8 @@ from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.local import audit
 from atoll.local.cluster import ClusterHandle
-from atoll.model.apiresource import CAPACITIES, NAMESPACES, ApiResource
+from atoll.model.apiresource import BINDINGS, CAPACITIES, NAMESPACES, ApiResource
+from bench.objects import numbered_binding
 
 CONNECTIONS = 32
 _FLUSH_S = 10.0
@@ -47,15 +48,25 @@ async def without_policies(api: ApiServer) -> None:
     """
     await install.remove_policies(api)
     spec = {"cluster": "probe", "generation": 0, "root": "", "objects": 1}
-    probe = {"apiVersion": CAPACITIES.api_version, "kind": CAPACITIES.kind, "metadata": {"name": "probe"}, "spec": spec}
+    capacity = {
+        "apiVersion": CAPACITIES.api_version,
+        "kind": CAPACITIES.kind,
+        "metadata": {"name": "probe"},
+        "spec": spec,
+    }
     async with asyncio.timeout(_FLUSH_S):
-        while True:
-            with contextlib.suppress(errors.Forbidden):
-                await api.request(
-                    "POST", CAPACITIES.path("default"), body=orjson.dumps(probe), params={"dryRun": "All"}
-                )
-                return
-            await asyncio.sleep(0.05)
+        # Each policy goes by itself.
+        await _let(api, CAPACITIES, capacity)
+        await _let(api, BINDINGS, numbered_binding("default", 0))
+
+
+async def _let(api: ApiServer, resource: ApiResource, probe: dict[str, Any]) -> None:
+    """Return when an administrator may create such an object."""
+    while True:
+        with contextlib.suppress(errors.Forbidden):
+            await api.request("POST", resource.path("default"), body=orjson.dumps(probe), params={"dryRun": "All"})
+            return
+        await asyncio.sleep(0.05)
 
 
 def creation(resource: ApiResource, obj: dict[str, Any]) -> Request:

@@ -21,6 +21,8 @@ import pytest_asyncio
 from atoll.kube import errors
 from atoll.local import audit
 from atoll.local.atoll_federation import QUICK_ELECTION, Atoll, AtollFederation
+from atoll.local.binaries import ensure
+from atoll.local.federation import Federation
 from atoll.local.keeper import KeptProcess
 from atoll.local.layout import FederationConfig
 from atoll.model import keys
@@ -194,10 +196,14 @@ async def completed(site: Site, name: str, pods: int) -> None:
         pytest.param({"flags": {"nobody": ["-v"]}}, "flags for nobody: there are webhook", id="flags"),
     ],
 )
-def test_replicas_and_flags_that_a_process_can_not_have_are_refused(options: dict[str, Any], text: str) -> None:
-    federation: Any = None
+def test_replicas_and_flags_that_a_process_can_not_have_are_refused(
+    options: dict[str, Any], text: str, tmp_path: Path
+) -> None:
+    unstarted = Federation(
+        FederationConfig(members=[member("alpha", 1)]), directory=tmp_path, binaries=ensure(report=lambda _: None)
+    )
     with pytest.raises(ValueError, match=text):
-        Atoll(federation, **options)
+        Atoll(unstarted, **options)
 
 
 # -- takeover ------------------------------------------------------------------------------------------------------------

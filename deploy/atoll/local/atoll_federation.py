@@ -78,8 +78,8 @@ class Atoll:
         self._replicas, self._flags = dict(replicas or {}), dict(flags or {})
         if wrong := [name for name in self._replicas if name not in _REPLICATED]:
             raise ValueError(f"replicas of {', '.join(wrong)}: only {' and '.join(_REPLICATED)} can have them here")
-        layout = [member.name for member in federation.config.members]
-        known = (*install.PROCESSES, "agent", *(f"agent-{member}" for member in layout))
+        members = [f"agent-{member.name}" for member in federation.config.members]
+        known = (*install.PROCESSES, "agent", *members)
         if wrong := [name for name in self._flags if name not in known]:
             raise ValueError(f"flags for {', '.join(wrong)}: there are {', '.join(known)}")
         self._federation = federation
