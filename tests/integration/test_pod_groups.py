@@ -58,6 +58,10 @@ async def test_a_group_waits_until_it_is_complete_runs_as_one_gang_and_ends_with
     done = await phases(site, "Succeeded", "Succeeded")
     assert all(GATE in {gate["name"] for gate in each["spec"]["schedulingGates"]} for each in done)
     assert not any(each["spec"].get("nodeName") for each in done)
+    # kubectl would print it instead of the phase.
+    assert not any(
+        each.get("reason") == "SchedulingGated" for pod_ in done for each in pod_["status"].get("conditions", ())
+    )
     binding = await site.find(BINDINGS, "g-pod")
     assert binding is not None
     [target] = binding["spec"]["clusters"]

@@ -335,6 +335,9 @@ def _statuses(group: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[t
         old = pod.get("status") or {}
         wanted = {**old, **said}
         wanted = {key: value for key, value in wanted.items() if value or key not in said}
+        if said["phase"] != "Pending" and "conditions" in old:
+            # kubectl prints this reason instead of the phase, and the gate stays on the host.
+            wanted["conditions"] = [each for each in old["conditions"] if each.get("reason") != "SchedulingGated"]
         if wanted != old:
             yield pod, wanted
 
