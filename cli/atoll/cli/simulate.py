@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-_PANEL = "Playing"
-
 
 class TraceFormat(StrEnum):
     """Values of `--format`."""

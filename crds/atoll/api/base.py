@@ -74,7 +74,6 @@ def keyed_by(*keys: str) -> SchemaExtra:
 
 
 ATOMIC = SchemaExtra((("x-kubernetes-list-type", "atomic"),))
-SET = SchemaExtra((("x-kubernetes-list-type", "set"),))
 
 
 def rules(*pairs: tuple[str, str]) -> dict[str, Any]:
