@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from atoll.dispatcher.core.backfill.allocation import Held
 from atoll.dispatcher.core.backfill.timeline import ends_needed, free
-from atoll.fit import Nodes, Profile, fits
+from atoll.fit import Nodes, Profile, place
 from atoll.model.gang import Gang, Task
 from atoll.model.topology import NO_DOMAIN, Tree
 
@@ -33,7 +33,7 @@ def nodes_of(free: list[tuple[int, int]], tainted: int) -> Nodes:
 
 def one_by_one(nodes: Nodes, gang: Gang, held: list[Held]) -> int | None:
     for ended in range(len(held) + 1):
-        if fits(nodes, gang):
+        if place(nodes, gang, explain=False) is not None:
             return ended
         if ended < len(held):
             where, amounts = held[ended]

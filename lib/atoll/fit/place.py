@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,9 +65,42 @@ class Miss:
         return text
 
 
+@dataclass(frozen=True, slots=True)
+class OneRoom:
+    """Where there is room for a gang of one pod: most workloads are one, and few nodes matter to it."""
+
+    held: Sequence[int]
+    """D + 1 sums of the room in each domain; the last entry, of no domain, is zero."""
+    at: Callable[[Ints], Ints]
+    """int64[K], how many such pods each of int64[K] nodes holds."""
+
+
+@overload
 def place(
     nodes: Nodes, gang: Gang, *, within: int | None = None, room: Sequence[Ints] | None = None
-) -> Placement | Miss:
+) -> Placement | Miss: ...
+
+
+@overload
+def place(
+    nodes: Nodes,
+    gang: Gang,
+    *,
+    room: Sequence[Ints] | OneRoom | None = None,
+    held: Sequence[Ints] | None = None,
+    explain: Literal[False],
+) -> Placement | None: ...
+
+
+def place(
+    nodes: Nodes,
+    gang: Gang,
+    *,
+    within: int | None = None,
+    room: Sequence[Ints] | OneRoom | None = None,
+    held: Sequence[Ints] | None = None,
+    explain: bool = True,
+) -> Placement | Miss | None:
     """Find room for a gang.
 
     Args:
@@ -74,40 +108,34 @@ def place(
         gang: its tasks, minimum and topology wish.
         within: index of the domain to stay inside, for a gang that partly runs.
         room: per task int64[N], how many of its pods each node holds, where the caller knows that already.
+        held: per task int64[D + 1], the sums of these over each domain, likewise; the last entry, of no domain, is
+            zero.
+        explain: whether to say what is missing, which costs as much as to find room.
 
     Returns:
-        A placement of all replicas where they fit, of at least the floor otherwise; or the nearest miss.
+        A placement of all replicas where they fit, of at least the floor otherwise; or the nearest miss, None where
+        that is not asked for.
     """
-    floor = gang.floor()
+    if isinstance(room, OneRoom):
+        return _place_one(nodes, gang, room.held, room.at)
     if room is None:
         room = [nodes.room_for(task) for task in gang.tasks]
     if within is not None:
         inside = _members(nodes, within)
         room = [np.where(inside, each, 0) for each in room]
-    placement = find_in(nodes, gang, room)
-    return placement if placement is not None else _nearest_miss(nodes, gang, room, floor, _levels(nodes, gang))
+    floor = gang.floor()
+    placement = _find(nodes, gang, floor, room, held if held is not None else [_held(nodes, each) for each in room])
+    if placement is not None or not explain:
+        return placement
+    return _nearest_miss(nodes, gang, room, floor, _levels(nodes, gang))
 
 
-def find_in(nodes: Nodes, gang: Gang, room: Sequence[Ints]) -> Placement | None:
-    """As `place`, for a caller that knows the room and does not ask what is missing."""
-    return find(nodes, gang, gang.floor(), room, [_held(nodes, each) for each in room])
-
-
-def find(
+def _find(
     nodes: Nodes, gang: Gang, floor: Sequence[int], room: Sequence[Ints], held: Sequence[Ints]
 ) -> Placement | None:
-    """As `find_in`, for a caller that knows the sums over domains as well.
-
-    Args:
-        nodes: not changed.
-        gang: its tasks, minimum and topology wish.
-        floor: pods per task in the smallest set that may start.
-        room: per task int64[N], how many of its pods each node holds.
-        held: per task int64[D + 1], the sums of these over each domain; the last entry, of no domain, is zero.
-    """
     full, levels = gang.full(), _levels(nodes, gang)
     if len(full) == 1 and full[0] == 1 and floor[0] == 1:
-        return find_one(nodes, gang, held[0].tolist(), room[0].take)
+        return _place_one(nodes, gang, held[0].tolist(), room[0].take)
     for want in (full, floor) if full != floor else (full,):
         for domains in levels:
             for domain in _by_tightness(nodes, domains, room, held, want):
@@ -117,15 +145,8 @@ def find(
     return None
 
 
-def find_one(nodes: Nodes, gang: Gang, held: Sequence[int], room: Callable[[Ints], Ints]) -> Placement | None:
-    """As `find` for a single pod: most workloads are one, and all of it is the choice of a domain and of a node in it.
-
-    Args:
-        nodes: not changed.
-        gang: of one pod.
-        held: D + 1 sums of the room in each domain; the last entry, of no domain, is zero.
-        room: int64[K], how many such pods each of int64[K] nodes holds.
-    """
+def _place_one(nodes: Nodes, gang: Gang, held: Sequence[int], room: Callable[[Ints], Ints]) -> Placement | None:
+    """A single pod: all of it is the choice of a domain and of a node in it. See `OneRoom`."""
     for domains in _levels(nodes, gang):
         domain = ALL if domains is _EVERYWHERE else _tightest(nodes, domains, held)
         if domain is None:
@@ -153,17 +174,8 @@ def _tightest(nodes: Nodes, domains: Ints, held: Sequence[int]) -> int | None:
     return min([([held[each] for each in way], rank, domain) for way, rank, domain in there])[2] if there else None
 
 
-def fits(nodes: Nodes, gang: Gang) -> bool:
-    """Whether `place` would find room; cheaper where a sum over nodes decides that."""
-    wish = gang.network_topology
-    if len(gang.tasks) > 1 or (wish is not None and wish.limited):
-        return isinstance(place(nodes, gang), Placement)
-    [task] = gang.tasks
-    return int(nodes.room_for(task).sum()) >= gang.floor()[0]
-
-
 def fill(nodes: Nodes, gang: Gang) -> Placement:
-    """As many pods of a gang as there is room for, wherever it is: what it would take at most."""
+    """Where a gang fits, and how much of it: as many of its pods as there is room for, wherever that is."""
     full = gang.full()
     room = [nodes.room_for(task) for task in gang.tasks]
     placement = _try(nodes, gang, room, [0] * len(full), full, ALL)

@@ -10,7 +10,7 @@ import numpy as np
 
 from atoll.dispatcher.core.backfill.allocation import SETTLE
 from atoll.dispatcher.core.backfill.reservation import Reservation, Spot
-from atoll.fit import Nodes, Placement, find_in
+from atoll.fit import Nodes, Placement, place
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
@@ -122,7 +122,7 @@ def _found(nodes: Nodes, gang: Gang, where: Placement | None = None) -> Placemen
     for each, floor in zip(room, gang.floor(), strict=True):
         if np.minimum(each, floor).sum() < floor:
             return None
-    return find_in(nodes, gang, room)
+    return place(nodes, gang, room=room, explain=False)
 
 
 def _start(reservation: Reservation) -> float:

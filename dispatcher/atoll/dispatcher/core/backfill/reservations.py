@@ -38,7 +38,7 @@ from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.quota.queue import Queue, bring_up_to_date, path, use
-from atoll.fit import Nodes, Placement, fits, place
+from atoll.fit import Nodes, Placement, place
 from atoll.model import vector
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
@@ -239,7 +239,7 @@ class Reservations:
             return ends.uids[: bisect.bisect_right(ends.times, times[number])]
 
         def alone(number: int) -> bool:
-            return fits(self._after(member, ended(number), wanted.uid), gang)
+            return place(self._after(member, ended(number), wanted.uid), gang, explain=False) is not None
 
         if is_loose(gang):
             needed = self._ends_needed(member, ended(most), wanted)

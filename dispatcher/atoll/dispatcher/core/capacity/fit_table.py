@@ -17,7 +17,7 @@ from atoll.dispatcher.core.capacity.layout import distinct, higher, sums
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.requests import MANY, Requests
 from atoll.dispatcher.core.capacity.shape import Shape
-from atoll.fit import Nodes, Placement, Profile, find, find_one
+from atoll.fit import Nodes, OneRoom, Placement, Profile, place
 from atoll.fit.placement import UNBOUNDED, Ints
 from atoll.model.gang import Gang, Task
 
@@ -97,17 +97,18 @@ class FitTable:
     def find(self, member: Member, shape: Shape, gang: Gang) -> Placement | None:
         """Where a gang of the shape, which is enrolled, goes in the member; None where it does not fit."""
         if shape.full != [1]:
-            return find(member.nodes, gang, shape.floor, self.room(member, shape), self.held(member, shape))
+            room = self.room(member, shape)
+            return place(member.nodes, gang, room=room, held=self.held(member, shape), explain=False)
         # Most are a single pod, for which the room of few nodes matters.
         [row], start = shape.rows, self._span(member)[0]
         first = self._first_domain[self._column[member.name]]
         held = [*self._held[first : first + len(member.nodes.tree.domains), row].tolist(), 0]
 
-        def room(inside: Ints) -> Ints:
+        def at(inside: Ints) -> Ints:
             columns = inside + start
             return self._room_in(row, self._free.take(columns, axis=1), self._profile.take(columns))
 
-        return find_one(member.nodes, gang, held, room)
+        return place(member.nodes, gang, room=OneRoom(held, at), explain=False)
 
     def allowed(self, shape: Shape) -> list[NDArray[np.bool_]]:
         """Per affinity of the shape, bool[members]: who accepts it, ready or not."""
