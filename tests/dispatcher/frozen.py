@@ -27,7 +27,7 @@ from atoll.dispatcher.core import Command, Dispatcher, Event, Pass
 from atoll.dispatcher.core.explain import verdicts
 from atoll.dispatcher.core.log import LOG, Begin
 from atoll.model.eventlog import Answer
-from tests.dispatcher import test_histories, test_machine
+from tests.dispatcher.whole import test_histories, test_machine
 
 MACHINES, HISTORIES = range(100, 130), range(100, 103)
 SLICES = {
@@ -146,7 +146,7 @@ def record(folder: Path, trace: Path | None) -> None:
                 "-p",
                 "no:cacheprovider",
                 "--ignore",
-                f"{here}/test_tree_machine.py",
+                f"{here}/quota/test_tree_machine.py",
                 here,
             ]
         )

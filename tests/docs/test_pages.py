@@ -31,6 +31,12 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
     assert not broken
 
 
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_test_file_that_is_named_with_its_path_exists(page: Path) -> None:
+    named = set(re.findall(r"\btests/[\w/]+\.py\b", page.read_text("utf-8")))
+    assert not [each for each in named if not (ROOT / each).exists()]
+
+
 def test_every_page_of_docs_is_in_the_index() -> None:
     assert {page.name for page in DOCS.glob("*.md")} - {"README.md"} <= set(links(DOCS / "README.md"))
 

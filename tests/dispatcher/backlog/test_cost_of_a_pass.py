@@ -31,7 +31,7 @@ from tests.dispatcher.builders import (
     scene,
     share,
 )
-from tests.dispatcher.test_tree import pend, queue, tree_of, use
+from tests.dispatcher.quota.test_tree import pend, queue, tree_of, use
 
 HOUR = 3600.0
 

@@ -11,6 +11,7 @@ from atoll.dispatcher.core import BindingSet, CapacitySet, MemberAnswer, Pass
 from atoll.dispatcher.core.backfill.allocation import SETTLE
 from atoll.dispatcher.core.backfill.policy import AGAIN
 from atoll.model.verdict import Reason
+from tests.dispatcher.backfill.test_backfill import HOUR
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
@@ -26,7 +27,6 @@ from tests.dispatcher.builders import (
     named,
     names,
 )
-from tests.dispatcher.test_backfill import HOUR
 
 
 def started(s: Scene, seconds: int) -> list[str]:

@@ -28,7 +28,7 @@ from tests.dispatcher.builders import (
     named,
     names,
 )
-from tests.dispatcher.test_taking_in import with_amounts
+from tests.dispatcher.whole.test_events import with_amounts
 
 HOUR = 3600.0
 

@@ -9,6 +9,7 @@ import pytest
 
 from atoll.dispatcher.core import Command, Dispatch
 from atoll.dispatcher.core.backfill.allocation import SETTLE
+from tests.dispatcher.backfill.test_backfill import HOUR
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
@@ -24,7 +25,6 @@ from tests.dispatcher.builders import (
     named,
     names,
 )
-from tests.dispatcher.test_backfill import HOUR
 
 
 def test_a_limit_is_kept_for_all_heads_together() -> None:

@@ -229,7 +229,7 @@ class Published:
 
 
 TE = [f"te{number}" for number in range(1, 9)]
-DOCUMENTS = Path(__file__).parents[1] / "documents"
+DOCUMENTS = Path(__file__).parents[2] / "documents"
 
 
 def specs_of(hyper_nodes: Sequence[Json], nodes: Sequence[str] = TE) -> dict[str, Json]:

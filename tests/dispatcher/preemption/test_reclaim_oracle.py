@@ -13,7 +13,7 @@ from atoll.dispatcher.core.preemption.search import BUDGET, Claimant, Plan, Vict
 from atoll.fit import Placement, place
 from atoll.model.verdict import Verdict
 from tests.dispatcher.builders import GPU
-from tests.dispatcher.making_room import Stage, Where, queue
+from tests.dispatcher.preemption.stage import Stage, Where, queue
 
 
 @st.composite

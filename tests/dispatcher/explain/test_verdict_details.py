@@ -30,7 +30,7 @@ from tests.dispatcher.builders import (
     names,
     scene,
 )
-from tests.dispatcher.test_verdicts import TWO, account, ask, running
+from tests.dispatcher.explain.test_verdicts import TWO, account, ask, running
 
 STRICT = {"strategy": Strategy.FIFO}
 

@@ -26,7 +26,7 @@ from tests.dispatcher.builders import (
     names,
     scene,
 )
-from tests.dispatcher.test_asking import asked, open_questions, question, step
+from tests.dispatcher.preemption.test_dry_run import asked, open_questions, question, step
 
 # -- when they are due -------------------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ from tests.dispatcher.builders import (
     names,
     scene,
 )
-from tests.dispatcher.making_room import Stage
+from tests.dispatcher.preemption.stage import Stage
 
 HOUR = 3600.0
 BORN = "2027-01-15T08:00:00Z"

@@ -25,9 +25,9 @@ from tests.dispatcher.builders import (
     names,
     scene,
 )
-from tests.dispatcher.making_room import Stage, queue
-from tests.dispatcher.test_reclaim import either_way, tries
-from tests.dispatcher.test_taking_in import with_amounts
+from tests.dispatcher.preemption.stage import Stage, queue
+from tests.dispatcher.preemption.test_reclaim import either_way, tries
+from tests.dispatcher.whole.test_events import with_amounts
 
 __all__ = ["tries"]
 

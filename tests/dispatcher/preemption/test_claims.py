@@ -9,6 +9,7 @@ from atoll.dispatcher.core.backfill.allocation import SETTLE
 from atoll.dispatcher.core.backfill.policy import PATIENCE
 from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.progress import RESERVE_TIMEOUT
+from tests.dispatcher.backfill.test_backfill import HOUR
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
@@ -25,7 +26,6 @@ from tests.dispatcher.builders import (
     named,
     names,
 )
-from tests.dispatcher.test_backfill import HOUR
 
 NO = MemberAnswer(False, requested=1, available=0)
 

@@ -11,7 +11,7 @@ from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.preemption import search
 from atoll.dispatcher.core.preemption.search import BUDGET, Plan
 from atoll.model.verdict import Reason, Verdict
-from tests.dispatcher.making_room import NOW, Stage, losses, queue
+from tests.dispatcher.preemption.stage import NOW, Stage, losses, queue
 
 
 @pytest.fixture(params=[search._EXHAUSTIVE, 0], ids=["trying all sets", "searching"])

@@ -1,0 +1,1 @@
+"""Reservations for blocked workloads, and what may pass them."""

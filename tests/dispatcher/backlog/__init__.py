@@ -1,0 +1,1 @@
+"""What waits: who is looked at, when, and at what cost."""

@@ -1,0 +1,1 @@
+"""What members offer, refuse and fail at."""

@@ -1,0 +1,1 @@
+"""Workloads between their minimum and all of their pods."""

@@ -1,0 +1,1 @@
+"""Which members a workload may go to."""

@@ -1,0 +1,1 @@
+"""Victims: who is evicted for whom, dry runs in members, claims."""

@@ -1,0 +1,1 @@
+"""Quotas, guarantees and shares of queues and namespaces."""

@@ -1,0 +1,1 @@
+"""How objects become events and commands become writes."""

@@ -1,0 +1,1 @@
+"""How a gang is divided over members."""

@@ -1,0 +1,1 @@
+"""Behaviour of the core as one: dispatch, races, random histories."""
