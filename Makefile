@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench format generate clean chaos chaos-nodes beside soak fuzz mutants
+.PHONY: help setup demo test e2e lint bench format generate clean chaos chaos-nodes beside soak fuzz mutants
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -26,6 +26,10 @@ demo: setup ## a federation on this machine, real workloads in, a result table o
 
 test: setup ## all tests, the integration tests against real API servers; TESTS="-m long" or a path runs others
 	@$(BIN)/python -m pytest -n 2 $(TESTS)
+
+e2e: setup ## real containers on real kubelets; needs root and Debian packages, and says which
+	@$(BIN)/python -m atoll.local.realnodes.requirements
+	@$(BIN)/python -m pytest -m e2e $(or $(TESTS),tests/e2e)
 
 chaos: setup ## real work while processes, leases, connections and API servers fail; CHAOS_SECONDS, CHAOS_SEED
 	@$(BIN)/python -m tests.chaos --seconds $(or $(CHAOS_SECONDS),90) --seed $(or $(CHAOS_SEED),7) $(CHAOS)

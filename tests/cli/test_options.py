@@ -79,7 +79,10 @@ def test_wrong_usage_exits_with_2(args: list[str]) -> None:
 def test_a_config_file_and_counts_exclude_each_other() -> None:
     result = runner.invoke(tree(), ["local", "up", "--config", "f.yaml", "--members", "2"])
     assert isinstance(result.exception, errors.CommandError)
-    assert errors.describe(result.exception) == ("error: give either --config or --members and --nodes", errors.USAGE)
+    assert errors.describe(result.exception) == (
+        "error: give either --config or --members, --nodes and --real-nodes",
+        errors.USAGE,
+    )
 
 
 @pytest.mark.parametrize(

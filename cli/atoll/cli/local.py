@@ -19,25 +19,32 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="A federation on this machine, to play with.")
 
+image = typer.Typer(no_args_is_help=True, help="Container images for real nodes, built on this machine.")
+app.add_typer(image, name="image")
+
 Name = Annotated[str, typer.Option("--name", help="Name of the federation.")]
 
 
 @app.command(epilog="Example: atollctl local up --members 2 --nodes 8")
 def up(
     members: Annotated[int | None, typer.Option(min=1, max=100, help="Member clusters (default 3).")] = None,
-    nodes: Annotated[int | None, typer.Option(min=0, help="Nodes of each member (default 16).")] = None,
+    nodes: Annotated[int | None, typer.Option(min=0, help="Simulated nodes of each member (default 16).")] = None,
+    real_nodes: Annotated[
+        int | None,
+        typer.Option(min=0, max=15, help="Nodes of each member that run real containers; needs root (default 0)."),
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file with members and nodes, instead.")] = None,
     name: Name = "default",
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay until ^C instead of detaching.")] = False,
 ) -> None:
     """Start a host, members and all processes of Atoll; return when every one is ready."""
-    if config is not None and (members is not None or nodes is not None):
-        raise CommandError("give either --config or --members and --nodes", USAGE)
+    if config is not None and any(each is not None for each in (members, nodes, real_nodes)):
+        raise CommandError("give either --config or --members, --nodes and --real-nodes", USAGE)
     from atoll.local import supervisor
     from atoll.local.atoll_federation import EXTENSION_NAME
 
     began = time.monotonic()
-    wanted = _layout(config, members, nodes)
+    wanted = _layout(config, members, nodes, real_nodes)
 
     def progress(line: str) -> None:
         print(f"{time.monotonic() - began:5.1f}s  {line}", file=sys.stderr, flush=True)
@@ -84,6 +91,26 @@ def status(name: Name = "default", output: DataOutput = None) -> None:
         raise typer.Exit(1)
 
 
+@image.command("build", epilog="Example: atollctl local image build examples/images/mpi")
+def build_image(
+    folder: Annotated[
+        Path, typer.Argument(help="Folder with an image.yaml, and what the image has besides in files/.")
+    ],
+    name: Name = "default",
+) -> None:
+    """Build a container image from Debian packages, wheels and files, and give it to all real nodes that run."""
+    from atoll.local import supervisor
+    from atoll.local.realnodes import images, node
+
+    image_name, archive = images.build(folder, lambda line: print(line, file=sys.stderr, flush=True))
+    real = set(supervisor.real_nodes(name))
+    nodes = [each for each in supervisor.status(name).processes if each.alive and each.name in real]
+    for each in nodes:
+        images.load(archive, node.containerd_socket(each.pid))
+    print(f"{image_name}: {archive}")
+    print(f"on {', '.join(each.name for each in nodes)}" if nodes else f"federation {name} runs no real nodes")
+
+
 def next_steps(state: State) -> str:
     """What to type next."""
     host, named = state.host, "" if state.name == "default" else f" --name {state.name}"
@@ -115,12 +142,12 @@ def _not_on_path() -> list[Path]:
     return found
 
 
-def _layout(config: Path | None, members: int | None, nodes: int | None) -> FederationConfig:
+def _layout(config: Path | None, members: int | None, nodes: int | None, real_nodes: int | None) -> FederationConfig:
     from atoll.local import layout
 
     if config is not None:
         return layout.load(config)
-    return layout.default_config(3 if members is None else members, 16 if nodes is None else nodes)
+    return layout.default_config(3 if members is None else members, 16 if nodes is None else nodes, real_nodes or 0)
 
 
 def _print_status(state: State) -> None:

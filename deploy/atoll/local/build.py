@@ -36,8 +36,8 @@ def install(
     """
     with tempfile.TemporaryDirectory(prefix="atoll-build-") as scratch:
         work = Path(scratch)
-        for name in ("go.mod", "go.sum"):
-            shutil.copyfile(module / name, work / name)
+        for file in (module / "go.mod", module / "go.sum", *module.glob("*.go")):
+            shutil.copyfile(file, work / file.name)
         check_go(work)
         built = work / "bin"
         _run(

@@ -47,10 +47,15 @@ class Authority:
         self.path = directory / f"{name}.crt"
         self.path.write_bytes(self.pem)
 
-    def issue(self, name: str, *, also: Sequence[str] = ()) -> tuple[Path, Path]:
-        """Write a certificate for loopback servers, of these DNS names too, and clients; return (certificate, key)."""
+    def issue(
+        self, name: str, *, also: Sequence[str] = (), addresses: Sequence[str] = (), groups: Sequence[str] = ()
+    ) -> tuple[Path, Path]:
+        """Write a certificate for loopback servers, of these DNS names and addresses too, and clients of these groups;
+        return (certificate, key).
+        """
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in groups]
+        subject = x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, name)])
         certificate = (
             _builder(subject, self._name, key.public_key(), self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -65,7 +70,7 @@ class Authority:
                         x509.DNSName("localhost"),
                         x509.DNSName("kubernetes.default.svc"),
                         *(x509.DNSName(each) for each in also),
-                        *(x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", "::1")),
+                        *(x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", "::1", *addresses)),
                     ]
                 ),
                 critical=False,

@@ -82,6 +82,8 @@ class Keys:
     etcd: tuple[Path, Path]
     #: (private, public)
     service_account: tuple[Path, Path]
+    #: of the kubelets of real nodes and of API servers as their clients; None: there are no real nodes
+    nodes: Authority | None = None
 
 
 def at(address: str, port: int) -> str:
@@ -181,10 +183,12 @@ def api_server(
     kubernetes: Kubernetes,
     *,
     raised_limits: bool = False,
+    real_nodes: bool = False,
 ) -> ProcessSpec:
     """Run kube-apiserver with everything that Atoll's own servers need from it.
 
     It admits as many requests at once as Kubernetes ships it with; with `raised_limits`, more than a benchmark sends.
+    With `real_nodes`, kubelets are its clients and it is theirs, with certificates of `keys.nodes`.
     """
     tokens = directory / "tokens.csv"
     write_private(tokens, f'{handle.token},admin,admin,"system:masters"\n'.encode())
@@ -204,7 +208,7 @@ def api_server(
         f"--tls-private-key-file={keys.serving[1]}",
         f"--cert-dir={directory}",
         f"--token-auth-file={tokens}",
-        "--authorization-mode=RBAC",
+        *(_kubelets(keys) if real_nodes and keys.nodes else ("--authorization-mode=RBAC",)),
         f"--service-account-issuer={issuer}",
         f"--api-audiences={issuer}",
         f"--service-account-signing-key-file={keys.service_account[0]}",
@@ -247,6 +251,21 @@ def _behaviour(kubernetes: Kubernetes, program: Program) -> list[str]:
         *([f"--emulated-version={kubernetes.version}"] if kubernetes.version else ()),
         *([f"--feature-gates={gates}"] if gates else ()),
         *kubernetes.flags.get(program, ()),
+    ]
+
+
+def _kubelets(keys: Keys) -> list[str]:
+    assert keys.nodes is not None
+    certificate, key = keys.nodes.issue("kube-apiserver-kubelet-client", groups=["system:masters"])
+    return [
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        f"--client-ca-file={keys.nodes.path}",
+        f"--kubelet-certificate-authority={keys.nodes.path}",
+        f"--kubelet-client-certificate={certificate}",
+        f"--kubelet-client-key={key}",
+        # No name of a node is known to the machine's resolver.
+        "--kubelet-preferred-address-types=InternalIP",
     ]
 
 

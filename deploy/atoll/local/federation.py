@@ -22,6 +22,8 @@ from atoll.local.cluster import ClusterHandle, Keys
 from atoll.local.install import create_all, install_crds, wait_until
 from atoll.local.ports import free_ports
 from atoll.local.processes import ProcessFailed, ProcessGroup, ProcessSpec
+from atoll.local.realnodes import leftovers
+from atoll.local.realnodes.wave import RealNodes
 from atoll.model.apiresource import HYPER_NODES, NODES
 
 HOST = "host"
@@ -128,6 +130,7 @@ class Federation:
             etcd_authority=etcd_authority,
             etcd=etcd_authority.issue("etcd"),
             service_account=write_signing_key(self.directory / "pki"),
+            nodes=Authority(self.directory / "pki", "nodes-ca") if self.config.has_real_nodes else None,
         )
         handles = [
             cluster.new_handle(name, self.directory / "clusters" / name, logs, next(ports), authority, address)
@@ -135,6 +138,7 @@ class Federation:
         ]
         self.host, self.members = handles[0], {handle.name: handle for handle in handles[1:]}
 
+        real = {member.name: member.real_nodes for member in self.config.members}
         kubernetes = {HOST: self.config.host, **{each.name: each.kubernetes for each in self.config.members}}
 
         self._progress("starting etcd")
@@ -146,7 +150,7 @@ class Federation:
         servers = [
             cluster.api_server(
                 self._binaries, handle, self.keys, handle.kubeconfig.parent, etcd_port, kubernetes[handle.name],
-                raised_limits=self.config.raised_limits,
+                raised_limits=self.config.raised_limits, real_nodes=bool(real.get(handle.name)),
             )
             for handle in handles
         ]  # fmt: skip
@@ -167,6 +171,11 @@ class Federation:
             wave += self._member_programs(member, ports)
         await self.processes.start(wave, deadline_s=60 + 10 * len(wave))
         await asyncio.gather(*(self._stand_in(member) for member in self.config.members))
+        if self.keys.nodes is not None:
+            self._progress(f"starting {sum(real.values())} real nodes")
+            nodes = RealNodes(self.config, self.directory, self.members, self.keys.nodes, self._progress)
+            specs = await asyncio.to_thread(nodes.prepare)
+            await self.processes.start(specs, deadline_s=120 + 10 * len(specs))
 
     async def _stand_in(self, member: layout.Member) -> None:
         """Start what does here what kwok leaves out."""
@@ -209,6 +218,20 @@ class Federation:
         """
         total = sum(len(member.node_names()) for member in self.config.members)
         self._progress(f"creating {total} nodes")
+        populated = asyncio.create_task(self._populate_all())
+        # A kubelet that gave up would be waited for in vain.
+        watching = asyncio.create_task(self.watch())
+        try:
+            await asyncio.wait([populated, watching], return_when=asyncio.FIRST_COMPLETED)
+            if not populated.done():
+                await watching
+            await populated
+        finally:
+            populated.cancel()
+            watching.cancel()
+            await asyncio.gather(populated, watching, return_exceptions=True)
+
+    async def _populate_all(self) -> None:
         await asyncio.gather(*(self._populate(member) for member in self.config.members))
 
     async def _populate(self, member: layout.Member) -> None:
@@ -241,6 +264,7 @@ class Federation:
         await asyncio.gather(*self._stand_ins, return_exceptions=True)
         self._stand_ins.clear()
         await self.processes.stop()
+        await asyncio.to_thread(leftovers.remove, self.directory)
 
     def clean(self) -> None:
         """Remove data, keys and kubeconfigs of an earlier run; its logs stay."""
@@ -248,7 +272,8 @@ class Federation:
 
 
 def clean(directory: Path) -> None:
-    """Remove data, keys and kubeconfigs of a federation that is not running; logs stay."""
+    """Remove data, keys, kubeconfigs and what real nodes left of a federation that is not running; logs stay."""
+    leftovers.remove(directory)
     for name in ("etcd", "clusters", "pki"):
         shutil.rmtree(directory / name, ignore_errors=True)
 

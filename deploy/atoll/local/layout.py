@@ -95,6 +95,13 @@ class Member(_Strict):
     )
     member_queue: str = Field(default="", description="Queue of Volcano or Kueue there, for what Atoll sends.")
     scheduler: bool = Field(default=True, description="Whether kube-scheduler runs in it, for pods of its name.")
+    real_nodes: int = Field(
+        default=0,
+        ge=0,
+        le=15,
+        description="How many nodes run real containers, named `<member>-real<0..>`, with label "
+        "`atoll.sh/node: real`; needs root and Debian packages.",
+    )
     strict_kubelets: bool = Field(
         default=False,
         description="Whether its kubelets reject pods that their node has no room for; costs a write per pod.",
@@ -129,6 +136,8 @@ class Member(_Strict):
         names = self.node_names()
         if len(set(names)) != len(names):
             raise ValueError("two node groups produce the same node name: give each its own prefix")
+        if self.real_nodes and self.strict_kubelets:
+            raise ValueError("give either real_nodes or strict_kubelets, which admits the pods of all nodes")
         return self
 
     @property
@@ -138,7 +147,12 @@ class Member(_Strict):
 
     def node_names(self) -> list[str]:
         """Names of all nodes, in the order in which the lowest tier takes them."""
-        return [name for group in self.nodes for name in _group_names(self, group)]
+        simulated = [name for group in self.nodes for name in _group_names(self, group)]
+        return [*simulated, *self.real_node_names()]
+
+    def real_node_names(self) -> list[str]:
+        """Names of the nodes that run real containers."""
+        return [f"{self.name}-real{index}" for index in range(self.real_nodes)]
 
 
 class FederationConfig(_Strict):
@@ -146,6 +160,9 @@ class FederationConfig(_Strict):
 
     members: Annotated[list[Member], Field(min_length=1, max_length=100)]
     host: Kubernetes = Kubernetes()
+    images: list[Path] = Field(
+        default_factory=list, description="Folders of images that real nodes have, as `local image build` takes them."
+    )
     address: Literal["127.0.0.1", "::1"] = Field(
         default="127.0.0.1", description="Loopback address on which everything listens."
     )
@@ -154,6 +171,17 @@ class FederationConfig(_Strict):
         description="Let the API servers serve 3000 reads and 2000 writes at once, for benchmarks; off: 400 and 200, "
         "as Kubernetes ships them.",
     )
+
+    @property
+    def has_real_nodes(self) -> bool:
+        """Whether any member has."""
+        return any(member.real_nodes for member in self.members)
+
+    @model_validator(mode="after")
+    def _real_nodes_have_ipv4(self) -> FederationConfig:
+        if self.has_real_nodes and ":" in self.address:
+            raise ValueError("real_nodes: their network is IPv4: leave address out")
+        return self
 
     @model_validator(mode="after")
     def _names_differ(self) -> FederationConfig:
@@ -183,17 +211,18 @@ def load(path: Path) -> FederationConfig:
         raise LayoutError(f"{path} cannot be used:\n" + "\n".join(lines)) from error
 
 
-def default_config(members: int = 3, nodes: int = 16) -> FederationConfig:
-    """Members `member1`..`memberN`: 8 GPUs per node, racks of 4 nodes, blocks of 4 racks."""
+def default_config(members: int = 3, nodes: int = 16, real_nodes: int = 0) -> FederationConfig:
+    """Members `member1`..`memberN`: 8 GPUs per simulated node, racks of 4 nodes, blocks of 4 racks."""
     if members < 1 or nodes < 0:
         raise LayoutError(f"members must be >= 1 and nodes >= 0, not {members} and {nodes}")
-    blocks = max(1, -(-nodes // 16))
+    blocks = max(1, -(-(nodes + real_nodes) // 16))
     tiers = [Tier(name="rack", size=4), Tier(name="block", size=4), Tier(name="root", size=blocks)]
     return FederationConfig(
         members=[
             Member(
                 name=f"member{index}",
                 nodes=[NodeGroup(count=nodes)],
+                real_nodes=real_nodes,
                 topology=Topology(tiers=tiers) if nodes else None,
             )
             for index in range(1, members + 1)

@@ -32,6 +32,7 @@ from atoll.local.federation import Federation, clean
 from atoll.local.keeper import KeptProcess
 from atoll.local.layout import FederationConfig
 from atoll.local.processes import Process, ProcessSpec, last_lines
+from atoll.local.realnodes import programs, requirements
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 _POLL_S = 0.1
@@ -119,6 +120,8 @@ def up(
         BinariesError: a control-plane program could not be had.
     """
     directory = _prepare(name, config)
+    if config.has_real_nodes:
+        programs.ensure(report=on_progress)
     # Here rather than in the supervisor, so that a long build shows its progress to the caller.
     binaries.ensure(report=on_progress)
     log = directory / "supervisor.log"
@@ -194,6 +197,16 @@ def status(name: str) -> State:
     return state
 
 
+def real_nodes(name: str) -> list[str]:
+    """Names of the real nodes that the federation of that name was last started with."""
+    try:
+        content = (run_directory(name) / "config.json").read_bytes()
+    except FileNotFoundError:
+        return []
+    config = FederationConfig.model_validate_json(content)
+    return [node for member in config.members for node in member.real_node_names()]
+
+
 async def _serve(
     name: str,
     extension: str | None,
@@ -245,11 +258,11 @@ async def _run(
         on_progress(message)
 
     extra = _load(extension)
-    programs = await asyncio.to_thread(binaries.ensure)
+    found = await asyncio.to_thread(binaries.ensure)
     federation = Federation(
         FederationConfig.model_validate_json((state.directory / "config.json").read_bytes()),
         directory=state.directory,
-        binaries=programs,
+        binaries=found,
         crds=extra.crds() if extra else (),
         on_progress=progress,
     )
@@ -278,6 +291,8 @@ async def _run(
 
 def _prepare(name: str, config: FederationConfig) -> Path:
     directory = run_directory(name)
+    if config.has_real_nodes:
+        requirements.check()
     if status(name).pid is not None:
         raise SupervisorError(f"federation {name!r} runs already: take it down first, or choose another name")
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,0 +1,59 @@
+"""One federation with real nodes for all of these tests: two in member `east`, one in `west`, and none that is simulated."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from atoll.local.atoll_federation import AtollFederation
+from atoll.local.layout import FederationConfig, Member
+from atoll.local.realnodes import requirements
+from tests.integration.federation import Site
+
+_HERE = Path(__file__).parent
+CONFIG = FederationConfig(
+    members=[Member(name="east", real_nodes=2), Member(name="west", real_nodes=1)],
+    images=[_HERE / "images" / "mpi"],
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests of this folder are e2e tests."""
+    for item in items:
+        if _HERE in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
+            item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def able() -> None:
+    """Skip where the machine can't run real nodes."""
+    try:
+        requirements.check({**requirements.RUN, **requirements.BUILD})
+    except requirements.Missing as error:
+        pytest.skip(str(error))
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def real(able: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AtollFederation]:
+    """A host and two members whose nodes run containers."""
+    async with AtollFederation(CONFIG, tmp_path_factory.mktemp("real")) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def site(real: AtollFederation) -> AsyncIterator[Site]:
+    """The federation as one test sees it: a fresh namespace that has opted in, and administrator's clients."""
+    host = await real.host.connect()
+    members = {name: await each.connect() for name, each in real.members.items()}
+    made = Site(real, host, members)
+    await made.open()
+    try:
+        yield made
+    finally:
+        await made.close()
+        await asyncio.gather(host.close(), *(api.close() for api in members.values()))

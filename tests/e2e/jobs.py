@@ -1,0 +1,47 @@
+"""Volcano Jobs of real containers, and what containerd holds of them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from typing import Any
+
+from atoll.local.atoll_federation import AtollFederation
+from atoll.local.realnodes import node
+from atoll.local.realnodes.images import BUSYBOX
+from atoll.model.apiresource import JOBS
+
+Json = dict[str, Any]
+
+
+def shell(script: str, *, image: str = BUSYBOX, memory: str = "64Mi", **fields: Any) -> Json:
+    """A container that runs a script; `fields` are further ones of it."""
+    resources = {"requests": {"cpu": "20m", "memory": "16Mi"}, "limits": {"memory": memory}}
+    command = ["sh", "-c", script]
+    return {"name": "main", "image": image, "command": command, "resources": resources, **fields}
+
+
+def task(name: str, *containers: Json, replicas: int = 1, pod: Json | None = None, **fields: Any) -> Json:
+    """A task of such containers; `pod` are further fields of the pod's spec, `fields` of the task."""
+    # A container that ignores SIGTERM would hold up each test by its grace period.
+    spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 2, "containers": list(containers), **(pod or {})}
+    return {"name": name, "replicas": replicas, "template": {"spec": spec}, **fields}
+
+
+def job(name: str, *tasks: Json, **spec: Any) -> Json:
+    """A Volcano Job."""
+    return {
+        "apiVersion": JOBS.api_version,
+        "kind": JOBS.kind,
+        "metadata": {"name": name},
+        "spec": {"tasks": list(tasks), **spec},
+    }
+
+
+async def containers(federation: AtollFederation, name: str) -> list[str]:
+    """Ids of all containers that a real node's containerd knows, sandboxes included."""
+    pid = next(each.pid for each in federation.federation.processes.processes if each.spec.name == name)
+    assert pid is not None
+    argv = ["ctr", f"--address={node.containerd_socket(pid)}", "--namespace=k8s.io", "containers", "list", "--quiet"]
+    run = await asyncio.to_thread(subprocess.run, argv, capture_output=True, text=True, check=True)
+    return run.stdout.split()
