@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 SOCKET = "/run/containerd/containerd.sock"
+KUBELET_FOLDER = "/var/lib/kubelet"
 _CONTAINERD_S = 60.0
 _TUNABLES = {
     "vm/overcommit_memory": "1",
@@ -56,7 +57,7 @@ def _end(_: int, __: FrameType | None) -> None:
 
 
 def _hide(folder: Path) -> None:
-    below = {name: folder / "hidden" / name for name in ("lib", "work", "log")}
+    below = {name: folder / "hidden" / name for name in ("lib", "work", "log", "kubelet")}
     for each in below.values():
         each.mkdir(parents=True, exist_ok=True)
     # Shared within the namespace: containers may ask for mounts that appear later.
@@ -65,6 +66,9 @@ def _hide(folder: Path) -> None:
     layers = f"lowerdir=/var/lib,upperdir={below['lib']},workdir={below['work']}"
     _mount("-t", "overlay", "overlay", "-o", layers, "/var/lib")
     _mount("--bind", str(below["log"]), "/var/log")
+    # The kubelet makes sockets below its folder, whose paths have to be short.
+    Path(KUBELET_FOLDER).mkdir()
+    _mount("--bind", str(below["kubelet"]), KUBELET_FOLDER)
     for name, value in _TUNABLES.items():
         # A kubelet sets them for the whole machine; it finds files that say what it wants instead.
         file = folder / "hidden" / name.replace("/", "-")
