@@ -8,7 +8,6 @@ import msgspec
 
 from atoll.agent.objects import Node, Pod
 from atoll.agent.scheduler.core import Answer, Bind, Changed, Command, Explain, MemberCore, Pass, Remake, gangs
-from atoll.agent.scheduler.core import member as core_module
 from atoll.agent.scheduler.core.events import (
     Again,
     HoldAsked,
@@ -22,12 +21,15 @@ from atoll.agent.scheduler.core.events import (
     Released,
     Whose,
 )
-from atoll.agent.scheduler.core.lifted import PATIENCE
 from atoll.agent.scheduler.core.planner import NO_POD_GROUP, NOT_ENOUGH_TASKS
+from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.agent.scheduler.notices import refusals
 from atoll.model import keys
 from tests.agent.builders import make_group, make_node, make_pod
 from tests.agent.holding import part
+
+PATIENCE = MemberCoreSettings().lifted.patience
+MOST = MemberCoreSettings().gangs
 
 C = TypeVar("C")
 FEWER: dict[str, Any] = {"nvidia.com/gpu": "4"}
@@ -103,12 +105,12 @@ def test_what_is_said_of_a_pod_that_was_replaced_meanwhile_changes_nothing() -> 
 
 def test_a_pass_decides_on_a_few_and_the_next_one_goes_on() -> None:
     """1. More gangs than a pass takes. 2. A pod of one that is still to come goes away: it is not planned."""
-    count = core_module.MOST + 4
+    count = MOST + 4
     core = core_of(make_node("n", pods="64"))
     for number in range(count):
         gang(core, f"g{number:02}", make_pod(f"p{number:02}", group=f"g{number:02}", cpu="0"))
     begun = of(Bind, core.handle(Pass(0.0)))
-    assert (len(begun), core.under_way, core.due) == (core_module.MOST, True, True)
+    assert (len(begun), core.under_way, core.due) == (MOST, True, True)
     last = f"default/p{count - 1:02}"
     core.handle(PodGone(last))
     rest = of(Bind, settle(core))

@@ -9,10 +9,13 @@ import pytest
 
 from atoll.agent.jobs.rejections import blameless
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler.core import lifted
 from atoll.agent.scheduler.core.lifted import Lifted, pinned, refusal
+from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.model import keys
 from tests.agent.builders import make_node, make_pod, make_room
+
+PATIENCE = MemberCoreSettings().lifted.patience
+AFTER_NO = MemberCoreSettings().lifted.after_refusal
 
 GATED = {"schedulingGates": [{"name": keys.GANG_GATE}]}
 NO = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
@@ -108,11 +111,11 @@ def test_a_pod_that_is_not_bound_is_overdue_sooner_once_it_was_refused() -> None
     open_.pod_changed(let_go("a"), let_go("a", conditions=NO))
     open_.pod_changed(let_go("b"), make_pod("b", node="n"))
     assert open_.overdue(101.0) == []
-    assert open_.deadline == 101.0 + lifted.AFTER_NO
-    assert [pod.metadata.name for pod in open_.overdue(101.0 + lifted.AFTER_NO)] == ["a"]
+    assert open_.deadline == 101.0 + AFTER_NO
+    assert [pod.metadata.name for pod in open_.overdue(101.0 + AFTER_NO)] == ["a"]
     open_.pod_changed(let_go("a"), let_go("a", conditions=NO))
-    assert open_.overdue(102.0 + lifted.AFTER_NO) == [], "each is given out once"
-    assert [pod.metadata.name for pod in open_.overdue(100.0 + lifted.PATIENCE)] == ["c"]
+    assert open_.overdue(102.0 + AFTER_NO) == [], "each is given out once"
+    assert [pod.metadata.name for pod in open_.overdue(100.0 + PATIENCE)] == ["c"]
 
 
 def test_a_refusal_has_the_schedulers_words() -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler.core.holds import TTL, Holds, describe
+from atoll.agent.scheduler.core.holds import Holds, describe
 from atoll.agent.scheduler.core.room import Room
+from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.model.decision import Gone
 from atoll.model.gang import Gang
 from tests.agent.builders import make_pod
 from tests.agent.holding import assert_refused, assert_reserved, free, held, part, pods, racks, view
+
+TTL = MemberCoreSettings().holds.ttl
 
 
 def busy(pods: int = 4, uid: str = "victim") -> Room:

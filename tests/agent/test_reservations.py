@@ -13,8 +13,9 @@ from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Node, Pod, PodGroup, decode_group
 from atoll.agent.scheduler.core import Answer, Event, MemberCore, Pass
 from atoll.agent.scheduler.core.events import HoldAsked, NodeGone, NodeSet
-from atoll.agent.scheduler.core.holds import TTL, Holds, decode_plan, describe, encode_plan
+from atoll.agent.scheduler.core.holds import Holds, decode_plan, describe, encode_plan
 from atoll.agent.scheduler.core.planner import Plan, Wait, plan
+from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.agent.scheduler.reservations import Reservations, hold_group
 from atoll.delivery import reservations as interface
 from atoll.delivery.reservations import Asked
@@ -24,6 +25,8 @@ from atoll.model import keys
 from atoll.model.gang import Gang
 from tests.agent.builders import make_domain, make_node, make_pod, make_room
 from tests.agent.holding import GPU, assert_refused, assert_reserved, free, held, part, pods, racks, view
+
+TTL = MemberCoreSettings().holds.ttl
 
 
 def _plan_of(slots: str, *, requests: str = '{"cpu": 1}', terms: str = "[]") -> str:

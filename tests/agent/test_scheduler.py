@@ -9,20 +9,22 @@ import pytest
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler.core import aside, gangs
+from atoll.agent.scheduler.core import gangs
 from atoll.agent.scheduler.core.planner import SCHEDULER_ERROR
+from atoll.agent.scheduler.core.settings import AsideSettings, MemberCoreSettings
 from atoll.agent.scheduler.loop import Scheduler
+from atoll.agent.settings import AgentSettings
 from atoll.kube.events import Recorder
 from atoll.model.objects import OwnerReference
 from tests.agent.builders import make_group, make_node, make_pod
 from tests.kube.servers import client, eventually
 
 
-def scheduling() -> tuple[MemberCache, Scheduler, list[Any]]:
+def scheduling(settings: AgentSettings = AgentSettings()) -> tuple[MemberCache, Scheduler, list[Any]]:
     """Over one node; the plans that would be bound are collected."""
     api = client(9)
     cache = MemberCache(api)
-    scheduler = Scheduler(api, cache, Recorder(api, "agent"))
+    scheduler = Scheduler(api, cache, Recorder(api, "agent"), settings=settings)
     plans: list[Any] = []
     scheduler._start = lambda *plan: plans.append(plan)  # type: ignore[method-assign]
     cache.nodes._put("n", make_node("n"))
@@ -49,13 +51,13 @@ def broken(pod: Pod) -> Pod:
 
 
 async def test_a_gang_that_cannot_be_planned_is_set_aside_and_the_others_go_on(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """1. Three gangs, the best one breaks the planner. 2. The others are planned. 3. It is tried again after a while,
     not at once, and planned when it is in order.
     """
-    monkeypatch.setattr(aside, "FIRST", 3.0)
-    cache, scheduler, plans = scheduling()
+    core = MemberCoreSettings(aside=AsideSettings(pause=3.0))
+    cache, scheduler, plans = scheduling(AgentSettings(core=core))
     bad = make_pod("bad", group="bad", priority=9, binding="b")
     put(cache, broken(bad), make_pod("good", group="good"), bare("bare"))
     observed: list[set[str]] = []

@@ -30,6 +30,7 @@ from atoll.dispatcher.core import (
     Resize,
 )
 from atoll.dispatcher.core.events import NodeClass, Strategy
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.decision import Decision
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.verdict import Reason
@@ -213,8 +214,8 @@ def written(view: BindingView, command: Command) -> BindingView:
 class Scene:
     """A core, a clock, and the bindings as the API server has them; invariants are verified after every event."""
 
-    def __init__(self, *events: Event) -> None:
-        self.core = Dispatcher()
+    def __init__(self, *events: Event, settings: CoreSettings = CoreSettings()) -> None:
+        self.core = Dispatcher(settings)
         self.now = START
         self.log: list[Event] = []
         self.answers: list[list[Command]] = []
@@ -252,7 +253,7 @@ class Scene:
 
     def restart(self) -> None:
         """Another core goes on from what the API server has."""
-        self.core = Dispatcher()
+        self.core = Dispatcher(self.core.settings)
         self.core.handle(Pass(self.now - 1))
         for event in [each for each in self.log if not isinstance(each, BindingSet | BindingGone | Refused | Pass)]:
             self.core.handle(event)

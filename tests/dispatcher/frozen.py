@@ -72,7 +72,7 @@ def recording(folder: Path, name: str) -> Iterator[None]:
     def told(core: Dispatcher, event: Event) -> list[Command]:
         commands = handle(core, event)
         if id(core) not in logs:
-            made = Begin(core.progress.commit_timeout, core.refusals.most)
+            made = Begin(core.settings)
             logs[id(core)] = core, Log(folder / f"{name}-{len(logs):05}.log", made)
         logs[id(core)][1].add(core, event, commands)
         return commands
@@ -95,7 +95,7 @@ def again(path: Path, write: bool = False) -> str:
             for number, line in enumerate(file, start=1):
                 entry = LOG.decode(line)
                 if isinstance(entry, Begin):
-                    core = Dispatcher(commit_timeout=entry.commit_timeout, most_refusals=entry.most_refusals)
+                    core = Dispatcher(entry.settings)
                     continue
                 assert core is not None
                 if isinstance(entry, Answer):

@@ -39,6 +39,7 @@ from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.binding import gang_of
 from atoll.dispatcher.core.capacity.pods import first_pods
 from atoll.dispatcher.core.events import NodeClass
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.fit import Nodes, Placement, Profile, place
 from atoll.model.gang import Gang, divide
 from atoll.model.timestamps import rfc3339_seconds
@@ -144,9 +145,10 @@ class Town:
         refuses: Callable[[Command], bool] = lambda _: False,
         answers: Callable[[str, str], bool] = lambda _member, _uid: True,
         check: bool = False,
+        settings: CoreSettings = CoreSettings(),
         **members: Sequence[Vector],
     ) -> None:
-        self.core = Dispatcher()
+        self.core = Dispatcher(settings)
         self.now = START
         self.grace, self.delay, self.bind = grace, delay, bind
         self.refuses, self.answers, self.check = refuses, answers, check
@@ -255,7 +257,7 @@ class Town:
 
     def lead_anew(self) -> None:
         """Another dispatcher takes over; what was not written is lost."""
-        breakers, self.core = self.core.breakers, Dispatcher()
+        breakers, self.core = self.core.breakers, Dispatcher(self.core.settings)
         self._handle(Pass(self.now - 1))
         for event in self._facts.values():
             if isinstance(event, ClusterSet):

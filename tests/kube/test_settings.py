@@ -7,7 +7,8 @@ from typing import Annotated
 
 import pytest
 
-from atoll.kube.settings import Election, Health, ProcessSettings, leaves, load, words
+from atoll.kube.settings import Election, Health, ProcessSettings, leaves, load
+from atoll.model.settings import words
 
 
 class Example(ProcessSettings, frozen=True):

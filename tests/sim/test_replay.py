@@ -12,8 +12,10 @@ from atoll.agent.scheduler.core import Pass as MemberPass
 from atoll.agent.scheduler.core.events import NodeSet, PodSet, Whose
 from atoll.agent.scheduler.core.log import LOG as MEMBER_LOG
 from atoll.agent.scheduler.core.log import MemberBegin
+from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.dispatcher.core import Pass, QueueSet, QueueView
 from atoll.dispatcher.core.log import LOG, Begin
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.kube.recording import Recorder
 from atoll.kube.settings import Recording
 from atoll.model.eventlog import Answer, LogError
@@ -88,7 +90,7 @@ def test_what_is_no_log_is_said_so() -> None:
     [
         pytest.param(b"", "nothing to replay", id="an empty log"),
         pytest.param(b"# later", "nothing to replay", id="half a line"),
-        pytest.param(LOG.encode(Begin(30.0)), "nothing to replay", id="a core that was told nothing"),
+        pytest.param(LOG.encode(Begin(CoreSettings())), "nothing to replay", id="a core that was told nothing"),
         pytest.param(b"# later\n", "line 1: not a line of an event log", id="a comment"),
         pytest.param(b"\xff\xfe\n", "line 1: not a line of an event log", id="no text"),
         pytest.param(b"\n", "line 1: not a line of an event log", id="an empty line"),
@@ -115,11 +117,11 @@ def test_a_log_that_is_not_there_is_named_once(tmp_path: Path, capsys: pytest.Ca
 def test_a_log_holds_several_cores(tmp_path: Path) -> None:
     for _ in range(2):
         with Recorder(tmp_path / "log", LOG) as recorder:
-            recorder.begin(Begin(30.0))
+            recorder.begin(Begin(CoreSettings()))
             recorder.record(QueueSet(QueueView("q", {})), [])
     with (tmp_path / "log").open("rb") as file:
         assert replay.replay(file) == replay.Replayed(2, 0, 2)
-    assert LOG.decode(LOG.encode(Begin(30.0))) == Begin(30.0)
+    assert LOG.decode(LOG.encode(Begin(CoreSettings()))) == Begin(CoreSettings())
 
 
 def test_a_log_goes_on_where_a_process_that_was_killed_left_it(log: Path, tmp_path: Path) -> None:
@@ -130,7 +132,7 @@ def test_a_log_goes_on_where_a_process_that_was_killed_left_it(log: Path, tmp_pa
         path = tmp_path / str(length)
         path.write_bytes(whole[:length])
         with Recorder(path, LOG) as recorder:
-            recorder.begin(Begin(30.0))
+            recorder.begin(Begin(CoreSettings()))
             recorder.record(Pass(1.0), [])
         with path.open("rb") as file:
             done = replay.replay(file)
@@ -139,14 +141,14 @@ def test_a_log_goes_on_where_a_process_that_was_killed_left_it(log: Path, tmp_pa
 
 def test_only_the_owner_may_read_a_log(tmp_path: Path) -> None:
     with Recorder(tmp_path / "log", LOG) as recorder:
-        recorder.begin(Begin(30.0))
+        recorder.begin(Begin(CoreSettings()))
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_term_begins_a_new_file_where_the_last_one_is_large(tmp_path: Path) -> None:
     for term in range(5):
         with Recorder(tmp_path / "log", LOG, settings=Recording(rotated_at=10, kept=2)) as recorder:
-            recorder.begin(Begin(30.0))
+            recorder.begin(Begin(CoreSettings()))
             recorder.record(Pass(float(term)), [])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "log.1", "log.2"]
     assert [b'"now":%d.0' % term in (tmp_path / name).read_bytes() for term, name in ((4, "log"), (3, "log.1"))]
@@ -156,12 +158,12 @@ def test_a_term_begins_a_new_file_where_the_last_one_is_large(tmp_path: Path) ->
 def test_a_term_is_not_recorded_without_end(tmp_path: Path) -> None:
 
     def fill(recorder: Recorder) -> None:
-        for now in range(100):
+        for now in range(1000):
             recorder.record(Pass(float(now)), [])
 
-    with Recorder(tmp_path / "log", LOG, settings=Recording(longest_term=200)) as recorder:
-        recorder.begin(Begin(30.0))
-        with pytest.raises(OSError, match="200 bytes"):
+    with Recorder(tmp_path / "log", LOG, settings=Recording(longest_term=5000)) as recorder:
+        recorder.begin(Begin(CoreSettings()))
+        with pytest.raises(OSError, match="5000 bytes"):
             fill(recorder)
 
 
@@ -169,7 +171,7 @@ def test_the_log_of_a_member_is_decided_again_and_another_answer_is_noticed(tmp_
     core = MemberCore()
     told: list[MemberEvent] = [NodeSet(make_node("n")), PodSet(make_pod("p", gpu=8), Whose.OURS), MemberPass(1.0)]
     with Recorder(tmp_path / "log", MEMBER_LOG) as recorder:
-        recorder.begin(MemberBegin("m"))
+        recorder.begin(MemberBegin("m", MemberCoreSettings()))
         for event in told:
             recorder.record(event, core.handle(event))
     lines = (tmp_path / "log").read_bytes().splitlines(keepends=True)

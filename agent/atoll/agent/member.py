@@ -56,7 +56,7 @@ class MemberAgent:
             log: of what the scheduler's core is told and answers; a fresh core begins in it.
         """
         if log is not None:
-            log.begin(MemberBegin(cluster))
+            log.begin(MemberBegin(cluster, settings.core))
         self.cluster = cluster
         self._api = member
         self.cache = MemberCache(member)

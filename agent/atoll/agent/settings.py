@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.delivery.settings import DeliverySettings
-from atoll.kube.settings import Election, Health, ProcessSettings, Recording, Section, number, seconds, words
+from atoll.kube.settings import Election, Health, ProcessSettings, Recording
+from atoll.model.settings import Section, number, seconds, words
 
 
 class HeartbeatSettings(Section, frozen=True):
@@ -158,6 +160,7 @@ class AgentSettings(ProcessSettings, frozen=True):
     jobs: JobSettings = JobSettings()
     podgroups: PodGroupSettings = PodGroupSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
+    core: MemberCoreSettings = MemberCoreSettings()
     volumes: VolumeSettings = VolumeSettings()
     notices: NoticeSettings = NoticeSettings()
     placements: PlacementSettings = PlacementSettings()
@@ -166,3 +169,7 @@ class AgentSettings(ProcessSettings, frozen=True):
     def __post_init__(self) -> None:
         if self.member_secret and self.member_kubeconfig:
             raise ValueError("memberSecret (--member-secret) and memberKubeconfig (--member-kubeconfig): give one")
+        if not 2 * self.delivery.renew < self.core.holds.ttl:
+            raise ValueError(
+                f"2 * delivery.renew ({self.delivery.renew:g}) < core.holds.ttl ({self.core.holds.ttl:g}) must hold"
+            )

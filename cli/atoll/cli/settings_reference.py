@@ -48,7 +48,9 @@ that it does; so is a value outside of the bounds. `--print-config` prints the t
 where each value comes from; its output is such a file.
 
 What users may write into objects (longest names, most tasks) is the API and no setting: it is in [api.md](api.md).
-The dispatcher's core has constants of its own; [decisions.md](decisions.md) names those that are seen from outside.
+`core` are the timers and bounds of what decides: of the dispatcher, and of a member's scheduler. A recorded log carries
+them, so `python -m atoll.sim.replay` decides with the same. The default of an annotation that several processes read,
+such as `atoll.sh/evict-timeout`, is part of the API as well.
 """
 
 _BOUNDS: Final = (("gt", "> {}"), ("ge", ">= {}"), ("le", "<= {}"))

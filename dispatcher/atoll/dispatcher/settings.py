@@ -1,11 +1,12 @@
-"""Settings of `atoll-dispatcher`: those of the shell around the core."""
+"""Settings of `atoll-dispatcher`: those of the shell, and those of the core."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS
-from atoll.kube.settings import Election, Health, ProcessSettings, Recording, Section, number, ratio, seconds, words
+from atoll.dispatcher.core.settings import CoreSettings
+from atoll.kube.settings import Election, Health, ProcessSettings, Recording
+from atoll.model.settings import Section, number, ratio, seconds, words
 
 
 class ShellSettings(Section, frozen=True):
@@ -95,15 +96,7 @@ class DispatcherSettings(ProcessSettings, frozen=True):
         str,
         words("Append all that the core is told and decides to this file (see atoll.sim.replay).", flag="--record"),
     ] = ""
-    most_refusals: Annotated[
-        int,
-        number(
-            "Refusals of a workload by one member's API server or admission after which it is tried there no more; once"
-            " that is so of all members that it may use it is deactivated; 0 for no end.",
-            least=0,
-            flag="--most-refusals",
-        ),
-    ] = MOST_REFUSALS
+    core: CoreSettings = CoreSettings()
     shell: ShellSettings = ShellSettings()
     reports: ReportSettings = ReportSettings()
     query: QuerySettings = QuerySettings()

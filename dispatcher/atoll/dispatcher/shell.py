@@ -45,7 +45,6 @@ from atoll.dispatcher.core import (
     Resize,
 )
 from atoll.dispatcher.core.log import Begin
-from atoll.dispatcher.core.progress import COMMIT_TIMEOUT
 from atoll.dispatcher.intake import Intake
 from atoll.dispatcher.members import MemberMetrics, MemberReporter
 from atoll.dispatcher.reporting import QueueMetrics, Reporter
@@ -101,10 +100,10 @@ class Shell:
         self._host = host
         self._log = BestEffort(recorder)
         self.metrics = metrics or Metrics(CollectorRegistry())
-        self.core = core or Dispatcher(commit_timeout=COMMIT_TIMEOUT, most_refusals=settings.most_refusals)
+        self.core = core or Dispatcher(settings.core)
         if recorder is not None:
             assert core is None, "a log of a core that has a past can't be decided again"
-            self._log.begin(Begin(COMMIT_TIMEOUT, settings.most_refusals))
+            self._log.begin(Begin(settings.core))
         #: told since the last pass
         self._events: list[Event] = []
         self._wake = asyncio.Event()

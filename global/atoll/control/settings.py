@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from atoll.kube.settings import Election, Health, ProcessSettings, Section, number, ratio, seconds
+from atoll.kube.settings import Election, Health, ProcessSettings
+from atoll.model.settings import Section, number, ratio, seconds
 
 
 class DetectorSettings(Section, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from atoll.kube.settings import Section, number, seconds
+from atoll.model.settings import Section, number, seconds
 
 
 class DeliverySettings(Section, frozen=True):
@@ -24,7 +24,7 @@ class DeliverySettings(Section, frozen=True):
     ] = 1.0
     renew: Annotated[
         float,
-        seconds("Between two renewals of a hold; three go into its life of 60 s.", above=0, below=30.0),
+        seconds("Between two renewals of a hold; two at least go into its life (core.holds.ttl).", above=0),
     ] = 20.0
     look_again: Annotated[
         float,

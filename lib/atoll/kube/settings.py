@@ -1,7 +1,6 @@
 """Settings of a process: one documented tree, from a file, the environment and flags.
 
-A section is a frozen struct; each of its fields has a unit, a text that says what it does and why its default is what
-it is, bounds, and perhaps a flag of its own. `load` reads the tree of a process. What is nearest wins: a flag, then an
+`atoll.model.settings` says what a section is; `load` reads the tree of a process. What is nearest wins: a flag, then an
 environment variable, then the file, then the default. A name that nobody knows is refused, and the nearest is named.
 
 `atollctl` uses the classes that are set up with these sections too, so they are msgspec's, which it has loaded anyway.
@@ -23,51 +22,16 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 import msgspec
 
+from atoll.model.settings import Section, number, ratio, seconds, words
+
 Json = dict[str, Any]
 S = TypeVar("S", bound="Section")
 
-_LONGEST: Final = 1e9
-"""Of all times, in seconds: what is to be never is said by another setting."""
 _EDGE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class BadSettings(Exception):
     """A setting is unknown or has a value that it can't have; the message says where it comes from."""
-
-
-class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """Settings of one subject."""
-
-
-def seconds(
-    text: str, *, least: float = 0.0, above: float | None = None, below: float = _LONGEST, flag: str = ""
-) -> msgspec.Meta:
-    """A time.
-
-    Args:
-        text: what it is for, and why its default is what it is.
-        least: it may be.
-        above: it must be greater; then `least` does not count.
-        below: it may be no more.
-        flag: that sets it.
-    """
-    bound: Json = {"ge": least} if above is None else {"gt": above}
-    return msgspec.Meta(title="s", description=text, le=below, extra={"flag": flag}, **bound)
-
-
-def number(text: str, unit: str = "", *, least: int = 1, most: int | None = None, flag: str = "") -> msgspec.Meta:
-    """How many, how large; `unit` is empty where the text says of what."""
-    return msgspec.Meta(title=unit, description=text, ge=least, le=most, extra={"flag": flag})
-
-
-def ratio(text: str, unit: str = "", *, flag: str = "") -> msgspec.Meta:
-    """A number above 0."""
-    return msgspec.Meta(title=unit, description=text, gt=0, le=_LONGEST, extra={"flag": flag})
-
-
-def words(text: str, *, flag: str = "", needed: bool = False) -> msgspec.Meta:
-    """A name, a path, an address, or one of several words; `needed`: the process does not start without it."""
-    return msgspec.Meta(title="", description=text, extra={"flag": flag, "needed": needed})
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from atoll.agent.scheduler.core.events import (
     Whose,
 )
 from atoll.agent.scheduler.core.room import Room
+from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.dispatcher.capacity import capacity_view
 from atoll.dispatcher.core import CapacityView, MemberAnswer
 from atoll.dispatcher.objects import CapacityObject, CapacitySpec
@@ -101,10 +102,17 @@ class _Part:
 class SimMember:
     """One member; everything it is asked for is carried out in virtual time and told to the observer."""
 
-    def __init__(self, spec: MemberSpec, timeline: Timeline, delays: Delays, observer: Observer) -> None:
+    def __init__(
+        self,
+        spec: MemberSpec,
+        timeline: Timeline,
+        delays: Delays,
+        observer: Observer,
+        settings: MemberCoreSettings = MemberCoreSettings(),
+    ) -> None:
         """Make its nodes; nothing is published before `wake`."""
         self.name = spec.name
-        self._core = MemberCore()
+        self._core = MemberCore(settings)
         self._timeline, self._delays, self._observer = timeline, delays, observer
         nodes, domains = spec.objects()
         for domain in domains:

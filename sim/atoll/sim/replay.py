@@ -27,11 +27,8 @@ Handle = Callable[[Any], list[Any]]
 """A fresh core: what it answers to an event."""
 
 _KINDS: tuple[tuple[EventLog[Any, Any, Any], Callable[[Any], Handle]], ...] = (
-    (
-        DISPATCHER_LOG,
-        lambda begin: Dispatcher(commit_timeout=begin.commit_timeout, most_refusals=begin.most_refusals).handle,
-    ),
-    (MEMBER_LOG, lambda _: MemberCore().handle),
+    (DISPATCHER_LOG, lambda begin: Dispatcher(begin.settings).handle),
+    (MEMBER_LOG, lambda begin: MemberCore(begin.settings).handle),
 )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.dispatcher.core import (
     Ask,
     BindingView,
@@ -32,7 +33,7 @@ from atoll.dispatcher.core import (
 from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.explain import verdicts
 from atoll.dispatcher.core.log import Begin
-from atoll.dispatcher.core.progress import COMMIT_TIMEOUT
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.kube.recording import Recorder
 from atoll.model import keys, timestamps
 from atoll.model.decision import Decision, Phase
@@ -94,7 +95,10 @@ class Options:
     """Seconds after which it is taken back."""
     checkpoint: float | None = None
     """Seconds of work between two checkpoints; None: evicted work begins again."""
-    commit_timeout: float = COMMIT_TIMEOUT
+    core: CoreSettings = CoreSettings()
+    """Of the dispatcher's core."""
+    member: MemberCoreSettings = MemberCoreSettings()
+    """Of the members' cores."""
     until: float = math.inf
     """Seconds since the start of the trace after which the run is cut off."""
     verify: bool = False
@@ -147,9 +151,9 @@ class Simulation:
         """
         self.options = options
         self.timeline = Timeline(START - _SETTLE)
-        core = Dispatcher(commit_timeout=options.commit_timeout)
+        core = Dispatcher(options.core)
         if recorder is not None:
-            recorder.begin(Begin(options.commit_timeout))
+            recorder.begin(Begin(options.core))
         self.host = Host(
             self.timeline,
             core,
@@ -160,7 +164,9 @@ class Simulation:
             recorder=recorder,
             verify=options.verify,
         )
-        self.members = {spec.name: SimMember(spec, self.timeline, options.delays, self) for spec in members}
+        self.members = {
+            spec.name: SimMember(spec, self.timeline, options.delays, self, options.member) for spec in members
+        }
         capacities = {spec.name: spec.total().get(resource, 0) for spec in members}
         self.journal = Journal(resource, sum(capacities.values()), capacities=capacities)
         self._lines = {name: Line(self.timeline) for name in self.members}

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import Ceiling, Strategy
-from atoll.dispatcher.core.backfill.allocation import SETTLE, where_seen
-from atoll.dispatcher.core.backfill.policy import RENEWAL
+from atoll.dispatcher.core.backfill.allocation import where_seen
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     BACKFILL,
@@ -28,6 +28,9 @@ from tests.dispatcher.builders import (
     make_queue,
     names,
 )
+
+SETTLE = CoreSettings().backfill.settle
+RENEWAL = CoreSettings().backfill.renewal
 
 HOUR = 3600.0
 

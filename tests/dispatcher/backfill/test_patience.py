@@ -7,7 +7,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from atoll.dispatcher.core import Event, QueueSet
-from atoll.dispatcher.core.backfill.policy import AGAIN, BY_PATIENCE
+from atoll.dispatcher.core.settings import CoreSettings
 from tests.dispatcher.builders import (
     BACKFILL,
     GPU,
@@ -20,6 +20,9 @@ from tests.dispatcher.builders import (
     named,
     names,
 )
+
+AGAIN = CoreSettings().backfill.again
+BY_PATIENCE = CoreSettings().backfill.waiting
 
 BORN = "2027-01-15T08:00:00Z"
 HOUR = 3600.0

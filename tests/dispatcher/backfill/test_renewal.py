@@ -8,8 +8,7 @@ import math
 import pytest
 
 from atoll.dispatcher.core import BindingSet, CapacitySet, MemberAnswer, Pass
-from atoll.dispatcher.core.backfill.allocation import SETTLE
-from atoll.dispatcher.core.backfill.policy import AGAIN
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.verdict import Reason
 from tests.dispatcher.backfill.test_backfill import HOUR
 from tests.dispatcher.builders import (
@@ -27,6 +26,9 @@ from tests.dispatcher.builders import (
     named,
     names,
 )
+
+SETTLE = CoreSettings().backfill.settle
+AGAIN = CoreSettings().backfill.again
 
 
 def started(s: Scene, seconds: int) -> list[str]:

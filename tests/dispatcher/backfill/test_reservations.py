@@ -7,7 +7,7 @@ import math
 import pytest
 
 from atoll.dispatcher.core import Ceiling, Event, NamespaceSet, NamespaceView
-from atoll.dispatcher.core.backfill.allocation import SETTLE
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     BACKFILL,
@@ -29,6 +29,8 @@ from tests.dispatcher.builders import (
     names,
 )
 from tests.dispatcher.whole.test_events import with_amounts
+
+SETTLE = CoreSettings().backfill.settle
 
 HOUR = 3600.0
 

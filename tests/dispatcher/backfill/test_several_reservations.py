@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from atoll.dispatcher.core import Command, Dispatch
-from atoll.dispatcher.core.backfill.allocation import SETTLE
+from atoll.dispatcher.core.settings import CoreSettings
 from tests.dispatcher.backfill.test_backfill import HOUR
 from tests.dispatcher.builders import (
     BACKFILL,
@@ -25,6 +25,8 @@ from tests.dispatcher.builders import (
     named,
     names,
 )
+
+SETTLE = CoreSettings().backfill.settle
 
 
 def test_a_limit_is_kept_for_all_heads_together() -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from atoll.dispatcher.core import Ceiling, Dispatch
 from atoll.dispatcher.core.admission import Admission
-from atoll.dispatcher.core.backfill.policy import RENEWAL
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.preemption import dry_run
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.quota.tree import Tree
+from atoll.dispatcher.core.settings import CoreSettings
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
@@ -32,6 +32,8 @@ from tests.dispatcher.builders import (
     share,
 )
 from tests.dispatcher.quota.test_tree import pend, queue, tree_of, use
+
+RENEWAL = CoreSettings().backfill.renewal
 
 HOUR = 3600.0
 

@@ -20,7 +20,7 @@ from atoll.dispatcher.core import (
     Resize,
     Strategy,
 )
-from atoll.dispatcher.core.preemption import triggers
+from atoll.dispatcher.core.settings import CoreSettings, PreemptionSettings
 from atoll.model.gang import Gang
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
@@ -88,9 +88,9 @@ def test_who_deserves_more_by_now_takes_back() -> None:
     assert evicted(later(s))
 
 
-def test_of_many_each_pass_looks_at_some_until_all_were_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triggers, "RIGHTS_LOOKS", 1)
-    s = Scene(make_cluster("m"), make_capacity("m", [6]), share("a", 2), share("b", 4), share("c", 0))
+def test_of_many_each_pass_looks_at_some_until_all_were_looked_at() -> None:
+    one = CoreSettings(preemption=PreemptionSettings(looks=1))
+    s = Scene(make_cluster("m"), make_capacity("m", [6]), share("a", 2), share("b", 4), share("c", 0), settings=one)
     s.submit(*(make_binding(f"v{number}").queue("a").tasks(1, gpu=2) for number in range(3)))
     running(s, "v0", "v1", "v2")
     s.tell(share("a", 6), share("b", 0))

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 import pytest
 
 from atoll.dispatcher.core import Dispatch
-from atoll.dispatcher.core.capacity.breakers import LONGEST
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import make_binding, make_queue
 from tests.dispatcher.virtual import Site, Town, gpus
+
+LONGEST = CoreSettings().breakers.longest_pause
 
 
 class Doubtful(Town):

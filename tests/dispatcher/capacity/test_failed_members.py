@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 from atoll.dispatcher.core import BindingView
-from atoll.dispatcher.core.capacity.failures import AVOID_MAX
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import LATE, Scene, evicted, explained, let_go, make_binding, names, scene
+
+AVOID_MAX = CoreSettings().avoided.longest_pause
 
 
 def of(namespace: str, name: str) -> BindingView:

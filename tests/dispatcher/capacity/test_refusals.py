@@ -7,9 +7,9 @@ import dataclasses
 import msgspec
 import pytest
 
-from atoll.dispatcher.core import Command, Dispatcher, Evict
-from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS, NOT_LET_IN_FIRST, REFUSED_FIRST, REFUSED_MAX
+from atoll.dispatcher.core import Command, Evict
 from atoll.dispatcher.core.events import Strategy
+from atoll.dispatcher.core.settings import CoreSettings, RefusedSettings
 from atoll.model import keys
 from atoll.model.decision import Phase
 from atoll.model.namespaces import NOT_ACCEPTED
@@ -26,6 +26,11 @@ from tests.dispatcher.builders import (
     make_queue,
     scene,
 )
+
+MOST_REFUSALS = CoreSettings().refused.most
+NOT_LET_IN_FIRST = CoreSettings().refused.namespace_pause
+REFUSED_FIRST = CoreSettings().refused.pause
+REFUSED_MAX = CoreSettings().refused.longest_pause
 
 WORDS = 'pods "a-0" is forbidden: no PriorityClass with name gold was found'
 FULL = 'pods "a-0" is forbidden: exceeded quota: q, requested: pods=1, used: pods=4, limited: pods=4'
@@ -296,10 +301,7 @@ def test_a_new_leader_keeps_the_pauses() -> None:
 
 
 def test_deactivation_can_be_turned_off() -> None:
-    s = scene()
-    s.core = Dispatcher(most_refusals=0)
-    for event in s.log:
-        s.core.handle(event)
+    s = Scene(*scene().log, settings=CoreSettings(refused=RefusedSettings(most=0)))
     s.submit(make_binding("a"))
     for _ in range(MOST_REFUSALS + 2):
         assert dispatched(s.run(after=LONG)) == [("a", "m")]

@@ -11,8 +11,8 @@ import pytest
 from atoll.dispatcher.core import CapacitySet, Ceiling, Dispatch, Event, NamespaceSet, NamespaceView, Strategy
 from atoll.dispatcher.core.capacity.pods import last_pods
 from atoll.dispatcher.core.commands import Resize
-from atoll.dispatcher.core.elastic.growth import GROW_TIMEOUT
 from atoll.dispatcher.core.elastic.sizes import can_grow, can_shrink, larger, smaller
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.gang import TopologyWish
 from atoll.model.timestamps import rfc3339, to_seconds
@@ -36,6 +36,8 @@ from tests.dispatcher.builders import (
     scene,
 )
 from tests.dispatcher.elastic.test_sizes import crowded, elastic, resized, runs, scale, started
+
+GROW_TIMEOUT = CoreSettings().progress.grow
 
 HOUR = 3600.0
 

@@ -11,7 +11,7 @@ import pytest
 from atoll.dispatcher.core import Command, Dispatch, Dispatcher, NamespaceSet, NamespaceView, Resize
 from atoll.dispatcher.core.capacity.pods import as_before
 from atoll.dispatcher.core.elastic.sizes import larger, sizes, smaller, spares
-from atoll.dispatcher.core.preemption.budget import HELPLESS
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang
 from atoll.model.verdict import Reason
@@ -34,6 +34,8 @@ from tests.dispatcher.builders import (
     scene,
     share,
 )
+
+HELPLESS = CoreSettings().preemption.pause
 
 
 def elastic(name: str, least: int, most: int, **more: int) -> BindingBuilder:

@@ -7,8 +7,7 @@ import dataclasses
 import pytest
 
 from atoll.dispatcher.core import CapacitySet, Ceiling, ClusterGone, Event, NamespaceSet, NamespaceView, Strategy
-from atoll.dispatcher.core.backfill.allocation import SETTLE
-from atoll.dispatcher.core.explain.verdicts import EXACT, NAMED
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.query import ChangeKind
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Blocker
@@ -31,6 +30,10 @@ from tests.dispatcher.builders import (
     scene,
 )
 from tests.dispatcher.explain.test_verdicts import TWO, account, ask, running
+
+SETTLE = CoreSettings().backfill.settle
+EXACT = CoreSettings().reasons.exact
+NAMED = CoreSettings().reasons.named
 
 STRICT = {"strategy": Strategy.FIFO}
 

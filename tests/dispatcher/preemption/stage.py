@@ -11,6 +11,7 @@ from atoll.dispatcher.core.elastic.sizes import Spare
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.preemption.search import Claimant, Plan, Victim, plan
 from atoll.dispatcher.core.quota.tree import Tree
+from atoll.dispatcher.core.settings import PreemptionSettings
 from atoll.fit import Placement
 from atoll.model.gang import Gang, Task
 from atoll.model.verdict import Verdict
@@ -22,6 +23,8 @@ Where = dict[str, dict[int, int]]
 
 class Stage:
     """A tree and a world in which things run; every plan is checked to leave no trace."""
+
+    settings = PreemptionSettings()
 
     def __init__(self, *queues: QueueView, **members: Any) -> None:
         """Members as free amounts per node that are left beside what runs."""
@@ -86,11 +89,13 @@ class Stage:
 
     def plan(self, claimant: Claimant, **more: Any) -> Plan | Verdict:
         before = self.trace()
-        outcome = plan(claimant, self.victims.values(), self.tree, self.world, now=NOW, **more)
+        outcome = plan(claimant, self.victims.values(), self.tree, self.world, now=NOW, settings=self.settings, **more)
         assert self.trace() == before, "something is not as it was"
         self.tree.check()
         self.world.check()
-        backwards = plan(claimant, list(self.victims.values())[::-1], self.tree, self.world, now=NOW, **more)
+        backwards = plan(
+            claimant, list(self.victims.values())[::-1], self.tree, self.world, now=NOW, settings=self.settings, **more
+        )
         assert losses(backwards) == losses(outcome), "the order of the input decided"
         return outcome
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from atoll.dispatcher.core import Command, MemberAnswer
-from atoll.dispatcher.core.backfill.allocation import SETTLE
-from atoll.dispatcher.core.backfill.policy import PATIENCE
 from atoll.dispatcher.core.backfill.reservation import Reservation
-from atoll.dispatcher.core.progress import RESERVE_TIMEOUT
+from atoll.dispatcher.core.settings import CoreSettings
 from tests.dispatcher.backfill.test_backfill import HOUR
 from tests.dispatcher.builders import (
     BACKFILL,
@@ -26,6 +24,10 @@ from tests.dispatcher.builders import (
     named,
     names,
 )
+
+SETTLE = CoreSettings().backfill.settle
+PATIENCE = CoreSettings().backfill.dry_run
+RESERVE_TIMEOUT = CoreSettings().progress.reserve
 
 NO = MemberAnswer(False, requested=1, available=0)
 

@@ -9,9 +9,7 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import Ask, Command, Dispatch, Dispatcher, Evict, MemberAnswer, Resize, Strategy
-from atoll.dispatcher.core.preemption.budget import HELPLESS
-from atoll.dispatcher.core.preemption.dry_run import MOST_VICTIMS
-from atoll.dispatcher.core.progress import RESERVE_TIMEOUT
+from atoll.dispatcher.core.settings import CoreSettings, PreemptionSettings
 from atoll.model.decision import Decision, Phase
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
@@ -32,6 +30,11 @@ from tests.dispatcher.builders import (
     names,
     share,
 )
+
+HELPLESS = CoreSettings().preemption.pause
+
+MOST_VICTIMS = CoreSettings().preemption.victims
+RESERVE_TIMEOUT = CoreSettings().progress.reserve
 
 NO = MemberAnswer(False, requested=8, available=6)
 
@@ -471,10 +474,10 @@ def test_questions_do_not_push_a_story_out() -> None:
     assert reasons.count(Reason.ASKING_MEMBERS) == 1
 
 
-def test_a_question_of_more_names_than_a_binding_holds_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_of_more_names_than_a_binding_holds_is_not_asked() -> None:
     assert MOST_VICTIMS * 60 < 256 * 1024
-    monkeypatch.setattr("atoll.dispatcher.core.preemption.dry_run.MOST_VICTIMS", 1)
-    s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [4, 4]))
+    one = CoreSettings(preemption=PreemptionSettings(victims=1))
+    s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [4, 4]), settings=one)
     s.submit(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
     for name in names(s.run()):
         s.bound(name, generation=NEVER)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from atoll.dispatcher.core import Ceiling, Event, MemberAnswer, NamespaceSet, NamespaceView
-from atoll.dispatcher.core.capacity.failures import AVOID_FIRST, AVOID_MAX
 from atoll.dispatcher.core.explain.verdicts import account
-from atoll.dispatcher.core.progress import COMMIT_TIMEOUT, RESERVE_TIMEOUT
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.verdict import Reason, blocker
 from tests.dispatcher.builders import (
     GPU,
@@ -27,6 +26,11 @@ from tests.dispatcher.builders import (
     scene,
 )
 from tests.dispatcher.preemption.test_dry_run import asked, open_questions, question, step
+
+AVOID_FIRST = CoreSettings().avoided.pause
+AVOID_MAX = CoreSettings().avoided.longest_pause
+COMMIT_TIMEOUT = CoreSettings().progress.commit
+RESERVE_TIMEOUT = CoreSettings().progress.reserve
 
 # -- when they are due -------------------------------------------------------------------------------------------------
 

@@ -8,10 +8,7 @@ import math
 import pytest
 
 from atoll.dispatcher.core import Ask, CapacityGone, Command, Dispatcher, Evict, Explain, QueueSet
-from atoll.dispatcher.core.backfill.allocation import SETTLE
-from atoll.dispatcher.core.backfill.policy import AGAIN, TAKEN_BACK
-from atoll.dispatcher.core.backfill.timeline import GRACE
-from atoll.dispatcher.core.preemption.budget import SEARCH_BURST, SEARCHES_PER_SECOND
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.queues import EVICT_TIMEOUT
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
@@ -34,6 +31,13 @@ from tests.dispatcher.builders import (
     names,
     share,
 )
+
+SETTLE = CoreSettings().backfill.settle
+AGAIN = CoreSettings().backfill.again
+TAKEN_BACK = CoreSettings().backfill.reclaimed
+GRACE = CoreSettings().backfill.grace
+SEARCH_BURST = CoreSettings().preemption.burst
+SEARCHES_PER_SECOND = CoreSettings().preemption.searches
 
 HOUR = 3600.0
 

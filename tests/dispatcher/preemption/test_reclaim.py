@@ -8,15 +8,17 @@ import pytest
 
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.placement.choice import Choice
-from atoll.dispatcher.core.preemption import search
-from atoll.dispatcher.core.preemption.search import BUDGET, Plan
+from atoll.dispatcher.core.preemption.search import Plan
+from atoll.dispatcher.core.settings import CoreSettings, PreemptionSettings
 from atoll.model.verdict import Reason, Verdict
 from tests.dispatcher.preemption.stage import NOW, Stage, losses, queue
 
+BUDGET = CoreSettings().preemption.evictions
 
-@pytest.fixture(params=[search._EXHAUSTIVE, 0], ids=["trying all sets", "searching"])
+
+@pytest.fixture(params=[4096, 0], ids=["trying all sets", "searching"])
 def tries(request, monkeypatch):
-    monkeypatch.setattr(search, "_EXHAUSTIVE", request.param)
+    monkeypatch.setattr(Stage, "settings", PreemptionSettings(exhaustive=request.param))
 
 
 either_way = pytest.mark.usefixtures("tries")

@@ -8,12 +8,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.dispatcher.core.preemption import search
-from atoll.dispatcher.core.preemption.search import BUDGET, Claimant, Plan, Victim
+from atoll.dispatcher.core.preemption.search import Claimant, Plan, Victim
+from atoll.dispatcher.core.settings import CoreSettings, PreemptionSettings
 from atoll.fit import Placement, place
 from atoll.model.verdict import Verdict
 from tests.dispatcher.builders import GPU
 from tests.dispatcher.preemption.stage import Stage, Where, queue
+
+BUDGET = CoreSettings().preemption.evictions
 
 
 @st.composite
@@ -137,11 +139,8 @@ def test_a_plan_is_the_smallest_there_is_and_none_is_found_only_where_there_is_n
 @given(stages(most=14))
 def test_without_trying_all_sets_a_plan_is_irreducible_and_keeps_every_right(case):
     stage, claimant = case
-    limit, search._EXHAUSTIVE = search._EXHAUSTIVE, 0
-    try:
-        outcome = stage.plan(claimant)
-    finally:
-        search._EXHAUSTIVE = limit
+    stage.settings = PreemptionSettings(exhaustive=0)
+    outcome = stage.plan(claimant)
     if isinstance(outcome, Plan):
         gone = tuple(stage.victims[uid] for uid in outcome.victims)
         assert all(may_go(claimant, victim) for victim in gone)

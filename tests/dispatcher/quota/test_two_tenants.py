@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from atoll.dispatcher.core import Command, QueueGone, QueueSet
-from atoll.dispatcher.core.capacity import breakers
+from atoll.dispatcher.core.settings import BreakerSettings, CoreSettings
 from tests.dispatcher.builders import BACKFILL, GPU, BindingBuilder, make_binding, make_queue
 from tests.dispatcher.virtual import Town, gpus
 
@@ -49,7 +49,7 @@ class Federation(Town):
 
 
 class Attack:
-    def __init__(self, seed: int, *, lying: bool = False) -> None:
+    def __init__(self, seed: int, *, lying: bool = False, settings: CoreSettings = CoreSettings()) -> None:
         self.random = random = Random(seed)
         view = {"deserved": {GPU: DUE}, "guarantee": {GPU: GUARANTEE}}
         strategies: list[dict[str, Any]] = [{}, dict(BACKFILL), {"patience": 30.0}]
@@ -65,6 +65,7 @@ class Attack:
             make_queue("theirs", gpu=LIMIT, view={**view, **strategy}),
             *self.other,
             refuses=self.refuses,
+            settings=settings,
             m=gpus(4, 4),
             n=gpus(8),
             **liar,  # type: ignore[arg-type]
@@ -181,8 +182,8 @@ def _queue(town: Town, uid: str) -> str:
     return gang.queue if gang is not None else ""
 
 
-def play(seed: int, steps: int, *, lying: bool = False) -> None:
-    attack = Attack(seed, lying=lying)
+def play(seed: int, steps: int, *, lying: bool = False, settings: CoreSettings = CoreSettings()) -> None:
+    attack = Attack(seed, lying=lying, settings=settings)
     town, random = attack.town, attack.random
     for step in range(steps):
         if lying and step % ROUND == 0:
@@ -209,10 +210,10 @@ def test_nor_does_a_member_that_lies_take_it(seed: int) -> None:
     play(seed, 110, lying=True)
 
 
-def test_without_a_breaker_it_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(breakers, "THRESHOLD", 10**9)
+def test_without_a_breaker_it_would() -> None:
+    never = CoreSettings(breakers=BreakerSettings(threshold=10**9))
     with pytest.raises(AssertionError, match="a member that lies has what is due"):
-        play(1, 110, lying=True)
+        play(1, 110, lying=True, settings=never)
 
 
 @pytest.mark.long

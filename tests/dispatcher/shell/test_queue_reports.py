@@ -198,7 +198,7 @@ async def test_a_status_that_stays_refused_is_written_ever_more_rarely() -> None
 
     async with serving(refuse) as host:
         queues = Reflector(host, QUEUES, objects.decode_queue)
-        core = Dispatcher(commit_timeout=30.0)
+        core = Dispatcher()
         reporter = reporting.Reporter(
             host, core, queues, QueueMetrics(CollectorRegistry()), settings=ReportSettings(interval=0.02)
         )

@@ -25,7 +25,7 @@ from atoll.dispatcher.core import (
     Strategy,
 )
 from atoll.dispatcher.core.backlog.binding import echoes
-from atoll.dispatcher.core.dispatcher import PASS_LIMIT
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.decision import Decision
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
@@ -51,6 +51,8 @@ from tests.dispatcher.builders import (
     two_members,
     written,
 )
+
+PASS_LIMIT = CoreSettings().pass_limit
 
 
 def placed_by_others(builder: BindingBuilder, parts: dict[str, int], *, epoch: int) -> BindingView:

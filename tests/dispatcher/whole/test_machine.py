@@ -33,13 +33,15 @@ from atoll.dispatcher.core import (
     Resize,
     Strategy,
 )
-from atoll.dispatcher.core.elastic.growth import GROW_TIMEOUT
 from atoll.dispatcher.core.explain import verdicts
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.fit import Placement, place
 from atoll.model.gang import Gang
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import GPU, START, make_binding, make_capacity, make_cluster, make_queue, written
+
+GROW_TIMEOUT = CoreSettings().progress.grow
 
 NODES = {"m1": (4, 4), "m2": (2, 6), "m3": (8,)}
 _KEPT = (Reason.WOULD_DELAY, Reason.ASKING_MEMBERS, Reason.AWAITING_VICTIMS)

@@ -12,8 +12,7 @@ from atoll.dispatcher.core import (
     Refused,
     Strategy,
 )
-from atoll.dispatcher.core.capacity import breakers
-from atoll.dispatcher.core.capacity.failures import AVOID_FIRST, AVOID_MAX
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
@@ -32,6 +31,9 @@ from tests.dispatcher.builders import (
     scene,
     two_members,
 )
+
+AVOID_FIRST = CoreSettings().avoided.pause
+AVOID_MAX = CoreSettings().avoided.longest_pause
 
 # -- races ---------------------------------------------------------------------------------------------------------------
 
@@ -304,7 +306,7 @@ def test_gangs_that_fail_together_count_as_one_failure() -> None:
         s.change(name, released=s.view(name).generation)
     while not names(s.run(after=0.5)):
         assert s.now < failed + AVOID_MAX, "they are never tried again"
-    assert s.now <= failed + 1.5 * max(AVOID_FIRST, breakers.FIRST) + 1
+    assert s.now <= failed + 1.5 * max(AVOID_FIRST, CoreSettings().breakers.pause) + 1
 
 
 def test_an_avoided_cluster_is_not_reported_as_one_that_the_policy_excludes() -> None:

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import BindingView, Evict, Explain
-from atoll.dispatcher.core.backlog.binding import PAUSE_FIRST, PAUSE_MAX, REGAIN_TIMEOUT, pause_after
-from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS
+from atoll.dispatcher.core.settings import CoreSettings, ProgressSettings
 from atoll.model.decision import Phase
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
 from atoll.model.verdict import Reason
@@ -26,6 +25,11 @@ from tests.dispatcher.builders import (
     scene,
     two_members,
 )
+
+PAUSE_FIRST = CoreSettings().progress.pause
+PAUSE_MAX = CoreSettings().progress.longest_pause
+REGAIN_TIMEOUT = CoreSettings().progress.regain
+MOST_REFUSALS = CoreSettings().refused.most
 
 BACK_OFF = "ImagePullBackOff (pod a-0, container main: Back-off pulling image nosuch)"
 
@@ -97,7 +101,17 @@ def test_each_round_doubles_the_pause_until_it_has_run() -> None:
     assert names(s.run(after=PAUSE_MAX)) == ["a"]
     bind(s, "a", started=True)
     assert evicted(s.run(after=3600)) == []
-    assert pause_after(40) == PAUSE_MAX
+
+
+def test_a_pause_is_never_longer_than_its_bound() -> None:
+    s = Scene(*scene().log, settings=CoreSettings(progress=ProgressSettings(longest_pause=90.0)))
+    s.submit(patient("a", 60.0))
+    for pause in (60.0, 90.0, 90.0):
+        assert names(s.run(after=90.0)) == ["a"]
+        bind(s, "a")
+        [command] = s.run(after=62)
+        assert to_seconds(command.decision.not_before) - s.now == pytest.approx(pause, abs=0.01)
+        let_go(s, "a")
 
 
 def test_a_leader_that_begins_goes_on_with_the_pause() -> None:

@@ -19,9 +19,8 @@ from atoll.dispatcher.core import (
     Strategy,
 )
 from atoll.dispatcher.core.backlog.backlog import differs
-from atoll.dispatcher.core.decisions import EXPLAIN_PER_DISPATCH
-from atoll.dispatcher.core.preemption.budget import HELPLESS
-from atoll.dispatcher.core.preemption.candidates import PROTECTION, _without
+from atoll.dispatcher.core.preemption.candidates import _without
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.verdict import Blocker, Reason, Verdict
 from tests.dispatcher.builders import (
     BACKFILL,
@@ -45,6 +44,11 @@ from tests.dispatcher.builders import (
     scene,
 )
 from tests.dispatcher.preemption.stage import Stage
+
+HELPLESS = CoreSettings().preemption.pause
+
+EXPLAIN_PER_DISPATCH = CoreSettings().reasons.per_dispatch
+PROTECTION = CoreSettings().preemption.protection
 
 HOUR = 3600.0
 BORN = "2027-01-15T08:00:00Z"

@@ -7,8 +7,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-from atoll.kube.settings import Health, ProcessSettings, Section, number, seconds, words
+from atoll.kube.settings import Health, ProcessSettings
 from atoll.model import quantity
+from atoll.model.settings import Section, number, seconds, words
 from atoll.model.vector import Vector
 
 _SERVICE: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9]*[a-z0-9])?")

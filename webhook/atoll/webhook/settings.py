@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from atoll.kube.authority import CA_LIFE, LEAF_LIFE, SETTLE
-from atoll.kube.settings import Health, ProcessSettings, Section, number, seconds, words
+from atoll.kube.settings import Health, ProcessSettings
+from atoll.model.settings import Section, number, seconds, words
 
 
 class Certificates(Section, frozen=True):

@@ -78,7 +78,7 @@ class Scheduler:
             settings: its times and bounds.
         """
         self._settings = settings
-        self.core = MemberCore()
+        self.core = MemberCore(settings.core)
         self._log = log if log is not None else BestEffort(None)
         self._api = api
         self._cache = cache

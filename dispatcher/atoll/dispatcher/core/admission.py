@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from atoll.dispatcher.core.backfill.allocation import SETTLE, Allocation, Pods
+from atoll.dispatcher.core.backfill.allocation import Allocation, Pods
 from atoll.dispatcher.core.backfill.policy import Policy
 from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, estimate
@@ -19,7 +19,7 @@ from atoll.dispatcher.core.commands import Dispatch, Part
 from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.placement.choice import Choice, choose, nowhere, spots
 from atoll.dispatcher.core.preemption.triggers import Triggers
-from atoll.dispatcher.core.progress import RESERVE_TIMEOUT, Progress
+from atoll.dispatcher.core.progress import Progress
 from atoll.dispatcher.core.quota.queue import Queue, Standing
 from atoll.dispatcher.core.quota.tree import Shortage
 from atoll.dispatcher.core.state import State
@@ -159,13 +159,13 @@ class Admission:
                 choice = self._choose(group, other)
                 if not isinstance(choice, Verdict):
                     return self._dispatch(other, choice)
-        if self._state.now + group.shortest + SETTLE > latest:
+        if self._state.now + group.shortest + self._state.settings.backfill.settle > latest:
             return None
         shortest = math.inf
         for key in group.members[1:]:
             other = self.bindings[key[2]]
             lasts = estimate(other)
-            if self._state.now + lasts + SETTLE <= latest:
+            if self._state.now + lasts + self._state.settings.backfill.settle <= latest:
                 choice = self._choose(group, other)
                 return None if isinstance(choice, Verdict) else self._dispatch(other, choice)
             shortest = min(shortest, lasts)
@@ -191,10 +191,10 @@ class Admission:
     def _dispatch(self, binding: Binding, choice: Choice) -> Dispatch:
         view = binding.view
         binding.variants = binding.variants[:1]
-        phase, reason, patience = Phase.DISPATCHED, Reason.DISPATCHED, self._progress.commit_timeout
+        phase, reason, patience = Phase.DISPATCHED, Reason.DISPATCHED, self._progress.settings.commit
         assert binding.shape is not None, f"{view.uid} does not wait"
         if choice.divided or any(binding.shape.asks(member) for member in choice.members):
-            phase, reason, patience = Phase.RESERVING, Reason.RESERVING, RESERVE_TIMEOUT
+            phase, reason, patience = Phase.RESERVING, Reason.RESERVING, self._state.settings.progress.reserve
         deadline = self._state.now + patience
         placed = list(zip(choice.members, choice.gangs, choice.placements, strict=True))
         parts = {member.name: part for member, part, _ in placed}
@@ -226,7 +226,9 @@ class Admission:
             self.breakers.sent(member.name, view.uid)
         pods: dict[str, tuple[Gang, Pods]] = {member.name: (part, placement.pods) for member, part, placement in placed}
         now, ends = self._state.now, self._state.now + estimate(binding)
-        self.reservations.timeline.enter(view.uid, Allocation(binding.leaf, binding.amount, now, ends, pods))
+        self.reservations.timeline.enter(
+            view.uid, Allocation(binding.leaf, binding.amount, now, ends, pods, self._state.settings.backfill)
+        )
         self._state.sizes.file(binding)
         if kept:
             self._state.wakeups.refresh_idle()

@@ -15,9 +15,6 @@ from atoll.dispatcher.core.state import State
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
 
-BUDGET = 3
-"""Times that one workload may be evicted for others."""
-
 
 @dataclass(frozen=True, slots=True)
 class Loss:

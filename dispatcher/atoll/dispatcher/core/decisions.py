@@ -11,17 +11,12 @@ from typing import Any
 
 import msgspec
 
-from atoll.dispatcher.core.backlog.binding import Binding, pause_after
+from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.commands import Ask, Command, Commit, Dispatch, Evict, Explain, Part, Resize
 from atoll.dispatcher.core.state import State
 from atoll.model.decision import Decision, Kept, Line, Phase, Question, Refused, Spots
 from atoll.model.timestamps import rfc3339
 from atoll.model.verdict import Blocker, Reason, Verdict
-
-EXPLAIN_BURST = 50.0
-"""Reasons that may be written at once."""
-EXPLAIN_PER_DISPATCH = 0.1
-EXPLAIN_PER_SECOND = 10.0
 
 _ABOUT_DRY_RUNS = ((Phase.SUSPENDED, Reason.ASKING_MEMBERS), (Phase.SUSPENDED, Reason.PART_REFUSED))
 
@@ -30,9 +25,9 @@ class Decisions:
     """Makes commands, and counts what they change of a binding itself."""
 
     def __init__(self, state: State) -> None:
-        self._state = state
+        self._state, self._settings = state, state.settings.reasons
         #: reasons that may be written now
-        self.tokens = EXPLAIN_BURST
+        self.tokens = float(self._settings.burst)
         #: UID of what runs with fewer pods than it asks for -> why, where its binding may not say so yet
         self.stopped: dict[str, Verdict] = {}
         #: UIDs of those with a reservation that their bindings don't say yet
@@ -43,14 +38,14 @@ class Decisions:
     def pass_begins(self, elapsed: float) -> None:
         """So many seconds have passed."""
         self._texts.clear()
-        self.tokens = min(EXPLAIN_BURST, self.tokens + max(elapsed, 0.0) * EXPLAIN_PER_SECOND)
+        self.tokens = min(self._settings.burst, self.tokens + max(elapsed, 0.0) * self._settings.rate)
 
     def dispatch(
         self, binding: Binding, phase: Phase, reason: Reason, text: str, deadline: float, parts: tuple[Part, ...],
         expected: Mapping[str, Spots],
     ) -> Dispatch:  # fmt: skip
         """Send it to members."""
-        self.tokens = min(EXPLAIN_BURST, self.tokens + EXPLAIN_PER_DISPATCH)
+        self.tokens = min(self._settings.burst, self.tokens + self._settings.per_dispatch)
         line = self._line(phase, reason, text)
         decision = _decision(
             binding, line, binding.epoch + 1, deadline=self.text(deadline), expected=expected, dispatched=line.at
@@ -94,6 +89,12 @@ class Decisions:
         self.stopped.pop(binding.view.uid, None)
         return Resize(*_guard(binding), decision, parts=parts_of_command(binding))
 
+    def _pause_after(self, rounds: int) -> float:
+        """Seconds that a workload waits after so many rounds in which its pods were bound and did not run."""
+        progress = self._state.settings.progress
+        # So many doublings are more than any pause; more would not be a number.
+        return min(progress.pause * 2.0 ** min(rounds - 1, 30), progress.longest_pause)
+
     def evict(
         self,
         binding: Binding,
@@ -116,7 +117,7 @@ class Decisions:
             rounds += 1
             given_up = self._state.refusals.too_often(refused.counts if refused is not None else {})
             if given_up.isdisjoint(binding.parts):
-                not_before = self.text(self._state.now + pause_after(rounds))
+                not_before = self.text(self._state.now + self._pause_after(rounds))
         decision = _decision(
             binding,
             line,

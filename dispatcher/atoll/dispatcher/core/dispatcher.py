@@ -9,7 +9,6 @@ from __future__ import annotations
 from atoll.dispatcher.core import invariants
 from atoll.dispatcher.core.admission import Admission
 from atoll.dispatcher.core.backfill.policy import Policy
-from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.decisions import Decisions
@@ -18,32 +17,25 @@ from atoll.dispatcher.core.events import Event, Pass
 from atoll.dispatcher.core.explanations import Explanations
 from atoll.dispatcher.core.preemption.dry_run import DryRuns
 from atoll.dispatcher.core.preemption.triggers import Triggers
-from atoll.dispatcher.core.progress import COMMIT_TIMEOUT, Progress
+from atoll.dispatcher.core.progress import Progress
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.dispatcher.core.state import State
 from atoll.model.verdict import Verdict
-
-PASS_LIMIT = 128
-"""Decisions after which a pass ends early, so that the first are written while the next are made."""
 
 
 class Dispatcher:
     """Orders, admits, places; see `handle`."""
 
-    def __init__(self, *, commit_timeout: float = COMMIT_TIMEOUT, most_refusals: int = MOST_REFUSALS) -> None:
-        """Begin empty.
-
-        Args:
-            commit_timeout: seconds within which all pods of a dispatched gang must be bound.
-            most_refusals: of a workload by one member, after which it is not tried there any more; 0 for no end.
-        """
-        self.state = state = State()
+    def __init__(self, settings: CoreSettings = CoreSettings()) -> None:
+        """Begin empty."""
+        self.settings = settings
+        self.state = state = State(settings)
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
         self.namespaces, self.reservations, self.wakeups = state.namespaces, state.reservations, state.wakeups
         self.breakers, self.refusals = state.breakers, state.refusals
-        self.refusals.most = most_refusals
         self.claims = claims = Claims(state)
         self.decisions = decisions = Decisions(state)
-        self.progress = Progress(state, claims, decisions, commit_timeout)
+        self.progress = Progress(state, claims, decisions)
         self.resizing = Resizing(state, claims, decisions)
         self.policy = Policy(state, claims, decisions, self.resizing)
         self.triggers = Triggers(state, claims, self.policy)
@@ -124,7 +116,7 @@ class Dispatcher:
         """Whether all that is awake was looked at."""
         parked = False
         while (group := self.waiting.first(parked=parked)) is not None:
-            if len(commands) >= PASS_LIMIT:
+            if len(commands) >= self.settings.pass_limit:
                 # Members may tell of something else until then.
                 self.wakeups.woken = dict.fromkeys(self.wakeups.woken)
                 return False

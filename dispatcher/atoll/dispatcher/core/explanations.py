@@ -16,9 +16,6 @@ from atoll.dispatcher.core.state import State
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason, Verdict
 
-EXPLAIN_LOOKS = 1000
-"""Bindings that a pass looks at for one that does not know its reason."""
-
 
 class Explanations:
     """Says on bindings what the core knows of them."""
@@ -32,7 +29,7 @@ class Explanations:
         """When more of them may be written; None where all say what is so."""
         decisions = self._decisions
         unsaid = self._state.untold or decisions.stopped or decisions.unwritten or self.waiting.unsaid
-        return self._state.now + 0.2 if unsaid else None
+        return self._state.now + self._state.settings.reasons.pace if unsaid else None
 
     def verdict(self, uid: str) -> Verdict | None:
         """Why this binding waits; None when it does not wait or was not looked at yet."""
@@ -52,7 +49,7 @@ class Explanations:
 
     def write(self) -> Iterator[Command]:
         """Reasons for the bindings that do not carry theirs yet, within the budget for such writes."""
-        looks = EXPLAIN_LOOKS
+        looks = self._state.settings.reasons.looks
         while self._state.untold and self._decisions.tokens >= 1:
             uid = next(iter(self._state.untold))
             del self._state.untold[uid]

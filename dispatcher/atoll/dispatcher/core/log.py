@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import get_args
 
-from atoll.dispatcher.core.capacity.refusals import MOST_REFUSALS
+from msgspec import Struct
+
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.events import Event, Pass
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.eventlog import EventLog
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(Struct, frozen=True, forbid_unknown_fields=True):
     """A fresh core starts here."""
 
-    commit_timeout: float
-    """Seconds, as the core was made with."""
-    most_refusals: int = MOST_REFUSALS
+    settings: CoreSettings
     """As the core was made with."""
 
 

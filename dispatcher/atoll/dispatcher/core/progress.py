@@ -6,7 +6,7 @@ import heapq
 import math
 from collections.abc import Iterator, Mapping
 
-from atoll.dispatcher.core.backlog.binding import REGAIN_TIMEOUT, Binding, bound_in, withheld
+from atoll.dispatcher.core.backlog.binding import Binding, bound_in, withheld
 from atoll.dispatcher.core.capacity.refusals import MOST_WORDS, concerns_namespace
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command
@@ -16,21 +16,17 @@ from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker, reason_of_refusal
 from atoll.model.words import counted
 
-COMMIT_TIMEOUT = 30.0
-"""Seconds within which all pods of a dispatched gang must be bound, else it is taken back."""
-RESERVE_TIMEOUT = 10.0
-"""Seconds within which all members must have reserved their parts, or said whether they would fit."""
 _NOT_RUN = "its pods were bound there and did not run in time"
 
 
 class Progress:
     """Commits what all members reserved; takes back what does not get on."""
 
-    def __init__(self, state: State, claims: Claims, decisions: Decisions, commit_timeout: float) -> None:
+    def __init__(self, state: State, claims: Claims, decisions: Decisions) -> None:
         self._state, self._claims, self._decisions = state, claims, decisions
         self.world, self.bindings, self.reservations = state.world, state.bindings, state.reservations
         self.breakers, self.refusals = state.breakers, state.refusals
-        self.commit_timeout = commit_timeout
+        self.settings = state.settings.progress
         #: time of the first pass, before which it has heard of no member
         self._began = math.inf
 
@@ -70,18 +66,18 @@ class Progress:
                 for name in silent:
                     self._state.failed(binding, name)
                     self.breakers.not_bound(name, binding.view.namespace, uid, self._state.now)
-                text = f"no answer from {', '.join(silent)} within {RESERVE_TIMEOUT:g} s"
+                text = f"no answer from {', '.join(silent)} within {self.settings.reserve:g} s"
                 yield self._decisions.evict(binding, Reason.DEADLINE_EXCEEDED, text)
             elif binding.phase is Phase.DISPATCHED and not binding.bound:
                 late = [name for name in binding.parts if not bound_in(binding, name)]
                 if self._has_its_turn_to_come(binding):
-                    binding.deadline = self._state.now + self.commit_timeout / 2
+                    binding.deadline = self._state.now + self.settings.commit / 2
                     heapq.heappush(self._state.deadlines, (binding.deadline, uid))
                     continue
                 for name in late:
                     self._state.failed(binding, name, pods=True)
                     self.breakers.not_bound(name, binding.view.namespace, uid, self._state.now)
-                text = f"not all of its pods were bound in {', '.join(late)} within {self.commit_timeout:g} s"
+                text = f"not all of its pods were bound in {', '.join(late)} within {self.settings.commit:g} s"
                 yield self._decisions.evict(binding, Reason.DEADLINE_EXCEEDED, text + _why(binding))
             elif binding.phase is Phase.DISPATCHED:
                 # Whatever of its growth is not there by now waits in the member like anything else.
@@ -101,7 +97,7 @@ class Progress:
                     yield self._incomplete(binding)
                 else:
                     # What its members say is old; what becomes of work in a member that is away is decided elsewhere.
-                    self._state.ready_by.set(uid, self._state.now + REGAIN_TIMEOUT)
+                    self._state.ready_by.set(uid, self._state.now + self.settings.regain)
                 continue
             if view.started:
                 continue
@@ -183,7 +179,7 @@ class Progress:
         return self._decisions.evict(binding, verdict.reason, verdict.sentence(), why, refused=refused)
 
     def _commit(self, binding: Binding) -> Command:
-        deadline = self._state.now + self.commit_timeout
+        deadline = self._state.now + self.settings.commit
         command = self._decisions.commit(binding, deadline)
         self._state.change_phase(binding, Phase.DISPATCHED)
         binding.deadline = deadline
@@ -196,9 +192,8 @@ class Progress:
         for name in names:
             if name in binding.parts:
                 self._state.failed(binding, name, pods=True)
-        text = (
-            f"pods of its minimum lost their nodes in {', '.join(names)} and got no others within {REGAIN_TIMEOUT:g} s"
-        )
+        text = f"pods of its minimum lost their nodes in {', '.join(names)} and got no others"
+        text += f" within {self.settings.regain:g} s"
         return self._decisions.evict(binding, Reason.DEADLINE_EXCEEDED, text + _why(binding))
 
     def _has_its_turn_to_come(self, binding: Binding) -> bool:
@@ -207,7 +202,7 @@ class Progress:
         To take such work back would make a member that is behind do it twice. Parts in several members are not waited
         for: what of them runs already would wait, too.
         """
-        stay, half = self.reservations.timeline.get(binding.view.uid), self.commit_timeout / 2
+        stay, half = self.reservations.timeline.get(binding.view.uid), self.settings.commit / 2
         if stay is None or len(binding.parts) != 1:
             return False
         [name] = binding.parts

@@ -50,7 +50,7 @@ from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.pods import as_before, last_pods
 from atoll.dispatcher.core.capacity.refusals import Refusals
 from atoll.dispatcher.core.capacity.shape import Shape, Shapes, shape_key
-from atoll.dispatcher.core.elastic.growth import GROW_TIMEOUT, Sizes, grows_until, keep_size, still_grows
+from atoll.dispatcher.core.elastic.growth import Sizes, grows_until, keep_size, still_grows
 from atoll.dispatcher.core.events import (
     BindingGone,
     BindingSet,
@@ -75,6 +75,7 @@ from atoll.dispatcher.core.placement import excluding
 from atoll.dispatcher.core.quota.namespaces import Namespaces
 from atoll.dispatcher.core.quota.queue import Queue, Standing, path, subtree
 from atoll.dispatcher.core.quota.tree import Tree
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model import vector
 from atoll.model.decision import Phase
 from atoll.model.flavors import Variant
@@ -105,17 +106,18 @@ class IllegalTransition(Exception):
 class State:
     """Queues, members, bindings, and who waits for what; `tell` is the only way in."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: CoreSettings = CoreSettings()) -> None:
+        self.settings = settings
         self.tree = Tree()
         self.waiting = Waiting(self.tree)
-        self.world = Members()
+        self.world = Members(settings.unconfirmed)
         self.hungry = Hungry()
         self.wakeups = Wakeups(self.tree, self.waiting, self.world, self.hungry)
         self.namespaces = Namespaces()
-        self.reservations = Reservations(self.world)
-        self.refusals = Refusals()
-        self.breakers = Breakers()
-        self.failures = Failures()
+        self.reservations = Reservations(self.world, settings.backfill)
+        self.refusals = Refusals(settings.refused)
+        self.breakers = Breakers(settings.breakers)
+        self.failures = Failures(settings.avoided)
         #: of the last pass
         self.now = 0.0
         #: called with what is seen of a binding, and what was known of it, before that is filed
@@ -370,7 +372,7 @@ class State:
             binding.grows_until = old.grows_until
             if old.resized_at is not None and view.decision.reason is Reason.GROWN:
                 # Its member hears of it now.
-                binding.grows_until = self.now + GROW_TIMEOUT
+                binding.grows_until = self.now + self.settings.progress.grow
             if old.resized_at is not None and binding.pods > old.pods:
                 self.unshrunk[view.uid] = None
         if old is not None and old.phase.charged and binding.parts and binding.parts == old.parts:
@@ -566,7 +568,7 @@ class State:
         self._settle_soon(binding)
 
     def watch_times(self, binding: Binding) -> None:
-        if (when := ready_by(binding)) is not None:
+        if (when := ready_by(binding, self.settings.progress.regain)) is not None:
             self.ready_by.set(binding.view.uid, when)
         else:
             self.ready_by.drop(binding.view.uid)
@@ -696,7 +698,7 @@ class State:
                 parts[name] = old.parts[name]
             else:
                 parts[name] = (gang, [])
-        return Allocation(binding.leaf, binding.amount, start, start + estimate(binding), parts)
+        return Allocation(binding.leaf, binding.amount, start, start + estimate(binding), parts, self.settings.backfill)
 
     def renumber_moved(self) -> None:
         """Nodes of some members have other indices since the world was refreshed."""

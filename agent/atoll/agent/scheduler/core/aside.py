@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-FIRST, LONGEST = 1.0, 60.0
-"""Seconds."""
+from atoll.agent.scheduler.core.settings import AsideSettings
 
 
 class Aside:
     """One gang that breaks us is no reason to place none; later the world may be another one."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: AsideSettings = AsideSettings()) -> None:
         """Begin without failures."""
+        self._settings = settings
         #: gang key -> failures in a row
         self._failures: dict[str, int] = {}
         #: gang key -> when its pause ends; of those that have one
@@ -24,7 +24,8 @@ class Aside:
     def failed(self, key: str, now: float) -> None:
         """It broke once more."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        self._until[key] = now + min(FIRST * 2 ** min(failures - 1, 20), LONGEST)
+        pause = self._settings.pause * 2 ** min(failures - 1, 20)
+        self._until[key] = now + min(pause, self._settings.longest_pause)
 
     def pauses(self, key: str) -> bool:
         """Whether it is too early to try it again."""

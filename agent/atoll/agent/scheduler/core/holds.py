@@ -19,17 +19,13 @@ from atoll.agent.objects import Pod
 from atoll.agent.scheduler.core.commands import Answer
 from atoll.agent.scheduler.core.gangs import Standing, labels_selected
 from atoll.agent.scheduler.core.room import Room
+from atoll.agent.scheduler.core.settings import HoldSettings
 from atoll.fit import Miss, Profile, place
 from atoll.fit.place import covering
 from atoll.model import keys, selectors
 from atoll.model.decision import Gone
 from atoll.model.gang import Gang, Task
 from atoll.model.objects import MALFORMED
-
-TTL = 60.0
-"""Seconds that a hold lasts after it was last asked for."""
-_RENEW = TTL / 2
-"""Seconds by which the told expiry may lag behind; every renewal told is a write on both sides."""
 
 Slot = tuple[int, str]
 """(task index, node)."""
@@ -48,7 +44,7 @@ class Hold:
     deadline: float
     """When it ends unless it is renewed, on the caller's clock."""
     told: float
-    """The deadline that others were told; never later than `deadline`, never more than `_RENEW` earlier."""
+    """The deadline that others were told; never later than `deadline`, at most half of its life earlier."""
     gone: Gone | None = None
     """Pods to leave out; None where it is no question."""
     #: what is taken in the room; empty exactly while it is refused, and of a question
@@ -100,9 +96,9 @@ class Plan(msgspec.Struct, frozen=True, rename="camel"):
 class Holds:
     """All holds of a member, always equal to what is reserved in the room."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Room, settings: HoldSettings = HoldSettings()) -> None:
         """Begin without any."""
-        self._room = room
+        self._room, self._ttl = room, settings.ttl
         self._holds: dict[str, Hold] = {}
         #: binding UID -> epoch whose pods have come: nothing is kept for it any more
         self._over: dict[str, int] = {}
@@ -132,14 +128,14 @@ class Holds:
         if old is not None and epoch < old.epoch:
             return
         if old is not None and (old.epoch, old.gang, old.gone) == (epoch, gang, gone):
-            old.deadline = now + TTL
-            if old.deadline - old.told >= _RENEW:
+            old.deadline = now + self._ttl
+            if old.deadline - old.told >= self._ttl / 2:
                 old.told = old.deadline
                 self.changed.add(uid)
             return
         if old is not None:
             self._drop(old)
-        hold = self._holds[uid] = Hold(uid, epoch, gang, name, namespace, now + TTL, now + TTL, gone)
+        hold = self._holds[uid] = Hold(uid, epoch, gang, name, namespace, now + self._ttl, now + self._ttl, gone)
         self._plan(hold)
 
     def release(self, uid: str) -> None:
@@ -258,7 +254,7 @@ class Holds:
         if not slots:
             self._over[plan.uid] = plan.epoch
             return
-        hold = Hold(plan.uid, plan.epoch, plan.gang, plan.name, namespace, now + TTL, now + TTL)
+        hold = Hold(plan.uid, plan.epoch, plan.gang, plan.name, namespace, now + self._ttl, now + self._ttl)
         self._holds[plan.uid] = hold
         self._keep(hold, slots)
         hold.domain, hold.tier = plan.domain, plan.tier
@@ -447,4 +443,4 @@ def describe(hold: Hold, expires: str, generation: int = 0) -> dict[str, Any]:
     }
 
 
-__all__ = ["TTL", "Hold", "Holds", "Plan", "decode_plan", "describe", "encode_plan"]
+__all__ = ["Hold", "Holds", "Plan", "decode_plan", "describe", "encode_plan"]

@@ -9,11 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from atoll.agent.objects import Pod
-
-PATIENCE = 15.0
-"""Seconds from the lifting of its gate in which a pod is to be bound: half of the host's time for the whole gang."""
-AFTER_NO = 4.0
-"""The same from the first time that its scheduler says that it can't."""
+from atoll.agent.scheduler.core.settings import LiftedSettings
 
 
 @dataclass
@@ -27,8 +23,9 @@ class _Open:
 class Lifted:
     """Feed it every event of pods; `overdue` gives each pod once."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: LiftedSettings = LiftedSettings()) -> None:
         """Begin without any."""
+        self._settings = settings
         #: pod UID -> the pod as last seen
         self._open: dict[str, _Open] = {}
         #: UIDs of those that were given out; until they are bound or gone
@@ -55,9 +52,9 @@ class Lifted:
         """Pods that were not bound in time; time runs from the first call that finds a pod, or its refusal."""
         for entry in self._open.values():
             if entry.until is None:
-                entry.until = now + PATIENCE
+                entry.until = now + self._settings.patience
             if entry.pod.unscheduled is not None and not entry.refused:
-                entry.refused, entry.until = True, min(entry.until, now + AFTER_NO)
+                entry.refused, entry.until = True, min(entry.until, now + self._settings.after_refusal)
         found = [uid for uid, entry in self._open.items() if entry.until is not None and entry.until <= now]
         pods = [self._open.pop(uid).pod for uid in found]
         self._over.update(found)

@@ -1,6 +1,6 @@
 """Which pods go where in a member: told by events, answered by commands; no input, no output, no clock.
 
-A pass decides on at most `MOST` gangs, so that the shell gets its turn; the next one goes on where it ended.
+A pass decides on a bounded number of gangs, so that the shell gets its turn; the next one goes on where it ended.
 """
 
 from __future__ import annotations
@@ -45,21 +45,20 @@ from atoll.agent.scheduler.core.holds import Holds
 from atoll.agent.scheduler.core.lifted import Lifted, refusal
 from atoll.agent.scheduler.core.planner import Parked, Plan, Wait
 from atoll.agent.scheduler.core.room import Room
+from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.agent.volumes import Claim, Storage, StorageClass, Volume, narrowed
 from atoll.model.placer import parse_selector
 from atoll.model.selectors import label_selector_matches
-
-MOST = 16
-"""Gangs that one pass decides on."""
 
 
 class MemberCore:
     """Places the gangs of a member; one per member, or two would overbook nodes. Nobody else changes what it holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: MemberCoreSettings = MemberCoreSettings()) -> None:
         """Begin without nodes and pods."""
+        self._settings = settings
         self.room = Room()
-        self.holds = Holds(self.room)
+        self.holds = Holds(self.room, settings.holds)
         #: gang key -> why its pods wait; only of gangs with pods that wait
         self.waits: dict[str, Wait] = {}
         self._claims: dict[str, Claim] = {}
@@ -77,14 +76,14 @@ class MemberCore:
         self._mounts: dict[str, dict[str, None]] = {}
         self._groups: dict[str, PodGroupSet] = {}
         self._expected = Expected()
-        self._lifted = Lifted()
+        self._lifted = Lifted(settings.lifted)
         self._parked = Parked()
         #: gangs that must be looked at, in the order in which that was found; not planned before
         self._dirty: dict[str, None] = {}
         #: gang key -> its standing; those that had pods waiting when last looked at
         self._pending: dict[str, Standing] = {}
         #: gang keys that could not be looked at or planned for a defect of ours; each is in `waits`
-        self._aside = Aside()
+        self._aside = Aside(settings.aside)
         #: what is left of the pass that is under way; None between two
         self._outcomes: Iterator[Plan | Wait] | None = None
         #: whether the last pass refused a hold that had nodes
@@ -263,10 +262,10 @@ class MemberCore:
             self._outcomes = planner.plan(
                 self.room, views, self._parked, self.holds, self._expected, self._dirty.__contains__
             )
-        some = list(islice(self._outcomes, MOST))
+        some = list(islice(self._outcomes, self._settings.gangs))
         for outcome in some:
             self._take(outcome, commands)
-        if len(some) < MOST:
+        if len(some) < self._settings.gangs:
             self._outcomes = None
         self.due = self.due or self._outcomes is not None or self.room.grew or self._lost
         if changed := self.room.touched | self._reworded:

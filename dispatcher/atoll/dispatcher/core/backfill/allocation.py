@@ -10,15 +10,11 @@ import numpy as np
 
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.quota.queue import Queue
+from atoll.dispatcher.core.settings import BackfillSettings
 from atoll.fit.placement import Ints
 from atoll.model.decision import Spots
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
-
-SETTLE = 2.0
-"""Seconds after an end within which its member has told of the room, and a decision is written."""
-_OVERRUN = 0.1
-"""What runs longer than expected is expected to run on for this part of its estimate, and for a second at least."""
 
 Pods = Sequence[tuple[int, int, int]]
 """(task index, node index, pods)."""
@@ -36,16 +32,17 @@ class Allocation:
     """Seconds since the epoch; infinite where nobody knows."""
     parts: dict[str, tuple[Gang, Pods]]
     """Member -> (gang of the part, where its pods are or are expected)."""
+    settings: BackfillSettings = BackfillSettings()
 
     def expected_end(self, now: float) -> float:
         """When it is expected to end, seen from now; no other time until its member should have told of it."""
-        if self.end + SETTLE > now or self.end == math.inf:
+        if self.end + self.settings.settle > now or self.end == math.inf:
             return self.end
-        return now + max(1.0, _OVERRUN * (self.end - self.start))
+        return now + max(1.0, self.settings.overrun * (self.end - self.start))
 
     def over_at(self, when: float, now: float) -> bool:
         """Whether it is expected, seen from now, to be over by then."""
-        return self.end < math.inf and self.expected_end(now) + SETTLE <= when
+        return self.end < math.inf and self.expected_end(now) + self.settings.settle <= when
 
 
 Held = tuple[Ints, Ints]

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from atoll.dispatcher.core.backfill.allocation import SETTLE
 from atoll.dispatcher.core.backfill.reservation import Reservation, Spot
 from atoll.fit import Nodes, Placement, place
 from atoll.model.gang import Gang
@@ -65,14 +64,14 @@ def beside(
 ) -> Spot:
     """What a reservation finds beside those of a plan to other workloads. `others`: whose places no claim takes."""
     nodes = future(reservation).copy()
-    if taken is not None and not taken[2] + SETTLE <= reservation.at < math.inf:
+    if taken is not None and not taken[2] + reservation.settings.settle <= reservation.at < math.inf:
         nodes.take(taken[0], taken[1])
     for other, spot in plan.items():
         if spot.placement is None or other.is_over_by(reservation.at) or other.uid == reservation.uid:
             continue
         if other.starts_by(reservation.at):
             nodes.take(other.gang.requests(), _once(other, plan, spot.placement))
-        elif other.at < reservation.at + reservation.lasts + SETTLE:
+        elif other.at < reservation.at + reservation.lasts + reservation.settings.settle:
             np.minimum(nodes.free, spot.rest.free, out=nodes.free)
     placement = None
     if reservation.placement is not None:

@@ -9,13 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from atoll.dispatcher.core.backfill.allocation import SETTLE
 from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, estimate, patient_until
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape
-from atoll.dispatcher.core.claims import BUDGET, Claims
+from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.resizing import Resizing
 from atoll.dispatcher.core.events import Strategy
@@ -26,29 +25,13 @@ from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason, Verdict
 
-RENEWAL = 1.0
-"""Seconds after which a time that is unknown or has passed is computed again."""
-DOUBT = 60.0
-"""Seconds after which a reservation that does not fit its member any more, nobody knows why, gets another time."""
-AGAIN = 10.0
-"""Seconds after which it is tried again to reserve something for a head that fits nowhere at the moment."""
-PATIENCE = 60.0
-"""Seconds that capacity is reserved for a workload while members are asked on its behalf."""
-BY_PATIENCE = 3600.0
-"""Seconds that a reservation by waiting time lasts at most, and for which its workload gets none then: one that does
-not start by then holds others up, for whatever reason.
-"""
-TAKEN_BACK = 6 * 3600.0
-"""Seconds in which one gets no reservation that was evicted and would be again; doubled each time, so that it is not
-passed for ever either.
-"""
-
 
 class Policy:
     """Makes reservations, computes them again and drops them; judges choices by them."""
 
     def __init__(self, state: State, claims: Claims, decisions: Decisions, resizing: Resizing) -> None:
         self._state, self._claims, self._resizing = state, claims, resizing
+        self._settings = state.settings.backfill
         self.unwritten = decisions.unwritten
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
         self.namespaces, self.reservations = state.namespaces, state.reservations
@@ -280,21 +263,21 @@ class Policy:
             members = []
         uid, before = binding.view.uid, self.reservations.known(binding.view.uid)
         by_patience = self._by_patience(binding)
-        if by_patience and before is not None and before.since + BY_PATIENCE <= self._state.now:
+        if by_patience and before is not None and before.since + self._settings.waiting <= self._state.now:
             # What it gets after its rest is new.
-            self._rests[uid], before = self._state.now + BY_PATIENCE, None
+            self._rests[uid], before = self._state.now + self._settings.waiting, None
         if self._would_go_again(binding) or (by_patience and not self._has_its_turn(binding)):
             members = []
         members = [each for each in members if self.tree.shortage_in(binding.leaf, each.name, shape.request) is None]
         reservation = self.reservations.reserve(
             uid, binding.leaf, shape, shape.least, members, self._state.now, estimate(binding)
         )
-        if reservation is not None and by_patience and reservation.at > reservation.since + BY_PATIENCE:
+        if reservation is not None and by_patience and reservation.at > reservation.since + self._settings.waiting:
             # It would end before its workload can start.
             self.reservations.forget(uid)
             reservation = None
         if reservation is None:
-            self.unreserved[uid] = (self._state.now + AGAIN, before)
+            self.unreserved[uid] = (self._state.now + self._settings.again, before)
         else:
             self.unreserved.pop(uid, None)
             self.kept_here[uid] = None
@@ -328,9 +311,9 @@ class Policy:
         """
         taken = binding.view.decision.evictions
         back = [to_seconds(line.at) for line in taken if line.reason is Reason.RECLAIMED]
-        if not back or len(taken) >= BUDGET or binding.view.uid in self.impatient:
+        if not back or len(taken) >= self._state.settings.preemption.evictions or binding.view.uid in self.impatient:
             return False
-        if self._state.now - back[-1] > TAKEN_BACK * 2 ** (len(back) - 1):
+        if self._state.now - back[-1] > self._settings.reclaimed * 2 ** (len(back) - 1):
             return False
         return self.tree.is_claimed(binding.leaf, binding.amount)
 
@@ -350,7 +333,9 @@ class Policy:
                 continue
             if reservation.lost < math.inf and self.reservations.is_found_again(reservation):
                 self._state.wakeups.refresh_idle()
-            elif self._is_to_be_renewed(reservation) and reservation.computed + RENEWAL <= self._state.now:
+            elif (
+                self._is_to_be_renewed(reservation) and reservation.computed + self._settings.renewal <= self._state.now
+            ):
                 self._compute_again(reservation)
                 self._state.wakeups.refresh_idle()
         self._try_again()
@@ -392,7 +377,7 @@ class Policy:
             if waiting is None or waiting.shape is None or uid in self.reservations.made:
                 continue
             if uid in self.reservations.claims:
-                self.unreserved[uid] = (self._state.now + AGAIN, before)
+                self.unreserved[uid] = (self._state.now + self._settings.again, before)
                 continue
             group = self.waiting.classes(waiting.leaf)[waiting.shape.key]
             first, by_patience = group.members[0] == waiting.key, self._by_patience(waiting)
@@ -400,7 +385,7 @@ class Policy:
             if group.parked is None or not able:
                 if by_patience:
                     # Nothing else looks at one that is not the first of its class once it is its turn.
-                    self.unreserved[uid] = (self._state.now + AGAIN, before)
+                    self.unreserved[uid] = (self._state.now + self._settings.again, before)
                 continue
             head = self.waiting.head(waiting.leaf) is group or uid in self.impatient
             if head and before is not None and (before.leaf, before.shape.key) == (waiting.leaf, waiting.shape.key):
@@ -417,19 +402,21 @@ class Policy:
             or self._given_up(reservation) <= self._state.now
         ):
             return True
-        return reservation.since + BY_PATIENCE <= self._state.now and self._by_patience(self.bindings[reservation.uid])
+        return reservation.since + self._settings.waiting <= self._state.now and self._by_patience(
+            self.bindings[reservation.uid]
+        )
 
     def _given_up(self, reservation: Reservation) -> float:
         """When one that its member would not hold gets another time: soon if somebody with a better right took from it.
         Else figures contradict each other, as they do for a moment when a member tells of pods before their binding.
         """
-        return reservation.lost + (0.0 if reservation.overtaken else DOUBT)
+        return reservation.lost + (0.0 if reservation.overtaken else self._settings.doubt)
 
     def _await_victims(self, reservation: Reservation) -> None:
         """Once all that were to go are gone the claimant waits as others do; its reservation is its own."""
         if self._claims.all_gone(reservation.uid):
             # A while longer than that: members tell of the room a moment after the pods are gone.
-            reservation.until = min(reservation.until, self._state.now + SETTLE)
+            reservation.until = min(reservation.until, self._state.now + self._settings.settle)
         if reservation.until <= self._state.now:
             self._claims.withdraw(reservation.uid)
             self.reservations.withdraw(reservation.uid)
@@ -454,16 +441,16 @@ class Policy:
         times = [
             self._ends_waiting(reservation)
             if reservation.claim
-            else reservation.computed + RENEWAL
+            else reservation.computed + self._settings.renewal
             if reservation.at == math.inf
-            else max(self._given_up(reservation), reservation.computed + RENEWAL)
+            else max(self._given_up(reservation), reservation.computed + self._settings.renewal)
             if reservation.lost < math.inf
-            else max(reservation.at, reservation.computed) + RENEWAL
+            else max(reservation.at, reservation.computed) + self._settings.renewal
             for reservation in self.reservations.each()
         ]
         times += [when for when, _ in self.unreserved.values()]
         times += [
-            max(reservation.since + BY_PATIENCE, reservation.computed + RENEWAL)
+            max(reservation.since + self._settings.waiting, reservation.computed + self._settings.renewal)
             for reservation in self.reservations.each()
             if not reservation.claim and self._by_patience(self.bindings[reservation.uid])
         ]

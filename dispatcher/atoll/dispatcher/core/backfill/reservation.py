@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from atoll.dispatcher.core.backfill.allocation import SETTLE
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.quota.queue import Queue, path
+from atoll.dispatcher.core.settings import BackfillSettings
 from atoll.fit import Nodes, Placement
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
@@ -63,6 +63,7 @@ class Reservation:
     """A better rank took from it: the first time no longer binds."""
     lost: float = math.inf
     """Since when it does not fit its member at that time."""
+    settings: BackfillSettings = BackfillSettings()
 
     claim: bool = False
     """Others are evicted for it: it starts as soon as they have gone."""
@@ -93,7 +94,7 @@ class Reservation:
     @property
     def ends(self) -> float:
         """When its capacity is free again if it starts in time; infinite where that is not known."""
-        return math.inf if self.claim else self.at + self.lasts + SETTLE
+        return math.inf if self.claim else self.at + self.lasts + self.settings.settle
 
     def is_over_by(self, when: float) -> bool:
         """Whether its capacity is free again by then, if that is a time that is known."""
@@ -119,7 +120,7 @@ class Reservation:
 
         One whose time nobody knows does not bind those with an older reservation: else each would wait for the other.
         """
-        if end + SETTLE <= self.at < math.inf:
+        if end + self.settings.settle <= self.at < math.inf:
             return False
         return own is None or self.claim or self.at < math.inf or self.age < own.age
 

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from atoll.dispatcher.core.backfill.allocation import SETTLE, Allocation
+from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.arrange import Plan, arrange, beside, in_order_of_starts
 from atoll.dispatcher.core.backfill.reservation import (
     Holdings,
@@ -32,19 +32,18 @@ from atoll.dispatcher.core.backfill.reservation import (
     holds,
     left_beside,
 )
-from atoll.dispatcher.core.backfill.timeline import GRACE, Timeline, ends_needed, is_loose
+from atoll.dispatcher.core.backfill.timeline import Timeline, ends_needed, is_loose
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.quota.queue import Queue, bring_up_to_date, path, use
+from atoll.dispatcher.core.settings import BackfillSettings
 from atoll.fit import Nodes, Placement, place
 from atoll.model import vector
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
-_LOOKS = 16
-"""Members that are considered for a reservation: those with the most room now."""
 Change = tuple[float, Queue, Vector, int]
 """(when, queue, amount, 1 = given back or -1 = taken)."""
 
@@ -52,9 +51,9 @@ Change = tuple[float, Queue, Vector, int]
 class Reservations:
     """See the module."""
 
-    def __init__(self, world: Members) -> None:
-        self._world = world
-        self.timeline = Timeline(world, self)
+    def __init__(self, world: Members, settings: BackfillSettings = BackfillSettings()) -> None:
+        self._world, self._settings = world, settings
+        self.timeline = Timeline(world, self, settings)
         #: UID of the waiting workload -> its reservation
         self.made: dict[str, Reservation] = {}
         #: the same of those that others are evicted for: what they had reserved before stays theirs until they start
@@ -158,11 +157,13 @@ class Reservations:
         admitted = self._admitted_from(uid, leaf, shape.request, now, lasts)
         best: Reservation | None = None
         plan: Plan = {}
-        for member in able[:_LOOKS]:
+        for member in able[: self._settings.members]:
             if best is not None and best.at <= max(admitted, now):
                 break
             limit = best.at if best is not None else math.inf
-            wanted = Reservation(uid, leaf, shape, gang, member, limit, math.inf, since, lasts, now)
+            wanted = Reservation(
+                uid, leaf, shape, gang, member, limit, math.inf, since, lasts, now, settings=self._settings
+            )
             wanted.placement = old.placement if old is not None and member is before else None
             found = self._first_fit(wanted, admitted)
             if found is not None and (best is None or wanted.at < limit):
@@ -224,9 +225,9 @@ class Reservations:
             return {} if limit == math.inf else None
         ends = timeline.ends(member, now)
         if timeline.awaits_figures(member):
-            begin = max(begin, now + SETTLE)
+            begin = max(begin, now + self._settings.settle)
         if any(self._leaving(each, member) for each in others if each.claim):
-            begin = max(begin, now + GRACE)
+            begin = max(begin, now + self._settings.grace)
         later = [*ends.times, *(each.ends for each in others if each.ends < math.inf)]
         times = [begin, *sorted(each for each in later if each > begin)]
         most = len(times) - 1
@@ -337,7 +338,19 @@ class Reservations:
         before = self.made.get(uid)
         first, *rest = members
         since = now if before is None else before.since
-        claim = Reservation(uid, leaf, shape, gang, first, math.inf, math.inf, since, computed=now, also=tuple(rest))
+        claim = Reservation(
+            uid,
+            leaf,
+            shape,
+            gang,
+            first,
+            math.inf,
+            math.inf,
+            since,
+            computed=now,
+            also=tuple(rest),
+            settings=self._settings,
+        )
         claim.claim, claim.placement = True, expected
         claim.leaving = {each: True for each in leaving if each in self.timeline}
         self.claims[uid] = claim
@@ -441,7 +454,7 @@ class Reservations:
         if not broken or math.inf in {each.at for each in broken}:
             return
         first = min(each.at for each in broken)
-        if end + SETTLE <= first:
+        if end + self._settings.settle <= first:
             # It is others who would take their places, whoever of those that start before.
             members = {each.member for each in broken}
             first = min(each.at for each in self.made.values() if each.member in members)
@@ -623,7 +636,7 @@ class Reservations:
             if not reservation.claim:
                 gone = {
                     uid: None
-                    for _, uid in self.timeline.by_end(until=reservation.at - SETTLE)
+                    for _, uid in self.timeline.by_end(until=reservation.at - self._settings.settle)
                     if self.timeline[uid].over_at(reservation.at, reservation.computed)
                 }
             for claim in [reservation] if reservation.claim else self.claims.values():
@@ -679,7 +692,7 @@ class Reservations:
                 if when >= last:
                     # Nobody takes any more.
                     break
-            elif since is not None and when >= max(since, begin) + lasts + SETTLE:
+            elif since is not None and when >= max(since, begin) + lasts + self._settings.settle:
                 break
             else:
                 since = None
@@ -713,11 +726,11 @@ class Reservations:
                 if leaf not in counts:
                     counts[leaf] = not queues.isdisjoint(path(leaf))
                 if counts[leaf] and uid not in leaving:
-                    yield allocation.expected_end(now) + SETTLE, leaf, allocation.amount, 1
+                    yield allocation.expected_end(now) + self._settings.settle, leaf, allocation.amount, 1
 
         soon = [(now, timeline[uid].leaf, timeline[uid].amount, 1) for uid in leaving]
-        soon += given(timeline.by_end(until=now - SETTLE))
-        return soon, given(timeline.by_end(after=now - SETTLE))
+        soon += given(timeline.by_end(until=now - self._settings.settle))
+        return soon, given(timeline.by_end(after=now - self._settings.settle))
 
 
 def _when(each: Change) -> float:

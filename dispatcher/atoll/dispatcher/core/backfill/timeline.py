@@ -11,19 +11,16 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from atoll.dispatcher.core.backfill.allocation import SETTLE, Allocation, Held, held_of
+from atoll.dispatcher.core.backfill.allocation import Allocation, Held, held_of
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
+from atoll.dispatcher.core.settings import BackfillSettings
 from atoll.fit import Nodes
 from atoll.fit.placement import UNBOUNDED, Ints
 from atoll.model.gang import Gang
 
 _FIRST_ENDS = 16
 """So many ends are looked at one by one, then four times as many together, and so on."""
-
-GRACE = 30.0
-"""Seconds in which pods that were told to go are gone: what Kubernetes gives them where nobody says otherwise. A member
-that has not published for as long is believed all the same."""
 
 
 class _Left(NamedTuple):
@@ -61,8 +58,8 @@ class Watcher(Protocol):
 class Timeline:
     """See the module."""
 
-    def __init__(self, world: Members, watcher: Watcher) -> None:
-        self._world = world
+    def __init__(self, world: Members, watcher: Watcher, settings: BackfillSettings = BackfillSettings()) -> None:
+        self._world, self._settings = world, settings
         self._watcher = watcher
         #: UID -> what runs
         self._allocations: dict[str, Allocation] = {}
@@ -106,9 +103,11 @@ class Timeline:
             if member is not None and uid not in member.inflight:
                 generation, pods = (placed or {}).get(name, (0, -1))
                 if pods != 0:
-                    self._left.setdefault(name, {})[uid] = _Left(allocation, self.now + SETTLE)
+                    self._left.setdefault(name, {})[uid] = _Left(allocation, self.now + self._settings.settle)
                 elif generation > member.generation:
-                    self._left.setdefault(name, {})[uid] = _Left(allocation, self.now + GRACE, generation)
+                    self._left.setdefault(name, {})[uid] = _Left(
+                        allocation, self.now + self._settings.grace, generation
+                    )
         self._forget(uid, allocation, changes=False)
 
     def _forget(self, uid: str, allocation: Allocation, *, changes: bool) -> None:
@@ -172,14 +171,14 @@ class Timeline:
         """What runs there by its expected end, seen from now; don't change it."""
         known = self._ends_known.get(member.name)
         if known is None or known.changes != member.changes or known.late_from <= now:
-            here = self._here.get(member.name, [])
-            late = bisect.bisect_right(here, now - SETTLE, key=end_of)
-            late_from = here[late][0] + SETTLE if late < len(here) else math.inf
+            here, settle = self._here.get(member.name, []), self._settings.settle
+            late = bisect.bisect_right(here, now - settle, key=end_of)
+            late_from = here[late][0] + settle if late < len(here) else math.inf
             if late:
                 here = sorted(
                     [*((self._allocations[uid].expected_end(now), uid) for _, uid in here[:late]), *here[late:]]
                 )
-            known = Ends([end + SETTLE for end, _ in here], [uid for _, uid in here], member.changes, late_from)
+            known = Ends([end + settle for end, _ in here], [uid for _, uid in here], member.changes, late_from)
             if not late:
                 self._ends_known[member.name] = known
         return known
@@ -215,7 +214,9 @@ class Timeline:
     def over_by(self, member: Member, when: float) -> list[str]:
         """UIDs of what runs there and is over by then, as estimates say."""
         here = self._here.get(member.name, [])
-        return [uid for _, uid in here[: bisect.bisect_right(here, when, key=lambda each: each[0] + SETTLE)]]
+        return [
+            uid for _, uid in here[: bisect.bisect_right(here, when, key=lambda each: each[0] + self._settings.settle)]
+        ]
 
     def by_end(self, after: float = -math.inf, until: float = math.inf) -> Iterator[tuple[float, str]]:
         """(end, UID) of what runs, in order of ends in this interval, its end included."""

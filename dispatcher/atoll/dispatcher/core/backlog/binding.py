@@ -22,10 +22,6 @@ from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason, Verdict
 
-REGAIN_TIMEOUT = 30.0
-"""Seconds within which a gang that lost pods of its minimum must have them on nodes again, else it is taken back."""
-PAUSE_FIRST, PAUSE_MAX = 60.0, 3600.0
-"""Seconds that a workload waits whose pods were bound and did not run, doubled with each round."""
 HELD, NO_PODS = Verdict(Reason.HELD), Verdict(Reason.NO_PODS)
 
 
@@ -114,23 +110,18 @@ def paused_until(view: BindingView) -> float:
     return to_seconds(view.decision.not_before) if view.decision.not_before else 0.0
 
 
-def pause_after(rounds: int) -> float:
-    """Seconds that it waits after so many rounds in which its pods were bound and did not run."""
-    return min(PAUSE_FIRST * 2.0 ** min(rounds - 1, 30), PAUSE_MAX)
-
-
 def paused(view: BindingView) -> Verdict:
     """Why it waits while it is not tried again."""
     decision = view.decision
     return Verdict(Reason.NOT_READY_IN_TIME, decision.blocker if decision.reason is Reason.NOT_READY_IN_TIME else None)
 
 
-def ready_by(binding: Binding) -> float | None:
+def ready_by(binding: Binding, regain: float) -> float | None:
     """When its minimum must run, or be bound again of which pods were lost; None where that may take any time, or it
-    has.
+    has. `regain`: seconds for the latter.
     """
     if binding.phase is Phase.DISPATCHED and binding.view.lost_at:
-        return to_seconds(binding.view.lost_at) + REGAIN_TIMEOUT
+        return to_seconds(binding.view.lost_at) + regain
     own, queue, view = binding.gang.ready_timeout, binding.leaf.view, binding.view
     patience = queue.ready_timeout if own is None and queue is not None else own
     if patience is None or binding.phase is not Phase.DISPATCHED or view.started or not (view.bound and view.bound_at):

@@ -1,7 +1,7 @@
 """Members that take workloads and bind none of them, or never confirm a removal: a circuit breaker for each.
 
 What a member publishes says nothing about whether it does what it is told, so no figures change what is counted here.
-After `THRESHOLD` failures without a success between them the breaker opens: nothing more is sent to the member for a
+After a number of failures without a success between them the breaker opens: nothing more is sent to the member for a
 pause, then one workload (half-open). If that is bound the breaker closes, else the next pause is twice as long.
 
 Failures may be the workloads' own fault, so they count against the namespaces that they are of: while the breaker is
@@ -16,13 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from atoll.dispatcher.core.events import Circuit, Failure
-
-THRESHOLD = 3
-"""Failures after which a breaker opens."""
-FIRST, LONGEST = 30.0, 600.0
-"""Seconds of the pause until a workload is tried, doubled each time that the breaker opens."""
-FORGOTTEN = 600.0
-"""Seconds that a breaker must stay closed until the next pause is the first one again."""
+from atoll.dispatcher.core.settings import BreakerSettings
 
 
 @dataclass(slots=True)
@@ -48,7 +42,8 @@ class _Breaker:
 class Breakers:
     """One for each member that failed; see the module."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: BreakerSettings = BreakerSettings()) -> None:
+        self._settings = settings
         self._of: dict[str, _Breaker] = {}
         #: members of which the state as their Clusters say it was taken over, or was there to be
         self._heard: set[str] = set()
@@ -123,7 +118,7 @@ class Breakers:
         each.unbound.clear()
         if each.open:
             each.open = each.pausing = each.inherited = False
-            each.trial, each.until = "", now + FORGOTTEN
+            each.trial, each.until = "", now + self._settings.forgotten
             self._told(member)
         elif not each.opened and not each.unconfirmed:
             del self._of[member]
@@ -180,13 +175,14 @@ class Breakers:
         if tried:
             each.trial = ""
         # What was under way when others failed fails with them, and what was tried in a pause does not prolong it.
-        if (failures >= THRESHOLD and not each.open) or (tried and not each.pausing):
+        if (failures >= self._settings.threshold and not each.open) or (tried and not each.pausing):
             each.opened += 1
             each.open = each.pausing = True
             # Jitter that a replay repeats: members that failed together are not tried together.
             spread = 1 + zlib.crc32(f"{member}/{each.opened}".encode()) % 100 / 200
             # So many doublings are more than any pause; more would not be a number.
-            each.until = now + min(FIRST * 2.0 ** min(each.opened - 1, 30), LONGEST) * spread
+            pause = self._settings.pause * 2.0 ** min(each.opened - 1, 30)
+            each.until = now + min(pause, self._settings.longest_pause) * spread
             each.failure = failure
             self._told(member)
         elif each.open:

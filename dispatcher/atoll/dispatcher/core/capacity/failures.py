@@ -10,8 +10,7 @@ import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-AVOID_FIRST, AVOID_MAX = 5.0, 300.0
-"""Seconds that a member is avoided for a shape that it failed, doubled with each failure, up to the second."""
+from atoll.dispatcher.core.settings import AvoidedSettings
 
 
 @dataclass(slots=True)
@@ -22,21 +21,19 @@ class Avoided:
     """For whose workloads alone; empty for all."""
     until: float
     """When it may be tried again although its capacity is the same."""
+    forgotten: float
+    """When the failures are forgotten."""
     failures: int = 1
     """One after the other; the next time is twice as long."""
     over: bool = False
     """It may be tried again; the failures are remembered for a while."""
 
-    @property
-    def forgotten(self) -> float:
-        """When the failures are forgotten."""
-        return self.until + 2 * AVOID_MAX
-
 
 class Failures:
     """See the module."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: AvoidedSettings = AvoidedSettings()) -> None:
+        self._settings = settings
         #: (shape, member) -> since the first failure until all are forgotten
         self.known: dict[tuple[bytes, str], Avoided] = {}
         #: namespaces of which pods got no nodes: what waits in them is in classes of its own, lest their failures cost
@@ -59,13 +56,14 @@ class Failures:
         # What was under way when others failed fails with them: that is one failure.
         failures = 1 if before is None else before.failures + before.over
         # So many doublings are more than any pause; more would not be a number.
-        pause = min(AVOID_FIRST * 2.0 ** min(failures - 1, 30), AVOID_MAX)
+        pause = min(self._settings.pause * 2.0 ** min(failures - 1, 30), self._settings.longest_pause)
         # Jitter that a replay repeats: what failed together is not tried together.
         pause *= 1 + zlib.crc32(b"%s/%s" % (uid.encode(), member.encode())) % 100 / 200
         until = now + pause
         if before is not None and not before.over:
             until = max(before.until, until)
-        self.known[shape, member] = Avoided(namespace if self.is_marked(namespace) else "", until, failures)
+        forgotten = until + 2 * self._settings.longest_pause
+        self.known[shape, member] = Avoided(namespace if self.is_marked(namespace) else "", until, forgotten, failures)
 
     def of(self, shape: bytes) -> Collection[str]:
         """The members that are not to be tried for a shape."""

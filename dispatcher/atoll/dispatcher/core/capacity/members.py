@@ -15,6 +15,7 @@ from atoll.dispatcher.core.capacity.pods import cut
 from atoll.dispatcher.core.capacity.requests import Requests
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.events import CapacityView, ClusterView
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.fit import Miss, Nodes, Placement, fill, place
 from atoll.fit.placement import Ints
 from atoll.model.gang import Gang
@@ -25,8 +26,10 @@ _ASIDE_ROWS = 4
 class Members(FitTable):
     """Members by name and the sums of their rooms."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_unconfirmed: int = CoreSettings().unconfirmed) -> None:
         super().__init__()
+        #: decisions that a member has not confirmed after which another one that is as good goes first
+        self.most_unconfirmed = most_unconfirmed
         self.members: dict[str, Member] = {}
         #: int64[members]: decisions that a member has not confirmed
         self.unconfirmed: Ints = np.zeros(0, np.int64)

@@ -18,17 +18,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from atoll.dispatcher.core.events import BindingView
+from atoll.dispatcher.core.settings import RefusedSettings
 from atoll.model.decision import Refused
 from atoll.model.namespaces import NOT_ACCEPTED
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Blocker, Reason, Verdict
 
-MOST_REFUSALS = 5
-"""Refusals of a workload by one member after which it is not tried there any more; 0 for no end."""
-REFUSED_FIRST, REFUSED_MAX = 5.0, 300.0
-"""Seconds that a member is avoided after a refusal, doubled with each one."""
-NOT_LET_IN_FIRST = 60.0
-"""Seconds that it is avoided first where a namespace is its own: that changes when somebody acts there, if ever."""
 QUOTA = "exceeded quota"
 """What every API server says where a ResourceQuota is full."""
 OF_NAMESPACE = (QUOTA, NOT_ACCEPTED)
@@ -54,9 +49,9 @@ class Pause:
 class Refusals:
     """Who avoids which member because of what it said."""
 
-    def __init__(self, most: int = MOST_REFUSALS) -> None:
-        """Begin without any. `most`: as `MOST_REFUSALS`."""
-        self.most = most
+    def __init__(self, settings: RefusedSettings = RefusedSettings()) -> None:
+        """Begin without any."""
+        self._settings = settings
         #: UID of a binding -> member -> pause, of those that wait
         self._of: dict[str, dict[str, Pause]] = {}
         #: namespace -> member -> pause
@@ -76,7 +71,7 @@ class Refusals:
 
     def too_often(self, counts: Mapping[str, int]) -> set[str]:
         """The members of these that have refused a workload as often as it is tried."""
-        return {name for name, count in counts.items() if self.most and count >= self.most}
+        return {name for name, count in counts.items() if 0 < self._settings.most <= count}
 
     def deactivated(self, view: BindingView) -> Verdict | None:
         """The verdict on a workload that was deactivated, and whose user has not acted since; None on any other."""
@@ -108,7 +103,7 @@ class Refusals:
             (to_seconds(line.at) for line in view.decision.story if line.reason is Reason.REFUSED_BY_MEMBER),
             default=0.0,
         )
-        pauses = {name: last + _pause(count, f"{view.uid}/{name}") for name, count in counts.items()}
+        pauses = {name: last + self._pause(count, f"{view.uid}/{name}") for name, count in counts.items()}
         pauses |= dict.fromkeys(self.given_up(view), math.inf)
         self._of[view.uid] = {
             name: Pause(until, refused.message if name == refused.member else "", counts[name], until <= now)
@@ -131,9 +126,8 @@ class Refusals:
         before = self._of_namespaces.setdefault(namespace, {}).get(member)
         # What was under way when others failed fails with them: that is one failure.
         count = 1 if before is None else before.count + before.over
-        until = now + _pause(
-            count, f"{namespace}/{member}", NOT_LET_IN_FIRST if NOT_ACCEPTED in words else REFUSED_FIRST
-        )
+        pause_of = self._settings.namespace_pause if NOT_ACCEPTED in words else self._settings.pause
+        until = now + self._pause(count, f"{namespace}/{member}", pause_of)
         self._of_namespaces[namespace][member] = Pause(until, words[:MOST_WORDS], count)
         return first
 
@@ -183,7 +177,7 @@ class Refusals:
         namespaces = [name for name, pauses in self._of_namespaces.items() if _end(pauses, now)]
         forgotten = []
         for name, pauses in list(self._of_namespaces.items()):
-            if all(pause.over and pause.until + 2 * REFUSED_MAX <= now for pause in pauses.values()):
+            if all(pause.over and pause.until + 2 * self._settings.longest_pause <= now for pause in pauses.values()):
                 del self._of_namespaces[name]
                 forgotten.append(name)
         return uids, namespaces, forgotten
@@ -192,6 +186,13 @@ class Refusals:
         for table in (self._of, self._of_namespaces):
             for pauses in table.values():
                 yield from pauses.values()
+
+    def _pause(self, count: int, who: str, first: float | None = None) -> float:
+        # So many doublings are more than any pause; more would not be a number.
+        first = self._settings.pause if first is None else first
+        pause = min(first * 2.0 ** min(count - 1, 30), self._settings.longest_pause) if count else 0.0
+        # Jitter that a replay repeats: what failed together is not tried together.
+        return pause * (1 + zlib.crc32(who.encode()) % 100 / 200)
 
 
 def concerns_namespace(words: str) -> bool:
@@ -205,10 +206,3 @@ def _end(pauses: Mapping[str, Pause], now: float) -> bool:
     for pause in due:
         pause.over = True
     return bool(due)
-
-
-def _pause(count: int, who: str, first: float = REFUSED_FIRST) -> float:
-    # So many doublings are more than any pause; more would not be a number.
-    pause = min(first * 2.0 ** min(count - 1, 30), REFUSED_MAX) if count else 0.0
-    # Jitter that a replay repeats: what failed together is not tried together.
-    return pause * (1 + zlib.crc32(who.encode()) % 100 / 200)

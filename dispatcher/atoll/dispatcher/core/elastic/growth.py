@@ -11,9 +11,6 @@ from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Blocker, Reason, Verdict
 from atoll.model.words import counted
 
-GROW_TIMEOUT = 30.0
-"""Seconds within which a member's figures are expected to contain the pods by which something grew."""
-
 
 class Sizes:
     """What runs with more pods than it should, could run with fewer, or wants more."""

@@ -23,7 +23,7 @@ from atoll.dispatcher.core.capacity.shape import shape_key
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command, Dispatch
 from atoll.dispatcher.core.decisions import Decisions, parts_of_command
-from atoll.dispatcher.core.elastic.growth import GROW_TIMEOUT, size_kept
+from atoll.dispatcher.core.elastic.growth import size_kept
 from atoll.dispatcher.core.elastic.sizes import full, larger, smaller
 from atoll.dispatcher.core.placement.choice import Choice, spots
 from atoll.dispatcher.core.quota.namespaces import by_scopes
@@ -105,7 +105,7 @@ class Resizing:
                 commands[begun[uid]] = replace(command, parts=parts_of_command(binding), decision=decision)
             else:
                 text = f"{binding.pods} pods, not {before}: there is room"
-                deadline = self._state.now + GROW_TIMEOUT
+                deadline = self._state.now + self._state.settings.progress.grow
                 commands.append(self._decisions.resize(binding, Reason.GROWN, text, deadline, expected))
         return list(grew)
 
@@ -284,7 +284,7 @@ class Resizing:
         self.waiting.limits_changed(binding.leaf)
         stay = self.reservations.timeline.get(binding.view.uid)
         assert stay is not None, f"{binding.view.uid} is charged and not known to run"
-        now = Allocation(binding.leaf, amount, stay.start, stay.end, {name: (gang, pods)})
+        now = Allocation(binding.leaf, amount, stay.start, stay.end, {name: (gang, pods)}, stay.settings)
         self.reservations.timeline.enter(binding.view.uid, now)
         self._state.sizes.file(binding)
 

@@ -18,7 +18,6 @@ import msgspec
 import numpy as np
 
 from atoll.dispatcher.core.admission import standing_verdict
-from atoll.dispatcher.core.backfill.allocation import SETTLE
 from atoll.dispatcher.core.backlog.backlog import differs
 from atoll.dispatcher.core.backlog.binding import Binding, order_key, withheld
 from atoll.dispatcher.core.capacity.member import Member
@@ -46,15 +45,6 @@ from atoll.model.words import counted
 
 if TYPE_CHECKING:
     from atoll.dispatcher.core.dispatcher import Dispatcher
-
-AHEAD = 10
-"""Workloads ahead that are named."""
-NAMED = 20
-"""Workloads of a change that are named."""
-EXACT = 8
-"""Members, the nearest first, in which a placement is tried; of the others each task is counted by itself."""
-ENDING = 1000
-"""Running workloads, those that end soonest, among which a set is searched whose end would help."""
 
 
 def account(core: Dispatcher, uid: str) -> Account | None:
@@ -304,7 +294,7 @@ class _Look:
         floor = np.array(shape.floor)
         held = np.minimum(world.counts[list(shape.rows)], floor[:, None]).sum(axis=0)
         wanted = sum(shape.floor)
-        rooms, exact = [], EXACT
+        rooms, exact = [], core.settings.reasons.exact
         for column in np.lexsort((np.arange(len(world.order)), -held)):
             member, fits = world.order[int(column)], int(held[column])
             if member.view is None:
@@ -444,7 +434,11 @@ class _Look:
         if self.limits or self.shape.divided or self.shape.others:
             return []
         self.rooms  # noqa: B018  finds the members
-        return [*relaxing.relaxations(self._gang, self._tried, self._excluded[:EXACT], self._would_fit)]
+        return [
+            *relaxing.relaxations(
+                self._gang, self._tried, self._excluded[: self.core.settings.reasons.exact], self._would_fit
+            )
+        ]
 
     def _would_fit(self, member: Member, gang: Gang) -> bool:
         if member.view is None or not member.ready:
@@ -569,6 +563,7 @@ class _Look:
                 serving=serving,
                 avoided=avoided,
                 permits=self._permits,
+                settings=core.settings.preemption,
             )
         if isinstance(evicting, Plan) and evicting.losses:
             verb = "taken back" if evicting.victims else "shrunk"
@@ -579,12 +574,13 @@ class _Look:
         running.sort(key=lambda each: (ends[each.uid], each.uid))
         ending = departures(
             claimant,
-            running[:ENDING],
+            running[: core.settings.reasons.ending],
             core.tree,
             self.world,
             serving=serving,
             avoided=avoided,
             permits=self._permits,
+            settings=core.settings.preemption,
         )
         if isinstance(ending, Plan) and ending.losses:
             at = max(ends[loss.uid] for loss in ending.losses)
@@ -598,10 +594,10 @@ class _Look:
     def _going(self, kind: ChangeKind, text: str, found: Plan, at: float = math.inf) -> Change:
         names = _named(self.core, (loss.uid for loss in found.losses))
         what = counted(len(names), "workload")
-        when = rfc3339(at + SETTLE) if at < math.inf else ""
-        return Change(
-            kind, text.format(what), True, workloads=names[:NAMED], more=max(len(names) - NAMED, 0), at=when
-        )  # fmt: skip
+        settings = self.core.settings
+        when = rfc3339(at + settings.backfill.settle) if at < math.inf else ""
+        first, more = names[: settings.reasons.named], max(len(names) - settings.reasons.named, 0)
+        return Change(kind, text.format(what), True, workloads=first, more=more, at=when)
 
 
 _RELAXED = (
@@ -659,12 +655,13 @@ def _position(core: Dispatcher, binding: Binding, *, waits: bool) -> Position:
     """Its place in the queue, by bisection in each class of it."""
     ahead, waiting = 0, 0 if waits else 1
     near: list[tuple[int, str, str]] = []
+    most = core.settings.reasons.ahead
     for group in core.waiting.classes(binding.leaf).values():
         before = bisect.bisect_left(group.members, binding.key)
         ahead += before
         waiting += len(group.members)
-        near += group.members[max(before - AHEAD, 0) : before]
-    named = heapq.nlargest(AHEAD, near)[::-1]
+        near += group.members[max(before - most, 0) : before]
+    named = heapq.nlargest(most, near)[::-1]
     return Position(
         binding.leaf.name, ahead + 1, waiting, _named(core, (key[2] for key in named)), ahead - len(named)
     )  # fmt: skip

@@ -23,9 +23,6 @@ from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict
 
-_BURST = 32
-"""Decisions that a member has not confirmed after which another one that is as good goes first."""
-
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -252,7 +249,7 @@ def _candidates(shape: Shape, world: Members, ready: NDArray[np.bool_]) -> Itera
     columns = fits.nonzero()[0]
     if columns.size > 1:
         # Stable, so that the name decides last.
-        keys = [world.counts[shape.rows[0]].take(columns), world.unconfirmed.take(columns) // _BURST]
+        keys = [world.counts[shape.rows[0]].take(columns), world.unconfirmed.take(columns) // world.most_unconfirmed]
         if shape.near:
             keys.append(world.nearest_tier(shape).take(columns))
         if shape.full != shape.floor:

@@ -11,13 +11,7 @@ import heapq
 import math
 
 from atoll.dispatcher.core.backlog.backlog import Key, ShapeClass
-
-SEARCH_BURST = 4.0
-SEARCHES_PER_SECOND = 2.0
-HELPLESS, HELPLESS_MAX = 10.0, 60.0
-"""Seconds before it is tried again for one whom nobody's departure helps, doubled with each failure."""
-HELPLESS_EACH = 4.0
-"""Of these seconds, for each one that comes before it, at least."""
+from atoll.dispatcher.core.settings import PreemptionSettings
 
 
 class _Turns:
@@ -62,9 +56,10 @@ class _Turns:
 class Searches:
     """See the module."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: PreemptionSettings = PreemptionSettings()) -> None:
+        self._settings = settings
         #: searches that may be made now
-        self.tokens = SEARCH_BURST
+        self.tokens = float(settings.burst)
         #: classes for which it was not looked since something changed; those whose pause is over
         self._fresh, self._again = _Turns(), _Turns()
         #: the last search was one of the first kind
@@ -77,7 +72,7 @@ class Searches:
 
     def pass_begins(self, elapsed: float, now: float) -> None:
         """So many seconds have passed."""
-        self.tokens = min(SEARCH_BURST, self.tokens + max(elapsed, 0.0) * SEARCHES_PER_SECOND)
+        self.tokens = min(self._settings.burst, self.tokens + max(elapsed, 0.0) * self._settings.searches)
         while self._retries and self._retries[0][0] <= now:
             group = heapq.heappop(self._retries)[2]
             if group in self._helpless and group.members and group not in self._fresh:
@@ -99,7 +94,7 @@ class Searches:
             self._helpless.pop(heapq.heappop(self._retries)[2], None)
         due = self._retries[0][0] if self._retries else math.inf
         if self.waiting:
-            due = min(due, now + max(1 - self.tokens, 0.0) / SEARCHES_PER_SECOND)
+            due = min(due, now + max(1 - self.tokens, 0.0) / self._settings.searches)
         return due if due < math.inf else None
 
     def consider(self, group: ShapeClass) -> None:
@@ -121,8 +116,8 @@ class Searches:
         """Nobody's departure would help it, but time alone may: what has just started is protected for a while."""
         key = group.members[0]
         before = sum(1 for other in self._helpless if other.members and other.members[0] < key)
-        longest = max(HELPLESS_MAX, HELPLESS_EACH * before)
-        self.try_after(group, min(2 * self._helpless.get(group, HELPLESS / 2), longest), now)
+        longest = max(self._settings.longest_pause, self._settings.pause_each * before)
+        self.try_after(group, min(2 * self._helpless.get(group, self._settings.pause / 2), longest), now)
 
     def try_after(self, group: ShapeClass, pause: float, now: float) -> None:
         """Look at it again after so many seconds."""

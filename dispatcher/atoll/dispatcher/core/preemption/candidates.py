@@ -10,16 +10,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-from atoll.dispatcher.core.claims import BUDGET
 from atoll.dispatcher.core.elastic.sizes import Spare
 from atoll.dispatcher.core.preemption.trial import Bundle, Pods, Trial
 from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.dispatcher.core.quota.shares import dominant_share
+from atoll.dispatcher.core.settings import PreemptionSettings
 from atoll.model import vector
 from atoll.model.vector import Vector
-
-PROTECTION = 60.0
-"""Seconds that a workload may run before it can be taken, where its queue says nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +40,7 @@ class Victim:
     """The user's wish: it holds in the queue, and against others where the queue says so."""
     evictions: int = 0
     """How often it was evicted for others."""
-    protection: float = PROTECTION
+    protection: float = PreemptionSettings().protection
     """Seconds from its start in which it is not touched; the queue's option."""
     cleared: Collection[str] = ()
     """UIDs of the workloads that went to make room for it."""
@@ -98,7 +95,7 @@ def candidates(trial: Trial, victims: Iterable[Victim], now: float) -> list[Vict
             may = lent[victim.kind] = _may_go(trial, victim)
         if victim.uid == claimant.uid or (victim.cleared and claimant.uid in victim.cleared):
             continue
-        if not may or victim.evictions >= BUDGET or now - victim.started < victim.protection:
+        if not may or victim.evictions >= trial.settings.evictions or now - victim.started < victim.protection:
             if not victim.surplus or not _may_shrink(trial, victim):
                 continue
             victim = victim.spare_only()

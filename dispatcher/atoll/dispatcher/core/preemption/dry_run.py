@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from atoll.dispatcher.core.backfill.policy import PATIENCE, Policy
+from atoll.dispatcher.core.backfill.policy import Policy
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.capacity.member import Member
@@ -27,19 +27,14 @@ from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.resizing import Resizing
 from atoll.dispatcher.core.elastic.sizes import full, smaller
 from atoll.dispatcher.core.placement.choice import Choice
-from atoll.dispatcher.core.preemption.budget import HELPLESS, SEARCHES_PER_SECOND
 from atoll.dispatcher.core.preemption.candidates import Victim, candidates, ordered
 from atoll.dispatcher.core.preemption.search import Claimant, Plan, plan
 from atoll.dispatcher.core.preemption.trial import Site, Trial
 from atoll.dispatcher.core.preemption.triggers import Triggers, victim_of
-from atoll.dispatcher.core.progress import RESERVE_TIMEOUT
 from atoll.dispatcher.core.state import State
 from atoll.fit import Placement, place
 from atoll.model.decision import Phase, Question
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker
-
-MOST_VICTIMS = 2000
-"""Workloads that one question names at most: it is written on a binding, whose annotations have 256 KiB in all."""
 
 
 class DryRuns:
@@ -50,6 +45,7 @@ class DryRuns:
     ) -> None:
         self._state, self._claims, self._decisions, self._resizing = state, claims, decisions, resizing
         self._policy, self._triggers = policy, triggers
+        self._settings = state.settings.preemption
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
         self.namespaces, self.reservations = state.namespaces, state.reservations
         #: something is to be looked at again in another pass, at once
@@ -61,7 +57,7 @@ class DryRuns:
     def next(self) -> float | None:
         """When a question ends without an answer; one that is not written yet has not begun."""
         due = [each.deadline for each in self._claims.dry_runs() if each.binding.view.epoch >= each.epoch]
-        return min([*due, *([self._state.now + 1 / SEARCHES_PER_SECOND] if self._unmended else [])], default=None)
+        return min([*due, *([self._state.now + 1 / self._settings.searches] if self._unmended else [])], default=None)
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -79,7 +75,7 @@ class DryRuns:
                 # When one of them goes, or nobody goes for it any more, the next one is looked at.
                 continue
             if self._triggers.starts_soon(binding):
-                self._triggers.searches.try_after(group, HELPLESS, self._state.now)
+                self._triggers.searches.try_after(group, self._settings.pause, self._state.now)
                 continue
             self._triggers.searches.tokens -= 1
             outcome = self._whom_to_ask(group, binding)
@@ -160,8 +156,9 @@ class DryRuns:
                 avoided=self._state.avoided(binding, group.shape),
                 permits=self._policy.permits(binding),
                 why=False,
+                settings=self._settings,
             )
-        if not isinstance(outcome, Plan) or len(outcome.losses) + len(outcome.awaited) > MOST_VICTIMS:
+        if not isinstance(outcome, Plan) or len(outcome.losses) + len(outcome.awaited) > self._settings.victims:
             return None
         return outcome if outcome.losses or outcome.awaited else None
 
@@ -179,8 +176,8 @@ class DryRuns:
             departures.append(Departure(loss.uid, victim.epoch, loss.reason, stays))
         self._policy.overtake()
         self._keep_for(group, binding, outcome.choice, departures, outcome.awaited)
-        self.reservations.claims[uid].until = self._state.now + PATIENCE
-        deadline = self._state.now + RESERVE_TIMEOUT
+        self.reservations.claims[uid].until = self._state.now + self._state.settings.backfill.dry_run
+        deadline = self._state.now + self._state.settings.progress.reserve
         question = OpenQuestion(
             binding,
             group.shape.key,
@@ -261,7 +258,7 @@ class DryRuns:
             elif question.deadline <= self._state.now:
                 silent = [name for name in names if name not in answers]
                 verdict = Verdict(Reason.PART_REFUSED, Blocker("Cluster", ", ".join(silent)))
-                text = f"no answer from {', '.join(silent)} within {RESERVE_TIMEOUT:g} s"
+                text = f"no answer from {', '.join(silent)} within {self._state.settings.progress.reserve:g} s"
                 yield self._give_up(question, silent, verdict, text)
 
     def _is_open(self, question: OpenQuestion) -> bool:
@@ -311,10 +308,13 @@ class DryRuns:
                 placements.append(placement)
             return permits(Choice(members, gangs, tuple(placements)))
 
-        with self.reservations.settled(but=binding.view.uid), Trial(claimant, self.tree, sites, permits) as trial:
+        with (
+            self.reservations.settled(but=binding.view.uid),
+            Trial(claimant, self.tree, sites, permits, self._settings) as trial,
+        ):
             for uid in question.awaited:
                 if uid in self._state.leaving and (stay := self.reservations.timeline.get(uid)) is not None:
-                    trial.move(victim_of(self.bindings[uid], stay).whole(foreign=False))
+                    trial.move(victim_of(self.bindings[uid], stay, self._settings.protection).whole(foreign=False))
             willing = candidates(trial, victims, self._state.now)
             # One that keeps its minimum now was asked about as one that goes, or the other way round.
             if [each.firm for each in willing] != [each.firm for each in victims] or fits(trial):

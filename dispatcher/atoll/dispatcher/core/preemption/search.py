@@ -34,25 +34,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atoll.dispatcher.core.capacity.members import Members
-from atoll.dispatcher.core.claims import BUDGET
 from atoll.dispatcher.core.placement.choice import Choice, always
-from atoll.dispatcher.core.preemption.candidates import PROTECTION, Victim, candidates, ordered
+from atoll.dispatcher.core.preemption.candidates import Victim, candidates, ordered
 from atoll.dispatcher.core.preemption.trial import Bundle, Claimant, Pods, Site, Trial
 from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.dispatcher.core.quota.tree import Tree
+from atoll.dispatcher.core.settings import PreemptionSettings
 from atoll.fit.placement import Ints
 from atoll.model import vector
 from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict
 
-__all__ = ["BUDGET", "PROTECTION", "Claimant", "Loss", "Plan", "Victim", "departures", "plan"]
-
-_EXHAUSTIVE = 4096
-"""Sets of victims that may be tried one by one."""
-_PLACES = 8
-"""Places for which a plan is made, the best of which is taken."""
-_REFUSALS = 16
-"""Sets that make room which is not permitted, after which no more are tried."""
+__all__ = ["Claimant", "Loss", "Plan", "Victim", "departures", "plan"]
 
 
 class Loss(NamedTuple):
@@ -93,6 +86,7 @@ def plan(
     avoided: Collection[str] = (),
     permits: Callable[[Choice], bool] = always,
     why: bool = True,
+    settings: PreemptionSettings = PreemptionSettings(),
 ) -> Plan | Verdict:
     """The workloads that must go so that the claimant fits, or why nobody's departure would help.
 
@@ -107,6 +101,7 @@ def plan(
         avoided: members that failed its shape lately.
         permits: asked for each choice, while the tree shows the use without the victims.
         why: False where the verdict is not read: that nobody's departure helps is quicker to say than what is missing.
+        settings: bounds of the search, and of evictions.
     """
     found = list(victims)
 
@@ -120,7 +115,7 @@ def plan(
                 return outcome
         return _hopeless(trial, willing) or _search(trial, ordered(trial, willing), why)
 
-    return _somewhere(claimant, tree, world, serving, avoided, permits, search, leaving)
+    return _somewhere(claimant, tree, world, serving, avoided, permits, search, settings, leaving)
 
 
 def departures(
@@ -132,6 +127,7 @@ def departures(
     serving: NDArray[np.bool_] | None = None,
     avoided: Collection[str] = (),
     permits: Callable[[Choice], bool] = always,
+    settings: PreemptionSettings = PreemptionSettings(),
 ) -> Plan | Verdict:
     """As `plan`, of what would have to end by itself: nobody's rights count, and those named first go first."""
 
@@ -141,7 +137,7 @@ def departures(
             bundle.position = position
         return _hopeless(trial, list(running)) or _search(trial, pool)
 
-    return _somewhere(claimant, tree, world, serving, avoided, permits, search)
+    return _somewhere(claimant, tree, world, serving, avoided, permits, search, settings)
 
 
 def _somewhere(
@@ -152,6 +148,7 @@ def _somewhere(
     avoided: Collection[str],
     permits: Callable[[Choice], bool],
     search: Callable[[Trial], Plan | Verdict],
+    settings: PreemptionSettings,
     leaving: Sequence[Victim] = (),
 ) -> Plan | Verdict:
     """Search in the members of the first affinity that leads anywhere; the verdict on the last if none does."""
@@ -165,7 +162,7 @@ def _somewhere(
             name: Site(world.members[name], claimant, world) for name in names if name not in avoided
         }  # fmt: skip
         if sites:
-            with Trial(claimant, tree, sites, permits) as trial:
+            with Trial(claimant, tree, sites, permits, settings) as trial:
                 gone = [each.whole(foreign=False) for each in leaving]
                 for bundle in gone:
                     trial.move(bundle)
@@ -195,10 +192,10 @@ def _search(trial: Trial, pool: list[Bundle], why: bool = True) -> Plan | Verdic
     if trial.fits():
         best = []
     else:
-        for chosen in itertools.islice(_greedy_plans(trial, pool), _PLACES):
+        for chosen in itertools.islice(_greedy_plans(trial, pool), trial.settings.places):
             if best is None or _cost(chosen) < _cost(best):
                 best = chosen
-            if len(best) == 1 and len(pool) <= _EXHAUSTIVE:
+            if len(best) == 1 and len(pool) <= trial.settings.exhaustive:
                 # Whoever else can go alone, in whatever place, is found below.
                 break
         best = _smallest(trial, pool, best) or best
@@ -318,7 +315,7 @@ def _greedy_plans(trial: Trial, pool: Sequence[Bundle]) -> Iterator[list[Bundle]
             if spot[0] in trial.sites:
                 index.setdefault(spot, []).append(bundle)
     for place, want in _places(trial):
-        if trial.refused >= _REFUSALS:
+        if trial.refused >= trial.settings.forbidden:
             return
         only = next(iter(place)) if len(place) == 1 else ""
         if _Emptying(trial, place, want, index).run() and _make_quota(trial, pool, only) and trial.fits():
@@ -517,12 +514,12 @@ def _reduce(trial: Trial) -> None:
 
 def _smallest(trial: Trial, pool: Sequence[Bundle], best: Sequence[Bundle] | None) -> list[Bundle] | None:
     """The set of lowest cost, none larger than `best`, among the sizes of which all can be tried; None without one."""
-    if best is None and 2 ** len(pool) > _EXHAUSTIVE:
+    if best is None and 2 ** len(pool) > trial.settings.exhaustive:
         return None
     tried = 0
     for size in range(1, (len(pool) if best is None else len(best)) + 1):
         tried += math.comb(len(pool), size)
-        if tried > _EXHAUSTIVE:
+        if tried > trial.settings.exhaustive:
             return None
         if _any_of(trial, pool, 0, size):
             chosen = list(trial.taken)
@@ -536,7 +533,7 @@ def _any_of(trial: Trial, pool: Sequence[Bundle], start: int, size: int) -> bool
     if not size:
         return trial.fits()
     for position in range(start, len(pool) - size + 1):
-        if trial.refused >= _REFUSALS:
+        if trial.refused >= trial.settings.forbidden:
             return False
         if trial.take(pool[position]):
             if _any_of(trial, pool, position + 1, size - 1):

@@ -21,6 +21,7 @@ from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.placement.choice import Choice, always
 from atoll.dispatcher.core.quota.queue import Queue, bring_up_to_date, path, use
 from atoll.dispatcher.core.quota.tree import Shortage, Tree
+from atoll.dispatcher.core.settings import PreemptionSettings
 from atoll.dispatcher.split import Division, divide_natively
 from atoll.fit import Nodes, Placement, place
 from atoll.fit.placement import Ints
@@ -158,8 +159,10 @@ class Trial:
         tree: Tree,
         sites: Mapping[str, Site],
         permits: Callable[[Choice], bool] = always,
+        settings: PreemptionSettings = PreemptionSettings(),
     ) -> None:
         self.claimant, self.tree, self.sites, self._permits = claimant, tree, sites, permits
+        self.settings = settings
         shape = claimant.shape
         self.request = shape.request
         #: queues on the claimant's path have ceilings in members

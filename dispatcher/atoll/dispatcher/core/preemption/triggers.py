@@ -8,24 +8,18 @@ from collections.abc import Iterator
 
 from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.policy import Policy
-from atoll.dispatcher.core.backfill.timeline import GRACE
 from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs
 from atoll.dispatcher.core.claims import Claims, Loss
 from atoll.dispatcher.core.elastic.sizes import full, spares
 from atoll.dispatcher.core.events import QueueView
-from atoll.dispatcher.core.preemption.budget import HELPLESS, Searches
-from atoll.dispatcher.core.preemption.search import PROTECTION, Victim
+from atoll.dispatcher.core.preemption.budget import Searches
+from atoll.dispatcher.core.preemption.search import Victim
 from atoll.dispatcher.core.preemption.trial import entitled
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.state import State
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
-
-RIGHTS_LOOKS, RIGHTS_PAUSE = 500, 0.2
-"""Classes of which a pass looks again whether somebody would have to go for them by now, and seconds until the next of
-them are looked at.
-"""
 
 
 class Triggers:
@@ -33,10 +27,11 @@ class Triggers:
 
     def __init__(self, state: State, claims: Claims, policy: Policy) -> None:
         self._state, self._claims, self._policy = state, claims, policy
+        self._settings = settings = state.settings.preemption
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
         self.reservations = state.reservations
         #: classes that quota or room blocks, for which it is to be looked whether others should go
-        self.searches = Searches()
+        self.searches = Searches(settings)
         #: classes that others would have to make room for, and for whom nobody has to go
         self.rightless: dict[ShapeClass, None] = {}
         #: when it is looked at again whether that is still so, infinite while nothing has changed; when that was last;
@@ -103,7 +98,8 @@ class Triggers:
         reservation = self.reservations.made.get(binding.view.uid)
         if reservation is None:
             return False
-        return reservation.at <= self._state.now + GRACE and self._state.now < reservation.first + GRACE
+        grace = self._state.settings.backfill.grace
+        return reservation.at <= self._state.now + grace and self._state.now < reservation.first + grace
 
     def new_heads(self) -> None:
         """Look anew at classes whose head changed so that it may preempt."""
@@ -121,12 +117,12 @@ class Triggers:
     def _rights_may_change(self, *_: Binding) -> None:
         """Queues, what runs or what waits are others now; each may decide who has to go for whom."""
         if self.rightless:
-            self._rights_due = min(self._rights_due, max(self._state.now, self._rights_seen + HELPLESS))
+            self._rights_due = min(self._rights_due, max(self._state.now, self._rights_seen + self._settings.pause))
 
     @property
     def next(self) -> float | None:
         """When it is looked at again who may have to go for whom, or the next search may be made."""
-        due = self._state.now + RIGHTS_PAUSE if self._rights_left else self._rights_due
+        due = self._state.now + self._settings.look_pause if self._rights_left else self._rights_due
         rights = due if self.rightless and due < math.inf else None
         times = (rights, self.searches.next_due(self._state.now))
         return min((when for when in times if when is not None), default=None)
@@ -139,7 +135,7 @@ class Triggers:
             if self._state.now < self._rights_due:
                 return
             self._rights_due, self._rights_seen, self._rights_left = math.inf, self._state.now, len(self.rightless)
-        several = list(itertools.islice(self.rightless, min(RIGHTS_LOOKS, self._rights_left)))
+        several = list(itertools.islice(self.rightless, min(self._settings.looks, self._rights_left)))
         self._rights_left = self._rights_left - len(several) if several else 0
         for group in several:
             del self.rightless[group]
@@ -184,7 +180,12 @@ class Triggers:
             return None
         known, view = self._candidates.get(uid), binding.leaf.view
         if known is None or known[0] is not stay or known[1] is not binding or known[2] is not view:
-            known = (stay, binding, view, victim_of(binding, stay, self._claims.cleared.get(uid, ())))
+            known = (
+                stay,
+                binding,
+                view,
+                victim_of(binding, stay, self._settings.protection, self._claims.cleared.get(uid, ())),
+            )
             self._candidates[uid] = known
         return known[3]
 
@@ -210,7 +211,7 @@ class Triggers:
         for uid in self._state.leaving:
             binding, stay = self.bindings[uid], self.reservations.timeline.get(uid)
             if uid not in claimed and stay is not None and binding.parts and self._claims.leaves(binding):
-                found.append(victim_of(binding, stay))
+                found.append(victim_of(binding, stay, self._settings.protection))
         return found
 
 
@@ -219,8 +220,8 @@ def _helpable(group: ShapeClass) -> bool:
     return bool(group.members) and group.parked is not None and group.parked.reason in (*ROOM, Reason.QUOTA_EXCEEDED)
 
 
-def victim_of(binding: Binding, stay: Allocation, cleared: tuple[str, ...] = ()) -> Victim:
-    """What runs, as one that could go."""
+def victim_of(binding: Binding, stay: Allocation, protection: float, cleared: tuple[str, ...] = ()) -> Victim:
+    """What runs, as one that could go. `protection`: where its queue says nothing."""
     view, surplus = binding.leaf.view, []
     if binding.bound and len(binding.parts) == 1 and not binding.view.divided:
         [(name, part)] = binding.parts.items()
@@ -238,6 +239,6 @@ def victim_of(binding: Binding, stay: Allocation, cleared: tuple[str, ...] = ())
         surplus,
         preemptable=binding.gang.preemptable,
         evictions=len(binding.view.decision.evictions),
-        protection=PROTECTION if view is None or view.protection is None else view.protection,
+        protection=protection if view is None or view.protection is None else view.protection,
         cleared=cleared,
     )
