@@ -356,16 +356,15 @@ def test_nothing_is_kept_of_the_size_of_what_is_gone() -> None:
     scale(s, "other", 4, 1)
     s.run()
     core = s.core
-    assert core.state.hungry._where
+    assert len(core.state.wakes)
     assert core.state.sizes.spare
     for name in ("a", "other"):
         s.gone(name)
     s.run()
     assert not any(
         (
-            core.state.hungry.awake,
-            core.state.hungry._where,
-            core.state.hungry._parked,
+            core.state.sizes.hungry.awake,
+            len(core.state.wakes),
             core.decisions.stopped,
             core.state.sizes.oversized,
         )

@@ -175,7 +175,7 @@ def test_nobody_is_to_be_looked_at_again_who_waits_no_more() -> None:
     for number in range(3):
         s.submit(make_binding(f"b{number}").queue(f"nowhere-{number}"))
         s.run()
-        assert len(s.core.wakeups.idle) == 1
+        assert len(s.core.state.wakes) == 1
         s.gone(f"b{number}")
         s.run()
-    assert not s.core.wakeups.idle
+    assert not len(s.core.state.wakes)

@@ -117,8 +117,7 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
         core.claims.cleared,
     )
     assert not any(left)
-    assert not any((core.wakeups.idle, core.wakeups._blocked, core.wakeups.woken, core.triggers.searches.any))
-    assert not core.waiting._by_shape
+    assert not any((len(core.state.wakes), core.wakeups.woken, core.triggers.searches.any))
     assert core.next_deadline is None
 
 

@@ -12,7 +12,7 @@ from atoll.dispatcher.core.backfill.allocation import Allocation, Pods
 from atoll.dispatcher.core.backfill.policy import Policy
 from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, estimate
-from atoll.dispatcher.core.backlog.wakeups import capping
+from atoll.dispatcher.core.backlog.wake_index import KEPT, capping
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Dispatch, Part
@@ -77,13 +77,11 @@ class Admission:
             self._triggers.searches.consider(group)
             self._policy.keep_room(group)
         elif not sought:
-            self._state.wakeups.idle[group] = None
             self.waiting.park_until_told(group, verdict)
         elif verdict.reason is Reason.WOULD_DELAY:
             command = self._let_pass(group)
             if command is not None:
                 return command
-            self._state.wakeups.idle[group] = None
             self.waiting.park_until_told(group, verdict)
             self._policy.keep_room(group, certain=True)
         elif verdict.reason is Reason.QUOTA_EXCEEDED:
@@ -218,7 +216,7 @@ class Admission:
             self._state.unsettled[view.uid] = None
         binding.parts = parts
         self.tree.start(binding.leaf, binding.amount, binding.where())
-        self.waiting.limits_changed(binding.leaf)
+        self._state.wakes.use_changed(binding.leaf)
         self.namespaces.charge(view.namespace, binding.charges())
         self._state.list_charged(binding)
         for member, part, placement in placed:
@@ -231,7 +229,7 @@ class Admission:
         )
         self._state.sizes.file(binding)
         if kept:
-            self._state.wakeups.refresh_idle()
+            self._state.wakes.fire(KEPT)
         return command
 
     def _expected(self, choice: Choice) -> dict[str, Spots]:

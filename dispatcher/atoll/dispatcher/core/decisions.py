@@ -141,7 +141,7 @@ class Decisions:
         binding.told = verdict
         view, waits = binding.view, binding.phase is Phase.SUSPENDED
         self.unwritten.pop(view.uid, None)
-        paused = view.uid in self._state.pauses or binding.phase is Phase.LEAVING
+        paused = view.uid in self._state.wakes or binding.phase is Phase.LEAVING
         changes: dict[str, Any] = {"flavors": []} if waits else {}
         decision = _decision(
             binding,

@@ -77,7 +77,7 @@ class Dispatcher:
         self.resizing.name_kept_sizes()
         # 3. Dispatch while something fits; park the rest on what blocks it.
         self.state.heed_breakers()
-        self.wakeups.wake_grown()
+        self.wakeups.members_grew()
         self.dry_runs.unfinished = not self._dispatch(commands)
         if self.dry_runs.unfinished:
             return commands
@@ -110,7 +110,7 @@ class Dispatcher:
         self.breakers.pass_begins(now)
         self.triggers.take_up_nominations()
         self.policy.pass_begins()
-        self.progress.end_pauses()
+        self.state.wakes.time_passed(now)
 
     def _dispatch(self, commands: list[Command]) -> bool:
         """Whether all that is awake was looked at."""

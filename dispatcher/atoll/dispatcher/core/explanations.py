@@ -40,7 +40,7 @@ class Explanations:
             return Verdict(Reason.INVALID_GANG)
         if (kept := self._state.withheld(binding)) is not None:
             return kept
-        if uid in self._state.pauses:
+        if uid in self._state.wakes:
             return paused(binding.view)
         assert binding.shape is not None, f"{uid} waits without a shape"
         if self._claims.awaits(uid):

@@ -48,9 +48,8 @@ def verify_sums(state: State) -> None:
             for part in binding.parts.values() if follows else ():
                 for task, wished in zip(part.tasks, binding.gang.tasks, strict=True):
                     assert task.replicas <= wished.replicas, f"{uid} has more pods than it asks for"
-        elif binding.phase is Phase.SUSPENDED and state.withheld(binding) is None and uid not in state.pauses:
+        elif binding.phase is Phase.SUSPENDED and state.withheld(binding) is None and uid not in state.wakes:
             pending.add(uid)
-        assert uid not in state.pauses or binding.phase is Phase.SUSPENDED, f"{uid} runs before its time"
     for queue in state.tree.queues.values():
         assert queue.named == named[queue], f"queue {queue.name}: {named[queue]} bindings name it, not {queue.named}"
         expected = vector.total(charged.get(each.name, {}) for each in subtree(queue))

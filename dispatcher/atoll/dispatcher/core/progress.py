@@ -41,16 +41,12 @@ class Progress:
                 break
             heapq.heappop(deadlines)
         state = self._state
-        due = (deadlines[0][0] if deadlines else None, state.pauses.first, state.ready_by.first, state.gone_by.first)
+        due = (deadlines[0][0] if deadlines else None, state.wakes.next_time, state.ready_by.first, state.gone_by.first)
         return min((when for when in due if when is not None), default=None)
 
     def pass_begins(self, now: float) -> None:
         """What was paused may be tried again."""
         self._began = min(self._began, now)
-
-    def end_pauses(self) -> None:
-        for uid in self._state.pauses.due(self._state.now):
-            self._state.enter(self.bindings[uid])
 
     def overdue(self) -> Iterator[Command]:
         while self._state.deadlines and self._state.deadlines[0][0] <= self._state.now:

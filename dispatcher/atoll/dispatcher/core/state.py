@@ -42,7 +42,8 @@ from atoll.dispatcher.core.backlog.binding import (
     withheld,
 )
 from atoll.dispatcher.core.backlog.deadlines import Deadlines
-from atoll.dispatcher.core.backlog.wakeups import Hungry, Wakeups, capping
+from atoll.dispatcher.core.backlog.wake_index import KEPT, MEMBERS, SETTINGS, Cause, Trigger, WakeIndex, capping
+from atoll.dispatcher.core.backlog.wakeups import Wakeups
 from atoll.dispatcher.core.capacity.breakers import Breakers
 from atoll.dispatcher.core.capacity.failures import Failures
 from atoll.dispatcher.core.capacity.member import Member
@@ -109,10 +110,10 @@ class State:
     def __init__(self, settings: CoreSettings = CoreSettings()) -> None:
         self.settings = settings
         self.tree = Tree()
-        self.waiting = Waiting(self.tree)
+        self.wakes = WakeIndex()
+        self.waiting = Waiting(self.tree, self.wakes)
         self.world = Members(settings.unconfirmed)
-        self.hungry = Hungry()
-        self.wakeups = Wakeups(self.tree, self.waiting, self.world, self.hungry)
+        self.wakeups = Wakeups(self.wakes, self.tree, self.waiting, self.world)
         self.namespaces = Namespaces()
         self.reservations = Reservations(self.world, settings.backfill)
         self.refusals = Refusals(settings.refused)
@@ -152,8 +153,6 @@ class State:
         self.unsettled: dict[str, None] = {}
         #: (deadline, UID); stale entries are skipped when popped
         self.deadlines: list[tuple[float, str]] = []
-        #: when bindings that wait are tried again that are not before; these are in no class
-        self.pauses = Deadlines()
         #: when the minimum of bindings that are bound must run
         self.ready_by = Deadlines()
         #: when the pods of bindings in phase Evicting must have gone
@@ -164,7 +163,7 @@ class State:
         self._outside: dict[str, None] = {}
         #: UIDs of held, paused and unreadable bindings that may not yet say so, oldest first
         self.untold: dict[str, None] = {}
-        self.sizes = Sizes(self.hungry)
+        self.sizes = Sizes(self.wakes)
         #: UIDs of what was to shrink, which was not written: others may have its quota by now
         self.unshrunk: dict[str, None] = {}
 
@@ -229,19 +228,14 @@ class State:
         for group in self.waiting.classes(queue).values():
             group.shortest = 0.0
         for each in changed:
-            self.waiting.limit_changed(each)
-            if each.parent is not None:
-                # What is guaranteed to it is not there for those beside it.
-                self.waiting.limit_changed(each.parent)
-            self.wakeups.ceilings_eased(each)
+            self.wakes.limits_changed(each)
         for each in (*changed, *path(queue)):
             if self.tree.standing(each) is not Standing.OPEN:
                 # It has another reason to wait now, whatever it waited for.
                 for group in list(self.waiting.classes(each).values()):
                     self.waiting.refresh(group)
         self._order_flavors()
-        self.wakeups.refresh_idle()
-        self.hungry.wake_all()
+        self.wakes.fire(SETTINGS)
 
     def _classes_below(self, queue: Queue, name: str) -> list[ShapeClass]:
         """Classes of the queues below the queue, of those that name it as their parent, and of those in a circle of
@@ -253,14 +247,13 @@ class State:
         return [group for each in below for group in self.waiting.classes(each).values()]
 
     def _set_namespace(self, view: NamespaceView) -> None:
-        self.hungry.wake_all()
         known = self.namespaces.is_limited(view.name)
         if self.namespaces.label(view.name, view.labels) or known != bool(view.limits or view.scoped):
             # Whether a namespace has limits is part of the shape of what waits in it; its labels open queues to it.
             self.file_again(view.name, lambda: self.namespaces.set(view))
         else:
             self.namespaces.set(view)
-            self.wakeups.refresh_idle()
+        self.wakes.fire(SETTINGS)
 
     def _set_cluster(self, view: ClusterView, circuit: Circuit | None) -> None:
         before = self.world.member(view.name).view
@@ -276,8 +269,8 @@ class State:
         """A member came, went, or is another one now: every answer that names members may be another one."""
         self._tell_tree_of_members()
         self._serving.clear()
-        self.wakeups.wake_all()
-        self.hungry.wake_all()
+        self.wakes.fire(MEMBERS)
+        self.wakes.fire(SETTINGS)
 
     def _set_capacity(self, name: str, root: str, capacity: CapacityView | None) -> None:
         member = self.world.member(name)
@@ -289,22 +282,18 @@ class State:
         self.reservations.timeline.republished(name)
         if member.generation != before:
             for shape in self.failures.moved_on(name):
-                self.wakeups.wake(shape)
+                self.waiting.wake_shape(shape)
         if member.total() != total:
             self._tell_tree_of_members()
         self._settle(member)
-        self.hungry.wake(name)
+        self.wakes.fire(Trigger(Cause.MEMBER, name))
 
     def _tell_tree_of_members(self) -> None:
         members = self.world.members.values()
         known = {member.name: (member.total(), member.view.labels) for member in members if member.view is not None}
         self.tree.set_ceilings({each.name: each.view.ceiling for each in members if each.view and each.view.ceiling})
         for node in self.tree.set_members(known):
-            self.waiting.limit_changed(node)
-            if node.parent is not None:
-                self.waiting.limit_changed(node.parent)
-            self.wakeups.ceilings_eased(node)
-            self.hungry.wake(node)
+            self.wakes.limits_changed(node)
         self._order_flavors()
         self._tell_of_change()
 
@@ -403,7 +392,7 @@ class State:
             waits = old.shape
             self.leave(old, view.placed)
             if waits is not None and self.reservations.asks_otherwise(view.uid):
-                self.wakeups.refresh_idle()
+                self.wakes.fire(KEPT)
         self.put(view.uid, binding)
         self.enter(binding, stay)
 
@@ -473,7 +462,7 @@ class State:
             for dropped in self.on_dropped:
                 dropped(uid)
             if self.reservations.drop(uid):
-                self.wakeups.refresh_idle()
+                self.wakes.fire(KEPT)
             for member in list(self.world.holders.get(uid, ())):
                 self.world.forget(member, uid)
 
@@ -498,7 +487,7 @@ class State:
             if differs(binding.told, kept):
                 self.untold[uid] = None
         elif binding.phase is Phase.SUSPENDED and (until := paused_until(binding.view)) > self.now:
-            self.pauses.set(uid, until)
+            self.wakes.park(uid, self._pauses_end, (Trigger(Cause.TIME, until),))
             if differs(binding.told, paused(binding.view)):
                 self.untold[uid] = None
         elif binding.phase is Phase.SUSPENDED:
@@ -510,9 +499,8 @@ class State:
             group = self.waiting.add(binding.leaf, binding.shape, binding.key)
             for waits in self.on_waits:
                 waits(binding, group)
-            if group in self.wakeups.idle:
+            if group in self.wakes:
                 # Perhaps it is short enough for the room that is kept for others.
-                del self.wakeups.idle[group]
                 self.waiting.refresh(group)
             verdict = group.verdict(binding.key)
             if verdict is not None and differs(binding.told, verdict):
@@ -523,6 +511,11 @@ class State:
         self.settle_binding(binding)
         for entered in self.on_entered:
             entered(binding)
+
+    def _pauses_end(self, uids: list[str], _: Trigger) -> None:
+        for uid in sorted(uids):
+            self.wakes.drop(uid)
+            self.enter(self.bindings[uid])
 
     def _take_shape(self, binding: Binding) -> Shape:
         """What it waits for: of several flavors the first of which its queues may have as much as it asks for."""
@@ -616,7 +609,8 @@ class State:
             self.breakers.moved = False
             for namespace in self.breakers.to_mark():
                 self.file_again(namespace, partial(self.breakers.mark, namespace))
-            self.wakeups.wake_all()
+            self.wakes.fire(MEMBERS)
+            self.wakes.fire(KEPT)
 
     def forget_refusals(self) -> None:
         """Look again at what waited for members that may be tried again."""
@@ -624,7 +618,7 @@ class State:
         for uid in uids:
             binding = self.bindings.get(uid)
             if binding is not None and binding.shape is not None:
-                self.wakeups.wake(binding.shape.key)
+                self.waiting.wake_shape(binding.shape.key)
         for namespace in namespaces:
             self._wake_namespace(namespace)
         for namespace in forgotten:
@@ -633,13 +627,13 @@ class State:
     def _wake_namespace(self, namespace: str) -> None:
         for group in list(self.waiting.all()):
             if self.bindings[group.members[0][2]].view.namespace == namespace:
-                self.wakeups.wake(group.shape.key)
+                self.waiting.wake_shape(group.shape.key)
 
     def leave(self, binding: Binding, placed: Mapping[str, tuple[int, int]] | None = None) -> None:
         """The inverse of `_enter`; `placed` is what was seen of its pods since it was filed."""
         if binding.wish is None:
             return
-        self.pauses.drop(binding.view.uid)
+        self.wakes.drop(binding.view.uid)
         self._open.pop(binding.view.uid, None)
         self._outside.pop(binding.view.uid, None)
         if binding.phase.charged:
@@ -649,7 +643,6 @@ class State:
             self._charge(binding, -1)
             self.unsettled.pop(binding.view.uid, None)
             self.sizes.forget(binding)
-            self.hungry.released(binding.leaf)
             if binding.view.decision.reason not in REFUSED:
                 for name in binding.parts:
                     if self.refusals.eased(binding.view.namespace, name):
@@ -663,8 +656,6 @@ class State:
         left = self.waiting.classes(binding.leaf)[shape.key]
         self.waiting.remove(binding.leaf, shape, binding.key)
         self.refusals.leave(binding.view.uid)
-        if not left.members:
-            self.wakeups.idle.pop(left, None)
         if shape.enrolled == 1:
             self.wakeups.unblock(shape)
         self.world.release(shape)
@@ -734,13 +725,11 @@ class State:
     def _charge(self, binding: Binding, times: int = 1) -> None:
         """Charge the binding to its queue and namespace, or take that back."""
         self.tree.charge(binding.leaf, binding.amount, binding.where(), times)
-        self.waiting.limits_changed(binding.leaf)
+        self.wakes.use_changed(binding.leaf)
         self.namespaces.charge(binding.view.namespace, binding.charges(), times)
         self.list_charged(binding, times)
         if times < 0:
-            self.wakeups.ceilings_eased(binding.leaf)
-            if self.wakeups.idle:
-                self.wakeups.refresh_idle()
+            self.wakes.use_fell(binding.leaf)
 
     def list_charged(self, binding: Binding, times: int = 1) -> None:
         charged = self.charged.setdefault(binding.leaf, {})
@@ -806,7 +795,7 @@ class State:
             if namespace:
                 self.file_again(namespace)
             else:
-                self.wakeups.wake(shape)
+                self.waiting.wake_shape(shape)
 
     def failed(self, binding: Binding, name: str, *, pods: bool = False) -> None:
         """Don't choose this member for the shape again until its capacity changes, or a while has passed.

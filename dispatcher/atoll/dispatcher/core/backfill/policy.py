@@ -12,6 +12,7 @@ import numpy as np
 from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, estimate, patient_until
+from atoll.dispatcher.core.backlog.wake_index import KEPT
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.claims import Claims
@@ -235,7 +236,7 @@ class Policy:
                     # It is the head no more: an elder came back.
                     other.overtaken = True
                     self.reservations.forget(other.uid)
-                    self._state.wakeups.refresh_idle()
+                    self._state.wakes.fire(KEPT)
         if self.reservations.own(uid) is None:
             made = self._reserve(group.shape, self.bindings[uid])
             if certain and made is not None and made.at == math.inf:
@@ -323,7 +324,7 @@ class Policy:
             if not self.may_start(binding):
                 self._claims.withdraw(binding.view.uid)
                 self.reservations.drop(binding.view.uid)
-                self._state.wakeups.refresh_idle()
+                self._state.wakes.fire(KEPT)
                 self.look_again(binding)
         for claim in list(self.reservations.claims.values()):
             self._await_victims(claim)
@@ -332,12 +333,12 @@ class Policy:
                 # It was made anew with an older one; or others go for it, and if they don't it is looked at after that.
                 continue
             if reservation.lost < math.inf and self.reservations.is_found_again(reservation):
-                self._state.wakeups.refresh_idle()
+                self._state.wakes.fire(KEPT)
             elif (
                 self._is_to_be_renewed(reservation) and reservation.computed + self._settings.renewal <= self._state.now
             ):
                 self._compute_again(reservation)
-                self._state.wakeups.refresh_idle()
+                self._state.wakes.fire(KEPT)
         self._try_again()
         while self.patience and self.patience[0][0] <= self._state.now:
             uid = heapq.heappop(self.patience)[1]
@@ -420,7 +421,7 @@ class Policy:
         if reservation.until <= self._state.now:
             self._claims.withdraw(reservation.uid)
             self.reservations.withdraw(reservation.uid)
-            self._state.wakeups.refresh_idle()
+            self._state.wakes.fire(KEPT)
             self.look_again(self.bindings[reservation.uid])
 
     def look_again(self, binding: Binding) -> None:

@@ -16,7 +16,9 @@ import bisect
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from atoll.dispatcher.core.backlog.wake_index import KEPT, SETTINGS, Cause, Trigger, WakeIndex, rows_of
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.events import Strategy
 from atoll.dispatcher.core.quota.queue import Queue, path
@@ -31,29 +33,26 @@ _Entry = tuple[int, str, str, bytes]
 """The parts of a `Key`, and the shape's: flat, for comparing them is most of the work."""
 
 
+class Limit(NamedTuple):
+    """What a queue must have left."""
+
+    queue: Queue
+    resource: str
+    amount: int
+    way: Queue | None
+    """The queue for which that must be left, where what others are guaranteed stops it; None for any."""
+
+
 class Lot:
     """Classes that wait for the same thing; see the module."""
 
-    __slots__ = ("amount", "anchor", "awake", "below", "heads", "resource", "shape", "verdict", "way")
+    __slots__ = ("anchor", "awake", "below", "heads", "key", "verdict")
 
-    def __init__(
-        self,
-        anchor: Queue,
-        *,
-        awake: bool = False,
-        resource: str = "",
-        amount: int = 0,
-        way: Queue | None = None,
-        shape: bytes = b"",
-    ) -> None:
+    def __init__(self, anchor: Queue, key: Limit | bytes | None) -> None:
         self.anchor = anchor
-        self.awake = awake
-        #: what the anchor must have left for it to wake; no resource where something else decides
-        self.resource, self.amount = resource, amount
-        #: the queue for which that must be left, where what others are guaranteed stops it
-        self.way = way
-        #: of the classes that members have no room for; empty for other lots
-        self.shape = shape
+        #: what its classes wait for: a limit of the anchor, or room for their shape; None: to be looked at
+        self.key = key
+        self.awake = key is None
         #: why no member has room, as said when its classes were parked last; None for other lots
         self.verdict: Verdict | None = None
         #: queue -> children that lead to a class of this lot
@@ -123,7 +122,7 @@ class ShapeClass:
 class _Spot:
     """What hangs at one queue of the tree."""
 
-    __slots__ = ("awake", "classes", "filed", "fresh", "heap", "lots", "parked", "queue")
+    __slots__ = ("awake", "classes", "filed", "fresh", "heap", "lots", "queue")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -131,12 +130,9 @@ class _Spot:
         self.awake: dict[Queue, None] = {}
         #: awake lots that hang here
         self.lots: dict[Lot, None] = {}
-        #: resource -> (amount, queue for which it must be left, None for any) -> lot of classes that this queue's limit
-        #: blocks
-        self.parked: dict[str, dict[tuple[int, Queue | None], Lot]] = {}
         #: shape -> class, where the queue is a leaf
         self.classes: dict[bytes, ShapeClass] = {}
-        self.fresh = Lot(queue, awake=True)
+        self.fresh = Lot(queue, None)
         #: the classes that may be looked at for no lot further up, for many lots may be awake here, one for each
         #: amount; outdated entries are dropped when they come up
         self.heap: list[_Entry] = []
@@ -166,11 +162,11 @@ class _Spot:
 class Waiting:
     """All pending classes; see the module."""
 
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
+    def __init__(self, tree: Tree, index: WakeIndex) -> None:
+        self._tree, self._index = tree, index
         self._spots: dict[Queue, _Spot] = {}
-        #: shape key -> the lot of its classes for which no member has room
-        self._by_shape: dict[bytes, Lot] = {}
+        #: by their keys, all lots but the fresh ones
+        self._lots: dict[Limit | bytes, Lot] = {}
         #: classes whose members may not know `parked` yet, in the order in which they got it
         self.unsaid: dict[ShapeClass, None] = {}
         #: where `first` ended, and the lots above that lead there; None once anything woke since
@@ -209,6 +205,7 @@ class Waiting:
             group.told -= 1
         if not group.members:
             self._unfile(group)
+            self._index.drop(group)
             del spot.classes[shape.key]
             self.unsaid.pop(group, None)
             if self._strict(leaf):
@@ -262,73 +259,71 @@ class Waiting:
     def park_on_limit(self, group: ShapeClass, verdict: Verdict, short: Shortage) -> None:
         """Wait until the queue has what is requested of the resource left."""
         self.say(group, verdict)
-        lots = self._spot(short.queue).parked.setdefault(short.resource, {})
-        way = group.leaf if short.below is not None else None
-        lot = lots.get((short.requested, way))
+        limit = Limit(short.queue, short.resource, short.requested, group.leaf if short.below is not None else None)
+        lot = self._lots.get(limit)
         if lot is None:
-            lot = Lot(short.queue, resource=short.resource, amount=short.requested, way=way)
-            lots[short.requested, way] = lot
+            lot = self._lots[limit] = Lot(short.queue, limit)
+            self._index.park(lot, self._left_changed, (Trigger(Cause.LEFT, short.queue),))
         self._move(group, lot)
 
     def park_on_shape(self, group: ShapeClass, verdict: Verdict) -> None:
         """Wait until the shape is woken; whatever else waits for it there sleeps again as well."""
         self.say(group, verdict)
-        lot = self._by_shape.get(group.shape.key)
+        lot = self._lots.get(group.shape.key)
         if lot is None:
-            lot = self._by_shape[group.shape.key] = Lot(self._tree.root, shape=group.shape.key)
+            lot = self._lots[group.shape.key] = Lot(self._tree.root, group.shape.key)
         lot.verdict = verdict
         self._sleep(lot)
         self._move(group, lot)
 
     def asleep(self, shape: bytes) -> Verdict | None:
         """Why no member has room for this shape, where others wait for that and nothing has changed since."""
-        lot = self._by_shape.get(shape)
-        return lot.verdict if lot is not None and lot.heads and not lot.awake else None
+        lot = self._lots.get(shape)
+        return lot.verdict if lot is not None and not lot.awake else None
 
     def park_until_told(self, group: ShapeClass, verdict: Verdict) -> None:
-        """Wait until `refresh` is called for the class."""
+        """Wait for other settings, or other reservations, whatever its members and queues have."""
         self.say(group, verdict)
         self._unfile(group)
+        # What would delay others elsewhere may not delay them in a member that has more.
+        rows = rows_of(group.shape) if verdict.reason is Reason.WOULD_DELAY else ()
+        self._index.park(group, self._refresh_all, (KEPT, SETTINGS, *rows))
+
+    def _refresh_all(self, groups: list[ShapeClass], _: Trigger) -> None:
+        for group in groups:
+            self.refresh(group)
 
     def refresh(self, group: ShapeClass) -> None:
         """Look at the class again."""
+        self._index.drop(group)
         self._refile(group)
 
     def wake_shape(self, shape: bytes) -> None:
         """Some member has more room for this shape."""
-        lot = self._by_shape.get(shape)
-        if lot is not None and lot.heads:
+        lot = self._lots.get(shape)
+        if lot is not None:
             self._wake(lot)
 
     def sleep_shape(self, shape: bytes) -> None:
         """No member has room for this shape any more; its classes keep their verdicts."""
-        lot = self._by_shape.get(shape)
+        lot = self._lots.get(shape)
         if lot is not None:
             self._sleep(lot)
 
-    def limits_changed(self, leaf: Queue) -> None:
-        """`limit_changed` of the queue and of all above it."""
-        queue: Queue | None = leaf
-        while queue is not None:
-            self.limit_changed(queue)
-            queue = queue.parent
-
-    def limit_changed(self, queue: Queue) -> None:
-        """Use or limit of a queue changed: lots wake or go to sleep."""
-        spot = self._spots.get(queue)
-        if spot is None or not spot.parked:
-            return
-        for resource, lots in spot.parked.items():
-            known: dict[Queue | None, int | None] = {}
-            for (amount, way), lot in lots.items():
-                if way not in known:
-                    known[way] = queue.left(resource, way if way is not None and queue in path(way) else None)
-                left = known[way]
-                if left is None or amount <= left:
-                    if not lot.awake and lot.heads:
-                        self._wake(lot)
-                elif lot.awake:
-                    self._sleep(lot)
+    def _left_changed(self, lots: list[Lot], _: Trigger) -> None:
+        """Lots of one queue wake, or go to sleep."""
+        known: dict[tuple[str, Queue | None], int | None] = {}
+        for lot in lots:
+            assert isinstance(lot.key, Limit), "it waits for a limit"
+            queue, resource, amount, way = lot.key
+            if (resource, way) not in known:
+                known[resource, way] = queue.left(resource, way if way is not None and queue in path(way) else None)
+            left = known[resource, way]
+            if left is None or amount <= left:
+                if not lot.awake:
+                    self._wake(lot)
+            elif lot.awake:
+                self._sleep(lot)
 
     # -- the next one ------------------------------------------------------------------------------------------------
 
@@ -449,6 +444,8 @@ class Waiting:
     def _move(self, group: ShapeClass, lot: Lot) -> None:
         if group.lot is lot:
             return
+        if group.lot is None:
+            self._index.drop(group)
         self._unfile(group)
         group.lot = lot
         if group.leaf not in lot.heads:
@@ -497,16 +494,11 @@ class Waiting:
             self._empty(lot)
 
     def _empty(self, lot: Lot) -> None:
-        fresh = lot is self._spot(lot.anchor).fresh
         self._sleep(lot)
-        lot.awake = fresh
-        if lot.shape:
-            del self._by_shape[lot.shape]
-        if lot.resource:
-            lots = self._spots[lot.anchor].parked[lot.resource]
-            del lots[lot.amount, lot.way]
-            if not lots:
-                del self._spots[lot.anchor].parked[lot.resource]
+        lot.awake = lot.key is None
+        if lot.key is not None:
+            self._index.drop(lot)
+            del self._lots[lot.key]
 
     def _wake(self, lot: Lot) -> None:
         self._reached = None

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.quota.namespaces import Charges, by_scopes
-from atoll.dispatcher.core.quota.queue import Queue
 from atoll.model import selectors
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
@@ -48,8 +47,6 @@ class Shape:
     """Keys of labels, and fields, by which its pods choose nodes."""
     users: int = 0
     """Bindings that have it."""
-    capped: Queue | None = None
-    """The queue whose ceilings, or those of queues below it, stop it while it is known to be blocked by them."""
     enrolled: int = 0
     """How often the world was asked to keep rooms for it."""
     rows: tuple[int, ...] = ()

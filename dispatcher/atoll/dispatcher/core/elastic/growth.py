@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atoll.dispatcher.core.backlog.binding import Binding
-from atoll.dispatcher.core.backlog.wakeups import Hungry
+from atoll.dispatcher.core.backlog.wake_index import SETTINGS, Trigger, WakeIndex
 from atoll.dispatcher.core.elastic.sizes import can_grow, can_shrink, full
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.model.decision import Phase
@@ -12,11 +12,39 @@ from atoll.model.verdict import Blocker, Reason, Verdict
 from atoll.model.words import counted
 
 
+class Hungry:
+    """Running workloads that want more pods: those that may get some now, and what keeps the others from it."""
+
+    def __init__(self, index: WakeIndex) -> None:
+        self._index = index
+        #: UIDs that are worth a look; what sleeps in the index is not among them
+        self.awake: dict[str, None] = {}
+
+    def add(self, uid: str) -> None:
+        """It wants more, and may get it."""
+        self._index.drop(uid)
+        self.awake[uid] = None
+
+    def remove(self, uid: str) -> None:
+        """It wants no more, or can't be given any before it is seen again."""
+        self._index.drop(uid)
+        self.awake.pop(uid, None)
+
+    def park(self, uid: str, until: Trigger) -> None:
+        """Nothing for it until this changed."""
+        self.awake.pop(uid, None)
+        self._index.park(uid, self._wake, (until, SETTINGS))
+
+    def _wake(self, uids: list[str], _: Trigger) -> None:
+        for uid in uids:
+            self.add(uid)
+
+
 class Sizes:
     """What runs with more pods than it should, could run with fewer, or wants more."""
 
-    def __init__(self, hungry: Hungry) -> None:
-        self._hungry = hungry
+    def __init__(self, index: WakeIndex) -> None:
+        self.hungry = Hungry(index)
         #: UIDs of what runs with fewer pods than its binding says, because its user asks for no more
         self.oversized: dict[str, None] = {}
         #: UIDs of what runs in several members and may not say yet that it keeps its size, or still says so
@@ -46,14 +74,14 @@ class Sizes:
             return
         size = full(part)
         if can_grow(gang, size):
-            self._hungry.add(uid)
+            self.hungry.add(uid)
         if not binding.view.divided and can_shrink(gang, size):
             self.spare.setdefault(binding.leaf, {}).setdefault(-binding.key[0], {})[uid] = None
 
     def forget(self, binding: Binding) -> None:
         """It is charged no more, or with another size."""
         uid, priority = binding.view.uid, -binding.key[0]
-        self._hungry.remove(uid)
+        self.hungry.remove(uid)
         self.oversized.pop(uid, None)
         self.kept.pop(uid, None)
         if uid in self.spare.get(binding.leaf, {}).get(priority, {}):

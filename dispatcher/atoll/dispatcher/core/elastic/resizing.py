@@ -18,6 +18,7 @@ from atoll.dispatcher.core.backfill.allocation import Allocation, Pods
 from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.backlog import Key
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate
+from atoll.dispatcher.core.backlog.wake_index import KEPT, Cause, Trigger
 from atoll.dispatcher.core.capacity.pods import Counts, cut, difference, first_pods, joined
 from atoll.dispatcher.core.capacity.shape import shape_key
 from atoll.dispatcher.core.claims import Claims
@@ -42,8 +43,8 @@ class Stop(NamedTuple):
     """Why something does not grow."""
 
     verdict: Verdict
-    place: Queue | str | None = None
-    """What must change: a queue, a member, or anything."""
+    until: Trigger = KEPT
+    """What may change that."""
 
 
 Missed = dict[tuple[str, bytes, str, Counts, int | None], Stop]
@@ -72,21 +73,22 @@ class Resizing:
         Returns:
             The queues of what grew.
         """
-        if not self._state.wakeups.hungry.awake:
+        hungry = self._state.sizes.hungry
+        if not hungry.awake:
             return []
         self._missed.clear()
         grew: dict[Queue, None] = {}
         begun = {command.uid: index for index, command in enumerate(commands) if isinstance(command, Dispatch)}
-        for binding in sorted((self.bindings[uid] for uid in self._state.wakeups.hungry.awake), key=_turn):
+        for binding in sorted((self.bindings[uid] for uid in hungry.awake), key=_turn):
             uid = binding.view.uid
             if not self.may_resize(binding, begun=uid in begun):
                 # It is filed again when something is seen of it.
-                self._state.wakeups.hungry.remove(uid)
+                hungry.remove(uid)
                 continue
             [name] = binding.parts
             growth = self.growth(binding, self.world.members[name].nodes, self._where(binding, name), self._missed)
             if isinstance(growth, Stop):
-                self._state.wakeups.hungry.park(uid, growth.place)
+                hungry.park(uid, growth.until)
                 self._decisions.stopped[uid] = growth.verdict
                 continue
             before = binding.pods
@@ -146,7 +148,7 @@ class Resizing:
         placement = place(nodes, more, within=around)
         if isinstance(placement, Miss):
             about = Blocker("Cluster", name, "pods", str(placement.requested), str(placement.available))
-            missed[alike] = Stop(Verdict(placement.reason, about), name)
+            missed[alike] = Stop(Verdict(placement.reason, about), Trigger(Cause.MEMBER, name))
             return missed[alike]
         fitting = [size for size in ladder[:able] if _holds(placement, difference(size, now))]
         for size in dict.fromkeys((fitting[-1], fitting[0])):
@@ -172,7 +174,7 @@ class Resizing:
             return Stop(outside)
         short = self.tree.shortage(leaf, amount)
         if short is not None:
-            return Stop(short.verdict(), short.queue)
+            return Stop(short.verdict(), Trigger(Cause.FELL, short.queue))
         if (there := self.tree.shortage_in(leaf, name, amount)) is not None:
             return Stop(there.verdict())
         if (missing := self.namespaces.shortage(namespace, by_scopes([more], amount))) is not None:
@@ -224,9 +226,7 @@ class Resizing:
         [name] = binding.parts
         before = binding.pods
         self._charge_size(binding, size, first_pods(self._where(binding, name), size))
-        self._state.wakeups.refresh_idle()
-        self._state.wakeups.ceilings_eased(binding.leaf)
-        self._state.wakeups.hungry.released(binding.leaf)
+        self._state.wakes.use_fell(binding.leaf)
         self._state.settle_binding(binding)
         return self._decisions.resize(binding, Reason.SHRUNK, f"{binding.pods} pods, not {before}: {text}")
 
@@ -281,7 +281,7 @@ class Resizing:
         binding.before, binding.parts, binding.amount = binding.parts, {name: part}, amount
         self.tree.charge(binding.leaf, more, {name: more})
         self.namespaces.charge(binding.view.namespace, binding.charges())
-        self.waiting.limits_changed(binding.leaf)
+        self._state.wakes.use_changed(binding.leaf)
         stay = self.reservations.timeline.get(binding.view.uid)
         assert stay is not None, f"{binding.view.uid} is charged and not known to run"
         now = Allocation(binding.leaf, amount, stay.start, stay.end, {name: (gang, pods)}, stay.settings)

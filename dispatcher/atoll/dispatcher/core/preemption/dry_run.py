@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from atoll.dispatcher.core.backfill.policy import Policy
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding
+from atoll.dispatcher.core.backlog.wake_index import KEPT
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.claims import Claims, Departure, Loss, OpenQuestion
 from atoll.dispatcher.core.commands import Command
@@ -116,7 +117,7 @@ class DryRuns:
             self.reservations.withdraw(claim.uid)
             group = self._class_of(binding)
             outcome = self._whom_to_ask(group, binding) if self._triggers.may_evict(group) else None
-            self._state.wakeups.refresh_idle()
+            self._state.wakes.fire(KEPT)
             self._policy.look_again(binding)
             if outcome is not None:
                 yield self._claim(group, binding, outcome)
@@ -395,7 +396,7 @@ class DryRuns:
         self._claims.answered(uid)
         if self.reservations.withdraw(uid):
             # What the room was kept from is looked at again at once.
-            self._state.wakeups.refresh_idle()
+            self._state.wakes.fire(KEPT)
         self.unfinished = True
 
     def _class_of(self, binding: Binding) -> ShapeClass:

@@ -1,0 +1,160 @@
+"""What sleeps, by what may wake it: the one place in which anything of the core waits for a change.
+
+Whoever takes something in says what changed (`fire`) and needs not know who sleeps on that; what sleeps costs nothing
+until then. It sleeps on until its owner, told of it, parks it elsewhere or drops it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Hashable
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from atoll.dispatcher.core.capacity.shape import Shape
+from atoll.dispatcher.core.quota.queue import Queue, path
+
+
+class Cause(IntEnum):
+    """What may wake something; in brackets what a trigger names."""
+
+    FELL = 1
+    """The use of a queue fell, or its limits rose (the queue)."""
+    LEFT = 2
+    """What a queue has left is more or less than before (the queue)."""
+    CEILING = 3
+    """A queue uses less in members, as far as its ceilings and those below it go (the outermost queue with one)."""
+    ROW = 4
+    """A member has more capacity for a kind of pod (its row of the fit table)."""
+    MEMBER = 5
+    """A member has more capacity (its name)."""
+    MEMBERS = 6
+    """A member came, went, is another one, or may be tried again."""
+    KEPT = 7
+    """Other capacity is reserved than before, or a queue was given something back."""
+    SETTINGS = 8
+    """A queue or a namespace was changed, or what members accept."""
+    TIME = 9
+    """A time has come (seconds since the epoch)."""
+
+
+class Trigger(NamedTuple):
+    """What something sleeps on."""
+
+    cause: Cause
+    what: Queue | str | float | None = None
+
+
+MEMBERS, KEPT, SETTINGS = Trigger(Cause.MEMBERS), Trigger(Cause.KEPT), Trigger(Cause.SETTINGS)
+
+Owner = Callable[[list[Any], Trigger], None]
+"""Told of what it parked that may be awake now, in the order in which it was parked."""
+
+
+class WakeIndex:
+    """Who sleeps on what."""
+
+    def __init__(self) -> None:
+        #: trigger -> owner -> what it parked there
+        self._at: dict[Trigger, dict[Owner, dict[Hashable, None]]] = {}
+        #: what sleeps -> its owner, and all that it sleeps on
+        self._of: dict[Hashable, tuple[Owner, tuple[Trigger, ...]]] = {}
+        #: times that something slept on once
+        self._times: list[float] = []
+
+    def __contains__(self, item: Hashable) -> bool:
+        return item in self._of
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def park(self, item: Hashable, owner: Owner, triggers: tuple[Trigger, ...]) -> None:
+        """It sleeps on these, and on nothing else, until it is dropped."""
+        entry = owner, triggers
+        if self._of.get(item) == entry:
+            return
+        self.drop(item)
+        self._of[item] = entry
+        for trigger in triggers:
+            self._at.setdefault(trigger, {}).setdefault(owner, {})[item] = None
+            if isinstance(trigger.what, float):
+                heapq.heappush(self._times, trigger.what)
+
+    def drop(self, item: Hashable) -> bool:
+        """It sleeps no more; whether it did."""
+        entry = self._of.pop(item, None)
+        if entry is None:
+            return False
+        owner, triggers = entry
+        for trigger in triggers:
+            owners = self._at[trigger]
+            del owners[owner][item]
+            if not owners[owner]:
+                del owners[owner]
+                if not owners:
+                    del self._at[trigger]
+        return True
+
+    def fire(self, trigger: Trigger, enough: Callable[[Any], bool] | None = None) -> None:
+        """Tell the owners of what sleeps on this, where it is enough for it."""
+        for owner, items in list(self._at.get(trigger, {}).items()):
+            woken = list(items) if enough is None else [item for item in items if enough(item)]
+            if woken:
+                owner(woken, trigger)
+
+    # -- what changed ------------------------------------------------------------------------------------------------
+
+    def use_changed(self, leaf: Queue) -> None:
+        """A queue was charged, or given something back: it and those above it have other amounts left."""
+        for queue in path(leaf):
+            self.fire(Trigger(Cause.LEFT, queue))
+
+    def use_fell(self, leaf: Queue) -> None:
+        """A queue was given something back."""
+        self._ceilings_eased(leaf)
+        self.fire(KEPT)
+        for queue in path(leaf):
+            self.fire(Trigger(Cause.FELL, queue))
+
+    def limits_changed(self, queue: Queue) -> None:
+        """The limits of a queue are others."""
+        self.fire(Trigger(Cause.LEFT, queue))
+        if queue.parent is not None:
+            # What is guaranteed to it is not there for those beside it.
+            self.fire(Trigger(Cause.LEFT, queue.parent))
+        self._ceilings_eased(queue)
+        self.fire(Trigger(Cause.FELL, queue))
+
+    def _ceilings_eased(self, leaf: Queue) -> None:
+        *_, root = path(leaf)
+        for queue in (capping(leaf), root):
+            if queue is not None:
+                self.fire(Trigger(Cause.CEILING, queue))
+
+    def time_passed(self, now: float) -> None:
+        """Those times have come that are not after this one."""
+        while (when := self.next_time) is not None and when <= now:
+            heapq.heappop(self._times)
+            self.fire(Trigger(Cause.TIME, when))
+
+    @property
+    def next_time(self) -> float | None:
+        """The earliest time that something sleeps on."""
+        while self._times and Trigger(Cause.TIME, self._times[0]) not in self._at:
+            heapq.heappop(self._times)
+        return self._times[0] if self._times else None
+
+
+def rows_of(shape: Shape) -> tuple[Trigger, ...]:
+    """More capacity for any of its tasks, in any flavor."""
+    rows = [row for each in (shape, *shape.others) for row in each.rows]
+    return tuple(Trigger(Cause.ROW, row) for row in dict.fromkeys(rows))
+
+
+def capping(leaf: Queue) -> Queue | None:
+    """The outermost queue on the path that has ceilings in members; None without one."""
+    above = None
+    for queue in path(leaf):
+        if queue.tracks:
+            above = queue
+    return above
