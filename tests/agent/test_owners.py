@@ -92,3 +92,38 @@ async def test_a_workload_that_is_another_binding_s_takes_its_pods_along(binding
     notes = {keys.BINDING_UID: binding} if binding else {}
     tell(cache.workloads[BATCH_JOBS], "MODIFIED", {"metadata": {**JOB["metadata"], "annotations": notes}}, 3)
     assert of(cache) == set()
+
+
+def owned(name: str, kind: str, above: dict[str, Any] | None, **annotations: str) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name, "namespace": "default", "uid": f"uid-{name}", "annotations": annotations}
+    if above is not None:
+        metadata["ownerReferences"] = [above]
+    return {"kind": kind, "metadata": metadata}
+
+
+def by(name: str, kind: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}
+
+
+async def test_a_pod_belongs_to_the_workload_that_its_controller_was_made_for_whatever_is_heard_of_first() -> None:
+    cache = MemberCache(client(9))
+    tell(cache.pods, "ADDED", pod("deep", by("child", "Job")), 1)
+    assert (of(cache), cache.owners.awaited(next(iter(cache.pods)))) == (set(), True)
+    # A copy of the annotation says nothing of what has a controller itself.
+    tell(cache.workloads[BATCH_JOBS], "ADDED", owned("child", "Job", by("top", "Job"), **{keys.BINDING_UID: "c"}), 2)
+    assert (of(cache), cache.owners.awaited(next(iter(cache.pods)))) == (set(), True)
+    tell(cache.workloads[BATCH_JOBS], "ADDED", owned("top", "Job", None, **{keys.BINDING_UID: "b"}), 3)
+    assert (of(cache), cache.owners.delivered(next(iter(cache.pods)))) == ({"deep"}, "uid-top")
+    for number, each in enumerate(("top", "child")):
+        tell(cache.workloads[BATCH_JOBS], "DELETED", owned(each, "Job", None), 4 + number)
+    tell(cache.pods, "DELETED", pod("deep", by("child", "Job")), 6)
+    assert (cache.owners._bindings, cache.owners._above, cache.owners._there) == ({}, {}, set())
+
+
+async def test_pods_that_a_pod_owns_belong_to_its_workload() -> None:
+    cache = MemberCache(client(9))
+    tell(cache.workloads[BATCH_JOBS], "ADDED", JOB, 1)
+    tell(cache.pods, "ADDED", pod("driver", OWNER), 2)
+    tell(cache.pods, "ADDED", pod("executor", by("driver", "Pod")), 3)
+    tell(cache.pods, "ADDED", pod("forged", {**by("driver", "Pod"), "uid": "another"}), 4)
+    assert of(cache) == {"driver", "executor"}

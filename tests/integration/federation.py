@@ -13,6 +13,7 @@ import orjson
 
 from atoll.kinds import BY_RESOURCE, kind_of
 from atoll.kube import errors
+from atoll.kube.crds import served
 from atoll.kube.transport import ApiServer
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.binaries import ensure
@@ -122,7 +123,7 @@ class Site:
 
     async def no_jobs(self) -> None:
         """Delete the jobs of this test and wait until their pods are gone."""
-        for resource in BY_RESOURCE:
+        for resource in await served(self.host, BY_RESOURCE):
             for each in await self.host.list(resource, self.namespace):
                 await self.host.delete(resource, each["metadata"]["name"], self.namespace)
         await until(self._empty, what=f"the pods of {self.namespace} are gone")

@@ -340,3 +340,68 @@ async def test_a_list_of_which_no_page_comes_is_begun_again_with_smaller_pages()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
     assert limits == [500, 250, 125]
+
+
+class Absent:
+    """Says that there is no such resource until it is `there`."""
+
+    def __init__(self) -> None:
+        self.there, self.asked = False, 0
+        self.server = PodServer({"a": 1}, 5, [])
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        self.asked += 1
+        if self.there:
+            return await self.server(request)
+        return web.json_response({"message": "not here", "reason": "NotFound", "code": 404}, status=404)
+
+
+async def test_an_optional_resource_that_is_not_there_has_no_objects_until_somebody_says_that_it_may_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """1. It is absent. 2. It is asked for no more. 3. It comes. 4. It goes with its objects."""
+    monkeypatch.setattr(module, "_ASKED_AGAIN", 2)
+    server = Absent()
+    async with serving(server) as api:
+        cache: Reflector[Full] = Reflector(api, PODS, decode_full, optional=True)
+        task = asyncio.create_task(cache.run())
+        try:
+            await eventually(lambda: cache.synced.is_set() and server.asked == 3 and cache.active_at is None)
+            assert (cache.absent, len(cache)) == (True, 0)
+            server.there = True
+            cache.look()
+            await eventually(lambda: list(cache.store) == ["ns/a"])
+            assert not cache.absent
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        server.there = False
+        task = asyncio.create_task(cache.run())
+        try:
+            await eventually(lambda: cache.absent)
+            assert len(cache) == 0
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_objects_that_are_known_are_not_forgotten_at_the_first_answer_that_there_is_no_such_resource() -> None:
+    server = Absent()
+    server.there = True
+    server.server.streams = [([], "410")]
+    gone: list[str] = []
+
+    async def once(request: web.Request) -> web.StreamResponse:
+        server.there = server.server.lists != 1 or request.query.get("watch") == "true" or server.asked > 3
+        return await server(request)
+
+    async with serving(once) as api:
+        cache: Reflector[Full] = Reflector(api, PODS, decode_full, optional=True)
+        cache.on_change(lambda old, new: gone.append(old.metadata.name) if new is None and old else None)
+        task = asyncio.create_task(cache.run())
+        try:
+            await eventually(lambda: server.server.lists == 2)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    assert (gone, cache.absent, list(cache.store)) == ([], False, ["ns/a"])

@@ -113,6 +113,12 @@ async def setup(running: Process, settings: AgentSettings) -> None:
         "atoll_topology_problems", "HyperNodes of the member that are wrong in part", registry=running.metrics
     )
     wrong.set_function(lambda: len(works[0].scheduler.room.topology_problems) if works is not None else 0)
+
+    def notes() -> dict[str, str]:
+        if works is None:
+            return facts_annotation(facts.said())
+        return {**works[0].notes(), **facts_annotation(facts.said(works[0].cache.served))}
+
     heartbeat = Heartbeat(
         host,
         member,
@@ -120,7 +126,7 @@ async def setup(running: Process, settings: AgentSettings) -> None:
         running.identity,
         settings=settings.heartbeat,
         leads=elector.leading.is_set,
-        notes=lambda: {**(works[0].notes() if works is not None else {}), **facts_annotation(facts.said())},
+        notes=notes,
         figures=lambda: figures_annotation(works[0].tally.figures()) if works is not None and works[0].ready else {},
     )
     running.add_task("facts", facts.run())

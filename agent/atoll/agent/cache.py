@@ -19,6 +19,7 @@ from atoll.agent.objects import (
 from atoll.agent.owners import Owners
 from atoll.agent.volumes import Claim, StorageClass, Volume, decode_claim, decode_class, decode_volume
 from atoll.kinds import DELIVERED
+from atoll.kube.crds import crds, wake
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import (
@@ -28,11 +29,12 @@ from atoll.model.apiresource import (
     NODES,
     POD_GROUPS,
     PODS,
+    REPLICA_SETS,
     STORAGE_CLASSES,
     VOLUMES,
     ApiResource,
 )
-from atoll.model.objects import Full, decode_full
+from atoll.model.objects import Full, Slim, decode_full, decode_meta
 
 
 class MemberCache:
@@ -52,8 +54,10 @@ class MemberCache:
         self.storage_classes: Reflector[StorageClass] = Reflector(api, STORAGE_CLASSES, decode_class)
         #: kinds that Works deliver, cached whole
         self.workloads: dict[ApiResource, Reflector[Full]] = {
-            kind.resource: Reflector(api, kind.resource, decode_full) for kind in DELIVERED
+            kind.resource: Reflector(api, kind.resource, decode_full, optional=kind.optional) for kind in DELIVERED
         }
+        self.crds = crds(api)
+        wake(self.crds, self.workloads.values())
         self.jobs = self.workloads[JOBS]
         self.pods.add_index("claim", lambda pod: [f"{pod.metadata.namespace}/{claim.name}" for claim in pod.claims])
         self.pods.add_index("owner", lambda pod: _present(pod.metadata.controller_uid))
@@ -61,17 +65,25 @@ class MemberCache:
         self.pods.add_index("binding", lambda pod: _present(pod.binding_uid))
         self.pod_groups.add_index("owner", lambda group: _present(group.metadata.controller_uid))
         self.pod_groups.add_index("binding", lambda group: _present(group.binding_uid))
-        self.owners.watch(self.pods, self.pod_groups, self.workloads.values())
+        #: what the controllers of Deployments make: whose they are
+        self.replica_sets: Reflector[Slim] = Reflector(api, REPLICA_SETS, decode_meta, metadata_only=True)
+        self.owners.watch(self.pods, self.pod_groups, (*self.workloads.values(), self.replica_sets))
 
     @property
     def _reflectors(self) -> tuple[Reflector[Any], ...]:
         storage = (self.claims, self.volumes, self.storage_classes)
-        return (self.pods, self.nodes, self.pod_groups, self.hyper_nodes, *storage, *self.workloads.values())
+        shared = (self.crds, self.replica_sets, self.pods, self.nodes, self.pod_groups, self.hyper_nodes)
+        return (*shared, *storage, *self.workloads.values())
 
     @property
     def synced(self) -> bool:
         """Whether everything has been listed once."""
         return all(reflector.synced.is_set() for reflector in self._reflectors)
+
+    @property
+    def served(self) -> list[ApiResource]:
+        """The kinds that this member has, as far as it was asked."""
+        return [resource for resource, cache in self.workloads.items() if cache.synced.is_set() and not cache.absent]
 
     async def wait(self) -> None:
         """Return once everything has been listed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 
@@ -18,6 +18,7 @@ from atoll.kube.tokens import Renewal
 from atoll.kube.transport import ApiServer
 from atoll.kube.version import Version, version_of
 from atoll.model import quantity, vector
+from atoll.model.apiresource import ApiResource
 from atoll.model.member import AgentFacts, Figures, kind_feature
 from atoll.model.vector import Vector
 
@@ -91,8 +92,13 @@ class Facts:
                 log.debug("the member does not tell its version", error=str(error))
             await asyncio.sleep(self._settings.every if self._version is not None else self._settings.again)
 
-    def said(self) -> AgentFacts:
-        """As it is known now."""
+    def said(self, served: Iterable[ApiResource] = ()) -> AgentFacts:
+        """As it is known now.
+
+        Args:
+            served: the kinds that the member has, of those whose CRDs are others'.
+        """
+        there = set(served)
         found = self._version
         return AgentFacts(
             version=_own_version(),
@@ -102,7 +108,9 @@ class Facts:
             credentials="; ".join(
                 f"for the {name}: {each.problem}" for name, each in self.renewals.items() if each.problem
             ),
-            kinds=tuple(sorted(kind_feature(kind.resource) for kind in DELIVERED)),
+            kinds=tuple(
+                sorted(kind_feature(kind.resource) for kind in DELIVERED if not kind.optional or kind.resource in there)
+            ),
         )
 
 

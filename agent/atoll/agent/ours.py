@@ -76,7 +76,7 @@ class Ours:
         return bool(self._cache.jobs.by_index("uid", pod.metadata.controller_uid)) or self._delivered(pod)
 
     def _owner(self, pod: Pod) -> Any | None:
-        uid = pod.metadata.controller_uid
+        uid = self._cache.owners.delivered(pod) or pod.metadata.controller_uid
         for reflector in self._cache.workloads.values() if uid else ():
             for found in reflector.by_index("uid", uid):
                 return found

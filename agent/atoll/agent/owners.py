@@ -1,7 +1,7 @@
 """Whose pods and PodGroups are whose: one belongs to a binding if the workload that was delivered for it owns it.
 
 Whoever may create them in the member can write a binding's UID into their annotations. It counts once the controller
-is known to be a delivered workload of that binding, and from then on while the pod is there.
+is known to be a delivered workload of that binding, or to be made for one, and from then on while the pod is there.
 """
 
 from __future__ import annotations
@@ -16,13 +16,20 @@ from atoll.kube.events import Recorder
 from atoll.kube.reflector import Reflector
 from atoll.model import keys
 from atoll.model.apiresource import POD_GROUPS, PODS
-from atoll.model.objects import Full
+from atoll.model.objects import Full, Meta, OwnerReference, Slim
 
+_DEEPEST = 8
+"""Controllers above a pod that are looked at."""
 _Owned = TypeVar("_Owned", Pod, PodGroup)
 
 
 class Owners:
-    """Judges which binding pods and PodGroups belong to, and again when a workload is heard of after them."""
+    """Judges which binding pods and PodGroups belong to, and again when a workload is heard of after them.
+
+    The controller of a pod may be what the controller of the delivered workload made: a Job of a JobSet, a ReplicaSet
+    of a Deployment, another pod. Only objects that have no controller themselves are delivered ones, whatever their
+    annotations say.
+    """
 
     def __init__(self) -> None:
         """No I/O happens here."""
@@ -30,9 +37,15 @@ class Owners:
         self._bindings: dict[str, str] = {}
         #: UIDs of workloads that are there, delivered or not
         self._there: set[str] = set()
+        #: UID of an object that is there, or has pods -> its namespace and its controller
+        self._above: dict[str, tuple[str, OwnerReference]] = {}
+        #: UID -> UIDs of the objects that it controls, pods and PodGroups not among them
+        self._below: dict[str, set[str]] = {}
         self._recorder: Recorder | None = None
 
-    def watch(self, pods: Reflector[Pod], groups: Reflector[PodGroup], workloads: Iterable[Reflector[Full]]) -> None:
+    def watch(
+        self, pods: Reflector[Pod], groups: Reflector[PodGroup], workloads: Iterable[Reflector[Full] | Reflector[Slim]]
+    ) -> None:
         """Follow these caches, before anybody else does."""
         self._pods, self._groups = pods, groups
         for reflector in workloads:
@@ -46,30 +59,81 @@ class Owners:
 
     def judged(self, obj: _Owned) -> _Owned:
         """The object, marked as a stranger where nobody knows yet that it belongs to the binding that it names."""
-        stranger = bool(obj.named_binding) and self._bindings.get(obj.metadata.controller_uid) != obj.named_binding
+        stranger = bool(obj.named_binding) and self._bindings.get(self.delivered(obj)) != obj.named_binding
         return obj if stranger == obj.stranger else msgspec.structs.replace(obj, stranger=stranger)
 
-    def _workload_changed(self, old: Full | None, new: Full | None) -> None:
+    def delivered(self, obj: Pod | PodGroup) -> str:
+        """UID of the delivered workload above it; empty where none is known."""
+        uid = self._topmost(obj.metadata)
+        return uid if uid in self._bindings else ""
+
+    def awaited(self, obj: Pod) -> bool:
+        """Whether it names a binding, and may be of it by an owner that was not heard of yet."""
+        return obj.stranger and bool(uid := self._topmost(obj.metadata)) and uid not in self._there
+
+    def _topmost(self, metadata: Meta) -> str:
+        """UID of the highest controller above an object that is known by name at least; empty where there is none."""
+        uid, step = "", _controller(metadata)
+        for _ in range(_DEEPEST):
+            if step is None:
+                break
+            namespace, reference = step
+            uid = reference.uid
+            if uid in self._bindings:
+                break
+            step = self._above.get(uid)
+            if step is None and reference.kind == PODS.kind:
+                pod = self._pods.get(f"{namespace}/{reference.name}")
+                if pod is not None and pod.metadata.uid == uid:
+                    step = _controller(pod.metadata)
+        return uid
+
+    def _workload_changed(self, old: Full | Slim | None, new: Full | Slim | None) -> None:
         either = new or old
         if either is None:
             return
         uid = either.metadata.uid
         if new is None:
             self._there.discard(uid)
-            if not self._pods.by_index("owner", uid):
-                self._bindings.pop(uid, None)
+            self._forget(uid)
             return
-        binding = new.metadata.annotations.get(keys.BINDING_UID, "")
+        above = _controller(new.metadata)
+        binding = new.metadata.annotations.get(keys.BINDING_UID, "") if above is None else ""
         if uid in self._there and self._bindings.get(uid, "") == binding:
             return
         self._there.add(uid)
+        if above is not None:
+            self._above[uid] = above
+            self._below.setdefault(above[1].uid, set()).add(uid)
         if binding:
             self._bindings[uid] = binding
         else:
             self._bindings.pop(uid, None)
-        # The gang before its pods: what they wait for is its.
-        self._judge_again(self._groups, uid)
-        self._judge_again(self._pods, uid)
+        self._judge_below(uid)
+
+    def _forget(self, uid: str) -> None:
+        """What is known of objects that are gone, and that nothing that is there hangs on."""
+        while uid and uid not in self._there and not self._below.get(uid) and not self._pods.by_index("owner", uid):
+            self._bindings.pop(uid, None)
+            self._below.pop(uid, None)
+            step = self._above.pop(uid, None)
+            if step is None:
+                return
+            above = step[1].uid
+            self._below.get(above, set()).discard(uid)
+            uid = above
+
+    def _judge_below(self, uid: str) -> None:
+        """Look again at all that this object owns, and what that owns."""
+        rest, seen = [uid], {uid}
+        while rest:
+            owner = rest.pop()
+            # The gang before its pods: what they wait for is its.
+            self._judge_again(self._groups, owner)
+            self._judge_again(self._pods, owner)
+            found = self._below.get(owner, set()) - seen
+            seen |= found
+            rest += sorted(found)
 
     def _judge_again(self, reflector: Reflector[_Owned], owner: str) -> None:
         for obj in reflector.by_index("owner", owner):
@@ -82,10 +146,11 @@ class Owners:
         if new is not None:
             if old is None:
                 self._tell(new)
+                if new.metadata.uid in self._below:
+                    self._judge_below(new.metadata.uid)
             return
-        uid = old.metadata.controller_uid if old is not None else ""
-        if uid in self._bindings and uid not in self._there and not self._pods.by_index("owner", uid):
-            del self._bindings[uid]
+        if old is not None:
+            self._forget(old.metadata.controller_uid)
 
     def _group_changed(self, old: PodGroup | None, new: PodGroup | None) -> None:
         if old is None and new is not None:
@@ -97,10 +162,16 @@ class Owners:
         if (
             self._recorder is None
             or not obj.stranger
-            or (owner and owner.kind == "Job" and owner.uid not in self._there)
+            or (owner and owner.kind == "Job" and self._topmost(obj.metadata) not in self._there)
         ):
             return
         metadata, resource = obj.metadata, PODS if isinstance(obj, Pod) else POD_GROUPS
         about = {"apiVersion": resource.api_version, "kind": resource.kind, "namespace": metadata.namespace}
         note = f"annotation {keys.BINDING_UID} has no effect: no workload of that binding owns the {resource.kind}"
         self._recorder.record({**about, "name": metadata.name, "uid": metadata.uid}, "NotOfBinding", note, warning=True)
+
+
+def _controller(metadata: Meta) -> tuple[str, OwnerReference] | None:
+    """The namespace and the controller of an object; None for one without."""
+    found = next((each for each in metadata.owner_references if each.controller), None)
+    return None if found is None else (metadata.namespace, found)

@@ -32,7 +32,7 @@ from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys, numbers, quantity, vector
-from atoll.model.apiresource import POD_GROUPS, PODS, ApiResource
+from atoll.model.apiresource import POD_GROUPS, PODS, REPLICA_SETS, STATEFUL_SETS
 
 Json = dict[str, Any]
 
@@ -40,8 +40,6 @@ _MIN_RESOURCES = "scheduling.volcano.sh/group-min-resources"
 _TOPOLOGY_MODE = "volcano.sh/network-topology-mode"
 _HIGHEST_TIER = "volcano.sh/network-topology-highest-tier"
 _PREFIX = "podgroup-"
-_REPLICA_SETS = ApiResource("apps", "v1", "replicasets", "ReplicaSet")
-_STATEFUL_SETS = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
 _API_VERSIONS = {
     "ReplicaSet": "apps/v1",
     "Deployment": "apps/v1",
@@ -66,13 +64,19 @@ class Owner:
     """It starts its next pod only when the last one is ready, so no two can wait for each other."""
 
 
-def serves(pod: Pod, ours: Callable[[Pod], bool]) -> bool:
-    """Whether a pod is to be given a PodGroup: ours to place, in none, and of an owner whose gangs are ours to make."""
+def serves(pod: Pod, ours: Callable[[Pod], bool], delivered: Callable[[Pod], bool] = lambda _: False) -> bool:
+    """Whether a pod is to be given a PodGroup: ours to place, in none, and of an owner whose gangs are ours to make.
+
+    Args:
+        pod: any.
+        ours: whether a pod is.
+        delivered: whether a pod is made for a delivered workload.
+    """
     # What is the cheapest to know comes first: it is asked of every event of a pod.
     if pod.node or pod.finished or pod.terminating or pod.group or not ours(pod):
         return False
     owner = next((owner for owner in pod.metadata.owner_references if owner.controller), None)
-    return owner is None or owner.kind in _API_VERSIONS
+    return owner is None or owner.kind in _API_VERSIONS or delivered(pod)
 
 
 def minimum(pod: Pod) -> int:
@@ -222,7 +226,13 @@ class PodGroups:
         pod = new or old
         assert pod is not None
         uid = pod.metadata.controller_uid or pod.metadata.uid
-        if new is not None and serves(new, self._ours.pod):
+        owners = self._cache.owners
+        # Whose gang it is in is known once all of its owners were heard of.
+        if (
+            new is not None
+            and serves(new, self._ours.pod, lambda pod: bool(owners.delivered(pod)))
+            and not owners.awaited(new)
+        ):
             self._waiting.setdefault(uid, set()).add(new.metadata.key)
             self._queue.add(uid, after=self._settings.coalesce)
         elif waiting := self._waiting.get(uid):
@@ -282,15 +292,18 @@ class PodGroups:
             return Owner("v1", "Pod", pod.metadata.name, pod.metadata.uid)
         if known := self._owners.get(reference.uid):
             return known
+        if (workload := self._delivered(pod)) is not None:
+            self._owners[reference.uid] = workload
+            return workload
         owner = Owner(_API_VERSIONS[reference.kind], reference.kind, reference.name, reference.uid)
         try:
             if reference.kind == "ReplicaSet":
-                obj = await self._api.get(_REPLICA_SETS, reference.name, pod.metadata.namespace)
+                obj = await self._api.get(REPLICA_SETS, reference.name, pod.metadata.namespace)
                 above = [each for each in obj["metadata"].get("ownerReferences") or () if each.get("controller")]
                 if above and above[0]["kind"] == "Deployment":
                     owner = Owner(above[0]["apiVersion"], "Deployment", above[0]["name"], above[0]["uid"])
             elif reference.kind == "StatefulSet":
-                obj = await self._api.get(_STATEFUL_SETS, reference.name, pod.metadata.namespace)
+                obj = await self._api.get(STATEFUL_SETS, reference.name, pod.metadata.namespace)
                 ordered = obj["spec"].get("podManagementPolicy") != "Parallel"
                 owner = Owner(owner.api_version, owner.kind, owner.name, owner.uid, one_by_one=ordered)
                 if ordered and minimum(pod) > 1:
@@ -299,6 +312,17 @@ class PodGroups:
             log.debug("owner is gone", kind=reference.kind, name=reference.name)
         self._owners[reference.uid] = owner
         return owner
+
+    def _delivered(self, pod: Pod) -> Owner | None:
+        """The delivered workload that the pod is made for; None for a pod of others."""
+        if not (uid := self._cache.owners.delivered(pod)):
+            return None
+        for resource, reflector in self._cache.workloads.items():
+            for found in reflector.by_index("uid", uid):
+                spec = found.body.get("spec") or {}
+                ordered = resource == STATEFUL_SETS and spec.get("podManagementPolicy") != "Parallel"
+                return Owner(resource.api_version, resource.kind, found.metadata.name, uid, one_by_one=ordered)
+        return None
 
     def _tell_ignored(self, owner: Owner, namespace: str) -> None:
         about = {"apiVersion": owner.api_version, "kind": owner.kind, "namespace": namespace}

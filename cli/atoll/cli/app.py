@@ -49,6 +49,7 @@ COMMANDS = {
         "Example: atollctl uninstall --dry-run; atollctl uninstall; atollctl uninstall --crds --yes",
     ),
     "top": _Entry("top", "top"),
+    "kinds": _Entry("kinds", "kinds"),
     "explain": _Entry(
         "explain", "explain", "Example: atollctl explain vcjob/train -n research; atollctl explain train -o json"
     ),

@@ -10,7 +10,7 @@ import typer
 
 from atoll.cli import job_pods, moving, operations
 from atoll.cli.errors import CommandError
-from atoll.cli.lookup import find, listed, not_ready, ours, selectors
+from atoll.cli.lookup import find, listed, not_ready, ours, selectors, served_kinds
 from atoll.cli.options import NoHeaders, Output, Selector, SortBy, Watch, settings, shape
 from atoll.cli.printing import show_objects, show_table
 from atoll.cli.suggestions import queue_names
@@ -108,7 +108,8 @@ def _show(
             return {job["metadata"]["uid"]: line for job, line in zip(found, lines, strict=True)}
 
         watching.check(output, sort_by)
-        resources, one = selectors(selector), None
+        there = call(options, served_kinds)
+        resources, one = {each: text for each, text in selectors(selector).items() if each in there}, None
         if name is not None:
             resource, found = call(options, found_one)
             one, assembly = found["metadata"]["name"], BY_RESOURCE[resource].assembly

@@ -175,6 +175,15 @@ def selectors(labels: str | None) -> dict[ApiResource, str]:
     return {kind.resource: ",".join(filter(None, (own, labels))) for kind, own in wanted}
 
 
+async def served_kinds(host: ApiServer) -> list[ApiResource]:
+    """The resources of the kinds that the host has."""
+    from atoll.kinds import KINDS
+    from atoll.kube.crds import served
+
+    optional = [kind.resource for kind in KINDS if kind.optional]
+    return [kind.resource for kind in KINDS if not kind.optional] + (await served(host, optional) if optional else [])
+
+
 async def listed(host: ApiServer, namespace: str | None, selector: str | None = None) -> list[Json]:
     """The workloads of a namespace, or of all, of the kinds that their user may list.
 
@@ -194,6 +203,10 @@ async def listed(host: ApiServer, namespace: str | None, selector: str | None = 
             if kind is KINDS[0]:
                 raise
             print(f"{kind.words.title}s are left out: {error.message}", file=sys.stderr)
+            continue
+        except errors.NotFound:
+            if not kind.optional:
+                raise
             continue
         found += [{"apiVersion": resource.api_version, "kind": resource.kind, **each} for each in items]
     return found

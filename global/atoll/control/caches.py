@@ -13,6 +13,7 @@ from atoll.delivery import decode_reported
 from atoll.delivery.work import WorkObject
 from atoll.kinds import KINDS, Kind
 from atoll.kinds.metadata import default_queue
+from atoll.kube.crds import crds, wake
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
@@ -42,11 +43,13 @@ class Caches:
 
     def __init__(self, host: ApiServer) -> None:
         self.workloads: dict[ApiResource, Reflector[Full] | Assembled] = {
-            kind.resource: Reflector(host, kind.resource, decode_full)
+            kind.resource: Reflector(host, kind.resource, decode_full, optional=kind.optional)
             if kind.assembly is None
             else Assembled(host, kind, self._uid_of)
             for kind in KINDS
         }
+        self.crds = crds(host)
+        wake(self.crds, (each for each in self.workloads.values() if isinstance(each, Reflector)))
         self.namespaces = Reflector(host, NAMESPACES, decode_meta)
         self.rules: dict[ApiResource, Reflector[Full]] = {
             resource: Reflector(host, resource, decode_full) for resource in PROPAGATED.values()
@@ -61,7 +64,7 @@ class Caches:
         self.clusters = Reflector(host, CLUSTERS, objects.decode_cluster)
         self.leases = Reflector(host, LEASES, objects.decode_lease, field_selector="metadata.name=atoll-agent")
         self._all: tuple[Reflector[Any] | Assembled, ...] = (
-            self.namespaces, self.priority_classes, self.policies, self.cluster_policies, self.queues,
+            self.crds, self.namespaces, self.priority_classes, self.policies, self.cluster_policies, self.queues,
             self.clusters, self.leases, self.works, self.bindings, self.commands, *self.workloads.values(),
             *self.rules.values(),
         )  # fmt: skip

@@ -13,11 +13,12 @@ from functools import partial
 from atoll.control.caches import Caches
 from atoll.control.settings import UnservedSettings
 from atoll.kinds import BY_RESOURCE, KINDS, unserved
+from atoll.kube.crds import crd_name
 from atoll.kube.events import Recorder
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import CRDS, ApiResource
+from atoll.model.apiresource import ApiResource
 from atoll.model.objects import Slim, decode_meta
 from atoll.model.timestamps import to_seconds
 
@@ -31,23 +32,21 @@ class Unserved:
         """No I/O happens here."""
         self._settings = settings
         self._host, self._caches, self._recorder = host, caches, recorder
-        self._crds: Reflector[Slim] = Reflector(host, CRDS, decode_meta, metadata_only=True)
-        self._crds.on_change(self._crd_changed)
         #: name of the CRD -> its resource
-        self._known = {f"{each.plural}.{each.group}": each for each in unserved.BY_CRD}
+        self._known = {crd_name(each): each for each in unserved.BY_CRD}
         self._found: asyncio.Queue[ApiResource] = asyncio.Queue()
         #: name of the CRD -> the watch of its objects
         self._watches: dict[str, asyncio.Task[None]] = {}
+        caches.crds.on_change(self._crd_changed)
 
     async def run(self) -> None:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as group:
             for resource in unserved.BUILT_IN:
                 group.create_task(self._watch(resource))
-            group.create_task(self._crds.run())
             while True:
                 resource = await self._found.get()
-                name = f"{resource.plural}.{resource.group}"
+                name = crd_name(resource)
                 if name not in self._watches:
                     self._watches[name] = group.create_task(self._watch(resource))
 

@@ -206,7 +206,8 @@ class Delivery:
 
     def _work_of(self, resource: ApiResource, obj: Full) -> list[str]:
         """Key of the Work that asks for this object, if it came by one."""
-        if keys.BINDING_UID not in obj.metadata.annotations:
+        # Controllers copy annotations to what they make for a workload: that came by no Work.
+        if keys.BINDING_UID not in obj.metadata.annotations or obj.metadata.controller_uid:
             return []
         name = work_name(obj.metadata.namespace, obj.metadata.name, resource.kind, resource.group)
         return [f"{keys.execution_namespace(self._cluster)}/{name}"]
@@ -250,6 +251,10 @@ class Delivery:
         if work.spec.suspend_dispatching:
             await self._reserve(work, kind)
             return
+        if found is None and self._objects[kind.resource].absent:
+            lacks = f"there is no {kind.resource.kind} ({kind.resource.api_version}): its CRD is missing"
+            await self._write_status(work, kind, f"refused by {self._cluster}: {lacks}", refused=lacks)
+            raise Retry(self._pauses.failed(work.metadata.key))
         if found is None:
             await self._deliver(work, kind)
             return
@@ -487,6 +492,8 @@ class Delivery:
     async def _gone(self, work: WorkObject, kind: Kind) -> bool:
         """Whether the member itself, and not merely its cache, has no object of this Work; if it has one, it goes."""
         wanted = work.manifest["metadata"]
+        if self._objects[kind.resource].absent:
+            return True
         for there in await _there(self._member, kind.resource, wanted["name"], wanted["namespace"]):
             metadata = there["metadata"]
             if (metadata.get("annotations") or {}).get(keys.BINDING_UID) == work.binding_uid:

@@ -29,7 +29,7 @@ def host_crds() -> list[Json]:
 
 def member_crds() -> list[Json]:
     """The CRDs that a member needs, labelled as ours."""
-    delivered = [kind.resource for kind in DELIVERED]
+    delivered = [kind.resource for kind in DELIVERED if not kind.optional]
     wanted = {_crd_name(resource) for resource in (*delivered, POD_GROUPS, QUEUES, HYPER_NODES)}
     return [crd for crd in host_crds() if crd["metadata"]["name"] in wanted]
 

@@ -24,6 +24,7 @@ from atoll.install.rights import remove_rights
 from atoll.install.roles import AGENT_IN_MEMBER
 from atoll.kinds import DELIVERED
 from atoll.kube import errors
+from atoll.kube.crds import served
 from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
 from atoll.model.apiresource import (
@@ -312,6 +313,8 @@ async def _clean(member: ApiServer, name: str, purge: bool, progress: Callable[[
         with_crds = {(crd["spec"]["group"], crd["spec"]["names"]["plural"]) for crd in member_crds()}
         for kind in DELIVERED:
             if (kind.resource.group, kind.resource.plural) in with_crds:
+                continue
+            if not await served(member, [kind.resource]):
                 continue
             found_here = await member.list(kind.resource, label_selector=f"{keys.MANAGED}=true")
             for each in found_here:

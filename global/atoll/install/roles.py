@@ -25,6 +25,7 @@ from atoll.model.apiresource import (
     COMMANDS,
     CONFIGMAPS,
     CRDS,
+    DEPLOYMENTS,
     ENDPOINT_SLICES,
     EVENTS,
     HYPER_NODES,
@@ -39,10 +40,12 @@ from atoll.model.apiresource import (
     POLICIES,
     PRIORITY_CLASSES,
     QUEUES,
+    REPLICA_SETS,
     RESOURCE_QUOTAS,
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
+    STATEFUL_SETS,
     STORAGE_CLASSES,
     VALIDATING_WEBHOOKS,
     VOLUMES,
@@ -54,9 +57,6 @@ from atoll.model.namespaces import PROPAGATED
 Json = dict[str, Any]
 
 _AGENT_LEASE: Final = "atoll-agent"
-_DEPLOYMENTS: Final = ApiResource("apps", "v1", "deployments", "Deployment")
-_REPLICA_SETS: Final = ApiResource("apps", "v1", "replicasets", "ReplicaSet")
-_STATEFUL_SETS: Final = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,7 @@ def _owner(resource: ApiResource) -> Rule:
     )
 
 
+_BROUGHT: Final = "only where that CRD is there"
 _QUIET: Final = "a watch that has nothing to tell is not in audit logs"
 
 
@@ -119,7 +120,7 @@ def _workload(kind: Kind) -> Iterator[Rule]:
         yield _on(resource, "list", "watch", rare=_QUIET)
         yield _on(resource, "patch", sub="status", rare="only once a workload of that kind was submitted")
         return
-    yield _on(resource, "list", "watch")
+    yield _on(resource, "list", "watch", rare=_BROUGHT if kind.optional else "")
     yield _on(resource, "patch", rare="only kinds with a suspend switch, and Jobs that a Command aborts or resumes")
     yield _on(resource, "delete", rare="only finished workloads with ttlSecondsAfterFinished")
     yield _on(resource, "patch", sub="status", rare="only once a workload of that kind was submitted")
@@ -166,7 +167,7 @@ CONTROL: Final = (
                 for resource in unserved.BUILT_IN
                 if resource not in BY_RESOURCE
             ),
-            *(_on(resource, "list", "watch", rare="only where that CRD is there") for resource in unserved.BY_CRD),
+            *(_on(resource, "list", "watch", rare=_BROUGHT) for resource in unserved.BY_CRD),
             _on(CRDS, "list", "watch"),
             _on(NAMESPACES, "list", "watch"),
             # What namespaces may hand on to members.
@@ -321,6 +322,9 @@ AGENT_IN_MEMBER: Final = (
             # Which nodes the volumes of pods can be reached from.
             *(_on(resource, "list", "watch") for resource in (CLAIMS, VOLUMES, STORAGE_CLASSES)),
             _on(CLAIMS, "patch", rare="only claims whose class waits for their first pod's node"),
+            # Kinds that other systems bring, which may come and go; their controllers make what makes the pods.
+            _on(CRDS, "list", "watch"),
+            _on(REPLICA_SETS, "list", "watch"),
             _on(HYPER_NODES, "list", "watch"),
             _on(HYPER_NODES, "patch", sub="status", rare="only HyperNodes that are wrong, or were"),
             _on(POD_GROUPS, "list", "watch"),
@@ -328,9 +332,9 @@ AGENT_IN_MEMBER: Final = (
             _on(POD_GROUPS, "delete", rare="only the plan of a part that was released, or that nobody asks for"),
             *(
                 rule
-                for resource in (kind.resource for kind in DELIVERED)
+                for resource, rare in ((kind.resource, _BROUGHT if kind.optional else "") for kind in DELIVERED)
                 for rule in (
-                    _on(resource, "list", "watch"),
+                    _on(resource, "list", "watch", rare=rare),
                     _on(resource, "create", "delete", rare=_DELIVERED),
                     _on(resource, "get", rare="only to be sure that a workload is gone before its Work goes"),
                     _on(resource, "patch", rare="only when a workload is changed while it runs"),
@@ -358,10 +362,10 @@ AGENT_IN_MEMBER: Final = (
             _on(CONFIGMAPS, "patch", rare="only for Volcano Jobs with plugin svc that are resized"),
             # It may make keys, and read none.
             _on(SECRETS, "create", rare="only for Volcano Jobs with plugin ssh or mpi"),
-            _on(_REPLICA_SETS, "get", rare="only for pods of a Deployment that are to get a PodGroup"),
-            _on(_STATEFUL_SETS, "get", rare="only for pods of a StatefulSet that are to get a PodGroup"),
+            _on(REPLICA_SETS, "get", rare="only for pods of a Deployment that are to get a PodGroup"),
+            _on(STATEFUL_SETS, "get", rare="only for pods of a StatefulSet that are to get a PodGroup"),
             # Volcano and Kueue are known by their images and webhooks, whatever they are called.
-            _on(_DEPLOYMENTS, "list", "watch"),
+            _on(DEPLOYMENTS, "list", "watch"),
             _on(MUTATING_WEBHOOKS, "list", "watch"),
             _on(VALIDATING_WEBHOOKS, "list", "watch"),
             # Of pods that a workload's controller could not make.

@@ -170,6 +170,8 @@ class Kind(Protocol):
     """None where a workload is one object."""
     commands: Collection[str]
     """Actions of Volcano's Commands that it obeys."""
+    optional: bool
+    """Its CRD is others', who may not have brought it: the kind is served where it is."""
 
     # -- what it is, on the host ---------------------------------------------------------------------------------------
 

@@ -38,6 +38,8 @@ _HEALTHY_AFTER = 5.0
 _BACKOFF_FIRST, _BACKOFF_MAX = 0.2, 30.0
 _INITIAL_SILENCE = 30.0
 """Seconds between what a watch-list tells: a server that does not know the wish never says that it is done."""
+_ASKED_AGAIN = 6
+"""Answers that there is no such resource, after which it is not asked for again until somebody says so; 6 s."""
 _STALE_LISTS = 3
 """Lists older than what was seen, after which the store must have been put back to an earlier state."""
 _TOMBSTONES = 1024
@@ -117,6 +119,7 @@ class Reflector(Generic[T]):
         metadata_only: bool = False,
         watch_list: bool = False,
         inactivity: float = 100.0,
+        optional: bool = False,
     ) -> None:
         """No I/O happens here; `run` does it.
 
@@ -132,6 +135,8 @@ class Reflector(Generic[T]):
                 it refuses, pages are read.
             inactivity: seconds of silence after which a stream is opened anew; longer than the server's bookmarks
                 are apart (a minute).
+            optional: a server without this resource has no objects of it, instead of being broken; `look` says that it
+                may have it now.
         """
         self._api = api
         self.resource = resource
@@ -168,6 +173,12 @@ class Reflector(Generic[T]):
         #: objects that were there when the garbage collector was last told to leave them alone
         self._frozen = 0
         self.synced = asyncio.Event()
+        self._optional = optional
+        #: answers in a row that there is no such resource
+        self._missed = 0
+        self._may_be_there = asyncio.Event()
+        #: whether the server has no such resource, as far as it said
+        self.absent = False
         self.relists = 0
         #: events that were older than what was known
         self.stale = 0
@@ -227,6 +238,10 @@ class Reflector(Generic[T]):
 
     # -- running -----------------------------------------------------------------------------------------------------
 
+    def look(self) -> None:
+        """The server may have this resource now: ask at once."""
+        self._may_be_there.set()
+
     async def run(self) -> None:
         """List and watch until cancelled."""
         try:
@@ -239,6 +254,7 @@ class Reflector(Generic[T]):
         failures = 0
         while True:
             self._tried_at = time.monotonic()
+            self._may_be_there.clear()
             self._alive_since, at_least, orderly = None, 0.0, False
             try:
                 await self._follow_from_where_it_was()
@@ -251,6 +267,12 @@ class Reflector(Generic[T]):
                 # Where not even the frame of an event can be read, nothing that follows in the stream can be trusted.
                 self._version = ""
                 log.warning("watch can't be trusted, listing again", resource=self.name, error=str(error))
+            except errors.NotFound as error:
+                if not self._optional:
+                    log.warning("watch interrupted", resource=self.name, error=str(error))
+                elif await self._is_absent():
+                    failures = 0
+                    continue
             except errors.ApiError as error:
                 at_least = min(error.retry_after or 0.0, _BACKOFF_MAX)
                 log.warning("watch interrupted", resource=self.name, error=str(error))
@@ -262,6 +284,27 @@ class Reflector(Generic[T]):
             failures += 1
             ceiling = min(_BACKOFF_FIRST * 2 ** min(failures - 1, 10), _BACKOFF_MAX)
             await asyncio.sleep(max(random.uniform(ceiling / 2, ceiling), at_least))
+
+    async def _is_absent(self) -> bool:
+        """Whether there is no such resource; then this returns when that may have changed.
+
+        Objects that are known are forgotten only when the server insists. After `look`, it is asked for a while: a
+        resource is served some time after its definition is there.
+        """
+        self._version = ""
+        self._missed += 1
+        if len(self._store) and self._missed < _STALE_LISTS:
+            return False
+        await self._complete(set(), "")
+        if not self.absent:
+            self.absent = True
+            log.info("the server does not have this resource", resource=self.name)
+        if self._missed <= _ASKED_AGAIN:
+            return False
+        self._tried_at = None
+        await self._may_be_there.wait()
+        self._missed = 0
+        return True
 
     async def _follow_from_where_it_was(self) -> None:
         if not self._version and self._watch_list and not self._stale_lists:
@@ -363,6 +406,8 @@ class Reflector(Generic[T]):
             self._put(key, None)
             await turn.give()
         self._version, self._listed, self._stale_lists = version, _number(version), 0
+        if version:
+            self._missed, self.absent = 0, False
         self._newest = self._listed
         self._deleted, self._forgotten = {}, -1
         if self.synced.is_set():

@@ -81,6 +81,9 @@ ACCESS_REVIEWS: Final = ApiResource(
 )
 
 JOBS: Final = ApiResource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
+DEPLOYMENTS: Final = ApiResource("apps", "v1", "deployments", "Deployment")
+REPLICA_SETS: Final = ApiResource("apps", "v1", "replicasets", "ReplicaSet")
+STATEFUL_SETS: Final = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
 BATCH_JOBS: Final = ApiResource("batch", "v1", "jobs", "Job")
 QUEUES: Final = ApiResource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
 POD_GROUPS: Final = ApiResource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")

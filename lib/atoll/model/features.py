@@ -51,5 +51,6 @@ def said_of(missing: Iterable[str]) -> str:
     for each in missing:
         product, _, version = each.partition("/")
         kept = product == "kubernetes"
-        parts.append(f"it behaves as an older Kubernetes than {version}" if kept else f"its agent does not know {each}")
+        lacks = f"it has no {each}: its CRD is not there, or the agent does not know it"
+        parts.append(f"it behaves as an older Kubernetes than {version}" if kept else lacks)
     return "; ".join(parts)

@@ -44,7 +44,8 @@ def test_where_no_member_has_it_it_waits_with_the_features_name_and_goes_after_a
     assert found is not None
     assert (found.reason, found.blocker) == (Reason.FEATURE_MISSING, Blocker("Feature", f"ray.io/v1/RayJob, {NEW}"))
     assert found.clusters[0].message == (
-        "its agent does not know ray.io/v1/RayJob; it behaves as an older Kubernetes than 1.34"
+        "it has no ray.io/v1/RayJob: its CRD is not there, or the agent does not know it;"
+        " it behaves as an older Kubernetes than 1.34"
     )
     s.tell(cluster("m", "ray.io/v1/RayJob", NEW))
     assert names(s.run()) == ["a"]

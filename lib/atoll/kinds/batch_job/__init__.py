@@ -64,6 +64,7 @@ class BatchJob:
     in_member: InMember | None = InMember(groups=True)
     assembly: Assembly | None = None
     commands: Collection[str] = ()
+    optional = False
 
     def takes(self, obj: Mapping[str, Any]) -> bool:
         """Only those whose spec.managedBy was set to ours when they were created: it can't be set later."""

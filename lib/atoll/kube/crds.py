@@ -1,0 +1,55 @@
+"""Resources that come and go with their CRDs: their caches ask again when a CRD of theirs changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from atoll.kube import errors
+from atoll.kube.reflector import Reflector
+from atoll.kube.transport import ApiServer
+from atoll.model.apiresource import CRDS, ApiResource
+from atoll.model.objects import Slim, decode_meta
+
+
+def crds(api: ApiServer) -> Reflector[Slim]:
+    """The CRDs of an API server, metadata only."""
+    return Reflector(api, CRDS, decode_meta, metadata_only=True)
+
+
+def crd_name(resource: ApiResource) -> str:
+    """Name of the CRD that brings a resource."""
+    return f"{resource.plural}.{resource.group}"
+
+
+async def served(api: ApiServer, resources: Iterable[ApiResource]) -> list[ApiResource]:
+    """Those of some resources that an API server has."""
+    wanted = list(resources)
+    found: dict[str, set[str]] = {}
+    for version in dict.fromkeys(each.api_version for each in wanted):
+        path = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        try:
+            listed = orjson.loads(await api.request("GET", path))["resources"]
+        except errors.NotFound:
+            continue
+        found[version] = {each["name"] for each in listed}
+    return [each for each in wanted if each.plural in found.get(each.api_version, ())]
+
+
+def wake(found: Reflector[Slim], caches: Iterable[Reflector[Any]]) -> None:
+    """Have these caches look when their CRD changes; before `found` runs.
+
+    Args:
+        found: see `crds`.
+        caches: of optional resources.
+    """
+    by_name = {crd_name(each.resource): each for each in caches}
+
+    def changed(old: Slim | None, new: Slim | None) -> None:
+        either = new or old
+        if either is not None and (cache := by_name.get(either.metadata.name)) is not None:
+            cache.look()
+
+    found.on_change(changed)
