@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from atoll.install.registration import configurations
+from atoll.kinds import KINDS
 from atoll.kube.authority import ca_bundle, make_signer, trusted_by
 from atoll.webhook import registration
 
@@ -16,12 +17,10 @@ SERVICE = {"service": {"namespace": "atoll-system", "name": "atoll-webhook", "po
 
 def test_addresses() -> None:
     mutating, validating = configurations(URL, "Q0E=")
+    routes = [kind.admission().route for kind in KINDS]
+    assert routes[:3] == ["jobs", "batch-jobs", "grouped-pods"]
     assert [entry["clientConfig"]["url"] for entry in mutating["webhooks"]] == [
-        "https://127.0.0.1:9443/mutate/jobs",
-        "https://127.0.0.1:9443/mutate/batch-jobs",
-        "https://127.0.0.1:9443/mutate/grouped-pods",
-        "https://127.0.0.1:9443/mutate/queues",
-        "https://127.0.0.1:9443/mutate/bindings",
+        f"https://127.0.0.1:9443/mutate/{route}" for route in (*routes, "queues", "bindings")
     ]
     _, validating = configurations(SERVICE, "Q0E=")
     assert validating["webhooks"][0]["clientConfig"] == {

@@ -25,7 +25,6 @@ from atoll.model.apiresource import (
     COMMANDS,
     CONFIGMAPS,
     CRDS,
-    DEPLOYMENTS,
     ENDPOINT_SLICES,
     EVENTS,
     HYPER_NODES,
@@ -45,7 +44,6 @@ from atoll.model.apiresource import (
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
-    STATEFUL_SETS,
     STORAGE_CLASSES,
     VALIDATING_WEBHOOKS,
     VOLUMES,
@@ -363,9 +361,7 @@ AGENT_IN_MEMBER: Final = (
             # It may make keys, and read none.
             _on(SECRETS, "create", rare="only for Volcano Jobs with plugin ssh or mpi"),
             _on(REPLICA_SETS, "get", rare="only for pods of a Deployment that are to get a PodGroup"),
-            _on(STATEFUL_SETS, "get", rare="only for pods of a StatefulSet that are to get a PodGroup"),
-            # Volcano and Kueue are known by their images and webhooks, whatever they are called.
-            _on(DEPLOYMENTS, "list", "watch"),
+            # Volcano and Kueue are known by their images, in Deployments, and webhooks, whatever they are called.
             _on(MUTATING_WEBHOOKS, "list", "watch"),
             _on(VALIDATING_WEBHOOKS, "list", "watch"),
             # Of pods that a workload's controller could not make.

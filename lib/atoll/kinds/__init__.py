@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from atoll.kinds import batch_job, pod_group, volcano_job
+from atoll.kinds import apps, batch_job, job_set, pod_group, volcano_job
 from atoll.kinds.interface import Json, Kind, Outcome, Part, Report, Standing
 from atoll.model.apiresource import ApiResource
 
-KINDS: tuple[Kind, ...] = (volcano_job.KIND, batch_job.KIND, pod_group.KIND)
+KINDS: tuple[Kind, ...] = (
+    volcano_job.KIND, batch_job.KIND, pod_group.KIND, job_set.KIND, apps.DEPLOYMENT, apps.STATEFUL_SET,
+)  # fmt: skip
 """Every workload kind that Atoll takes."""
 
 DELIVERED: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind.in_member is not None)

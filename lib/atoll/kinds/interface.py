@@ -92,6 +92,8 @@ class Words:
     """What keeps others from running them on the host."""
     prefix: str = ""
     """Before the name in tables that show several kinds."""
+    needs: str = ""
+    """The controller that each member must have to make its pods; empty: what every member has."""
     runs_as: str = ""
     """What members run instead, where that is of another kind."""
 

@@ -56,9 +56,10 @@ def _rows() -> Iterator[str]:
 def _in_members(kind: Kind) -> str:
     if kind.in_member is None:
         return f"a workload of another kind: {kind.words.runs_as}"
-    return (
-        "Atoll's controller makes its pods" if kind.in_member.status else "the member's own controller makes its pods"
-    )
+    if kind.in_member.status:
+        return "Atoll's controller makes its pods"
+    who = kind.words.needs or "the member's own controller"
+    return f"{who} makes its pods" + ("; served where its CRD is" if kind.optional else "")
 
 
 def main() -> int:

@@ -8,8 +8,6 @@ from atoll.model.apiresource import PODS, ApiResource
 
 BUILT_IN: Final = (
     PODS,
-    ApiResource("apps", "v1", "deployments", "Deployment"),
-    ApiResource("apps", "v1", "statefulsets", "StatefulSet"),
     ApiResource("apps", "v1", "daemonsets", "DaemonSet"),
     ApiResource("batch", "v1", "cronjobs", "CronJob"),
 )
@@ -19,7 +17,6 @@ BY_CRD: Final = (
     ApiResource("batch.volcano.sh", "v1alpha1", "cronjobs", "CronJob"),
     ApiResource("flow.volcano.sh", "v1alpha1", "jobflows", "JobFlow"),
     ApiResource("training.volcano.sh", "v1alpha1", "hyperjobs", "HyperJob"),
-    ApiResource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet"),
     ApiResource("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet"),
     ApiResource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob"),
     ApiResource("kubeflow.org", "v1", "tfjobs", "TFJob"),

@@ -219,6 +219,25 @@ def conditions(value: Any, field: str) -> list[Json]:
     return kept
 
 
+_DEEPEST, _WIDEST = 8, 1000
+
+
+def plain(value: Any, field: str, depth: int = 0) -> Any:
+    """Whatever a controller of others says, in bounds: lists and objects are cut, and so is what is nested deeper."""
+    if isinstance(value, str):
+        return readable(value)
+    if isinstance(value, dict | list) and depth >= _DEEPEST:
+        return None
+    if isinstance(value, dict):
+        some = list(value.items())[:_WIDEST]
+        return {readable(str(name), 253): plain(each, field, depth + 1) for name, each in some}
+    if isinstance(value, list):
+        return [plain(each, field, depth + 1) for each in value[:_WIDEST]]
+    if isinstance(value, float) or (type(value) is int and abs(value) > _LARGEST):
+        return min(max(value, -_LARGEST), _LARGEST)
+    return value
+
+
 def refusal() -> Check[Json]:
     """What the member's API server or admission refused of a part."""
     return record(epoch=number(), message=text(MAX_MESSAGE))

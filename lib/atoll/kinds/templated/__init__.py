@@ -1,0 +1,547 @@
+"""Kinds that are replicated pod templates: components, each with a number of pods and a template.
+
+Such a kind says where its components and its suspend switch are, and how its status is to be read; all that follows is
+alike: the gang, the manifest for a member, admission, and the status on the host, which is the member's own beside a
+condition `Dispatched`. Its pods are made by the kind's own controller in the member, at whatever depth: annotations of
+the templates make them one gang there.
+
+A workload is taken over when it is created, and its queue is written on it as a label: one without that label was there
+before its namespace opted in.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import orjson
+
+from atoll.kinds import metadata
+from atoll.kinds.interface import (
+    NOTHING,
+    Assembly,
+    Guard,
+    InMember,
+    Json,
+    LeftAlone,
+    Outcome,
+    Part,
+    Report,
+    Standing,
+    Words,
+)
+from atoll.model import features, keys, needs, numbers, quantity, reports, vector
+from atoll.model.apiresource import PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
+from atoll.model.gang import MOST_PODS, Gang
+from atoll.model.placer import MadeFor, Placer, Unplaceable
+
+if TYPE_CHECKING:
+    from atoll.admission.rules import Rules
+
+Path = tuple[str | int, ...]
+"""Steps from an object to one of its fields."""
+DISPATCHED: Final = "Dispatched"
+"""The condition by which a workload says on the host whether it is in a member, and if not why."""
+
+_MIN_RESOURCES = "scheduling.volcano.sh/group-min-resources"
+_ADDED = ("placement", "reservation", "refused", "suspended")
+"""What the agent adds to a status."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """Equal pods of one role."""
+
+    name: str
+    pods: int
+    template: Path
+    """Of its PodTemplateSpec."""
+    minimum: int | None = None
+    """Pods of it that must be admitted together; None: all."""
+    count: Path = ()
+    """Of the number of its pods in the object; empty where that is more than one field."""
+    annotations: Path = ()
+    """Of its pods' annotations, where they are not in a PodTemplateSpec."""
+    pod: Json | None = None
+    """The spec of its pods, where the object does not say it as one."""
+
+
+class Reading(NamedTuple):
+    """What a status says."""
+
+    state: str = ""
+    """In the words of the kind."""
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    outcome: Outcome | None = None
+    ended: str | None = None
+    """When (RFC 3339)."""
+    suspended: bool = False
+    known: bool = False
+    """Whether its controller has looked at it."""
+    pods: bool = True
+    """Whether the counts are of pods."""
+
+
+Problems = Iterable[tuple[str, str]]
+"""(field, what is wrong and what to do)."""
+
+
+def _nothing(_: Mapping[str, Any]) -> Problems:
+    return ()
+
+
+def _as_it_is(_: Json, __: Part) -> None:
+    pass
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Templated:
+    """A kind by what is particular to it; `Kind` says what the methods promise."""
+
+    resource: ApiResource
+    words: Words
+    route: str
+    """Of its webhooks."""
+    components: Callable[[Mapping[str, Any]], Sequence[Component]]
+    """Raises ValueError or what `objects.MALFORMED` lists where a field can't be read."""
+    read: Callable[[Mapping[str, Any]], Reading]
+    pods_label: str = ""
+    """Label of its pods in members whose value is its name."""
+    switch: Path = ()
+    """Of its suspend switch; empty: it has none, and nobody may reconcile it on the host."""
+    manager: Path = ()
+    """Of the field that keeps its own controller away, where that accepts Atoll's name: then the switch is lifted on
+    the host as well.
+    """
+    starts: Callable[[Mapping[str, Any]], int | None] | None = None
+    """Pods that the member's placer waits for, where not all of the gang's are made at once; None: the gang's
+    minimum.
+    """
+    divisible: bool = False
+    service: bool = False
+    """It runs until it is deleted."""
+    problems: Callable[[Mapping[str, Any]], Problems] = _nothing
+    warnings: Callable[[Mapping[str, Any]], Problems] = _nothing
+    made: Callable[[Json, Part], None] = _as_it_is
+    """Changes the manifest for a member, in place."""
+    host_only: Sequence[Path] = ()
+    """Fields that members do not get."""
+    merged: Callable[[Mapping[str, Any], Sequence[Json]], Json] = lambda _, statuses: dict(statuses[0])
+    """The status of the whole from those of its parts, one at least."""
+    told: Callable[[Json, str, str], Json] = lambda status, _, __: status
+    """A status that says reason and message of what waits, besides the condition."""
+    claims: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    placers: Collection[Placer] = (Placer.ATOLL, Placer.KUBE_SCHEDULER, Placer.KUEUE)
+    """Those that take its gangs."""
+    optional: bool = True
+    in_member: InMember | None = field(default_factory=lambda: InMember(groups=True))
+    assembly: Assembly | None = None
+    commands: Collection[str] = ()
+    guard: Guard = field(init=False)
+
+    def __post_init__(self) -> None:
+        """What admission policies know of it follows."""
+        spec = f"dyn(oldObject){''.join(f'.?{step}' for step in self.switch)}.orValue(false) == true"
+        label = f'"{keys.QUEUE_LABEL}" in dyn(oldObject).metadata.?labels.orValue({{}})'
+        self.guard = Guard(
+            ours=f"{label} && ({spec if self.switch and not self.manager else 'true'})",
+            charged="dyn(oldObject).?status.?conditions.orValue([]).exists(each,"
+            f' each.?type.orValue("") == "{DISPATCHED}" && each.?status.orValue("") == "True")',
+            suspended=f"{label} && {spec}" if self.manager and self.switch == ("spec", "suspend") else "",
+        )
+
+    # -- what it is, on the host ---------------------------------------------------------------------------------------
+
+    def takes(self, obj: Mapping[str, Any]) -> bool:
+        """What the webhook took over: it has the label of its queue, and the field that keeps others away."""
+        return self.left_alone(obj) is None
+
+    def left_alone(self, obj: Mapping[str, Any]) -> LeftAlone | None:
+        """Another controller runs it, by its own word or as it was there first."""
+        about = obj.get("metadata")
+        labels = about.get("labels") if isinstance(about, Mapping) else None
+        again = "delete it and create it again"
+        if not isinstance(labels, Mapping) or not labels.get(keys.QUEUE_LABEL):
+            text = f"it has no label {keys.QUEUE_LABEL}, which a {self.words.title} gets when it is created in a"
+            return LeftAlone("OlderThanOptIn", f"{text} namespace that has opted in", again)
+        if self.manager and (managed := value_at(obj, self.manager)) != keys.CONTROLLER:
+            text = f"its {dotted(self.manager)} is {managed}: that controller runs it, and Atoll leaves it alone"
+            return LeftAlone("ManagedByAnother", text, f"{again} without {dotted(self.manager)}")
+        if self.switch and not self.manager and value_at(obj, self.switch) is not True:
+            return LeftAlone("NotSuspended", f"its {dotted(self.switch)} is not true: others may run it", again)
+        return None
+
+    def admission(self) -> Rules:
+        """The rules of all such kinds."""
+        from atoll.kinds.templated.admission import rules_of
+
+        return rules_of(self)
+
+    def queue_of(self, obj: Mapping[str, Any], *, default: str = keys.DEFAULT_QUEUE) -> str:
+        """Labels and annotations of the workload, then of its pods."""
+        return metadata.queue_of(obj, [template for _, template in self.templates(obj)], default=default)
+
+    def priority_class_of(self, obj: Mapping[str, Any]) -> str:
+        """That of the first pods that name one."""
+        return next((str(pod["priorityClassName"]) for pod in self._pods(obj) if pod.get("priorityClassName")), "")
+
+    def gang(
+        self,
+        obj: Mapping[str, Any],
+        *,
+        priority: int,
+        default_class: str = "",
+        default_queue: str = keys.DEFAULT_QUEUE,
+        carried: Mapping[str, int] = NOTHING,
+    ) -> Gang:
+        """All pods of all components; all of them start together unless the object asks for fewer."""
+        components = self.components(obj)
+        pods = self._pods(obj)
+        tasks = [
+            metadata.task_of(
+                each.name,
+                pod,
+                replicas=each.pods,
+                min_available=each.pods if each.minimum is None else min(each.minimum, each.pods),
+                default_class=default_class,
+            )
+            for each, pod in zip(components, pods, strict=True)
+        ]
+        replicas = sum(task.replicas for task in tasks)
+        minimum = min(minimum_of(obj) or sum(task.min_available for task in tasks), replicas)
+        templates = [template for _, template in self.templates(obj)]
+        return Gang(
+            queue=self.queue_of(obj, default=default_queue),
+            tasks=tasks,
+            min_available=minimum,
+            priority=priority,
+            submitted=obj["metadata"].get("creationTimestamp") or "",
+            network_topology=metadata.topology_wish(obj, *templates),
+            running_estimate=metadata.running_estimate(obj),
+            patience=metadata.patience(obj),
+            ready_timeout=metadata.ready_timeout(obj),
+            preemptable=metadata.preemptable(obj, *templates),
+            hold=metadata.held(obj) or replicas == 0,
+            attempt=metadata.attempt(obj),
+            whole=not self.divisible,
+            needs=needs.of(pods),
+            features=features.of(self.resource, pods),
+        )
+
+    def namespaced_needs(self, obj: Mapping[str, Any]) -> Sequence[tuple[ApiResource, str]]:
+        """The PriorityClasses and ServiceAccounts of its pods."""
+        named = ((PRIORITY_CLASSES, "priorityClassName"), (SERVICE_ACCOUNTS, "serviceAccountName"))
+        found = [(resource, pod[key]) for pod in self._pods(obj) for resource, key in named if pod.get(key)]
+        return list(dict.fromkeys(found))
+
+    def makes_claims(self, obj: Mapping[str, Any]) -> bool:
+        """Where the kind says so."""
+        return self.claims(obj)
+
+    def templates(self, obj: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+        """(path, PodTemplateSpec) of each component; none where they can't be read."""
+        try:
+            found = [(dotted(each.template), self._template(obj, each)) for each in self.components(obj)]
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            return []
+        return [(path, each) for path, each in found if isinstance(each, Mapping)]
+
+    def _template(self, obj: Mapping[str, Any], component: Component) -> Any:
+        if component.pod is not None:
+            return {"metadata": {"annotations": value_at(obj, component.annotations) or {}}, "spec": component.pod}
+        return value_at(obj, component.template) or {}
+
+    def _pods(self, obj: Mapping[str, Any]) -> list[Json]:
+        return [dict(self._template(obj, each).get("spec") or {}) for each in self.components(obj)]
+
+    # -- to a member ---------------------------------------------------------------------------------------------------
+
+    def rewrite(self, obj: Mapping[str, Any], part: Part) -> Json:
+        """Its switch lifted, its pods annotated as one gang, and no more of them than this part has."""
+        made: Json = {
+            "apiVersion": self.resource.api_version,
+            "kind": self.resource.kind,
+            "metadata": metadata.for_member(obj),
+            "spec": copy.deepcopy(obj["spec"]),
+        }
+        components = self.components(obj)
+        notes = {
+            **metadata.topology_annotations(obj),
+            keys.GROUP_MIN_MEMBER: str((self.starts(obj) if self.starts else None) or part.min_available),
+            _MIN_RESOURCES: orjson.dumps(self._minimum_requests(obj, part)).decode(),
+            **part.identity,
+        }
+        for each in components:
+            told = {**notes, keys.TASK_SPEC: each.name}
+            if each.pod is not None:
+                set_at(made, each.annotations, {**(value_at(made, each.annotations) or {}), **told})
+            else:
+                template = value_at(made, each.template) or {}
+                set_at(made, each.template, _for_member(template, each.name, part, told))
+            count = part.counts.get(each.name, 0)
+            if each.count and count != each.pods:
+                set_at(made, each.count, count)
+        for path in (*self.host_only, self.manager):
+            remove_at(made, path)
+        if self.switch:
+            set_at(made, self.switch, False)
+        self.made(made, part)
+        return made
+
+    def _minimum_requests(self, obj: Mapping[str, Any], part: Part) -> dict[str, str]:
+        gang = part.gang(self.gang(obj, priority=0))
+        total: vector.Vector = {}
+        for task in gang.tasks:
+            requests = {name: amount for name, amount in task.requests.items() if name != "pods"}
+            vector.add(total, requests, task.min_available)
+        return {name: quantity.format_units(name, amount) for name, amount in sorted(total.items())}
+
+    def placed(self, manifest: Json, how: MadeFor) -> Json:
+        """Its templates; suspended and in its queue for Kueue, which lifts the suspension."""
+        if how.placer not in self.placers:
+            known = ", ".join(sorted(self.placers))
+            raise Unplaceable(
+                f"the member's placer is {how.placer}, which does not take a {self.words.title} as one gang: send it to"
+                f" a member of {known}"
+            )
+        made = copy.deepcopy(manifest)
+        for each in self.components(manifest):
+            if each.pod is None:
+                template = metadata.template_for(value_at(made, each.template) or {}, how)
+                set_at(made, each.template, template)
+                if how.placer is Placer.VOLCANO and how.queue:
+                    set_at(made, (*each.template, "metadata", "annotations", keys.QUEUE_ANNOTATION), how.queue)
+        labels = {k: v for k, v in (made["metadata"].get("labels") or {}).items() if k != keys.KUEUE_QUEUE_LABEL}
+        if how.placer is Placer.KUEUE:
+            if not how.queue:
+                raise Unplaceable(
+                    "the member's placer is kueue and no LocalQueue is named: atollctl join --member-queue"
+                )
+            labels[keys.KUEUE_QUEUE_LABEL] = how.queue
+            if self.switch:
+                set_at(made, self.switch, True)
+        made["metadata"]["labels"] = labels
+        return made
+
+    # -- what a status says --------------------------------------------------------------------------------------------
+
+    def reported(self, manifest: Mapping[str, Any], status: Any, *, field: str = "status") -> Json:
+        """Whatever the kind's own controller says, in bounds; it is not charged by, only shown."""
+        try:
+            pods = sum(each.pods for each in self.components(manifest))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            pods = MOST_PODS
+        names = status if isinstance(status, Mapping) else ()
+        own = {name: reports.plain for name in names if isinstance(name, str) and name not in _ADDED}
+        return reports.part_of(status, pods, own, field)
+
+    def _reading(self, status: Mapping[str, Any]) -> Reading:
+        try:
+            return self.read(status)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            return Reading()
+
+    def started(self, status: Mapping[str, Any]) -> int:
+        """By its counts; where not all pods are made at once, all of them once those that are there have nodes."""
+        reading = self._reading(status)
+        placement = status.get("placement") or {}
+        if self.starts is not None and placement.get("nodes"):
+            return 0 if placement.get("waiting") else MOST_PODS
+        return reading.running + reading.succeeded if reading.pods else 0
+
+    def ended(self, status: Mapping[str, Any]) -> int:
+        """None before all of it has: its controller may make them again."""
+        return 0
+
+    def running(self, status: Mapping[str, Any]) -> bool:
+        """Something of it runs, or did."""
+        reading = self._reading(status)
+        return bool(reading.running or reading.succeeded or reading.outcome)
+
+    def healthy(self, status: Mapping[str, Any]) -> bool | None:
+        """Unless it failed; before the member's controller has looked at it nothing is known."""
+        reading = self._reading(status)
+        if reading.outcome is Outcome.FAILED:
+            return False
+        return True if reading.known else None
+
+    def suspended(self, status: Mapping[str, Any]) -> str:
+        """Its controller says so."""
+        return f"the {self.words.title} is suspended there" if self._reading(status).suspended else ""
+
+    def stopped(self, status: Mapping[str, Any]) -> bool:
+        """Never: it has no such policies."""
+        return False
+
+    def asked(self, status: Mapping[str, Any]) -> str | None:
+        """Nothing."""
+        return None
+
+    def retries(self, status: Mapping[str, Any]) -> int:
+        """None that count here."""
+        return 0
+
+    def finished(self, status: Mapping[str, Any]) -> Outcome | None:
+        """As its controller says; a service never is."""
+        return None if self.service else self._reading(status).outcome
+
+    def ended_at(self, status: Mapping[str, Any]) -> str | None:
+        """As its controller says."""
+        return self._reading(status).ended
+
+    # -- back on the host ----------------------------------------------------------------------------------------------
+
+    def carried(self, status: Mapping[str, Any]) -> dict[str, int]:
+        """Nothing: every dispatch starts from the beginning."""
+        return {}
+
+    def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
+        """Its switch, where its own controller keeps away by another field; else that stays set on the host."""
+        if not self.manager or not self.switch or bool(value_at(obj, self.switch)) == suspended:
+            return ()
+        return ({"op": "add", "path": "/" + "/".join(map(str, self.switch)), "value": suspended},)
+
+    def aggregate(
+        self, obj: Mapping[str, Any], reports: Sequence[Report], *, waiting: tuple[str, str], now: str
+    ) -> Json:
+        """What the member says, and the condition; an end is not taken back."""
+        old: Json = dict(obj.get("status") or {})
+        if self.finished(old) is not None:
+            return old
+        said = [{name: value for name, value in each.status.items() if name not in _ADDED} for each in reports]
+        status: Json = self.merged(obj, said) if said else {}
+        reason, message = waiting
+        if reports and not message:
+            reason, message = DISPATCHED, f"in {', '.join(sorted(each.cluster for each in reports))}"
+        found = _list(status.get("conditions"))
+        before = next((each for each in _list(old.get("conditions")) if each.get("type") == DISPATCHED), {})
+        is_true = "True" if reports else "False"
+        since = before.get("lastTransitionTime") if before.get("status") == is_true else None
+        condition = {
+            "type": DISPATCHED,
+            "status": is_true,
+            "reason": reason or "Waiting",
+            "message": message,
+            "lastTransitionTime": since or now,
+        }
+        status["conditions"] = [*(each for each in found if each.get("type") != DISPATCHED), condition]
+        return status if reports else self.told(status, reason, message)
+
+    # -- for people ----------------------------------------------------------------------------------------------------
+
+    def standing(self, obj: Mapping[str, Any]) -> Standing:
+        """In its own words; those that do not run are pending."""
+        status = obj.get("status") or {}
+        reading = self._reading(status)
+        try:
+            pods = sum(each.pods for each in self.components(obj))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            pods = 0
+        ended = reading.succeeded + reading.failed
+        pending = 0 if reading.outcome is not None else max(0, pods - reading.running - ended)
+        state = reading.state or ("Running" if reading.running else "Pending")
+        return Standing(state, pending, reading.running, reading.succeeded, reading.failed)
+
+    def moved(self, obj: Mapping[str, Any], queue: str) -> Json:
+        """By the label that counts."""
+        return metadata.moved_by_label(obj, queue)
+
+    def pods_selector(self, namespace: str, name: str) -> str:
+        """The label that its controller gives them."""
+        return f"{self.pods_label}={name}"
+
+
+# -- for such kinds ----------------------------------------------------------------------------------------------------
+
+
+def value_at(obj: Any, path: Path) -> Any:
+    """The field, or None."""
+    for step in path:
+        if isinstance(obj, Mapping):
+            obj = obj.get(step)
+        elif isinstance(obj, list) and isinstance(step, int) and 0 <= step < len(obj):
+            obj = obj[step]
+        else:
+            return None
+    return obj
+
+
+def set_at(obj: Json, path: Path, value: Any) -> None:
+    """Set a field; objects on the way to it are made where they are missing."""
+    place: Any = obj
+    *above, last = path
+    for step in above:
+        if isinstance(place, dict) and place.get(str(step)) is None:
+            place[str(step)] = {}
+        place = place[step]
+    place[last] = value
+
+
+def remove_at(obj: Json, path: Path) -> None:
+    """Remove a field that may be there."""
+    holder = value_at(obj, path[:-1])
+    if path and isinstance(holder, dict):
+        holder.pop(str(path[-1]), None)
+
+
+def dotted(path: Path) -> str:
+    """As messages name it: `spec.replicatedJobs[0].template`."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+
+
+def count_at(obj: Mapping[str, Any], *path: str | int, default: int = 1) -> int:
+    """A number of pods.
+
+    Raises:
+        ValueError: it is none; the message names the field.
+    """
+    value = value_at(obj, path)
+    if value is None:
+        return default
+    if type(value) is not int or not 0 <= value <= numbers.INT32:
+        raise ValueError(f"{dotted(path)}: {value!r} is no whole number of 0 or more")
+    return value
+
+
+def minimum_of(obj: Mapping[str, Any]) -> int | None:
+    """How many pods must start together, where an annotation says so.
+
+    Raises:
+        ValueError: it is no whole number of 1 or more.
+    """
+    text = ((obj.get("metadata") or {}).get("annotations") or {}).get(keys.GROUP_MIN_MEMBER)
+    if text is None:
+        return None
+    if not (minimum := numbers.whole(text)):
+        raise ValueError(f"annotation {keys.GROUP_MIN_MEMBER}: {text!r} is no whole number of 1 or more")
+    return minimum
+
+
+def condition_of(status: Mapping[str, Any], *types: str) -> Json | None:
+    """The first condition of one of these types that holds."""
+    found = _list(status.get("conditions"))
+    return next((each for each in found if each.get("type") in types and each.get("status") == "True"), None)
+
+
+def number(status: Mapping[str, Any], name: str) -> int:
+    """A count of a status; 0 where it is none."""
+    value = status.get(name)
+    return value if type(value) is int and value > 0 else 0
+
+
+def _list(value: Any) -> list[Json]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _for_member(template: Mapping[str, Any], task: str, part: Part, notes: Mapping[str, str]) -> Json:
+    """A pod template of the gang: for Atoll's scheduler, and without what the host's API server filled in."""
+    made = metadata.ending_in_time(metadata.template_for_member(template, task, part.flavors), part.grace)
+    head, pod = made.get("metadata") or {}, dict(made.get("spec") or {})
+    if pod.get("schedulerName") in (None, "", "default-scheduler"):
+        pod["schedulerName"] = keys.SCHEDULER_NAME
+    kept = {key: value for key, value in head.items() if key != "creationTimestamp"}
+    return {**made, "metadata": {**kept, "annotations": {**(head.get("annotations") or {}), **notes}}, "spec": pod}

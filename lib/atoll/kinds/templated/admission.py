@@ -1,0 +1,197 @@
+"""Admission of kinds that are replicated pod templates: taken over when they are created, their switch kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from atoll.admission import jsonpatch, pods, trust
+from atoll.admission.problems import Json, Problem, added, mapping, unread_durations
+from atoll.admission.rules import NOT_CONTROL, Change, Rules
+from atoll.kinds.metadata import default_queue, held
+from atoll.kinds.templated import (
+    DISPATCHED,
+    Path,
+    Templated,
+    condition_of,
+    dotted,
+    minimum_of,
+    value_at,
+)
+from atoll.model import keys
+from atoll.model.gang import MOST_PODS
+from atoll.model.objects import MALFORMED
+
+
+def rules_of(kind: Templated) -> Rules:
+    """What the webhook asks of this kind."""
+    return Rules(
+        route=kind.route,
+        conditions=(NOT_CONTROL,),
+        queue_field=f"metadata.labels[{keys.QUEUE_LABEL}]",
+        templates=lambda obj: list(kind.templates(obj)),
+        classes=lambda obj: [
+            (f"{path}.spec.priorityClassName", trust.class_of(each)) for path, each in kind.templates(obj)
+        ],
+        defaults=lambda change: _taken_over(kind, change) if change.old is None else _kept(kind, change),
+        problems=lambda change: _problems(kind, change),
+        kept=lambda old, queue: _stays(kind, old, queue),
+        warnings=lambda change: _warnings(kind, change.new),
+        of_defaults=lambda change: [] if change.old is None else _undone(kind, change),
+    )
+
+
+def _others(kind: Templated, obj: Json) -> bool:
+    """Whether another controller is named."""
+    return bool(kind.manager) and value_at(obj, kind.manager) not in (None, keys.CONTROLLER)
+
+
+def _taken_over(kind: Templated, change: Change) -> list[jsonpatch.Operation]:
+    """The patch that takes a new workload over."""
+    new = change.new
+    spec, about = new.get("spec"), new.get("metadata")
+    if not isinstance(spec, dict) or not isinstance(about, dict) or _others(kind, new):
+        return []
+    patch = []
+    ours_before = bool(kind.manager) and value_at(new, kind.manager) == keys.CONTROLLER
+    if kind.manager and not ours_before:
+        patch += _set(new, kind.manager, keys.CONTROLLER)
+    if kind.switch and value_at(new, kind.switch) is not True:
+        patch += _set(new, kind.switch, True)
+    elif kind.switch and not ours_before and not _as_with_kueue(new) and not held(new):
+        # One that comes with our name was here before: it is Atoll that suspended it.
+        patch += _set(new, ("metadata", "annotations", keys.HOLD), "true")
+    if not mapping(about.get("labels")).get(keys.QUEUE_LABEL):
+        queue = kind.queue_of(new, default=default_queue(change.namespace))
+        patch += _set(new, ("metadata", "labels", keys.QUEUE_LABEL), queue)
+    return patch
+
+
+def _kept(kind: Templated, change: Change) -> list[jsonpatch.Operation]:
+    """The patch of a change: the switch is Atoll's, and the queue stays written on the workload.
+
+    A manifest that is applied again says what it said at first; where the switch follows the dispatch, whoever sets it
+    wants the workload held.
+    """
+    old, new = change.old or {}, change.new
+    if not kind.takes(old) or not isinstance(new.get("spec"), dict) or not isinstance(new.get("metadata"), dict):
+        return []
+    patch = []
+    if _lifted(kind, old, new):
+        patch += _set(new, kind.switch, True)
+    elif kind.manager and kind.switch and not _is_set(kind, old) and _is_set(kind, new):
+        if _as_with_kueue(new):
+            patch += _set(new, kind.switch, False)
+        elif not held(new):
+            patch += _set(new, ("metadata", "annotations", keys.HOLD), "true")
+    if not mapping(new["metadata"].get("labels")).get(keys.QUEUE_LABEL):
+        queue = value_at(old, ("metadata", "labels", keys.QUEUE_LABEL))
+        patch += _set(new, ("metadata", "labels", keys.QUEUE_LABEL), queue)
+    return patch
+
+
+def _undone(kind: Templated, change: Change) -> list[Problem]:
+    """What is told of a change that `_kept` undoes."""
+    old, new = change.old or {}, change.new
+    if not kind.takes(old) or not _lifted(kind, old, new):
+        return []
+    return [Problem(dotted(kind.switch), f"stays true: {_how_it_starts(kind, new)}")]
+
+
+def _problems(kind: Templated, change: Change) -> list[Problem]:
+    new, old = change.new, change.old
+    if old is None:
+        if _others(kind, new):
+            manager = value_at(new, kind.manager)
+            text = f"{manager!r} would run the workload past its queue; leave it out, or use a namespace that is not"
+            return [Problem(dotted(kind.manager), f"{text} Atoll's")]
+        return _wrong_with(kind, new)
+    if not kind.takes(old):
+        return []
+    problems = added(_wrong_with(kind, old), _wrong_with(kind, new))
+    if _lifted(kind, old, new):
+        # The mutating webhook has set it again, unless the API server did not ask it.
+        text = f"can't be set to false by hand: {_how_it_starts(kind, new)}"
+        problems.append(Problem(dotted(kind.switch), text))
+    return problems
+
+
+def _wrong_with(kind: Templated, obj: Json) -> list[Problem]:
+    """All that is wrong with it by itself."""
+    if not isinstance(obj.get("spec"), dict):
+        return []
+    try:
+        components = kind.components(obj)
+        minimum = minimum_of(obj)
+    except ValueError as error:
+        return [Problem("spec", str(error))]
+    except MALFORMED as error:
+        return [Problem("spec", f"can't be read: {type(error).__name__}: {error}")]
+    problems = [Problem(field, text) for field, text in kind.problems(obj)]
+    count = sum(each.pods for each in components)
+    if not components:
+        problems.append(Problem("spec", f"a {kind.words.title} without pods would wait for ever; give it some"))
+    if count > MOST_PODS:
+        text = f"{count} pods; a workload gets at most {MOST_PODS}: make several of it"
+        problems.append(Problem("spec", text))
+    if minimum is not None and 0 < count < minimum:
+        text = f"annotation {keys.GROUP_MIN_MEMBER}: {minimum} is more than its {count} pods; lower it"
+        problems.append(Problem("metadata.annotations", text))
+    for path, template in kind.templates(obj):
+        problems += trust.template_problems(template, path)
+    return problems
+
+
+def _warnings(kind: Templated, obj: Json) -> list[Problem]:
+    problems = [*unread_durations(obj), *(Problem(field, text) for field, text in kind.warnings(obj))]
+    for path, template in kind.templates(obj):
+        problems += pods.template_warnings(template, path)
+    return problems
+
+
+def _stays(kind: Templated, old: Json, queue: str) -> list[Problem]:
+    """Why it may not go to another queue now: the one that it is in is charged for it."""
+    status = mapping(old.get("status"))
+    if condition_of(status, DISPATCHED) is None or kind.finished(status) is not None:
+        return []
+    name = f"{kind.words.names[0]}/{mapping(old.get('metadata')).get('name')}"
+    text = (
+        f"it runs and stays in queue {queue!r}, which is charged for it: hold it first (`atollctl job hold {name}`),"
+        " then move it (`atollctl job move`)"
+    )
+    return [Problem(f"metadata.labels[{keys.QUEUE_LABEL}]", text)]
+
+
+def _how_it_starts(kind: Templated, obj: Json) -> str:
+    name = f"{kind.words.names[0]}/{mapping(obj.get('metadata')).get('name')}"
+    if held(obj):
+        return f"it is held: release it with `atollctl job release {name}`, or remove annotation {keys.HOLD}"
+    return f"it starts by itself when its queue has room (`atollctl explain {name}` tells what it waits for)"
+
+
+def _is_set(kind: Templated, obj: Json) -> bool:
+    return value_at(obj, kind.switch) is True
+
+
+def _lifted(kind: Templated, old: Json, new: Json) -> bool:
+    return bool(kind.switch) and _is_set(kind, old) and not _is_set(kind, new)
+
+
+def _as_with_kueue(obj: Json) -> bool:
+    """Whether one that is suspended asks to be queued, not held: all manifests for Kueue come so."""
+    return bool(mapping(mapping(obj.get("metadata")).get("labels")).get(keys.KUEUE_QUEUE_LABEL))
+
+
+def _set(obj: Mapping[str, Any], path: Path, value: object) -> list[jsonpatch.Operation]:
+    """The patch that sets a field, with the objects above it that are missing; empty where something else is there."""
+    holder: Any = obj
+    for depth, step in enumerate(path[:-1], 1):
+        below = holder.get(step)
+        if below is None:
+            for name in reversed(path[depth:]):
+                value = {name: value}
+            return [jsonpatch.add(value, *path[:depth])]
+        if not isinstance(below, dict):
+            return []
+        holder = below
+    return [jsonpatch.add(value, *path)]

@@ -1,0 +1,207 @@
+"""Kinds of replicated pod templates on real API servers: from the host to a member and back."""
+
+from __future__ import annotations
+
+import pytest
+import pytest_asyncio
+
+from atoll.kinds import apps, job_set
+from atoll.model import keys
+from atoll.model.apiresource import BATCH_JOBS, BINDINGS, POD_GROUPS, PODS, ApiResource
+from tests.integration.federation import Json, Site, until
+from tests.integration.foreign_crds import bring, make, owner, say
+
+pytestmark = pytest.mark.integration
+
+JOB_SETS = job_set.KIND.resource
+DEPLOYMENTS, STATEFUL_SETS = apps.DEPLOYMENT.resource, apps.STATEFUL_SET.resource
+
+
+def template(seconds: float | None = None, **labels: str) -> Json:
+    annotations = {} if seconds is None else {keys.RUN_TIME: f"{int(seconds * 1000)}ms"}
+    container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "100m", "memory": "16Mi"}}}
+    return {"metadata": {"annotations": annotations, "labels": labels}, "spec": {"containers": [container]}}
+
+
+def made(resource: ApiResource, name: str, spec: Json, **metadata: Json) -> Json:
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": name, **metadata},
+        "spec": spec,
+    }
+
+
+def job_set_of(name: str, seconds: float = 1.0, workers: int = 2) -> Json:
+    def job(role: str, pods: int) -> Json:
+        pod = template(seconds)
+        pod["spec"]["restartPolicy"] = "Never"
+        return {
+            "name": role,
+            "replicas": 1,
+            "template": {"spec": {"parallelism": pods, "completions": pods, "backoffLimit": 0, "template": pod}},
+        }
+
+    return made(JOB_SETS, name, {"replicatedJobs": [job("leader", 1), job("worker", workers)]})
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def with_job_sets(site: Site) -> Site:
+    """The host and two of three members have the CRD."""
+    await bring([site.host, site.members["alpha"], site.members["beta"]], [JOB_SETS])
+    return site
+
+
+async def there(site: Site, resource: ApiResource, name: str) -> tuple[str, Json]:
+    """The member that has the object, and it."""
+
+    async def look() -> tuple[str, Json] | None:
+        for member in site.members:
+            # A member without the kind has none of it.
+            if (found := await site.find(resource, name, member)) is not None:
+                return member, found
+        return None
+
+    return await until(look, what=f"{resource.kind} {name} is in a member")
+
+
+async def test_a_job_set_runs_as_one_gang_where_its_crd_is_and_tells_its_end(with_job_sets: Site) -> None:
+    site = with_job_sets
+    await site.submit(job_set_of("train", workers=2))
+    on_host = await site.find(JOB_SETS, "train")
+    assert on_host is not None
+    assert (on_host["spec"]["suspend"], on_host["spec"]["managedBy"]) == (True, keys.CONTROLLER)
+    member, obj = await there(site, JOB_SETS, "train")
+    assert member in ("alpha", "beta")
+    assert obj["spec"]["suspend"] is False
+    assert "managedBy" not in obj["spec"]
+    api = site.members[member]
+    jobs = [
+        await make(api, BATCH_JOBS, f"train-{each['name']}-0", owner(JOB_SETS, obj), obj, {}, each["template"]["spec"])
+        for each in obj["spec"]["replicatedJobs"]
+    ]
+
+    async def one_gang() -> list[Json] | None:
+        pods = await site.pods(member)
+        return pods if len(pods) == 3 and all(pod["spec"].get("nodeName") for pod in pods) else None
+
+    pods = await until(one_gang, what="all pods have nodes")
+    groups = await api.list(POD_GROUPS, site.namespace)
+    assert [(each["spec"]["minMember"], each["metadata"]["ownerReferences"][0]["uid"]) for each in groups] == [
+        (3, obj["metadata"]["uid"])
+    ]
+    assert {pod["metadata"]["annotations"][keys.GROUP_NAME] for pod in pods} == {groups[0]["metadata"]["name"]}
+
+    async def lifted() -> bool:
+        found = await site.find(JOB_SETS, "train")
+        return found is not None and found["spec"]["suspend"] is False
+
+    await until(lifted, what="the switch follows the dispatch")
+    status = [{"name": "leader", "ready": 1, "succeeded": 0}, {"name": "worker", "ready": 1, "succeeded": 0}]
+    await say(api, JOB_SETS, obj, {"replicatedJobsStatus": status, "restarts": 0})
+    for each in jobs:
+
+        async def complete(name: str = each["metadata"]["name"]) -> bool:
+            found = await site.find(BATCH_JOBS, name, member)
+            return bool(found and (found.get("status") or {}).get("completionTime"))
+
+        await until(complete, what="the member's controller ran its Jobs")
+    end = {"type": "Completed", "status": "True", "reason": "AllJobsCompleted", "message": "jobset completed"}
+    end["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    await say(api, JOB_SETS, obj, {"conditions": [end], "replicatedJobsStatus": status})
+    site.kubectl("wait", "--for=condition=Completed", "jobset/train", "-n", site.namespace, "--timeout=30s")
+
+    async def charged_no_more() -> bool:
+        binding = await site.find(BINDINGS, "train-jobset")
+        conditions = ((binding or {}).get("status") or {}).get("conditions") or ()
+        return any((c["type"], c["status"]) == ("Finished", "True") for c in conditions)
+
+    await until(charged_no_more, what="the binding is finished")
+    site.kubectl("delete", "jobset", "train", "-n", site.namespace)
+
+    async def gone() -> bool:
+        return await site.find(JOB_SETS, "train", member) is None and not await site.pods(member)
+
+    await until(gone, what="nothing of it is left in the member")
+
+
+async def test_where_only_members_without_the_crd_are_left_a_job_set_waits_with_that_reason(
+    with_job_sets: Site,
+) -> None:
+    site = with_job_sets
+    await site.only("topo")
+    await site.submit(job_set_of("nowhere"))
+
+    async def why() -> str | None:
+        found = await site.find(JOB_SETS, "nowhere")
+        conditions = ((found or {}).get("status") or {}).get("conditions") or ()
+        return next((c["reason"] for c in conditions if (c["type"], c["status"]) == ("Dispatched", "False")), None)
+
+    async def lacking() -> bool:
+        return await why() == "FeatureMissing"
+
+    await until(lacking, what="it says that the member lacks the kind")
+
+
+async def test_a_deployment_is_charged_scaled_and_deleted_and_its_own_status_is_true_on_the_host(site: Site) -> None:
+    labels = {"app": "web"}
+    spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template(None, app="web")}
+    await site.submit(made(DEPLOYMENTS, "web", spec))
+    site.kubectl("wait", "--for=condition=Available", "deployment/web", "-n", site.namespace, "--timeout=30s")
+    member, _ = await there(site, DEPLOYMENTS, "web")
+    groups = await site.members[member].list(POD_GROUPS, site.namespace)
+    assert [(each["spec"]["minMember"], each["metadata"]["ownerReferences"][0]["kind"]) for each in groups] == [
+        (2, "Deployment")
+    ]
+    assert await site.host.list(PODS, site.namespace) == []
+    site.kubectl("scale", "deployment/web", "--replicas=4", "-n", site.namespace)
+    site.kubectl("rollout", "status", "deployment/web", "-n", site.namespace, "--timeout=30s")
+
+    async def grown() -> bool:
+        found = await site.find(DEPLOYMENTS, "web")
+        return found is not None and (found.get("status") or {}).get("readyReplicas") == 4
+
+    await until(grown, what="the host shows four ready replicas")
+    binding = await site.find(BINDINGS, "web-deployment")
+    assert binding is not None
+    assert binding["spec"]["clusters"][0]["replicas"] == 4
+    site.kubectl("scale", "deployment/web", "--replicas=1", "-n", site.namespace)
+
+    async def shrunk() -> bool:
+        found = await site.find(DEPLOYMENTS, "web")
+        return found is not None and (found.get("status") or {}).get("readyReplicas") == 1
+
+    await until(shrunk, what="the host shows one ready replica")
+    site.kubectl("delete", "deployment", "web", "-n", site.namespace)
+
+    async def gone() -> bool:
+        return await site.find(DEPLOYMENTS, "web", member) is None and not await site.pods(member)
+
+    await until(gone, what="nothing of it is left in the member")
+
+
+async def test_a_stateful_set_starts_its_pods_in_order_and_scales(site: Site) -> None:
+    labels = {"app": "db"}
+    spec = {
+        "replicas": 2,
+        "serviceName": "db",
+        "selector": {"matchLabels": labels},
+        "template": template(None, app="db"),
+    }
+    await site.submit(made(STATEFUL_SETS, "db", spec))
+
+    async def ready(count: int) -> bool:
+        found = await site.find(STATEFUL_SETS, "db")
+        return found is not None and (found.get("status") or {}).get("readyReplicas") == count
+
+    await until(lambda: ready(2), what="the host shows two ready replicas")
+    site.kubectl("scale", "statefulset/db", "--replicas=3", "-n", site.namespace)
+    await until(lambda: ready(3), what="the host shows three ready replicas")
+    member, _ = await there(site, STATEFUL_SETS, "db")
+    assert sorted(pod["metadata"]["name"] for pod in await site.pods(member)) == ["db-0", "db-1", "db-2"]
+    site.kubectl("delete", "statefulset", "db", "-n", site.namespace)
+
+    async def gone() -> bool:
+        return await site.find(STATEFUL_SETS, "db", member) is None and not await site.pods(member)
+
+    await until(gone, what="nothing of it is left in the member")
