@@ -205,7 +205,7 @@ async def listed(host: ApiServer, namespace: str | None, selector: str | None = 
             print(f"{kind.words.title}s are left out: {error.message}", file=sys.stderr)
             continue
         except errors.NotFound:
-            if not kind.optional:
+            if kind is KINDS[0]:
                 raise
             continue
         found += [{"apiVersion": resource.api_version, "kind": resource.kind, **each} for each in items]
