@@ -23,6 +23,7 @@ from atoll.dispatcher.core import (
     Evict,
     Explain,
     MemberAnswer,
+    Nominate,
     Pass,
     QueueSet,
     QueueView,
@@ -191,7 +192,7 @@ def named(cluster: str, free: Iterable[int] | Mapping[str, int], *, generation: 
 
 def written(view: BindingView, command: Command) -> BindingView:
     """The binding as the API server has it once the command's patch was applied."""
-    if isinstance(command, Explain):
+    if command.only_tells:
         return dataclasses.replace(view, decision=command.decision)
     if isinstance(command, Ask):
         return dataclasses.replace(view, decision=command.decision, epoch=command.decision.epoch, reserved={})
@@ -317,8 +318,8 @@ def names(commands: Iterable[Command]) -> list[str]:
     return [name for name, _ in dispatched(commands)]
 
 
-def explained(commands: Iterable[Command]) -> dict[str, Explain]:
-    return {c.name: c for c in commands if isinstance(c, Explain)}
+def explained(commands: Iterable[Command]) -> dict[str, Explain | Nominate]:
+    return {c.name: c for c in commands if isinstance(c, Explain | Nominate)}
 
 
 def evicted(commands: Iterable[Command]) -> list[str]:

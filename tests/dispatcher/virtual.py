@@ -28,7 +28,6 @@ from atoll.dispatcher.core import (
     Dispatcher,
     Event,
     Evict,
-    Explain,
     MemberAnswer,
     Pass,
     QueueSet,
@@ -306,7 +305,7 @@ class Town:
 
     def _write(self, command: Command) -> None:
         view = self.views.get(command.uid)
-        guarded = not isinstance(command, Explain | Ask)
+        guarded = not (command.only_tells or isinstance(command, Ask))
         stale = view is None or command.epoch != view.epoch or (guarded and command.generation != view.generation)
         if isinstance(command, Ask) and view is not None:
             stale = stale or command.generation != view.generation

@@ -65,7 +65,7 @@ def test_a_gang_that_borrows_and_is_taken_back_does_not_keep_the_members_empty_f
     assert found.evictions == [Reason.RECLAIMED]
     report = metrics.report(journal, [])
     assert report["utilisation"]["window"] > 0.9
-    assert report["promises"]["late"] == 0
+    assert report["reservations"]["late"] == 0
 
 
 def test_work_that_all_waited_too_long_does_not_keep_members_idle_for_each_other() -> None:

@@ -260,7 +260,7 @@ def _show(report: Json, journal: Journal) -> None:
             for name, figures in report["queues"].items()
         ],
     )
-    use, evictions, reserved = report["utilisation"], report["evictions"], report["promises"]
+    use, evictions, reserved = report["utilisation"], report["evictions"], report["reservations"]
     rows = [
         ("utilisation while jobs come", f"{use['window']:.3f}"),
         ("utilisation to the end", f"{use['whole']:.3f}"),

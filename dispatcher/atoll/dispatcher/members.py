@@ -115,7 +115,7 @@ class MemberReporter:
 
     def decided(self) -> None:
         """The core has decided."""
-        for cluster in self._core.breakers.take_changed():
+        for cluster in self._core.changes.members:
             self.mark(cluster)
 
     async def run(self) -> None:

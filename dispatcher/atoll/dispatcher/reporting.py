@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
-from atoll.dispatcher.core import BindingGone, BindingSet, BindingView, Command, Dispatcher, Event, Refused
+from atoll.dispatcher.core import BindingGone, BindingSet, BindingView, Command, Dispatcher, Event, Pass, Refused
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.quota.queue import Queue, path, subtree
 from atoll.dispatcher.objects import QueueObject
@@ -31,6 +31,7 @@ from atoll.model.apiresource import QUEUES
 from atoll.model.decision import Phase
 from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
+from atoll.model.verdict import Reason
 
 COUNTS = ("pending", "inqueue", "running", "completed")
 """Fields of a Queue's status: who waits, is dispatched but not all bound, is bound, has ended."""
@@ -102,7 +103,8 @@ class Reporter:
         self._bindings: dict[str, None] = {}
         #: queues whose object changed, or whose update failed
         self._marked: dict[str, None] = {}
-        #: queues of which the reasons to wait were not shown since they changed
+        #: queues of which the figures, or the reasons to wait, were not shown since they changed
+        self._figures: dict[Queue, None] = {}
         self._moved: dict[Queue, None] = {}
         #: parent -> the division among its children that was shown
         self._divisions: dict[Queue, object] = {}
@@ -117,6 +119,9 @@ class Reporter:
             self._bindings[event.binding.uid] = None
         elif isinstance(event, BindingGone | Refused):
             self._bindings[event.uid] = None
+        elif isinstance(event, Pass):
+            self._figures |= dict.fromkeys(self._core.changes.queues)
+            self._moved |= dict.fromkeys(self._core.changes.waits)
         for command in commands:
             self._bindings[command.uid] = None
         self._wake.set()
@@ -157,8 +162,9 @@ class Reporter:
         uids, self._bindings = self._bindings, {}
         filed = (self._book.file(uid, self._core.bindings.get(uid)) for uid in uids)
         names |= dict.fromkeys(name for name in filed if name)
-        self._moved = dict.fromkeys(map(self._now, (*self._moved, *self._core.waiting.take_changed())))
-        found = dict.fromkeys((*map(self._now, tree.take_changed()), *self._moved))
+        self._moved = dict.fromkeys(map(self._now, self._moved))
+        figures, self._figures = self._figures, {}
+        found = dict.fromkeys((*map(self._now, figures), *self._moved))
         found |= dict.fromkeys(tree.queues[name] for name in names if name in tree.queues)
         found = dict.fromkeys(above for node in found for above in path(node))
         for node in list(found):
@@ -187,13 +193,7 @@ class Reporter:
         self._metrics.show(node, self._book.counts.get(node.name, {}))
         if node in self._moved:
             del self._moved[node]
-            reasons: Counter[str] = Counter()
-            for group in self._core.waiting.classes(node).values():
-                if group.parked is not None:
-                    others = group.behind or group.parked
-                    reasons[group.parked.reason] += 1
-                    reasons[others.reason] += len(group.members) - 1
-            self._metrics.show_blocked(node.name, reasons)
+            self._metrics.show_blocked(node.name, self._core.reasons(node))
 
     # -- status ------------------------------------------------------------------------------------------------------
 
@@ -339,7 +339,7 @@ class QueueMetrics:
             for histogram in self._waits.values():
                 histogram.remove(queue)
 
-    def show_blocked(self, queue: str, reasons: Mapping[str, int]) -> None:
+    def show_blocked(self, queue: str, reasons: Mapping[Reason, int]) -> None:
         """Show why how many wait."""
         self._blocked.show(queue, {(reason,): amount for reason, amount in reasons.items()})
 

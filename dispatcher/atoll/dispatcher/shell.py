@@ -34,7 +34,6 @@ from atoll.dispatcher.core import (
     Dispatcher,
     Event,
     Evict,
-    Explain,
     NamespaceGone,
     NamespaceSet,
     Part,
@@ -390,7 +389,7 @@ class Shell:
                 pause = self._pause_after(command, error)
                 asyncio.get_running_loop().call_later(pause, self._repeats.put_nowait, (cycle, command, seen))
         else:
-            if not isinstance(command, Explain):
+            if not command.only_tells:
                 self._again.forget(command.uid)
         if outcome != "repeated":
             self._answered_at = asyncio.get_running_loop().time()
@@ -422,7 +421,7 @@ class Shell:
             away = asyncio.get_running_loop().time() - self._answered_at > self._settings.shell.outage
             pause = self._unanswered.failed(command.uid, at_least=least)
             return max(min(pause, self._settings.shell.longest_outage_again), least) if away else pause
-        if isinstance(command, Explain) and not isinstance(error, errors.Forbidden):
+        if command.only_tells and not isinstance(error, errors.Forbidden):
             # Reasons are written beside what users and members change: that they meet now and then is no failure.
             return least
         return self._again.failed(command.uid, at_least=least)
@@ -441,7 +440,7 @@ def patch_of(command: Command, seen: objects.BindingObject | None = None) -> lis
         {"op": "test", "path": _EPOCH, "value": str(command.epoch)},
     ]
     text = {"op": "add", "path": _DECISION, "value": decision.encode(command.decision)}
-    if isinstance(command, Explain):
+    if command.only_tells:
         return [*tests, text]
     tests.append({"op": "test", "path": "/metadata/generation", "value": command.generation})
     if seen is not None and seen.metadata.uid == command.uid:

@@ -22,7 +22,6 @@ from atoll.dispatcher.core import (
     Dispatcher,
     Event,
     Evict,
-    Explain,
     Pass,
     Refused,
     Resize,
@@ -144,14 +143,14 @@ class Host:
         for command in commands:
             view = self.views.get(command.uid)
             stale = view is None or view.epoch != command.epoch
-            if view is None or stale or (not isinstance(command, Explain) and view.generation != command.generation):
+            if view is None or stale or (not command.only_tells and view.generation != command.generation):
                 self.refused += 1
                 self.tell(Refused(command.uid, command.decision.epoch, command.generation))
                 continue
             kind = type(command).__name__
             self.writes[kind] = self.writes.get(kind, 0) + 1
             after = written(view, command)
-            if isinstance(command, Explain):
+            if command.only_tells:
                 # The echo of a reason tells the core what it knows; there are too many of them to play each.
                 self.views[view.uid] = after
                 if view.decision.question is not None:
@@ -163,7 +162,7 @@ class Host:
 
 def written(view: BindingView, command: Command) -> BindingView:
     """The binding as the API server has it once the command's patch was applied."""
-    if isinstance(command, Explain):
+    if command.only_tells:
         return dataclasses.replace(view, decision=command.decision)
     if isinstance(command, Ask):
         return dataclasses.replace(view, decision=command.decision, epoch=command.decision.epoch, reserved={})

@@ -14,7 +14,7 @@ below_guarantee   what a queue held less than min(guarantee, what it wanted), in
 inversions        starts with a waiting job of higher priority and no larger size in the same queue
 never_started     by the dispatcher's reason at the end of the run, the most frequent first: how many jobs, and of one
                   of them (the first submitted) the name, the whole verdict and what would help
-promises          heads with a reservation that had a time, how many of them were overtaken by a better rank (that
+reservations      heads with a reservation that had a time, how many of them were overtaken by a better rank (that
                   time no longer binds), how many of the others started later, and by how much at most
 """
 
@@ -80,7 +80,7 @@ def report(journal: Journal, queues: Sequence[QueueView]) -> Json:
         "evictions": _evictions(records),
         "stuck_gangs": sum(record.stranded for record in records),
         "inversions": _inversions(records),
-        "promises": _reservations(records),
+        "reservations": _reservations(records),
         "classes": {
             name: _figures([each for each in records if low <= each.size <= high], alone) for name, low, high in CLASSES
         },

@@ -233,14 +233,15 @@ def test_nothing_is_counted_for_rows_that_were_given_up() -> None:
 
 def test_queues_in_which_somebody_waits_or_does_so_no_longer_are_named_once() -> None:
     s = scene(make_queue("other"))
-    s.core.waiting.take_changed()
+    s.decide()
     s.submit(make_binding("a").tasks(9))
-    assert [node.name for node in s.core.waiting.take_changed()] == ["q"]
-    assert s.core.waiting.take_changed() == []
-    s.run()
-    assert [node.name for node in s.core.waiting.take_changed()] == ["q"], "it says why"
+    s.decide()
+    assert [node.name for node in s.core.changes.waits] == ["q"], "it says why"
+    s.decide()
+    assert not s.core.changes.waits
     s.gone("a")
-    assert [node.name for node in s.core.waiting.take_changed()] == ["q"]
+    s.decide()
+    assert [node.name for node in s.core.changes.waits] == ["q"]
 
 
 def test_rows_of_the_shapes_that_come_back_are_kept() -> None:

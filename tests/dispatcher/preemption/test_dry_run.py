@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from atoll.dispatcher.core import Ask, Command, Dispatch, Dispatcher, Evict, MemberAnswer, Resize, Strategy
+from atoll.dispatcher.core import Ask, Command, Dispatch, Dispatcher, Evict, MemberAnswer, Nominate, Resize, Strategy
 from atoll.dispatcher.core.settings import CoreSettings, PreemptionSettings
 from atoll.model.decision import Decision, Phase
 from atoll.model.verdict import Reason
@@ -166,6 +166,7 @@ def test_yes_evicts_those_who_were_named_and_the_room_is_the_claimants() -> None
     s.answer("high")
     commands = step(s)
     assert evicted(commands) == ["low"]
+    assert isinstance(explained(commands)["high"], Nominate)
     assert explained(commands)["high"].decision.reason is Reason.AWAITING_VICTIMS
     assert (s.view("high").decision.nominated, open_questions(s)) == (["m"], [])
     s.submit(make_binding("small").submitted(EARLY))

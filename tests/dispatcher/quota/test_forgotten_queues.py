@@ -119,10 +119,9 @@ def test_its_metrics_are_told_to_go() -> None:
     s = scene()
     s.submit(make_binding("a").queue("none"))
     s.run()
-    s.core.tree.take_changed()
     s.gone("a")
-    s.run()
-    assert "none" in [node.name for node in s.core.tree.take_changed()]
+    s.decide()
+    assert "none" in [node.name for node in s.core.changes.queues]
 
 
 def test_one_that_has_ended_names_its_queue_until_it_is_gone() -> None:

@@ -15,7 +15,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from atoll.dispatcher import objects, reporting
-from atoll.dispatcher.core import Dispatcher, QueueGone, QueueSet, QueueView
+from atoll.dispatcher.core import Dispatcher, Pass, QueueGone, QueueSet, QueueView
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.reporting import Book, QueueMetrics, status_patch
@@ -122,18 +122,22 @@ def test_a_queue_that_is_guaranteed_more_than_there_is_stays_valid_and_says_so()
 
 def test_the_core_names_the_queues_that_changed() -> None:
     s = scene()
-    s.core.tree.take_changed()
-    s.core.waiting.take_changed()
+    s.decide()
     s.submit(make_binding("a").tasks(1).submitted(EARLY))
-    assert [node.name for node in s.core.waiting.take_changed()] == ["q"]
-    s.run()
-    assert [node.name for node in s.core.tree.take_changed()] == ["q"]
-    s.run()
-    assert s.core.tree.take_changed() == []
-    s.core.handle(QueueSet(replace(make_queue("q").queue, capability={GPU: 1})))
-    assert "q" in [node.name for node in s.core.tree.take_changed()]
-    s.core.handle(QueueGone("q"))
-    assert "q" in [node.name for node in s.core.tree.take_changed()]
+    s.decide()
+    assert ([node.name for node in s.core.changes.queues], [node.name for node in s.core.changes.waits]) == (
+        ["q"],
+        ["q"],
+    )
+    s.decide()
+    s.decide()
+    assert (s.core.changes.queues, s.core.changes.waits) == ((), ())
+    s.tell(QueueSet(replace(make_queue("q").queue, capability={GPU: 1})))
+    s.decide()
+    assert "q" in [node.name for node in s.core.changes.queues]
+    s.tell(QueueGone("q"))
+    s.decide()
+    assert "q" in [node.name for node in s.core.changes.queues]
 
 
 def lines(registry: CollectorRegistry) -> dict[str, float]:
@@ -150,7 +154,7 @@ def test_metrics_follow_a_queue_and_forget_what_is_gone() -> None:
     view = QueueView("q", {"cpu": 8000}, guarantee={"cpu": 1000}, deserved={"cpu": 4000})
     node = node_of(view, cpu=1500)
     metrics.show(node, {"pending": 3, "running": 1, "inqueue": 1})
-    metrics.show_blocked("q", {"QuotaExceeded": 2})
+    metrics.show_blocked("q", {Reason.QUOTA_EXCEEDED: 2})
     assert lines(registry) == {
         "atoll_queue_pending q": 3,
         "atoll_queue_charged q": 2,
@@ -161,7 +165,7 @@ def test_metrics_follow_a_queue_and_forget_what_is_gone() -> None:
         "atoll_queue_limit q cpu": 8,
         "atoll_queue_guarantee q cpu": 1,
     }
-    metrics.show_blocked("q", {"BehindHead": 3})
+    metrics.show_blocked("q", {Reason.BEHIND_HEAD: 3})
     assert lines(registry)["atoll_queue_blocked q BehindHead"] == 3
     assert "atoll_queue_blocked q QuotaExceeded" not in lines(registry)
     metrics.show_blocked("q", {})
@@ -230,17 +234,21 @@ def test_a_queue_that_is_forgotten_and_named_again_is_shown_as_it_is_now() -> No
         for node in reporter._changed():
             reporter._show(node)
 
+    def decided() -> None:
+        s.run()
+        reporter.told(Pass(s.now), [])
+
     s.submit(make_binding("a").queue("none"))
-    s.run()
+    decided()
     look()
     assert lines(registry)["atoll_queue_pending none"] == 1
     s.gone("a")
-    s.run()
+    decided()
     s.submit(make_binding("b").queue("none"))
     look()
     assert lines(registry)["atoll_queue_pending none"] == 1
     s.gone("b")
-    s.run()
+    decided()
     look()
     assert not [line for line in lines(registry) if " none" in line]
     assert not reporter._moved

@@ -26,7 +26,6 @@ from atoll.dispatcher.core import (
     Dispatcher,
     Event,
     Evict,
-    Explain,
     MemberAnswer,
     Pass,
     Refused,
@@ -109,7 +108,7 @@ class Federation(RuleBasedStateMachine):
 
     def stale(self, command: Command) -> bool:
         view = self.views[command.uid]
-        guard = isinstance(command, Explain) or command.generation == view.generation
+        guard = command.only_tells or command.generation == view.generation
         return not (command.epoch == view.epoch and guard)
 
     def sizes(self) -> dict[str, tuple[str, int]]:

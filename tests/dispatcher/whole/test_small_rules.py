@@ -240,9 +240,9 @@ def test_a_queue_that_moves_changes_both_parents() -> None:
     s = Scene(*(make_queue(name) for name in ("p1", "p2")), make_queue("q", view={"parent": "p1"}), *ROOM)
     s.submit(make_binding("a"))
     s.run()
-    s.core.tree.take_changed()
     s.tell(make_queue("q", view={"parent": "p2"}))
-    assert {"p1", "p2"} <= {node.name for node in s.core.tree.take_changed()}
+    s.decide()
+    assert {"p1", "p2"} <= {node.name for node in s.core.changes.queues}
     assert (s.used("p1"), s.used("p2")) == (0, 1)
 
 

@@ -8,8 +8,9 @@ The same object runs in the live dispatcher, the simulator, the property tests a
 - Each command is one patch of one binding, guarded by the epoch and generation that it was decided on. It counts from
   the decision on; the watch says so later, and nothing has to be told of a write that succeeded.
 - A write that is refused is told as `Refused`; the core goes back to what it has seen last.
-- Nobody outside reads more than `commands`, `verdict`, `next_deadline`, `explain`, and the public figures of `tree`,
-  `bindings` and `breakers`; nobody outside changes anything. `check` and `check_sums` verify what must always hold.
+- Nobody outside reads more than `commands`, `changes` (of the last pass), `verdict`, `reasons`, `next_deadline`,
+  `explain`, and the public figures of `tree`, `bindings` and `breakers`; nobody outside changes or drains
+  anything. `check` and `check_sums` verify what must always hold.
 
 Each folder is one subject: `quota`, `capacity`, `placement`, `backlog`, `backfill`, `elastic`, `preemption`, `explain`;
 what imports what is a contract in pyproject.toml. `state` is what was told, `dispatcher` the steps of a pass.
@@ -17,8 +18,8 @@ what imports what is a contract in pyproject.toml. `state` is what was told, `di
 
 from __future__ import annotations
 
-from atoll.dispatcher.core.commands import Ask, Command, Commit, Dispatch, Evict, Explain, Part, Resize
-from atoll.dispatcher.core.dispatcher import Dispatcher
+from atoll.dispatcher.core.commands import Ask, Command, Commit, Dispatch, Evict, Explain, Nominate, Part, Resize
+from atoll.dispatcher.core.dispatcher import Changes, Dispatcher
 from atoll.dispatcher.core.events import (
     BindingGone,
     BindingSet,
@@ -52,6 +53,7 @@ __all__ = [
     "CapacitySet",
     "CapacityView",
     "Ceiling",
+    "Changes",
     "ClusterGone",
     "ClusterSet",
     "ClusterView",
@@ -66,6 +68,7 @@ __all__ = [
     "NamespaceGone",
     "NamespaceSet",
     "NamespaceView",
+    "Nominate",
     "Part",
     "Pass",
     "QueueGone",

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from atoll.dispatcher.core.backfill.reservation import Reservation
-from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, evict_timeout, evicted_at
 from atoll.dispatcher.core.capacity.pods import Counts
-from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.state import State
 from atoll.model.decision import Phase
@@ -73,14 +71,8 @@ class Claims:
         self._state, self.bindings, self.world = state, state.bindings, state.world
         #: UID of a claimant -> its claim
         self._claims: dict[str, Claim] = {}
-        #: UIDs of waiting bindings that say that others make room for them, and that is not taken up yet
-        self.nominated: dict[str, None] = {}
         #: UID of what was started -> those that were evicted so that it could
         self.cleared: dict[str, tuple[str, ...]] = {}
-        #: UIDs of claimants of whose victims something else is known to keep them
-        self.stuck_victims: dict[str, None] = {}
-        state.on_seen.append(self._seen)
-        state.on_waits.append(self._waits)
         state.on_dropped.append(self._dropped)
 
     def __bool__(self) -> bool:
@@ -139,14 +131,6 @@ class Claims:
     def _forget(self, uid: str, claim: Claim) -> None:
         if claim.losses is None and claim.dry_run is None:
             del self._claims[uid]
-
-    def _seen(self, view: BindingView, old: Binding | None) -> None:
-        if old is not None and old.view.stuck != view.stuck and view.decision.room_for:
-            self.stuck_victims[view.decision.room_for] = None
-
-    def _waits(self, binding: Binding, _: ShapeClass) -> None:
-        if binding.view.decision.nominated and not self.awaits(binding.view.uid):
-            self.nominated[binding.view.uid] = None
 
     def _dropped(self, uid: str) -> None:
         self._claims.pop(uid, None)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from atoll.model.decision import Decision
 
 
 @dataclass(frozen=True, slots=True)
 class _Write:
+    only_tells: ClassVar[bool] = False
+    """It changes nothing but what the binding says: whatever its generation is by then, only the epoch is tested."""
+
     uid: str
     namespace: str
     name: str
@@ -61,10 +65,21 @@ class Evict(_Write):
 class Explain(_Write):
     """Say on the binding why it waits; the epoch stays."""
 
+    only_tells: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Nominate(_Write):
+    """Say on the binding what capacity is its own though it waits: that which others leave for it, or its reservation.
+    The next leader goes by it; the epoch stays.
+    """
+
+    only_tells: ClassVar[bool] = True
+
 
 @dataclass(frozen=True, slots=True)
 class Ask(_Write):
     """Ask members whether it would fit once others have gone: a new epoch, under which nothing of it ever runs."""
 
 
-Command = Dispatch | Commit | Resize | Evict | Explain | Ask
+Command = Dispatch | Commit | Resize | Evict | Explain | Nominate | Ask

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from atoll.dispatcher.core.backlog.binding import Binding
-from atoll.dispatcher.core.commands import Ask, Command, Commit, Dispatch, Evict, Explain, Part, Resize
+from atoll.dispatcher.core.commands import Ask, Commit, Dispatch, Evict, Explain, Nominate, Part, Resize
 from atoll.dispatcher.core.state import State
 from atoll.model.decision import Decision, Kept, Line, Phase, Question, Refused, Spots
 from atoll.model.timestamps import rfc3339
@@ -135,15 +135,22 @@ class Decisions:
         self._state.watch_times(binding)
         return command
 
-    def explain(self, binding: Binding, verdict: Verdict, nominated: Sequence[str] = (), *, text: str = "") -> Command:
+    def explain(self, binding: Binding, verdict: Verdict, *, text: str = "") -> Explain:
         """Say why it waits, or why not more of it runs."""
+        return Explain(*_guard(binding), self._said(binding, verdict, text=text))
+
+    def nominate(self, binding: Binding, verdict: Verdict, members: Sequence[str] = ()) -> Nominate:
+        """Say what capacity is kept for it. `members`: where others leave for it; its reservation is said always."""
+        return Nominate(*_guard(binding), self._said(binding, verdict, members))
+
+    def _said(self, binding: Binding, verdict: Verdict, nominated: Sequence[str] = (), text: str = "") -> Decision:
         self.tokens -= 1
         binding.told = verdict
         view, waits = binding.view, binding.phase is Phase.SUSPENDED
         self.unwritten.pop(view.uid, None)
         paused = view.uid in self._state.wakes or binding.phase is Phase.LEAVING
         changes: dict[str, Any] = {"flavors": []} if waits else {}
-        decision = _decision(
+        return _decision(
             binding,
             self._line(binding.phase, verdict.reason, text or verdict.sentence()),
             binding.epoch,
@@ -155,7 +162,6 @@ class Decisions:
             dispatched=view.decision.dispatched if binding.phase.charged else "",
             **changes,
         )
-        return Explain(*_guard(binding), decision)
 
     def ask(self, binding: Binding, verdict: Verdict, members: list[str], deadline: float, question: Question) -> Ask:
         """Ask members whether it would fit once others have gone."""

@@ -6,6 +6,9 @@ here reads a clock or does I/O, and every order is total, so the same events alw
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
+
 from atoll.dispatcher.core import invariants
 from atoll.dispatcher.core.admission import Admission
 from atoll.dispatcher.core.backfill.policy import Policy
@@ -15,12 +18,26 @@ from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.resizing import Resizing
 from atoll.dispatcher.core.events import Event, Pass
 from atoll.dispatcher.core.explanations import Explanations
+from atoll.dispatcher.core.nominations import Nominations
 from atoll.dispatcher.core.preemption.dry_run import DryRuns
 from atoll.dispatcher.core.preemption.triggers import Triggers
 from atoll.dispatcher.core.progress import Progress
+from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.settings import CoreSettings
 from atoll.dispatcher.core.state import State
-from atoll.model.verdict import Verdict
+from atoll.model.verdict import Reason, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What may look different after a pass than after the one before."""
+
+    queues: tuple[Queue, ...] = ()
+    """Of which use, demand or figures changed; the same holds for those above."""
+    waits: tuple[Queue, ...] = ()
+    """In which others wait, or for other reasons."""
+    members: tuple[str, ...] = ()
+    """Of which the breaker changed."""
 
 
 class Dispatcher:
@@ -29,6 +46,8 @@ class Dispatcher:
     def __init__(self, settings: CoreSettings = CoreSettings()) -> None:
         """Begin empty."""
         self.settings = settings
+        #: by the last pass
+        self.changes = Changes()
         self.state = state = State(settings)
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
         self.namespaces, self.reservations, self.wakeups = state.namespaces, state.reservations, state.wakeups
@@ -41,12 +60,16 @@ class Dispatcher:
         self.triggers = Triggers(state, claims, self.policy)
         self.dry_runs = DryRuns(state, claims, decisions, self.resizing, self.policy, self.triggers)
         self.admission = Admission(state, claims, decisions, self.progress, self.policy, self.triggers)
+        self.nominations = Nominations(state, claims, decisions)
         self.explanations = Explanations(state, claims, decisions, self.resizing)
 
     def handle(self, event: Event) -> list[Command]:
         """Take an event in; only `Pass` decides."""
         if isinstance(event, Pass):
-            return self._pass(event.now)
+            commands = self._pass(event.now)
+            queues, waits = self.tree.take_changed(), self.waiting.take_changed()
+            self.changes = Changes(tuple(queues), tuple(waits), tuple(self.breakers.take_changed()))
+            return commands
         self.state.tell(event)
         return []
 
@@ -56,8 +79,8 @@ class Dispatcher:
         if self.dry_runs.unfinished:
             return self.state.now
         due = (
-            self.progress.next, self.explanations.next, self.policy.next, self.triggers.next, self.dry_runs.next,
-            self.state.failures.next, self.refusals.next, self.breakers.next,
+            self.progress.next, self.explanations.next, self.nominations.next, self.policy.next, self.triggers.next,
+            self.dry_runs.next, self.state.failures.next, self.refusals.next, self.breakers.next,
         )  # fmt: skip
         return min((when for when in due if when is not None), default=None)
 
@@ -91,8 +114,9 @@ class Dispatcher:
         for leaf in self.resizing.grow_all(commands):
             self.triggers.can_spare(leaf)
         # 7. Say why the rest waits.
-        commands += self.explanations.name_stuck_victims()
+        commands += self.nominations.name_stuck_victims()
         commands += self.explanations.write()
+        commands += self.nominations.write_reservations()
         self.state.forget_unnamed_queues()
         return commands
 
@@ -108,7 +132,7 @@ class Dispatcher:
         self.state.try_again()
         self.state.forget_refusals()
         self.breakers.pass_begins(now)
-        self.triggers.take_up_nominations()
+        self.nominations.take_up()
         self.policy.pass_begins()
         self.state.wakes.time_passed(now)
 
@@ -133,6 +157,10 @@ class Dispatcher:
     def verdict(self, uid: str) -> Verdict | None:
         """Why this binding waits; None when it does not wait or was not looked at yet."""
         return self.explanations.verdict(uid)
+
+    def reasons(self, queue: Queue) -> Counter[Reason]:
+        """How many wait in this queue, not in those below it, for which reason."""
+        return self.waiting.reasons(queue)
 
     def check(self) -> None:
         """Verify what must always hold; tests call it after every event.

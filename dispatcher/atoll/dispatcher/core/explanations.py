@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
 from atoll.dispatcher.core.backlog.backlog import differs, lacks_room
 from atoll.dispatcher.core.backlog.binding import paused
 from atoll.dispatcher.core.claims import Claims
@@ -28,7 +26,7 @@ class Explanations:
     def next(self) -> float | None:
         """When more of them may be written; None where all say what is so."""
         decisions = self._decisions
-        unsaid = self._state.untold or decisions.stopped or decisions.unwritten or self.waiting.unsaid
+        unsaid = self._state.untold or decisions.stopped or self.waiting.unsaid
         return self._state.now + self._state.settings.reasons.pace if unsaid else None
 
     def verdict(self, uid: str) -> Verdict | None:
@@ -89,28 +87,3 @@ class Explanations:
             if group.told < len(group.members):
                 # The first of every class hears before the second of any.
                 unsaid[group] = None
-
-        while self._decisions.unwritten and self._decisions.tokens >= 1:
-            uid = next(iter(self._decisions.unwritten))
-            del self._decisions.unwritten[uid]
-            binding, verdict = self.bindings.get(uid), self.verdict(uid)
-            if binding is None or verdict is None or self._claims.awaits(uid) or binding.epoch != binding.view.epoch:
-                continue
-            if binding.view.decision.kept != self._decisions.kept(uid) and binding.told is not None:
-                yield self._decisions.explain(binding, binding.told)
-
-    def name_stuck_victims(self) -> Iterator[Command]:
-        """Tell claimants what keeps the pods that are to make room for them."""
-        stuck, self._claims.stuck_victims = self._claims.stuck_victims, {}
-        for uid in stuck:
-            binding = self.bindings.get(uid)
-            if binding is None or binding.told is None or binding.told.reason is not Reason.AWAITING_VICTIMS:
-                continue
-            if binding.epoch != binding.view.epoch or binding.told.blocker is None:
-                continue
-            victims = (self.bindings.get(each) for each in self._claims.losses(uid))
-            kept = [(each.view.name, each.view.stuck) for each in victims if each is not None and each.view.stuck]
-            text = "; ".join(f"{name} does not end: {why}" for name, why in sorted(kept))
-            told = Verdict(Reason.AWAITING_VICTIMS, msgspec.structs.replace(binding.told.blocker, message=text))
-            if told != binding.told:
-                yield self._decisions.explain(binding, told, binding.view.decision.nominated)

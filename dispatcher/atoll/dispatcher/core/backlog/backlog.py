@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -233,6 +234,15 @@ class Waiting:
         """Every class, queue by queue."""
         for spot in self._spots.values():
             yield from spot.classes.values()
+
+    def reasons(self, leaf: Queue) -> Counter[Reason]:
+        """How many wait in a queue for which reason, as far as they were looked at."""
+        found: Counter[Reason] = Counter()
+        for group in self.classes(leaf).values():
+            if group.parked is not None:
+                found[group.parked.reason] += 1
+                found[(group.behind or group.parked).reason] += len(group.members) - 1
+        return found
 
     def take_changed(self) -> list[Queue]:
         """The queues of which classes or their verdicts changed since the last call."""

@@ -132,7 +132,7 @@ class DryRuns:
     def _await(self, binding: Binding, choice: Choice) -> Command:
         nominated = [member.name for member in choice.members]
         awaits = Verdict(Reason.AWAITING_VICTIMS, Blocker("Cluster", ", ".join(nominated)))
-        return self._decisions.explain(binding, awaits, nominated)
+        return self._decisions.nominate(binding, awaits, nominated)
 
     def _whom_to_ask(self, group: ShapeClass, binding: Binding) -> Plan | None:
         """Who should go so that a workload of a class can start; None where nobody's departure would help."""

@@ -10,7 +10,7 @@ from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.policy import Policy
 from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs
-from atoll.dispatcher.core.claims import Claims, Loss
+from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.elastic.sizes import full, spares
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.preemption.budget import Searches
@@ -66,30 +66,6 @@ class Triggers:
         self._rights_may_change()
         if times < 0:
             self._candidates.pop(binding.view.uid, None)
-
-    def take_up_nominations(self) -> None:
-        """Another leader had others evicted for these: their room stays theirs."""
-        if not self._claims.nominated:
-            return
-        nominated, self._claims.nominated = self._claims.nominated, {}
-        leaving: dict[str, list[str]] = {}
-        for uid, binding in self.bindings.items():
-            if binding.phase is Phase.EVICTING:
-                leaving.setdefault(binding.view.decision.room_for, []).append(uid)
-        went = {binding.view.decision.room_for for binding in self.bindings.values()}
-        for uid in nominated:
-            claimant = self.bindings.get(uid)
-            if claimant is None or claimant.shape is None or self._claims.awaits(uid):
-                continue
-            if claimant.view.decision.question is not None and uid not in went:
-                # Nobody went: it is asked anew, if it must be.
-                continue
-            members = [self.world.members[n] for n in claimant.view.decision.nominated if n in self.world.members]
-            if members:
-                losses = {each: Loss(self.bindings[each].epoch - 1) for each in leaving.get(uid, ())}
-                self._claims.await_victims(uid, losses)
-                shape = claimant.shape
-                self.reservations.claim(uid, claimant.leaf, shape, shape.least, members, self._state.now, losses)
 
     def starts_soon(self, binding: Binding) -> bool:
         """Whether its reservation begins before others would be gone; once its first time has passed for as
