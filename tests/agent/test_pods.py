@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from atoll.agent.jobs import pods
+from atoll.agent.objects import decode_pod
 from atoll.model import keys
 from tests.agent.builders import make_job, make_pod, make_task
 
@@ -141,3 +143,30 @@ def test_pods_that_vanished_while_nobody_looked_show_in_the_counts() -> None:
     left = [make_pod("train-w-0"), make_pod("train-w-3")]
     assert pods.vanished(job, left) == ["train-w-1"]
     assert pods.vanished(job, [*left, make_pod("train-w-1")]) == []
+
+
+def test_a_container_leaves_its_last_output_in_its_status_unless_its_user_says_otherwise() -> None:
+    task = make_task("w", 1)
+    main = task["template"]["spec"]["containers"][0]
+    task["template"]["spec"]["containers"].append({**main, "name": "own", "terminationMessagePolicy": "File"})
+    containers = pods.pod(make_job(task), 0, 0)["spec"]["containers"]
+    assert [each["terminationMessagePolicy"] for each in containers] == ["FallbackToLogsOnError", "File"]
+    assert "terminationMessagePolicy" not in main
+
+
+def test_a_pod_that_failed_says_which_container_did_why_and_its_last_output() -> None:
+    def ended(name: str, at: str, **end: object) -> dict:
+        return {"name": name, "state": {"terminated": {"finishedAt": at, **end}}}
+
+    status = {
+        "phase": "Failed",
+        "containerStatuses": [
+            ended("fine", "2026-01-01T00:00:01Z", exitCode=0, reason="Completed"),
+            ended("later", "2026-01-01T00:00:03Z", exitCode=143, reason="Error"),
+            ended("main", "2026-01-01T00:00:02Z", exitCode=137, reason="OOMKilled", message="step 1\n\nstep 2\n"),
+        ],
+    }
+    raw = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "status": status}
+    decoded = decode_pod(msgspec.json.encode(raw))
+    assert decoded.failure == "container main: OOMKilled, exit code 137, last output: step 1 / step 2"
+    assert decode_pod(msgspec.json.encode({**raw, "status": {**status, "phase": "Running"}})).failure == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from atoll.agent.jobs.state import Census, desired_status, difference, duration, next_phase
@@ -117,3 +118,20 @@ def test_difference_removes_what_is_gone_at_any_depth() -> None:
         "b": None,
         "c": 4,
     }
+
+
+def test_a_job_that_fails_names_the_pod_that_failed_first_and_why() -> None:
+    first, later = (
+        msgspec.structs.replace(make_pod(name, task="w", phase="Failed"), failure=f"container {name}", since=since)
+        for name, since in (("w-1", "2026-01-01T00:00:01Z"), ("w-0", "2026-01-01T00:00:02Z"))
+    )
+    job = make_job(make_task("w", 2), phase="Running")
+    status = desired_status(job, Census([later, first]), 0.0)
+    assert status["state"]["message"] == "task w: 0 pods succeeded, 2 are needed; pod w-1, container w-1"
+
+
+def test_a_job_that_somebody_aborts_does_not_blame_a_pod() -> None:
+    failed = msgspec.structs.replace(make_pod("w-0", task="w", phase="Failed"), failure="container c: exit code 1")
+    job = make_job(make_task("w", 1), phase="Aborting")
+    job["status"]["state"] |= {"reason": "CommandIssued", "message": "by hand"}
+    assert desired_status(job, Census([failed]), 0.0)["state"]["message"] == "by hand"

@@ -37,6 +37,6 @@ def test_the_kinds_of_changes_are_all_named() -> None:
 
 
 def test_the_resources_and_their_verbs() -> None:
-    rows = re.findall(r"^\| (\w+) \| `(\w+)` \| ([\w, ]+) \|", TEXT, re.M)
+    rows = re.findall(r"^\| (\w+) \| `([\w/]+)` \| ([\w, ]+) \|", TEXT, re.M)
     served = documents.RESOURCES["resources"]
     assert rows == [(each["kind"], each["name"], ", ".join(each["verbs"])) for each in served]

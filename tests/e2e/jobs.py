@@ -13,6 +13,9 @@ from atoll.model.apiresource import JOBS
 
 Json = dict[str, Any]
 
+PATIENCE = 120.0
+"""Seconds that a container may take to start, run and be told of on a machine that does much else."""
+
 
 def shell(script: str, *, image: str = BUSYBOX, memory: str = "64Mi", **fields: Any) -> Json:
     """A container that runs a script; `fields` are further ones of it."""

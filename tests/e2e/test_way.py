@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.e2e.jobs import job, shell, task
+from tests.e2e.jobs import PATIENCE, job, shell, task
 from tests.integration.federation import Site, until
 
 
@@ -13,7 +13,7 @@ async def test_a_job_from_the_host_runs_containers_that_find_each_other_and_is_c
     script = f"until nslookup {peer} >/dev/null; do sleep 0.2; done; echo index $VC_TASK_INDEX; sleep 2"
     await site.only("east")
     await site.submit(job("pair", task("worker", shell(script), replicas=2), plugins={"svc": [], "env": []}))
-    await site.phase("pair", "Running")
+    await site.phase("pair", "Running", deadline=PATIENCE)
 
     async def said() -> bool:
         text = site.kubectl("logs", "pair-worker-1", "-n", site.namespace, cluster="east")
@@ -22,5 +22,5 @@ async def test_a_job_from_the_host_runs_containers_that_find_each_other_and_is_c
     await until(said, what="its container's output through the member's API server")
     answer = site.kubectl("exec", "pair-worker-1", "-n", site.namespace, "--", "hostname", cluster="east")
     assert answer.strip() == "pair-worker-1"
-    done = await site.phase("pair", "Completed")
+    done = await site.phase("pair", "Completed", deadline=PATIENCE)
     assert done["status"]["succeeded"] == 2

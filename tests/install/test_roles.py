@@ -51,12 +51,13 @@ def test_an_agent_has_nothing_outside_of_its_namespace_on_the_host() -> None:
     assert [grant.namespace for grant in agent_on_host("east")] == ["karmada-es-east"]
 
 
-def test_an_agent_beside_the_host_reads_one_cluster_and_one_secret_by_name() -> None:
+def test_an_agent_beside_the_host_has_one_cluster_one_tunnel_and_one_secret_by_name() -> None:
     grants = (*reader_of_cluster("east"), *reader_of_secret("creds", "east-token"))
     rules = [(grant.namespace, rule) for grant in grants for rule in grant.rules]
     assert [(namespace, rule.resource, rule.verbs, rule.names) for namespace, rule in rules] == [
         (None, "clusters", ("list", "watch"), ("east",)),
         (None, "clusters", ("get",), ("east",)),
+        (None, "tunnels/proxy", ("get",), ("east",)),
         ("creds", "secrets", ("get", "patch"), ("east-token",)),
     ]
 

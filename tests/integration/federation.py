@@ -168,6 +168,11 @@ class Site:
         assert (done.returncode == 0) == ok, f"kubectl {' '.join(arguments)}: {done.stdout}{done.stderr}"
         return done.stdout if ok else done.stderr
 
+    def both(self, *arguments: str) -> str:
+        """Run plain kubectl on the host, whether it fails or not; all that it says."""
+        done = self._run(*arguments, cluster="host", stdin=None)
+        return done.stdout + done.stderr
+
     def warned(self, *arguments: str, stdin: str | None = None) -> str:
         """Run plain kubectl on the host, which must not fail; the warnings that it shows."""
         done = self._run(*arguments, cluster="host", stdin=stdin)

@@ -20,6 +20,7 @@ from atoll.agent.heartbeat import Heartbeat
 from atoll.agent.member import MemberAgent
 from atoll.agent.scheduler.core.log import LOG
 from atoll.agent.settings import AgentSettings
+from atoll.agent.tunnel import Tunnel
 from atoll.delivery import Delivery
 from atoll.kube import config, election, process, tokens
 from atoll.kube.process import Process
@@ -96,11 +97,13 @@ async def setup(running: Process, settings: AgentSettings) -> None:
         )
         agent.on_placement(delivery.touch)
         agent.surroundings.on_change(lambda _: delivery.look_again())
+        reading = Tunnel(host, member, settings.cluster, agent.pods_of, settings=settings.tunnel)
         works = agent, delivery
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(agent.run(), name="agent")
                 tasks.create_task(delivery.run(), name="delivery")
+                tasks.create_task(reading.run(), name="tunnel")
         finally:
             works = None
 

@@ -13,6 +13,7 @@ from atoll.agent.capacity import MemberCapacity
 from atoll.agent.facts import Tally
 from atoll.agent.hyper_nodes import HyperNodes
 from atoll.agent.jobs.controller import JobController
+from atoll.agent.objects import Pod
 from atoll.agent.ours import Ours
 from atoll.agent.placements import Placements
 from atoll.agent.placing import Surroundings
@@ -107,6 +108,10 @@ class MemberAgent:
     def pods(self, binding_uid: str) -> int:
         """How many pods of the binding the member has, those that have ended among them."""
         return len(self.cache.pods.by_index("binding", binding_uid))
+
+    def pods_of(self, binding_uid: str) -> list[Pod]:
+        """The pods of the binding that the member has."""
+        return list(self.cache.pods.by_index("binding", binding_uid))
 
     async def end_pods(self, binding_uid: str, grace: int) -> None:
         """Have the pods of a binding that goes end within so many seconds, whatever they ask for themselves."""

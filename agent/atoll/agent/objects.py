@@ -10,10 +10,14 @@ from atoll.model import keys, needs, placer, ports, quantity, selectors, vector
 from atoll.model.conditions import condition
 from atoll.model.objects import Meta, Slim
 from atoll.model.ports import HostPort
+from atoll.model.reports import readable
 from atoll.model.topology import AVAILABLE
 from atoll.model.vector import Vector
 
 FINISHED = ("Succeeded", "Failed")
+_LAST_LINES = 5
+_LAST_OUTPUT = 400
+"""Characters of the last output of a container that are told."""
 _OTHER_GROUP_NAME = "scheduling.volcano.sh/group-name"
 
 
@@ -64,6 +68,8 @@ class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Terminated(msgspec.Struct, frozen=True, rename="camel", gc=False):
     exit_code: int = 0
+    reason: str | None = None
+    message: str | None = None
     finished_at: str | None = None
 
 
@@ -162,6 +168,8 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """Of all its containers."""
     since: str = ""
     """When it got into this phase or was restarted last (RFC 3339), as far as the status tells; else empty."""
+    failure: str = ""
+    """Of a pod that failed: its first container that ended badly, why, and its last output, as a sentence."""
     unscheduled: tuple[str, str] | None = None
     """(reason, message) of its condition PodScheduled where that is False and its scheduler wrote it."""
     starting: Starting | None = None
@@ -266,6 +274,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         spec.tolerations,
         pod.status.reason or "",
         *_ends(pod.status),
+        failure=_failure(pod.status) if pod.status.phase == "Failed" else "",
         unscheduled=_unscheduled(pod.status),
         starting=_starting(pod.status) if spec.node_name and pod.status.phase == "Pending" else None,
         nominated="" if spec.node_name else pod.status.nominated_node_name or "",
@@ -358,6 +367,22 @@ def _ends(status: _PodStatus) -> tuple[tuple[int, ...], int, str]:
     codes = tuple(end.exit_code for end in ended if end.exit_code)
     # All in UTC with whole seconds, so that the text sorts as the time does.
     return codes, sum(c.restart_count for c in containers), max(moments, default="")
+
+
+def _failure(status: _PodStatus) -> str:
+    ended = [
+        (container.name, container.state.terminated)
+        for container in (*status.container_statuses, *status.init_container_statuses)
+        if container.state is not None and container.state.terminated is not None
+    ]
+    bad = [(name, end) for name, end in ended if end.exit_code]
+    if not bad:
+        return ""
+    name, end = min(bad, key=lambda pair: pair[1].finished_at or "~")
+    reason = f"{end.reason}, " if end.reason else ""
+    said = f"container {name}: {reason}exit code {end.exit_code}"
+    lines = [line.strip() for line in (end.message or "").splitlines() if line.strip()]
+    return f"{said}, last output: {readable(' / '.join(lines[-_LAST_LINES:]), _LAST_OUTPUT)}" if lines else said
 
 
 class _Condition(msgspec.Struct, frozen=True, gc=False):

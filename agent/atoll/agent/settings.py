@@ -57,6 +57,18 @@ class JobSettings(Section, frozen=True):
     longest_again: Annotated[float, seconds("The same at most.", above=0)] = 60.0
 
 
+class TunnelSettings(Section, frozen=True):
+    """The connection to the host by which users read the output of their pods."""
+
+    heartbeat: Annotated[
+        float, seconds("Of silence after which the other side is asked for a sign of life.", above=0)
+    ] = 20.0
+    again: Annotated[float, seconds("Until it is tried again, at first; it doubles.", above=0)] = 0.5
+    longest_again: Annotated[float, seconds("The same at most.", above=0)] = 30.0
+    streams: Annotated[int, number("Logs that are read at once.")] = 32
+    rate: Annotated[int, number("Of one log that is passed on in a second.", "bytes")] = 2**20
+
+
 class PodGroupSettings(Section, frozen=True):
     """PodGroups of workloads whose owners make none."""
 
@@ -158,6 +170,7 @@ class AgentSettings(ProcessSettings, frozen=True):
     facts: FactSettings = FactSettings()
     delivery: DeliverySettings = DeliverySettings()
     jobs: JobSettings = JobSettings()
+    tunnel: TunnelSettings = TunnelSettings()
     podgroups: PodGroupSettings = PodGroupSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     core: MemberCoreSettings = MemberCoreSettings()

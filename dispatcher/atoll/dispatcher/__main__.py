@@ -57,7 +57,7 @@ async def _setup(running: process.Process, settings: DispatcherSettings) -> None
             group.create_task(events.run())
             group.create_task(shell.run())
             if settings.query.port:
-                query = Query(host, shell, settings=settings.query)
+                query = Query(host, shell, settings=settings.query, logs=settings.logs)
                 group.create_task(query.run())
 
     async def leave() -> None:

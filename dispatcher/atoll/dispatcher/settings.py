@@ -80,6 +80,18 @@ class QuerySettings(Section, frozen=True):
     ] = 1.0
 
 
+class LogSettings(Section, frozen=True):
+    """Output of pods that users read through the query API and the agents' connections."""
+
+    heartbeat: Annotated[float, seconds("Of silence after which an agent is asked for a sign of life.", above=0)] = 20.0
+    per_user: Annotated[int, number("Logs that one user reads at once.")] = 4
+    most: Annotated[int, number("Logs that all users together read at once.")] = 32
+    size: Annotated[int, number("Of a log that is not followed.", "bytes")] = 2**20
+    lines: Annotated[int, number("Last lines of each pod that may be asked for.")] = 10_000
+    longest: Annotated[float, seconds("That a log is followed.", above=0)] = 3600.0
+    behind: Annotated[int, number("Messages of up to 32 KiB that wait for a slow reader, who is then given up.")] = 64
+
+
 class CheckSettings(Section, frozen=True):
     """Whether the core agrees with itself."""
 
@@ -100,5 +112,6 @@ class DispatcherSettings(ProcessSettings, frozen=True):
     shell: ShellSettings = ShellSettings()
     reports: ReportSettings = ReportSettings()
     query: QuerySettings = QuerySettings()
+    logs: LogSettings = LogSettings()
     check: CheckSettings = CheckSettings()
     recording: Recording = Recording()

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from atoll.kinds import BY_RESOURCE, DELIVERED, KINDS, Kind, unserved
 from atoll.kube import authority
-from atoll.model import keys
+from atoll.model import keys, tunnel
 from atoll.model.apiresource import (
     ACCESS_REVIEWS,
     API_SERVICES,
@@ -45,6 +45,7 @@ from atoll.model.apiresource import (
     SERVICE_ACCOUNTS,
     SERVICES,
     STORAGE_CLASSES,
+    TUNNELS,
     VALIDATING_WEBHOOKS,
     VOLUMES,
     WORKS,
@@ -272,7 +273,7 @@ def agent_on_host(cluster: str) -> tuple[Grant, ...]:
 
 
 def reader_of_cluster(cluster: str) -> tuple[Grant, ...]:
-    """What an agent needs besides: its own Cluster, which says who places in the member.
+    """What an agent needs besides: its own Cluster, which says who places in the member, and its tunnel.
 
     Give it roles of a name of their own (`ensure_rights`), as the Cluster is not in a namespace.
     """
@@ -283,6 +284,9 @@ def reader_of_cluster(cluster: str) -> tuple[Grant, ...]:
             (
                 _on(CLUSTERS, "list", "watch", names=(cluster,)),
                 _on(CLUSTERS, "get", names=(cluster,), rare=rare),
+                _on(
+                    TUNNELS, "get", sub=tunnel.SUBRESOURCE, names=(cluster,), rare="only where the query API is served"
+                ),
             ),
         ),
     )
@@ -312,6 +316,7 @@ AGENT_IN_MEMBER: Final = (
             # It makes pods in every namespace that workloads come from, as any controller of pods does.
             _on(PODS, "list", "watch"),
             _on(PODS, "create", "delete", rare=_DELIVERED),
+            _on(PODS, "get", sub="log", rare="only once a user reads the output of a workload"),
             _on(PODS, "get", rare="only to look at a pod whose binding was answered with a conflict"),
             _on(PODS, "patch", rare="only pods that come without a PodGroup and are to get one"),
             _on(PODS, "patch", sub="status", rare="only pods that wait for a node"),

@@ -50,6 +50,8 @@ VIEW: Final = Grant(
         *(_on(resource, _READ) for resource in (JOBS, POD_GROUPS, COMMANDS, BINDINGS, POLICIES)),
         *(_on(resource, ("get",), sub="status") for resource in (JOBS, BINDINGS)),
         _on(VERDICTS, ("get", "list")),
+        # Whoever may not read logs of pods is refused all the same.
+        _on(VERDICTS, ("get",), sub="log"),
     ),
 )
 """Added to `view`: all of Atoll in a namespace."""

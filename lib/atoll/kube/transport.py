@@ -8,6 +8,7 @@ that the server does not know any more are renewed once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import re
@@ -412,7 +413,7 @@ class ApiServer:
             raise errors.Unreachable(f"watch of {self.url}{path} broke: {_in_words(error)}") from error
 
     async def _watch(
-        self, resource: ApiResource, path: str, params: Mapping[str, str], accept: str, inactivity: float
+        self, resource: ApiResource, path: str, params: Mapping[str, str], accept: str, inactivity: float | None
     ) -> aiohttp.ClientResponse:
         """The answer of a watch that was taken; that must come as soon as any other, what follows may take long."""
         if self._watches is None:
@@ -435,6 +436,54 @@ class ApiServer:
                 )
                 if not (isinstance(error, errors.Unauthorized) and await self._renewed(options)):
                     raise error
+
+    # -- what goes on and on -----------------------------------------------------------------------------------------
+
+    async def stream(
+        self, resource: ApiResource, path: str, params: Mapping[str, str], *, silence: float | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """The body of a GET as it comes, such as a log that is followed.
+
+        Args:
+            resource: that it is about.
+            path: of the request.
+            params: of the query.
+            silence: seconds without a byte after which the connection is taken for dead; None for any.
+
+        Raises:
+            Unreachable: it broke.
+        """
+        try:
+            async with await self._watch(resource, path, params, "*/*", silence) as response:
+                async for chunk in response.content.iter_any():
+                    yield chunk
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise errors.Unreachable(f"GET {self.url}{path} broke: {_in_words(error)}") from error
+
+    @contextlib.asynccontextmanager
+    async def websocket(self, path: str, *, heartbeat: float) -> AsyncGenerator[aiohttp.ClientWebSocketResponse, None]:
+        """A connection on which both sides speak; after `heartbeat` seconds of silence a sign of life is asked for.
+
+        Raises:
+            ApiError: it is refused.
+            Unreachable: it can't be made.
+        """
+        if self._watches is None:
+            self._watches = self._new_session(0)
+        options = await self._options("*/*")
+        options.pop("allow_redirects")
+        try:
+            async with asyncio.timeout(_DEADLINE):
+                socket = await self._watches.ws_connect(self._target(path), heartbeat=heartbeat, **options)
+        except aiohttp.WSServerHandshakeError as error:
+            refused = errors.from_response(error.status, b"", None, f"GET {path}")
+            if isinstance(refused, errors.Unauthorized):
+                await self._renewed(options)
+            raise refused from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise errors.Unreachable(f"GET {self.url}{path}: {_in_words(error)}") from error
+        async with socket:
+            yield socket
 
     # -- any request -------------------------------------------------------------------------------------------------
 

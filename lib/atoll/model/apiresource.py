@@ -99,4 +99,5 @@ CLUSTER_POLICIES: Final = ApiResource(
 )
 CAPACITIES: Final = ApiResource("atoll.sh", "v1alpha1", "clustercapacities", "ClusterCapacity")
 VERDICTS: Final = ApiResource("query.atoll.sh", "v1alpha1", "verdicts", "Verdict")
+TUNNELS: Final = ApiResource("query.atoll.sh", "v1alpha1", "tunnels", "Tunnel", namespaced=False)
 WHAT_IFS: Final = ApiResource("query.atoll.sh", "v1alpha1", "whatifs", "WhatIf")

@@ -237,6 +237,9 @@ def pod(job: Mapping[str, Any], position: int, index: int) -> Json:
     body.setdefault("schedulerName", spec.get("schedulerName") or keys.SCHEDULER_NAME)
     if spec.get("priorityClassName"):
         body.setdefault("priorityClassName", spec["priorityClassName"])
+    for container in (*(body.get("containers") or ()), *(body.get("initContainers") or ())):
+        # So that its last output is in the pod's status, and from there in the Job's on the host.
+        container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     _mount(job, body)
     made: Json = {
         "apiVersion": "v1",

@@ -28,6 +28,7 @@ MAKING = ("Pending", "Running")
 """Phases in which what is missing is made."""
 RETRY_COUNT = "volcano.sh/job-retry-count"
 _STOPS = {"AbortJob": "Aborting", "CompleteJob": "Completing", "TerminateJob": "Terminating"}
+_FAILED = ("Failed", "Aborted", "Terminated")
 _MAX_RETRY = 3
 _WHOLE = "*"
 _OWN = ("version", "retryCount", "restarts", "lastAction", "evicted")
@@ -57,7 +58,14 @@ class Census:
         """
         self.total: Counter[str] = Counter()
         self.tasks: dict[str, Counter[str]] = {}
+        #: of the pod that failed first: its name, and why; empty where none did or nothing is known of it
+        self.failure = ""
+        first = ""
         for pod in pods:
+            # The time comes first, so that the earliest sorts first; then the name, so that the order is total.
+            order = f"{pod.since or '~'} {pod.metadata.name}"
+            if pod.failure and (not self.failure or order < first):
+                first, self.failure = order, f"pod {pod.metadata.name}, {pod.failure}"
             if pod.metadata.uid in leaving or (pod.terminating and not pod.finished):
                 self.total["terminating"] += 1
                 continue
@@ -278,6 +286,9 @@ def desired_status(
     old = job.get("status") or {}
     before, was = phase_of(job), old.get("state") or {}
     phase, message = next_phase(job, census, hold=hold)
+    # Who aborts a Job by hand did not do it for that.
+    if phase in _FAILED and census.failure and was.get("reason") != "CommandIssued":
+        message = "; ".join(text for text in (message, census.failure) if text)
     status: Json = {key: census.total[key] for key in _COUNTERS}
     status["minAvailable"] = min_available(job.get("spec") or {})
     status["taskStatusCount"] = {task: {"phase": dict(count)} for task, count in census.tasks.items()}

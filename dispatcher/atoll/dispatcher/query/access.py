@@ -133,13 +133,15 @@ class Access:
         #: what was asked -> (answer, until when it counts on the loop's clock), oldest first
         self._known: dict[tuple[User, str, str, str, str], tuple[bool, float]] = {}
 
-    async def allowed(self, user: User, verb: str, resource: ApiResource, namespace: str = "", name: str = "") -> bool:
+    async def allowed(
+        self, user: User, verb: str, resource: ApiResource, namespace: str = "", name: str = "", *, sub: str = ""
+    ) -> bool:
         """Whether the user may do that; no namespace means in all of them.
 
         Raises:
             ApiError: the authorizer can't be asked.
         """
-        key = (user, verb, resource.plural, namespace, name)
+        key = (user, verb, f"{resource.plural}/{sub}" if sub else resource.plural, namespace, name)
         clock = asyncio.get_running_loop().time
         known = self._known.get(key)
         if known is not None and known[1] > clock():
@@ -149,6 +151,7 @@ class Access:
             "group": resource.group,
             "version": resource.version,
             "resource": resource.plural,
+            "subresource": sub,
             "namespace": namespace,
             "name": name,
         }

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from atoll.dispatcher.objects import BindingObject
-from atoll.model import gang, keys
+from atoll.model import gang, keys, tunnel
 from atoll.model.ages import age
-from atoll.model.apiresource import VERDICTS, WHAT_IFS
+from atoll.model.apiresource import TUNNELS, VERDICTS, WHAT_IFS
 from atoll.model.query import Account, Change, Named, Position
 
 Json = dict[str, Any]
@@ -38,6 +38,13 @@ RESOURCES: Json = {
             "verbs": verbs,
         }
         for resource, verbs in ((VERDICTS, ["get", "list"]), (WHAT_IFS, ["create"]))
+    ]
+    + [
+        {"name": name, "singularName": "", "namespaced": each.namespaced, "kind": each.kind, "verbs": ["get"]}
+        for name, each in (
+            (f"{VERDICTS.plural}/log", VERDICTS),
+            (f"{TUNNELS.plural}/{tunnel.SUBRESOURCE}", TUNNELS),
+        )
     ],
 }
 

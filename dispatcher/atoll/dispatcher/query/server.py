@@ -17,15 +17,17 @@ from atoll.dispatcher.query import documents
 from atoll.dispatcher.query.access import Access, Front, Unknown, User, identify
 from atoll.dispatcher.query.budget import Budget, Exhausted
 from atoll.dispatcher.query.documents import Refusal
+from atoll.dispatcher.query.tunnels import Tunnels
 from atoll.dispatcher.query.wishes import Wishes
-from atoll.dispatcher.settings import QuerySettings
+from atoll.dispatcher.settings import LogSettings, QuerySettings
 from atoll.dispatcher.shell import Shell
 from atoll.kube import errors
 from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
-from atoll.model import numbers
-from atoll.model.apiresource import VERDICTS, WHAT_IFS, ApiResource
+from atoll.model import numbers, tunnel
+from atoll.model.apiresource import PODS, TUNNELS, VERDICTS, WHAT_IFS, ApiResource
 from atoll.model.reports import readable
+from atoll.model.tunnel import Wanted
 
 Json = dict[str, Any]
 
@@ -51,6 +53,7 @@ class Server:
         guard: Guard,
         *,
         settings: QuerySettings = QuerySettings(),
+        logs: LogSettings = LogSettings(),
     ) -> None:
         """No I/O happens here.
 
@@ -60,7 +63,9 @@ class Server:
             front: who may pass requests on, now.
             guard: of the server.
             settings: its times and bounds.
+            logs: bounds of what pods write.
         """
+        self._logs, self._tunnels = logs, Tunnels(logs)
         self._settings = settings
         self._shell, self._front, self._bounds = shell, front, guard
         self._access = Access(host, settings=settings)
@@ -77,6 +82,8 @@ class Server:
         app.router.add_get(_VERSION, self._resources)
         app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}", self._list)
         app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}/{{name}}", self._get)
+        app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}/{{name}}/log", self._log)
+        app.router.add_get(f"{_VERSION}/{TUNNELS.plural}/{{name}}/{tunnel.SUBRESOURCE}", self._tunnel)
         app.router.add_post(f"{_NAMESPACED}/{WHAT_IFS.plural}", self._what_if)
         return app
 
@@ -105,6 +112,9 @@ class Server:
             log.exception("a question failed", path=request.path)
             text = f"the question could not be answered ({type(error).__name__}); the dispatcher's log tells more"
             response = _refused(Refusal(500, "InternalError", text))
+        if not isinstance(response, web.Response):
+            # How long one reads is no time that an answer took.
+            return response
         route = request.match_info.route.resource
         self._shell.metrics.queries.labels(
             request.method, route.canonical.rpartition("/")[2] if route is not None else "", str(response.status)
@@ -174,6 +184,50 @@ class Server:
             documents.what_if(asked, account if everything else documents.for_namespace(account, namespace)), 201
         )  # fmt: skip
 
+    async def _log(self, request: web.Request) -> web.StreamResponse:
+        """The output of the pods of a binding, read by the agents of its members."""
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        await self._may(request, "get", VERDICTS, namespace, name, sub="log")
+        user = request[_USER]
+        if not await self._access.allowed(user, "get", PODS, namespace, sub="log"):
+            text = f'User "{user.name}" cannot get resource "pods/log" in the namespace "{namespace}" of the host'
+            raise Refusal(403, "Forbidden", f"logs of {name} are forbidden: {text}")
+        binding = self._shell.binding(namespace, name)
+        if binding is None:
+            raise Refusal(404, "NotFound", f'verdicts.{VERDICTS.group} "{name}" not found')
+        clusters = sorted(target.name for target in binding.spec.clusters)
+        if not clusters:
+            raise Refusal(404, "NotFound", f"{binding.spec.resource.name} is in no member: it has no pods")
+        asked, limits = request.query, self._logs
+        wanted = Wanted(
+            namespace,
+            binding.metadata.uid,
+            task=asked.get("task", ""),
+            index=_whole(request, "index") if asked.get("index") else -1,
+            container=asked.get("container", ""),
+            tail=min(_whole(request, "tail") if asked.get("tail") else Wanted("", "").tail, limits.lines),
+            follow=asked.get("follow") == "true",
+            previous=asked.get("previous") == "true",
+            most=limits.size,
+        )
+        response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
+        async for text in self._tunnels.read(user.name, clusters, wanted):
+            if not response.prepared:
+                await response.prepare(request)
+            await response.write(text.encode())
+        if not response.prepared:
+            await response.prepare(request)
+        await response.write_eof()
+        return response
+
+    async def _tunnel(self, request: web.Request) -> web.StreamResponse:
+        """The connection of an agent, which may speak for its own member alone."""
+        name = request.match_info["name"]
+        user = request[_USER]
+        if not await self._access.allowed(user, "get", TUNNELS, name=name, sub=tunnel.SUBRESOURCE):
+            raise Refusal(403, "Forbidden", f'tunnel "{name}" is forbidden: User "{user.name}" is not its agent')
+        return await self._tunnels.serve(request, name)
+
     def _verdict(self, namespace: str, name: str, *, everything: bool) -> Json | None:
         binding = self._shell.binding(namespace, name)
         account = verdicts.account(self._shell.core, binding.metadata.uid) if binding is not None else None
@@ -182,7 +236,7 @@ class Server:
         return documents.verdict(binding, account if everything else documents.for_namespace(account, namespace))
 
     async def _may(
-        self, request: web.Request, verb: str, resource: ApiResource, namespace: str, name: str = ""
+        self, request: web.Request, verb: str, resource: ApiResource, namespace: str, name: str = "", *, sub: str = ""
     ) -> bool:
         """Whether the user may also see what is in other namespaces.
 
@@ -190,13 +244,14 @@ class Server:
             Refusal: not even what was asked for.
         """
         user = request[_USER]
-        if not await self._access.allowed(user, verb, resource, namespace, name):
+        if not await self._access.allowed(user, verb, resource, namespace, name, sub=sub):
+            plural = f"{resource.plural}/{sub}" if sub else resource.plural
             where = f'"{name}" ' if name else ""
             raise Refusal(
                 403,
                 "Forbidden",
                 f'{resource.plural}.{resource.group} {where}is forbidden: User "{user.name}" cannot {verb} resource'
-                f' "{resource.plural}" in API group "{resource.group}" in the namespace "{namespace}"',
+                f' "{plural}" in API group "{resource.group}" in the namespace "{namespace}"',
             )
         return await self._access.allowed(user, "list", VERDICTS)
 

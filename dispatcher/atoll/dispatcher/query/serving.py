@@ -22,7 +22,7 @@ from aiohttp import web
 
 from atoll.dispatcher.query.access import CONFIG_NAME, CONFIG_NAMESPACE, Front, NotAggregating, read_front
 from atoll.dispatcher.query.server import Server
-from atoll.dispatcher.settings import QuerySettings
+from atoll.dispatcher.settings import LogSettings, QuerySettings
 from atoll.dispatcher.shell import Shell
 from atoll.kube import authority, certificates, errors, serving
 from atoll.kube.certificates import Leaf
@@ -44,9 +44,16 @@ log = structlog.get_logger(__name__)
 class Query:
     """The API of one term of leadership."""
 
-    def __init__(self, host: ApiServer, shell: Shell, *, settings: QuerySettings = QuerySettings()) -> None:
+    def __init__(
+        self,
+        host: ApiServer,
+        shell: Shell,
+        *,
+        settings: QuerySettings = QuerySettings(),
+        logs: LogSettings = LogSettings(),
+    ) -> None:
         """No I/O happens here."""
-        self._settings = settings
+        self._settings, self._logs = settings, logs
         self._host, self._shell = host, shell
         self._front: Front | None = None
         self._signer: authority.Signer | None = None
@@ -123,7 +130,9 @@ class Query:
         except ssl.SSLError as error:
             raise NotAggregating(f"requestheader-client-ca-file can't be read: {error}") from error
         guard = Guard()
-        app = Server(self._host, self._shell, self._present_front, guard, settings=self._settings).application()
+        app = Server(
+            self._host, self._shell, self._present_front, guard, settings=self._settings, logs=self._logs
+        ).application()
         self._runner = serving.runner(app, guard, shutdown_timeout=0.5)
         await self._runner.setup()
         settings = self._settings

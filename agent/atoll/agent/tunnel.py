@@ -1,0 +1,182 @@
+"""The agent's outgoing connection to the query API, by which users of the host read the output of their pods.
+
+The host never reaches a member; the member's agent keeps a connection open and answers what comes over it, whether it
+runs in the member or beside the host. Who may read what is decided before, on the host: here only pods of the one
+binding that is named are read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Iterable
+
+import aiohttp
+import msgspec
+import structlog
+
+from atoll.agent.jobs.state import index_of
+from atoll.agent.objects import Pod
+from atoll.agent.settings import TunnelSettings
+from atoll.kube import errors
+from atoll.kube.transport import ApiServer
+from atoll.model import tunnel
+from atoll.model.apiresource import PODS, TUNNELS
+from atoll.model.tunnel import Answer, Wanted
+
+_BROKEN = (OSError, aiohttp.ClientError)
+"""What the connection to the host ends with."""
+
+log = structlog.get_logger(__name__)
+
+
+class Tunnel:
+    """One agent's end."""
+
+    def __init__(
+        self,
+        host: ApiServer,
+        member: ApiServer,
+        cluster: str,
+        pods: Callable[[str], Iterable[Pod]],
+        *,
+        settings: TunnelSettings = TunnelSettings(),
+    ) -> None:
+        """No I/O happens here.
+
+        Args:
+            host: whose query API is connected to.
+            member: whose pods are read.
+            cluster: its name on the host.
+            pods: those of a binding's UID.
+            settings: times and bounds.
+        """
+        self._host, self._member, self._pods, self._settings = host, member, pods, settings
+        self._path = TUNNELS.path(name=cluster, subresource=tunnel.SUBRESOURCE)
+        #: number -> who answers it
+        self._answering: dict[int, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Keep the connection until cancelled: the dispatcher that leads changes, and may be of an older version."""
+        failures, said = 0, ""
+        while True:
+            try:
+                async with self._host.websocket(self._path, heartbeat=self._settings.heartbeat) as socket:
+                    failures, said = 0, ""
+                    await self._serve(socket)
+            except (errors.ApiError, msgspec.MsgspecError, *_BROKEN) as error:
+                if str(error) != said:
+                    log.info("users can't read logs of this member", error=str(error))
+                said = str(error)
+            failures += 1
+            longest = min(self._settings.again * 2 ** min(failures, 10), self._settings.longest_again)
+            await asyncio.sleep(random.uniform(longest / 2, longest))
+
+    async def _serve(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            try:
+                async for message in socket:
+                    if message.type == aiohttp.WSMsgType.TEXT:
+                        ask = tunnel.to_ask(message.data)
+                        running = self._answering.pop(ask.number, None)
+                        if running is not None:
+                            running.cancel()
+                        if ask.wanted is not None:
+                            task = tasks.create_task(self._answer(socket, ask.number, ask.wanted))
+                            self._answering[ask.number] = task
+            finally:
+                for task in self._answering.values():
+                    task.cancel()
+                self._answering.clear()
+
+    async def _answer(self, socket: aiohttp.ClientWebSocketResponse, number: int, wanted: Wanted) -> None:
+        error = ""
+        try:
+            if len(self._answering) > self._settings.streams:
+                error = f"{self._settings.streams} logs are read there already; try again"
+            else:
+                error = await self._read(socket, number, wanted)
+        except errors.ApiError as refusal:
+            error = refusal.said
+        except _BROKEN:
+            # With the connection went who asked.
+            return
+        finally:
+            self._answering.pop(number, None)
+        with contextlib.suppress(*_BROKEN):
+            await _send(socket, Answer(number, end=True, error=error))
+
+    async def _read(self, socket: aiohttp.ClientWebSocketResponse, number: int, wanted: Wanted) -> str:
+        """Why there is nothing to read; empty once all is sent."""
+        pods = chosen(wanted, self._pods(wanted.binding))
+        if not pods:
+            return "it has no such pod, or none that has a node"
+        several = len(pods) > 1
+        if wanted.follow:
+            pods = pods[: self._settings.streams]
+            async with asyncio.TaskGroup() as tasks:
+                for pod in pods:
+                    tasks.create_task(self._follow(socket, number, pod, wanted, named=several))
+            return ""
+        for pod in pods:
+            try:
+                await self._copy(socket, number, pod, wanted, named=several, most=wanted.most // len(pods))
+            except errors.ApiError as refusal:
+                if not several:
+                    raise
+                # Of one among many that has not begun, the others' output is still wanted.
+                await _send(socket, Answer(number, f"[{pod.metadata.name}] ({refusal.said})\n"))
+        return ""
+
+    async def _follow(
+        self, socket: aiohttp.ClientWebSocketResponse, number: int, pod: Pod, wanted: Wanted, *, named: bool
+    ) -> None:
+        with contextlib.suppress(*_BROKEN):
+            try:
+                await self._copy(socket, number, pod, wanted, named=named, most=0)
+            except errors.ApiError as refusal:
+                await _send(socket, Answer(number, f"[{pod.metadata.name}] ({refusal.said})\n"))
+
+    async def _copy(
+        self, socket: aiohttp.ClientWebSocketResponse, number: int, pod: Pod, wanted: Wanted, *, named: bool, most: int
+    ) -> None:
+        """Send whole lines, with the pod's name where there are several; never faster than the settings say."""
+        path = PODS.path(pod.metadata.namespace, pod.metadata.name, "log")
+        params = {"tailLines": str(wanted.tail)}
+        params |= {"limitBytes": str(most)} if most else {}
+        params |= {"container": wanted.container} if wanted.container else {}
+        params |= {"follow": "true"} if wanted.follow else {}
+        params |= {"previous": "true"} if wanted.previous else {}
+        head = f"[{pod.metadata.name}] ".encode() if named else b""
+        rest = b""
+        async for chunk in self._member.stream(PODS, path, params):
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > tunnel.CHUNK:
+                lines, rest = [*lines, rest], b""
+            await self._pass_on(socket, number, b"".join(head + line + b"\n" for line in lines))
+        if rest:
+            await self._pass_on(socket, number, head + rest + b"\n")
+
+    async def _pass_on(self, socket: aiohttp.ClientWebSocketResponse, number: int, text: bytes) -> None:
+        for begin in range(0, len(text), tunnel.CHUNK):
+            part = text[begin : begin + tunnel.CHUNK]
+            await _send(socket, Answer(number, part.decode(errors="replace")))
+            await asyncio.sleep(len(part) / self._settings.rate)
+
+
+def chosen(wanted: Wanted, pods: Iterable[Pod]) -> list[Pod]:
+    """Those of a binding's pods that are asked for and have a node, in the order of task and index."""
+    found = [
+        pod
+        for pod in pods
+        if pod.node
+        and pod.metadata.namespace == wanted.namespace
+        and wanted.task in ("", pod.task)
+        and wanted.index in (-1, index_of(pod.metadata.name))
+    ]
+    return sorted(found, key=lambda pod: (pod.task, index_of(pod.metadata.name), pod.metadata.name))
+
+
+async def _send(socket: aiohttp.ClientWebSocketResponse, answer: Answer) -> None:
+    await socket.send_str(tunnel.encode(answer).decode())

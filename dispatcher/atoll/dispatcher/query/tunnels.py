@@ -1,0 +1,143 @@
+"""The ends of the agents' connections, and who reads over them.
+
+A reader never holds others up: what it does not take in time is given up, and so is what nobody waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+
+import aiohttp
+import msgspec
+import structlog
+from aiohttp import web
+
+from atoll.dispatcher.query.documents import Refusal
+from atoll.dispatcher.settings import LogSettings
+from atoll.model import tunnel
+from atoll.model.tunnel import Answer, Ask, Wanted
+
+log = structlog.get_logger(__name__)
+
+
+class Tunnels:
+    """The connected agents of one term of leadership."""
+
+    def __init__(self, settings: LogSettings = LogSettings()) -> None:
+        """Nobody is connected."""
+        self._settings = settings
+        #: cluster -> the connection that its agent made last
+        self._sockets: dict[str, web.WebSocketResponse] = {}
+        #: number of a question -> (cluster, what has come for it)
+        self._waiting: dict[int, tuple[str, asyncio.Queue[Answer]]] = {}
+        self._numbers = itertools.count(1)
+        #: user -> answers that it reads now
+        self._readers: Counter[str] = Counter()
+
+    async def serve(self, request: web.Request, cluster: str) -> web.WebSocketResponse:
+        """Take the connection of a member's agent, until it ends."""
+        socket = web.WebSocketResponse(heartbeat=self._settings.heartbeat, max_msg_size=4 * tunnel.CHUNK)
+        await socket.prepare(request)
+        # The one before is of an agent that does not lead any more, or that lost it.
+        before, self._sockets[cluster] = self._sockets.get(cluster), socket
+        if before is not None:
+            await before.close()
+        try:
+            async for message in socket:
+                if message.type == aiohttp.WSMsgType.TEXT:
+                    self._take(cluster, message.data)
+        finally:
+            if self._sockets.get(cluster) is socket:
+                del self._sockets[cluster]
+                for number, (other, _) in list(self._waiting.items()):
+                    if other == cluster:
+                        self._put(Answer(number, end=True, error="the connection to its agent broke"))
+        return socket
+
+    def _take(self, cluster: str, data: str) -> None:
+        try:
+            answer = tunnel.to_answer(data)
+        except msgspec.MsgspecError as error:
+            log.warning("an agent sends what is no answer", cluster=cluster, error=str(error))
+            return
+        # A member answers for itself alone, whatever numbers it knows.
+        if self._waiting.get(answer.number, ("",))[0] == cluster:
+            self._put(answer)
+
+    def _put(self, answer: Answer) -> None:
+        waiting = self._waiting.get(answer.number)
+        if waiting is None:
+            return
+        queue = waiting[1]
+        if queue.full():
+            # Its reader is too slow; the last message makes room for the one that says so.
+            del self._waiting[answer.number]
+            queue.get_nowait()
+            answer = Answer(answer.number, end=True, error="the output comes faster than it is read; use --tail")
+        queue.put_nowait(answer)
+
+    async def read(self, user: str, clusters: Sequence[str], wanted: Wanted) -> AsyncIterator[str]:
+        """The output in these members as it comes; ends when all is said, or what is followed has run long enough.
+
+        Raises:
+            Refusal: nothing can be read; only before the first text.
+        """
+        with self._counted(user), self._asked(clusters) as (queue, numbers):
+            refused, began = [], False
+            for cluster in clusters:
+                socket = self._sockets.get(cluster)
+                if socket is None:
+                    refused.append(f"member {cluster}: no agent is connected")
+                    continue
+                number = numbers[cluster]
+                await socket.send_str(tunnel.encode(Ask(number, wanted)).decode())
+            names = {number: cluster for cluster, number in numbers.items() if cluster in self._sockets}
+            try:
+                async with asyncio.timeout(self._settings.longest):
+                    while names:
+                        answer = await queue.get()
+                        if answer.text:
+                            began = True
+                            yield answer.text
+                        if answer.end and (cluster := names.pop(answer.number, "")) and answer.error:
+                            refused.append(f"member {cluster}: {answer.error}")
+            except TimeoutError:
+                refused.append(f"nothing is followed for longer than {self._settings.longest:g} s; begin again")
+            finally:
+                await self._forget(names)
+            if refused and not began:
+                raise Refusal(404, "NotFound", "; ".join(refused))
+            for text in refused:
+                yield f"[{text}]\n"
+
+    @contextmanager
+    def _counted(self, user: str) -> Iterator[None]:
+        if self._readers[user] >= self._settings.per_user or self._readers.total() >= self._settings.most:
+            raise Refusal(429, "TooManyRequests", f"{user} reads {self._readers[user]} logs already, or others do", 5)
+        self._readers[user] += 1
+        try:
+            yield
+        finally:
+            self._readers[user] -= 1
+            self._readers += Counter()
+
+    @contextmanager
+    def _asked(self, clusters: Sequence[str]) -> Iterator[tuple[asyncio.Queue[Answer], dict[str, int]]]:
+        queue: asyncio.Queue[Answer] = asyncio.Queue(self._settings.behind)
+        numbers = {cluster: next(self._numbers) for cluster in clusters}
+        self._waiting |= {number: (cluster, queue) for cluster, number in numbers.items()}
+        try:
+            yield queue, numbers
+        finally:
+            for number in numbers.values():
+                self._waiting.pop(number, None)
+
+    async def _forget(self, names: dict[int, str]) -> None:
+        for number, cluster in names.items():
+            socket = self._sockets.get(cluster)
+            if socket is not None and not socket.closed:
+                await socket.send_str(tunnel.encode(Ask(number)).decode())
