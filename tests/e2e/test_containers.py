@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.e2e.jobs import PATIENCE, job, shell, task
 from tests.integration.federation import Json, Site, until
 
@@ -88,12 +86,3 @@ async def test_a_sidecar_ends_with_the_main_container_and_does_not_hold_up_the_j
     await site.submit(job("aided", task("t", shell("sleep 1"), pod={"initContainers": [sidecar]})))
     done = await site.phase("aided", "Completed", deadline=PATIENCE)
     assert counts(done, "t") == {"Succeeded": 1}
-
-
-@pytest.mark.parametrize("code", [0, 5])
-async def test_a_configmap_of_the_host_is_mounted_in_the_member(site: Site, code: int) -> None:
-    site.kubectl("create", "configmap", "script", "-n", site.namespace, f"--from-literal=run.sh=exit {code}")
-    volume = {"name": "v", "configMap": {"name": "script"}}
-    main = shell("sh /v/run.sh", volumeMounts=[{"name": "v", "mountPath": "/v"}])
-    await site.submit(job("mounting", task("t", main, pod={"volumes": [volume]}), maxRetry=1))
-    await site.phase("mounting", "Failed" if code else "Completed", deadline=PATIENCE)
