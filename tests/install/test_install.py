@@ -574,3 +574,29 @@ async def test_a_kubeconfig_carries_everything_that_reaches_the_server(tmp_path:
         "proxy-url": "http://proxy:3128",
     }
     assert content["contexts"][0]["context"] == {"cluster": "cluster", "user": "me", "namespace": "ns"}
+
+
+async def test_a_host_that_runs_deployments_itself_is_marked_as_shared(
+    bare: Federation, prepared: Path, host: ApiServer
+) -> None:
+    def profile(namespace: dict[str, Any]) -> str | None:
+        found: str | None = (namespace["metadata"].get("labels") or {}).get(keys.HOST_PROFILE)
+        return found
+
+    assert profile(await host.get(NAMESPACES, keys.SYSTEM_NAMESPACE)) is None
+    container = {"name": "c", "image": "i"}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    metadata = {"name": "dns", "namespace": "kube-system"}
+    await host.create(DEPLOYMENTS, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec})
+    status = [{"op": "add", "path": "/status/observedGeneration", "value": 1}]
+    await host.json_patch(DEPLOYMENTS, "dns", status, "kube-system", subresource="status")
+    said: list[str] = []
+    try:
+        await run_init(bare, prepared, said)
+        assert profile(await host.get(NAMESPACES, keys.SYSTEM_NAMESPACE)) == "shared"
+        assert any("Deployment, StatefulSet" in line and "refused" in line for line in said)
+    finally:
+        await host.delete(DEPLOYMENTS, "dns", "kube-system")
+    await run_init(bare, prepared, [])
+    assert profile(await host.get(NAMESPACES, keys.SYSTEM_NAMESPACE)) is None

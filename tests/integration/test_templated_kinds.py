@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 
-from atoll.kinds import apps, job_set
+from atoll.kinds import apps, job_set, kubeflow, ray
 from atoll.model import keys
 from atoll.model.apiresource import BATCH_JOBS, BINDINGS, POD_GROUPS, PODS, ApiResource
 from tests.integration.federation import Json, Site, until
-from tests.integration.foreign_crds import bring, make, owner, say
+from tests.integration.foreign_crds import bring, make, make_pods, owner, say
 
 pytestmark = pytest.mark.integration
 
 JOB_SETS = job_set.KIND.resource
+PYTORCH_JOBS = kubeflow.KINDS[0].resource
+RAY_CLUSTERS = ray.KINDS[1].resource
 DEPLOYMENTS, STATEFUL_SETS = apps.DEPLOYMENT.resource, apps.STATEFUL_SET.resource
 
 
@@ -46,9 +48,9 @@ def job_set_of(name: str, seconds: float = 1.0, workers: int = 2) -> Json:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def with_job_sets(site: Site) -> Site:
-    """The host and two of three members have the CRD."""
-    await bring([site.host, site.members["alpha"], site.members["beta"]], [JOB_SETS])
+async def with_crds(site: Site) -> Site:
+    """The host and two of three members have the CRDs."""
+    await bring([site.host, site.members["alpha"], site.members["beta"]], [JOB_SETS, PYTORCH_JOBS, RAY_CLUSTERS])
     return site
 
 
@@ -65,8 +67,8 @@ async def there(site: Site, resource: ApiResource, name: str) -> tuple[str, Json
     return await until(look, what=f"{resource.kind} {name} is in a member")
 
 
-async def test_a_job_set_runs_as_one_gang_where_its_crd_is_and_tells_its_end(with_job_sets: Site) -> None:
-    site = with_job_sets
+async def test_a_job_set_runs_as_one_gang_where_its_crd_is_and_tells_its_end(with_crds: Site) -> None:
+    site = with_crds
     await site.submit(job_set_of("train", workers=2))
     on_host = await site.find(JOB_SETS, "train")
     assert on_host is not None
@@ -126,9 +128,9 @@ async def test_a_job_set_runs_as_one_gang_where_its_crd_is_and_tells_its_end(wit
 
 
 async def test_where_only_members_without_the_crd_are_left_a_job_set_waits_with_that_reason(
-    with_job_sets: Site,
+    with_crds: Site,
 ) -> None:
-    site = with_job_sets
+    site = with_crds
     await site.only("topo")
     await site.submit(job_set_of("nowhere"))
 
@@ -203,5 +205,81 @@ async def test_a_stateful_set_starts_its_pods_in_order_and_scales(site: Site) ->
 
     async def gone() -> bool:
         return await site.find(STATEFUL_SETS, "db", member) is None and not await site.pods(member)
+
+    await until(gone, what="nothing of it is left in the member")
+
+
+async def bound(site: Site, member: str, count: int) -> None:
+    """Wait until so many pods of the test have nodes in the member."""
+
+    async def look() -> bool:
+        pods = [pod for pod in await site.pods(member) if "deletionTimestamp" not in pod["metadata"]]
+        return len(pods) == count and all(pod["spec"].get("nodeName") for pod in pods)
+
+    await until(look, what=f"{count} pods have nodes in {member}")
+
+
+@pytest.mark.parametrize("end", ["Succeeded", "Failed"])
+async def test_a_pytorch_job_runs_in_a_member_and_stays_suspended_on_the_host(with_crds: Site, end: str) -> None:
+    site = with_crds
+    roles = {"Master": {"replicas": 1, "template": template()}, "Worker": {"replicas": 2, "template": template()}}
+    await site.submit(made(PYTORCH_JOBS, "bert", {"pytorchReplicaSpecs": roles}))
+    member, obj = await there(site, PYTORCH_JOBS, "bert")
+    assert obj["spec"]["runPolicy"]["suspend"] is False
+    api = site.members[member]
+    for role, spec in obj["spec"]["pytorchReplicaSpecs"].items():
+        await make_pods(api, PYTORCH_JOBS, obj, role.lower(), spec["replicas"], spec["template"])
+    await bound(site, member, 3)
+    said = [{"type": "Running", "status": "True"}]
+    await say(api, PYTORCH_JOBS, obj, {"conditions": said, "replicaStatuses": {"Worker": {"active": 2}}})
+    site.kubectl("wait", "--for=condition=Running", "pytorchjob/bert", "-n", site.namespace, "--timeout=30s")
+    over = [{"type": end, "status": "True", "reason": "PyTorchJobEnded", "message": "it is over"}]
+    await say(api, PYTORCH_JOBS, obj, {"conditions": over, "completionTime": "2026-01-01T00:00:00Z"})
+    site.kubectl("wait", f"--for=condition={end}", "pytorchjob/bert", "-n", site.namespace, "--timeout=30s")
+    on_host = await site.find(PYTORCH_JOBS, "bert")
+    assert on_host is not None
+    assert on_host["spec"]["runPolicy"]["suspend"] is True
+
+    async def finished() -> bool:
+        binding = await site.find(BINDINGS, "bert-pytorchjob")
+        conditions = ((binding or {}).get("status") or {}).get("conditions") or ()
+        return any((c["type"], c["status"]) == ("Finished", "True") for c in conditions)
+
+    await until(finished, what="the binding is finished")
+
+
+async def test_a_ray_cluster_is_charged_scaled_and_deleted(with_crds: Site) -> None:
+    site = with_crds
+    group = {"groupName": "small", "replicas": 1, "template": template()}
+    spec = {"headGroupSpec": {"template": template()}, "workerGroupSpecs": [group]}
+    await site.submit(made(RAY_CLUSTERS, "notebook", spec))
+    member, obj = await there(site, RAY_CLUSTERS, "notebook")
+    api = site.members[member]
+    await make_pods(api, RAY_CLUSTERS, obj, "head", 1, obj["spec"]["headGroupSpec"]["template"])
+    await make_pods(api, RAY_CLUSTERS, obj, "small", 1, obj["spec"]["workerGroupSpecs"][0]["template"])
+    await bound(site, member, 2)
+    await say(api, RAY_CLUSTERS, obj, {"state": "ready", "readyWorkerReplicas": 1})
+
+    async def ready() -> bool:
+        found = await site.find(RAY_CLUSTERS, "notebook")
+        return ((found or {}).get("status") or {}).get("state") == "ready"
+
+    await until(ready, what="the host shows that it is ready")
+    change = '[{"op": "replace", "path": "/spec/workerGroupSpecs/0/replicas", "value": 3}]'
+    site.kubectl("patch", "rayclusters", "notebook", "-n", site.namespace, "--type=json", "-p", change)
+
+    async def grown() -> bool:
+        _, found = await there(site, RAY_CLUSTERS, "notebook")
+        return bool(found["spec"]["workerGroupSpecs"][0]["replicas"] == 3)
+
+    await until(grown, what="the member's has three workers")
+    binding = await site.find(BINDINGS, "notebook-raycluster")
+    assert binding is not None
+    counts = {each["name"]: each["replicas"] for each in binding["spec"]["clusters"][0]["components"]}
+    assert counts == {"head": 1, "small": 3}
+    site.kubectl("delete", "rayclusters", "notebook", "-n", site.namespace)
+
+    async def gone() -> bool:
+        return await site.find(RAY_CLUSTERS, "notebook", member) is None and not await site.pods(member)
 
     await until(gone, what="nothing of it is left in the member")

@@ -357,3 +357,19 @@ def test_what_is_refused_earns_no_warnings() -> None:
     response = response_to("/validate/jobs", review(job))
     assert not response["allowed"]
     assert "warnings" not in response
+
+
+@pytest.mark.asyncio
+async def test_what_nothing_keeps_from_running_on_the_host_is_refused_where_its_own_controllers_run() -> None:
+    api = ApiServer(Connection("http://127.0.0.1:9", None, nobody))
+    namespaces = Reflector(api, NAMESPACES, decode_meta)
+    answers = reviews.Reviews(Reflector(api, QUEUES, queues.decode), namespaces)
+    labels = {keys.QUEUE_LABEL: "q"}
+    sized: Json = {"metadata": {"name": "web", "labels": labels}, "spec": {"replicas": 1, "template": {"spec": {}}}}
+    request = reviews.decode(json.dumps(review(sized)).encode())
+    assert await answers.validations["/validate/deployments"][1](request) == []
+    profile = {"name": keys.SYSTEM_NAMESPACE, "labels": {keys.HOST_PROFILE: "shared"}}
+    namespaces._handle(json.dumps({"type": "ADDED", "object": {"metadata": profile}}).encode())
+    [problem] = await answers.validations["/validate/deployments"][1](request)
+    assert "own controllers from running a Deployment" in problem.message
+    assert await answers.validations["/validate/batch-jobs"][1](request) == []

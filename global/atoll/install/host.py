@@ -25,10 +25,11 @@ from atoll.install.registration import ensure_registration
 from atoll.install.rights import ensure_rights
 from atoll.install.roles import HOST
 from atoll.install.users import ensure_user_roles
+from atoll.kinds import KINDS
 from atoll.kube import authority, errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import NAMESPACES, QUEUES, SECRETS
+from atoll.model.apiresource import DEPLOYMENTS, NAMESPACES, QUEUES, SECRETS
 from atoll.model.namespaces import is_system
 
 PROCESSES: Final = ("webhook", "control", "dispatcher")
@@ -84,7 +85,11 @@ async def init(
     await _check_namespaces(host, enable)
     await install_crds(host, host_crds(), progress)
 
-    await ensure_namespace(host, keys.SYSTEM_NAMESPACE)
+    labels = {keys.HOST_PROFILE: "shared"} if await _runs_deployments(host) else {}
+    await ensure_namespace(host, keys.SYSTEM_NAMESPACE, labels)
+    alone = [kind.words.title for kind in KINDS if kind.dedicated]
+    if labels:
+        progress(f"this host runs Deployments itself: {', '.join(alone)} are refused in opted-in namespaces")
     for process in PROCESSES:
         await ensure_account(host, _account(process), keys.SYSTEM_NAMESPACE)
         await ensure_rights(host, _account(process), (keys.SYSTEM_NAMESPACE, _account(process)), HOST[process])
@@ -113,6 +118,15 @@ async def init(
         path = kubeconfig_of(out, process)
         write_kubeconfig(path, at, _account(process), token, namespace=keys.SYSTEM_NAMESPACE)
         progress(f"{path}: credentials of {_account(process)}, valid until {expires}")
+
+
+async def _runs_deployments(host: ApiServer) -> bool:
+    """Whether controllers of the host run Deployments: one that is not Atoll's has a status."""
+    return any(
+        (each.get("status") or {}).get("observedGeneration")
+        and keys.QUEUE_LABEL not in (each["metadata"].get("labels") or {})
+        for each in await host.list(DEPLOYMENTS)
+    )
 
 
 def kubeconfig_of(out: Path, process: str) -> Path:

@@ -10,12 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from atoll.kinds import apps, batch_job, job_set, pod_group, volcano_job
+from atoll.kinds import (
+    app_wrapper,
+    apps,
+    batch_job,
+    job_set,
+    kubeflow,
+    leader_worker_set,
+    pod_group,
+    ray,
+    spark,
+    volcano_job,
+)
 from atoll.kinds.interface import Json, Kind, Outcome, Part, Report, Standing
 from atoll.model.apiresource import ApiResource
 
 KINDS: tuple[Kind, ...] = (
-    volcano_job.KIND, batch_job.KIND, pod_group.KIND, job_set.KIND, apps.DEPLOYMENT, apps.STATEFUL_SET,
+    volcano_job.KIND, batch_job.KIND, pod_group.KIND, job_set.KIND, apps.DEPLOYMENT, apps.STATEFUL_SET, *kubeflow.KINDS,
+    *ray.KINDS, leader_worker_set.KIND, spark.KIND, app_wrapper.KIND,
 )  # fmt: skip
 """Every workload kind that Atoll takes."""
 

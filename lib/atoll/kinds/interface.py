@@ -172,6 +172,8 @@ class Kind(Protocol):
     """None where a workload is one object."""
     commands: Collection[str]
     """Actions of Volcano's Commands that it obeys."""
+    dedicated: bool
+    """Nothing of the object keeps others from running it on the host: it is taken on hosts where nobody does."""
     optional: bool
     """Its CRD is others', who may not have brought it: the kind is served where it is."""
 

@@ -21,7 +21,15 @@ def _components(obj: Mapping[str, Any]) -> list[Component]:
         if (completions := value_at(obj, (*path, "completions"))) is not None:
             pods = min(pods, int(completions))
         jobs = count_at(obj, *_JOBS, index, "replicas")
-        found.append(Component(name=str(each["name"]), pods=jobs * pods, template=(*path, "template")))
+        found.append(
+            Component(
+                name=str(each["name"]),
+                pods=jobs * pods,
+                template=(*path, "template"),
+                count=(*_JOBS, index, "replicas"),
+                unit=pods,
+            )
+        )
     return found
 
 

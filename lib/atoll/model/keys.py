@@ -7,6 +7,8 @@ from typing import Final
 # -- own -------------------------------------------------------------------------------------------------------------
 ENABLED: Final = "atoll.sh/enabled"
 """Namespace label: `true` opts the namespace in."""
+HOST_PROFILE: Final = "atoll.sh/host-profile"
+"""Label of the system namespace on the host: `shared` where controllers of the host run Deployments there."""
 GANG: Final = "atoll.sh/gang"
 """Annotation of a binding and, for its part of the workload, of a Work: the gang as JSON (`atoll.model.gang.Gang`)."""
 EPOCH: Final = "atoll.sh/epoch"

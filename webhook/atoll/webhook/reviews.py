@@ -272,6 +272,12 @@ class Reviews:
         """All that is wrong with a workload; of a change only what it brings."""
         change = self._change(request)
         problems = rules.problems(change)
+        if change.old is None and kind.dedicated and self._shared():
+            text = (
+                f"nothing keeps this host's own controllers from running a {kind.words.title} there as well:"
+                " use a namespace that has not opted in, or a host for Atoll alone"
+            )
+            return [Problem("kind", text)]
         if not kind.takes(change.new):
             return problems
         default, old = metadata.default_queue(change.namespace), change.old
@@ -286,6 +292,11 @@ class Reviews:
             problems += rules.kept(old, left) or self._queue_problems(queue, request.namespace, rules.queue_field)
         problems += self._made_insecure(rules, request, old)
         return problems or added(*(sizes.gang_problems(kind, each) for each in (old, change.new)))
+
+    def _shared(self) -> bool:
+        """Whether controllers of the host run what is there."""
+        system = self._namespaces.get(keys.SYSTEM_NAMESPACE)
+        return system is not None and system.metadata.labels.get(keys.HOST_PROFILE) == "shared"
 
     def _not_allowed(self, rules: Rules, workload: Json, queue: str) -> list[Problem]:
         return list(trust.not_allowed(rules.classes(workload), queue, self._classes_allowed(queue)))

@@ -64,6 +64,7 @@ class BatchJob:
     in_member: InMember | None = InMember(groups=True)
     assembly: Assembly | None = None
     commands: Collection[str] = ()
+    dedicated = False
     optional = False
 
     def takes(self, obj: Mapping[str, Any]) -> bool:

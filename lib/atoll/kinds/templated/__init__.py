@@ -61,7 +61,9 @@ class Component:
     minimum: int | None = None
     """Pods of it that must be admitted together; None: all."""
     count: Path = ()
-    """Of the number of its pods in the object; empty where that is more than one field."""
+    """Of the number of its pods in the object, or of what they are made in; empty where that is fixed."""
+    unit: int = 1
+    """Pods that one more there makes."""
     annotations: Path = ()
     """Of its pods' annotations, where they are not in a PodTemplateSpec."""
     pod: Json | None = None
@@ -141,10 +143,12 @@ class Templated:
     in_member: InMember | None = field(default_factory=lambda: InMember(groups=True))
     assembly: Assembly | None = None
     commands: Collection[str] = ()
+    dedicated: bool = field(init=False)
     guard: Guard = field(init=False)
 
     def __post_init__(self) -> None:
         """What admission policies know of it follows."""
+        self.dedicated = not self.switch
         spec = f"dyn(oldObject){''.join(f'.?{step}' for step in self.switch)}.orValue(false) == true"
         label = f'"{keys.QUEUE_LABEL}" in dyn(oldObject).metadata.?labels.orValue({{}})'
         self.guard = Guard(
@@ -282,9 +286,8 @@ class Templated:
             else:
                 template = value_at(made, each.template) or {}
                 set_at(made, each.template, _for_member(template, each.name, part, told))
-            count = part.counts.get(each.name, 0)
-            if each.count and count != each.pods:
-                set_at(made, each.count, count)
+        for path, count in _counts(components, part).items():
+            set_at(made, path, count)
         for path in (*self.host_only, self.manager):
             remove_at(made, path)
         if self.switch:
@@ -535,6 +538,16 @@ def number(status: Mapping[str, Any], name: str) -> int:
 
 def _list(value: Any) -> list[Json]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _counts(components: Sequence[Component], part: Part) -> dict[Path, int]:
+    """What is to be written where a part has fewer pods than the object asks for: whole units, no more than it has."""
+    found: dict[Path, int] = {}
+    for each in components:
+        pods = part.counts.get(each.name, 0)
+        if each.count and pods != each.pods:
+            found[each.count] = min(pods // max(each.unit, 1), found.get(each.count, pods))
+    return found
 
 
 def _for_member(template: Mapping[str, Any], task: str, part: Part, notes: Mapping[str, str]) -> Json:

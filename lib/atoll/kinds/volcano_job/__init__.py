@@ -71,6 +71,7 @@ class VolcanoJob:
     in_member: InMember | None = InMember(status=True)
     assembly: Assembly | None = None
     commands: Collection[str] = ("AbortJob", "RestartJob", "ResumeJob")
+    dedicated = False
     optional = False
 
     def takes(self, obj: Mapping[str, Any]) -> bool:

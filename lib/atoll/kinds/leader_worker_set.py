@@ -1,0 +1,60 @@
+"""The LeaderWorkerSet: groups of a leader and its workers, as a service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from atoll.kinds.interface import Words
+from atoll.kinds.templated import Component, Reading, Templated, condition_of, count_at, number, value_at
+from atoll.model.apiresource import ApiResource
+
+_GROUP = ("spec", "leaderWorkerTemplate")
+_COUNT = ("spec", "replicas")
+
+
+def _components(obj: Mapping[str, Any]) -> list[Component]:
+    groups, size = count_at(obj, "spec", "replicas"), count_at(obj, *_GROUP, "size")
+    alone = value_at(obj, (*_GROUP, "leaderTemplate")) is None
+    each = size if alone else max(size - 1, 0)
+    workers = Component(
+        name="worker", pods=groups * each, template=(*_GROUP, "workerTemplate"), count=_COUNT, unit=each
+    )
+    if alone:
+        return [workers]
+    return [Component(name="leader", pods=groups, template=(*_GROUP, "leaderTemplate"), count=_COUNT), workers]
+
+
+def _starts(obj: Mapping[str, Any]) -> int | None:
+    """The leaders, where workers wait for them to be ready."""
+    if value_at(obj, ("spec", "startupPolicy")) != "LeaderReady":
+        return None
+    return count_at(obj, "spec", "replicas") or None
+
+
+def _read(status: Mapping[str, Any]) -> Reading:
+    ready = number(status, "readyReplicas")
+    return Reading(
+        state="Available" if condition_of(status, "Available") else "",
+        running=ready,
+        known=bool(status.get("conditions") or status.get("replicas")),
+        pods=False,
+    )
+
+
+KIND = Templated(
+    resource=ApiResource("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet"),
+    words=Words(
+        title="LeaderWorkerSet",
+        names=("leaderworkerset", "leaderworkersets", "lws"),
+        held="nothing: its controller must not run there",
+        prefix="leaderworkerset/",
+        needs="the LeaderWorkerSet controller",
+    ),
+    route="leaderworkersets",
+    components=_components,
+    read=_read,
+    pods_label="leaderworkerset.sigs.k8s.io/name",
+    service=True,
+    starts=_starts,
+)
