@@ -95,7 +95,7 @@ async def test_a_workload_that_cannot_be_read_has_an_event_and_the_others_get_th
     assert made == ["good-job"]
     [(name, reason, note)] = told
     assert (name, reason) == ("bad", "InvalidWorkload")
-    assert note.startswith("it can't be read and waits for nothing but a correction: ")
+    assert note.startswith("it is invalid and was ignored; fix it and apply it again: ")
 
 
 async def test_a_priority_class_that_does_not_exist_is_told() -> None:

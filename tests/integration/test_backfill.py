@@ -49,15 +49,15 @@ async def test_what_passes_a_head_goes_to_a_node_that_the_head_does_not_need(sit
         nodes[name] = await node_of(name)
     head = await submit("head", 8, "1h")
 
-    async def promised() -> bool:
+    async def reserved() -> bool:
         told = (await decisions(site)).get("head")
         if told is None or told.reason != "InsufficientResources":
             return False
-        return '"promised"' in site.kubectl(
+        return '"reserved"' in site.kubectl(
             "get", "verdicts.query.atoll.sh", "head-job", "-n", site.namespace, "-o", "json"
         )
 
-    await until(promised, what="head is promised room")
+    await until(reserved, what="capacity is reserved for head")
     await next_is_younger(head)
     # Beside `most` is the tighter gap, but the head needs that node in an hour.
     await submit("passes", 1, "2h")

@@ -26,9 +26,9 @@ async def test_room_is_kept_for_what_has_waited_as_long_as_its_queue_grants(site
         wanted["metadata"].setdefault("annotations", {}).update({keys.RUNNING_ESTIMATE: lasts, **annotations})
         await site.submit(wanted)
 
-    def promised(name: str) -> bool:
+    def reserved(name: str) -> bool:
         verdict = ("get", "verdicts.query.atoll.sh", f"{name}-job", "-n", site.namespace, "-o", "json")
-        return '"promised"' in site.kubectl(*verdict)
+        return '"reserved"' in site.kubectl(*verdict)
 
     for name, gpu, lasts in (("full0", 8, "10h"), ("full1", 8, "10h"), ("full2", 8, "10h"), ("runs", 4, "1h")):
         await submit(name, other, gpu, lasts)
@@ -38,11 +38,11 @@ async def test_room_is_kept_for_what_has_waited_as_long_as_its_queue_grants(site
     await submit("head", granted, 8, "1h")
     await site.reason("head", "InsufficientResources")
 
-    async def is_promised() -> bool:
-        return promised("head")
+    async def is_reserved() -> bool:
+        return reserved("head")
 
-    await until(is_promised, what="head is promised room")
-    assert not promised("claims"), "its queue grants nothing"
+    await until(is_reserved, what="capacity is reserved for head")
+    assert not reserved("claims"), "its queue grants nothing"
     await submit("passes", other, 1, "10m")
     await site.phase("passes", "Running")
     await submit("delays", other, 1, "10h")

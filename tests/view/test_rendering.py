@@ -347,19 +347,19 @@ def test_one_replica_is_not_many_and_what_asks_for_nothing_has_no_line() -> None
     assert "request" not in text
 
 
-def test_a_promised_start_in_the_past_is_overdue() -> None:
+def test_a_reserved_start_in_the_past_is_overdue() -> None:
     verdict = {
         "phase": "Suspended",
         "reason": "InsufficientResources",
         "message": "no room",
-        "promised": {"cluster": "east", "at": T0},
+        "reserved": {"cluster": "east", "at": T0},
         "changes": [{"kind": "Finish", "message": "an end", "at": T0}],
     }
     facts = explanation.Facts(job(), binding(), [queue()], verdict=verdict)
     data = explanation.explain(facts, NOW)
-    assert data["waiting"]["promised"]["overdueSeconds"] == 60
+    assert data["waiting"]["reserved"]["overdueSeconds"] == 60
     text = explanation.text(data)
-    assert f"  promised  room in east, was expected at {T0}, overdue by 60s" in text
+    assert f"  reserved  in east, was expected at {T0}, overdue by 60s" in text
     assert f"would help: an end, was expected at {T0}, overdue by 60s" in text
 
 

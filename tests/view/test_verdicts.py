@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, Position, Promised, Room
+from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, Position, Reserved, Room
 from atoll.view import verdicts
 from tests.view.made import NOW
 
@@ -32,7 +32,7 @@ def test_a_workload_that_would_wait() -> None:
         queue=Position("q", 3, 4),
         limits=[limit],
         clusters=[Room("east", 4, 3, "InsufficientResources", "there is room for 3 of the 4 pods")],
-        promised=Promised("east", "2026-01-01T00:00:00Z"),
+        reserved=Reserved("east", "2026-01-01T00:00:00Z"),
         changes=[
             Change(ChangeKind.LIMITS, "higher limits (queue q: 6 cpu)", True, [limit]),
             Change(ChangeKind.FINISH, "the end of 3 workloads", True, workloads=[Named("a", "b")], more=2, at=AHEAD),
@@ -44,7 +44,7 @@ def test_a_workload_that_would_wait() -> None:
         "  position  3 of 4 in queue q",
         "  limit     queue q: 8 cpu needed, 2 left, 6 short",
         "  member    east: 3 of 4 pods; there is room for 3 of the 4 pods",
-        "  promised  room in east from 2026-01-01T00:00:00Z",
+        "  reserved  in east from 2026-01-01T00:00:00Z",
         "  would help: higher limits (queue q: 6 cpu); that is enough, unless one of the 2 ahead of it in its queue takes it",
         "  would help: the end of 3 workloads: a/b and 2 more, expected at 2027-01-15T08:05:00Z; that is enough"
         ", unless one of the 2 ahead of it in its queue takes it",
@@ -80,10 +80,8 @@ def test_an_end_that_is_overdue_says_so() -> None:
 
 
 def test_a_promise_that_is_overdue_says_so() -> None:
-    promised = {"cluster": "east", "at": PAST, "overdueSeconds": 300}
-    assert verdicts.details({"promised": promised}) == [
-        f"  promised  room in east, was expected at {PAST}, overdue by 5m"
-    ]
+    reserved = {"cluster": "east", "at": PAST, "overdueSeconds": 300}
+    assert verdicts.details({"reserved": reserved}) == [f"  reserved  in east, was expected at {PAST}, overdue by 5m"]
 
 
 def test_where_no_member_serves_its_queue_what_those_have_is_no_limit() -> None:

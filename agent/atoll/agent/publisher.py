@@ -119,7 +119,7 @@ class Publisher:
                 )
                 return
             except errors.NotFound:
-                log.warning("somebody deleted a capacity object", name=name)
+                log.warning("a capacity object was deleted", name=name)
         body = {
             "apiVersion": CAPACITIES.api_version,
             "kind": CAPACITIES.kind,

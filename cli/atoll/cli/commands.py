@@ -19,7 +19,7 @@ QUEUE_NAMESPACE = "default"
 
 
 async def send(host: ApiServer, resource: ApiResource, target: Json, action: str) -> None:
-    """Send a Command; it goes with its target if nobody takes it.
+    """Send a Command; it goes with its target if it is not taken.
 
     Args:
         host: the API server.

@@ -92,9 +92,9 @@ async def moved(host: ApiServer, resource: ApiResource, found: Json, queue: str)
 def _stays(name: str, queue: str, going: bool) -> str:
     short = name.rpartition("/")[2] if name.startswith("job.batch.volcano.sh/") else name
     if going:
-        return f"{name} is being taken back, and queue {queue} pays for it until its pods are gone: try again then"
+        return f"{name} is being evicted, and queue {queue} pays for it until its pods are gone: try again then"
     return (
-        f"{name} is dispatched, and queue {queue} pays for it: take it back first (`atollctl job hold {short}`), move"
+        f"{name} is dispatched, and queue {queue} pays for it: evict it first (`atollctl job hold {short}`), move"
         f" it once it waits, and release it (`atollctl job release {short}`)"
     )
 

@@ -23,7 +23,7 @@ Wait = Annotated[bool, typer.Option(help=f"Return only once the job has followed
 
 
 def hold(ctx: typer.Context, names: Names = None, selector: Selected = None) -> None:
-    """Keep jobs from running until they are released; what runs is taken back and keeps its age."""
+    """Keep jobs from running until they are released; what runs is evicted and keeps its age."""
     from atoll.model import keys
 
     each(ctx, names, selector, _annotation({keys.HOLD: "true"}, "held"))
@@ -129,7 +129,7 @@ def _command(action: str, wait: bool, done: str, reached: Callable[[Json], bool]
 
 
 def _pointless(action: str, job: Json) -> str | None:
-    """Why control would refuse this, so that nobody waits for it."""
+    """Why control would refuse this, so that the command does not wait for it."""
     from atoll.model import keys
 
     phase, notes = _phase(job), _annotations(job)

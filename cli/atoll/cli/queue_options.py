@@ -16,7 +16,8 @@ Namespaces = Annotated[
 ]
 Parent = Annotated[str | None, typer.Option(help="Queue above it; '' for none.")]
 Reclaimable = Annotated[
-    bool | None, typer.Option("--reclaimable/--no-reclaimable", help="Whether others may take back what it borrowed.")
+    bool | None,
+    typer.Option("--reclaimable/--no-reclaimable", help="Whether other queues may reclaim what it borrowed."),
 ]
 ReclaimUnpreemptable = Annotated[
     bool | None,
@@ -35,27 +36,27 @@ Members = Annotated[
 ]
 Estimate = Annotated[str | None, typer.Option(help="How long its workloads run if they don't say, such as 2h.")]
 Sla = Annotated[
-    str | None, typer.Option(help="How long its workloads may wait before room is kept for them, such as 30m.")
+    str | None, typer.Option(help="How long its workloads may wait before they get a reservation, such as 30m.")
 ]
 ReadyTimeout = Annotated[
     str | None,
     typer.Option(
         "--ready-timeout",
-        help="How long after they are bound its workloads may take to run before they are taken back, such as 30m.",
+        help="How long after they are bound its workloads may take to run before they are evicted, such as 30m.",
     ),
 ]
 EvictTimeout = Annotated[
     str | None,
     typer.Option(
         "--evict-timeout",
-        help="How long pods that were told to go may take until their quota is back, such as 10m (of the queue above"
+        help="How long evicted pods may take to end until their quota is free again, such as 10m (of the queue above"
         " where none is set).",
     ),
 ]
 ProtectedFor = Annotated[
     str | None,
     typer.Option(
-        help="How long after its start a workload is not taken back for others, such as 10m (1m where none is set)."
+        help="How long after its start a workload is not evicted for others, such as 10m (1m where none is set)."
     ),
 ]
 DefaultPolicy = Annotated[

@@ -60,8 +60,8 @@ def describe(
     all_queues: All = False,
     output: DataOutput = None,
 ) -> None:
-    """Show what queues and those below them may use and do use, who borrows from whom, what runs, and why the rest
-    waits.
+    """Show what queues and those below them may use and do use, which queue borrows from which, what runs, and why
+    the rest waits.
     """
     from atoll.cli.connection import call
     from atoll.cli.unseen import Unseen

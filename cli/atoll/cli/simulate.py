@@ -84,7 +84,7 @@ def simulate(
     ] = None,
     lost: Annotated[
         Lost,
-        typer.Option(help="Work in a member that is not ready: goes on unseen, as in production, or is taken back."),
+        typer.Option(help="Work in a member that is not ready: goes on unseen, as in production, or is evicted."),
     ] = Lost.CONTINUE,
     checkpoint: Annotated[
         float | None,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _PATIENCE = 1.5
 """Seconds."""
 _MOST = 500
-"""Names of a kind; nobody reads more of them."""
+"""Names of a kind; more of them are not read."""
 
 
 def job_names(ctx: typer.Context, incomplete: str) -> list[str]:

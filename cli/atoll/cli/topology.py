@@ -99,7 +99,7 @@ def discover(
 ) -> None:
     """Find the topology out, show it as a tree, and what of the cluster's HyperNodes would change.
 
-    HyperNodes that somebody wrote are never changed; those that were found before and are not found any more go.
+    HyperNodes of other authors are never changed; HyperNodes that were found before and are not found any more go.
     """
     from atoll.cli.connection import call
     from atoll.topology.discovery.domains import hyper_nodes
@@ -206,7 +206,7 @@ def _summary(todo: Changes, *, done: bool) -> Iterator[str]:
         for obj in objects:
             yield f"hypernode/{obj['metadata']['name']} {would}{verb}"
     for name in todo.foreign:
-        yield f"hypernode/{name} belongs to somebody else and stays as it is: rename or delete that one"
+        yield f"hypernode/{name} belongs to another program and stays as it is: rename or delete that one"
     if not todo:
         yield "nothing to change"
     elif not done:

@@ -169,7 +169,7 @@ async def ask(host: ApiServer, manifest: Json, default: str) -> Json:
     """The WhatIf of a manifest, answered.
 
     Raises:
-        CommandError: of a kind that Atoll does not take, or nobody answers such questions.
+        CommandError: of a kind that Atoll does not take, or no dispatcher answers such questions.
         ApiError: the host refuses the workload, or the question.
     """
     import orjson
@@ -214,6 +214,6 @@ async def ask(host: ApiServer, manifest: Json, default: str) -> Json:
         return await host.create(WHAT_IFS, question)
     except (errors.NotFound, errors.Busy) as error:
         raise CommandError(
-            f"nobody answers what-ifs: {error.message}; is an atoll-dispatcher leading?"
+            f"no dispatcher answers what-ifs: {error.message}; is an atoll-dispatcher leading?"
             " (kubectl get apiservice v1alpha1.query.atoll.sh)"
         ) from error

@@ -33,7 +33,7 @@ TAKES_WORK, CAPACITY_ACCEPTED, CEILING_VALID = "TakesWork", "CapacityAccepted", 
 
 _FAILED = {
     Failure.NOT_BOUND: "it did not bind in time what was sent to it",
-    Failure.NOT_REMOVED: "it did not confirm in time that what was taken back is gone",
+    Failure.NOT_REMOVED: "it did not confirm in time that what was evicted is gone",
 }
 
 Json = dict[str, Any]

@@ -76,7 +76,7 @@ class QuerySettings(Section, frozen=True):
     again: Annotated[float, seconds("The same where the API server did not answer.", above=0)] = 5.0
     round: Annotated[float, seconds("After which certificates and registration are looked at again.", above=0)] = 60.0
     farewell: Annotated[
-        float, seconds("That an end waits for the API server to hear that nobody answers its questions any more.")
+        float, seconds("That an end waits for the API server to hear that its questions are not answered any more.")
     ] = 1.0
 
 

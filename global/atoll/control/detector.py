@@ -150,7 +150,7 @@ class Detector:
         except MALFORMED as error:
             log.warning("workload can't be read", kind=resource.kind, workload=name, exc_info=True)
             why = readable(f"{type(error).__name__}: {error}")
-            self._tell(kind, obj, "InvalidWorkload", f"it can't be read and waits for nothing but a correction: {why}")
+            self._tell(kind, obj, "InvalidWorkload", f"it is invalid and was ignored; fix it and apply it again: {why}")
             return
         if current is None:
             await self._create(kind, obj, wanted)

@@ -17,7 +17,7 @@ from atoll.model.verdict import WITHHELD, Reason
 _REACHED = {
     "Bound": "the pods of its minimum are bound",
     "Running": "its minimum runs",
-    "Released": "taken back: nothing of it is left in any member",
+    "Released": "evicted: nothing of it is left in any member",
 }
 _SIZED = (Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
 """Reasons that say with how many pods it runs; others, of what is bound, say why it is not given more."""

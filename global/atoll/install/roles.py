@@ -180,7 +180,7 @@ CONTROL: Final = (
             # Works are in one namespace per member; members come and go, so their namespaces can't be listed here.
             _on(WORKS, "list", "watch", "create", "delete"),
             _on(WORKS, "patch", rare="only when a workload that runs is changed, or a divided gang is committed"),
-            _on(WORKS, "get", rare="only a Work whose making the cache has not shown when its binding is taken back"),
+            _on(WORKS, "get", rare="only a Work whose making the cache has not shown when its binding is evicted"),
             _on(QUEUES, "list", "watch"),
             _on(QUEUES, "patch", sub="status"),
             _on(COMMANDS, "list", "watch"),
@@ -193,7 +193,7 @@ CONTROL: Final = (
     ),
 )
 
-_ASKED: Final = "only once somebody asks what would become of a workload"
+_ASKED: Final = "only once a what-if is asked"
 _SERVES: Final = "only where the query API is served, for which --query-port can be 0"
 
 DISPATCHER: Final = (
@@ -224,7 +224,7 @@ DISPATCHER: Final = (
             _on(API_SERVICES, "create", rare="the apply that makes it is logged as a patch"),
             _on(API_SERVICES, "patch", names=(keys.QUERY_API,), rare=_SERVES),
             _on(API_SERVICES, "delete", names=(keys.QUERY_API,), rare="only when a leader ends in order"),
-            _on(ACCESS_REVIEWS, "create", rare="only once somebody asks the query API"),
+            _on(ACCESS_REVIEWS, "create", rare="only once the query API is asked"),
             _on(NAMESPACES, "get", rare=_ASKED),
             _on(NAMESPACES, "list", "watch"),
             _on(POLICIES, "list", rare=_ASKED),
@@ -332,7 +332,7 @@ AGENT_IN_MEMBER: Final = (
             _on(HYPER_NODES, "patch", sub="status", rare="only HyperNodes that are wrong, or were"),
             _on(POD_GROUPS, "list", "watch"),
             _on(POD_GROUPS, "create", "patch", rare=_DELIVERED),
-            _on(POD_GROUPS, "delete", rare="only the plan of a part that was released, or that nobody asks for"),
+            _on(POD_GROUPS, "delete", rare="only the plan of a part that was released, or that is not asked for"),
             *(
                 rule
                 for resource, rare in ((kind.resource, _BROUGHT if kind.optional else "") for kind in DELIVERED)

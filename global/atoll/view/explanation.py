@@ -208,7 +208,7 @@ def _why_unseen(facts: Facts, now: float) -> Json:
     if facts.leases is not None and not _alive(facts.leases, CONTROL_LEASE, now):
         return {
             "reason": "ControlNotRunning",
-            "message": "no atoll-control holds its lease, so nobody makes bindings",
+            "message": "no atoll-control holds its lease, so no bindings are made",
             "help": ["start atoll-control, and look at its log"],
         }
     return {
@@ -321,11 +321,11 @@ def _waiting(facts: Facts, view: Seen, now: float) -> Json:
 def _by_verdict(waiting: Json, verdict: Json, now: float) -> Json:
     """What the dispatcher knows now in place of what the binding says."""
     result = {**waiting, "reason": verdict["reason"], "message": verdict["message"]}
-    for key in ("since", "blocker", "limits", "clusters", "promised", "changes", "never"):
+    for key in ("since", "blocker", "limits", "clusters", "reserved", "changes", "never"):
         if key in verdict:
             result[key] = verdict[key]
-    if late := verdicts.overdue(verdict.get("promised", {}).get("at", ""), now):
-        result["promised"] = {**verdict["promised"], "overdueSeconds": late}
+    if late := verdicts.overdue(verdict.get("reserved", {}).get("at", ""), now):
+        result["reserved"] = {**verdict["reserved"], "overdueSeconds": late}
     if place := verdict.get("queue"):
         named = [f"{each['namespace']}/{each['name']}" for each in place.get("ahead") or ()]
         result |= {"position": place["position"], "of": place["waiting"], "ahead": named, "more": place.get("more", 0)}
@@ -368,7 +368,7 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
         case Reason.QUEUE_CLOSED:
             return [f"open the queue, or the one above it that is closed: atollctl queue open {queue}"]
         case Reason.QUEUE_INVALID:
-            return [f"mend what condition Valid of the queue names: atollctl queue describe {queue}"]
+            return [f"fix what condition Valid of the queue names: atollctl queue describe {queue}"]
         case Reason.QUEUE_NOT_LEAF:
             return [f"submit it again to one of the queues below it: atollctl queue describe {queue}"]
         case Reason.QUEUE_NOT_OPEN:
@@ -384,16 +384,16 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
         case Reason.WOULD_DELAY:
             return [
                 "a shorter estimate of its run time, if that is true",
-                "the start of the workload that room is kept for",
+                "the start of the workload with the reservation",
             ]
         case Reason.ASKING_MEMBERS:
             return [f"{_NOTHING}the members answer within seconds"]
         case Reason.AWAITING_VICTIMS:
-            return [f"{_NOTHING}what makes room for it is ending"]
+            return [f"{_NOTHING}its victims are ending"]
         case Reason.NOT_READY_IN_TIME:
             until = f", at {view.decision.not_before}" if view.decision.not_before else ""
             return [
-                "what its containers wait for (an image, a secret, an init container that ends), mended by its user",
+                "fix what its containers wait for (an image, a secret, an init container that ends)",
                 f"the end of its pause{until}; hold and release end it now",
                 f"more time: annotation {keys.READY_TIMEOUT}",
             ]
@@ -441,7 +441,9 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
                 "pods that do not insist on that: `explain` and the warning at admission name the fields",
             ]
         case Reason.FEATURE_MISSING:
-            return ["a member whose agent and Kubernetes have that (status.agent of its Cluster), or doing without it"]
+            return [
+                "a member whose agent and Kubernetes have that (status.agent of its Cluster), or a workload without it"
+            ]
         case Reason.AGENT_VERSION:
             return ["the same version on the host and its agents: the host is upgraded first, then `atollctl join`"]
         case Reason.NO_TOPOLOGY:
@@ -475,13 +477,13 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
                 "the log of the agents there, which says why its pods were not bound",
             ]
         case Reason.REFUSED_BY_MEMBER:
-            return ["what the member says, mended there or in the workload; it is tried again by itself"]
+            return ["fix what the member names, there or in the workload; it is tried again by itself"]
         case Reason.NAMESPACE_NOT_ACCEPTED:
             return ["the member's administrator lets the namespace in, as the member says; or another namespace"]
         case Reason.DEACTIVATED:
             meta = facts.workload["metadata"]
             again = f"atollctl job retry {meta['name']} -n {meta.get('namespace') or 'default'}"
-            return [f"what the member says, mended there or in the workload, and then: {again}"]
+            return [f"fix what the member names, there or in the workload, and then: {again}"]
         case Reason.RESERVING:
             return [f"{_NOTHING}the members answer within seconds"]
         case Reason.HELD | Reason.NO_PODS:

@@ -114,7 +114,7 @@ def _member(cluster: Json) -> str:
         if key in cluster:
             line += f"; {cluster[key]}"
     if leaving := cluster.get("leaving"):
-        line += "; they are taken back" + (f": {leaving}" if isinstance(leaving, str) else "")
+        line += "; they are being evicted" + (f": {leaving}" if isinstance(leaving, str) else "")
     return line
 
 

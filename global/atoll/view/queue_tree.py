@@ -144,7 +144,7 @@ def _view(queue: Json) -> QueueView:
 
 
 def resources(node: Queue) -> list[Json]:
-    """One line per resource that is used, limited or promised: quantities as text, `share` of the limit."""
+    """One line per resource that is used, limited or guaranteed: quantities as text, `share` of the limit."""
     found: list[Json] = msgspec.to_builtins(figures(node))
     return found
 

@@ -53,11 +53,11 @@ def details(status: Json) -> list[str]:
         )
     if len(members) > _MEMBERS:
         lines.append(f"  member    {counted(len(members) - _MEMBERS, 'other')} with less room for it")
-    if promised := status.get("promised"):
-        when = f" from {promised['at']}" if promised.get("at") else " from a time that nobody knows yet"
-        if late := promised.get("overdueSeconds"):
-            when = _overdue(promised["at"], late)
-        lines.append(f"  promised  room in {promised['cluster']}{when}")
+    if reserved := status.get("reserved"):
+        when = f" from {reserved['at']}" if reserved.get("at") else " from a time that is not known yet"
+        if late := reserved.get("overdueSeconds"):
+            when = _overdue(reserved["at"], late)
+        lines.append(f"  reserved  in {reserved['cluster']}{when}")
     return lines
 
 

@@ -26,7 +26,9 @@ def template_problems(template: object, path: str) -> Iterator[Problem]:
     yield from scheduler_problems(spec.get("schedulerName"), f"{path}.spec.schedulerName")
     yield from class_problems(spec.get("priorityClassName"), f"{path}.spec.priorityClassName")
     if mapping(mapping(template).get("metadata")).get("finalizers"):
-        text = "can't be given: a pod that waits for somebody else keeps its node from others for ever; leave them out"
+        text = (
+            "can't be given: a pod that waits for another program keeps its node from others for ever; leave them out"
+        )
         yield Problem(f"{path}.metadata.finalizers", text)
 
 

@@ -28,7 +28,7 @@ class Limit(Value, frozen=True):
     shortage: str
     """By how much the limit is too low now."""
     declared: bool = True
-    """Somebody set it; if not, it follows from what the members have and what other queues are guaranteed."""
+    """It is set on the queue; if not, it follows from what the members have and what other queues are guaranteed."""
     guaranteed: bool = False
     """What is missing is guaranteed to the queues beside it."""
     cluster: str = ""
@@ -92,8 +92,8 @@ class Room(Value, frozen=True):
     shortage: str = ""
 
 
-class Promised(Value, frozen=True):
-    """Room that is kept for the workload."""
+class Reserved(Value, frozen=True):
+    """Capacity that is reserved for the workload."""
 
     cluster: str
     at: str = ""
@@ -159,7 +159,7 @@ class Account(Value, frozen=True):
     queue: Position | None = None
     limits: list[Limit] = []
     clusters: list[Room] = []
-    promised: Promised | None = None
+    reserved: Reserved | None = None
     changes: list[Change] = []
     """What is enough by itself first."""
     never: str = ""

@@ -157,9 +157,9 @@ def test_the_member_that_comes_nearest_now_is_named_though_the_binding_names_ano
 def test_a_promise_of_which_nobody_knows_the_time_has_none() -> None:
     s = Scene(make_queue("q", view=BACKFILL), *ROOM)
     running(running(s, make_binding("runs").tasks(6)), make_binding("head").tasks(8))
-    promised = account(s, "head").promised
-    assert promised is not None
-    assert (promised.cluster, promised.at) == ("m", "")
+    reserved = account(s, "head").reserved
+    assert reserved is not None
+    assert (reserved.cluster, reserved.at) == ("m", "")
 
 
 def test_what_follows_from_a_limit_above_is_no_limit_of_its_own() -> None:
@@ -237,7 +237,7 @@ def test_what_was_not_looked_at_yet_waits_for_the_next_pass() -> None:
     ("queues", "reason", "words"),
     [
         pytest.param([make_queue("q", is_open=False)], "QueueClosed", "is opened", id="closed"),
-        pytest.param([make_queue("q", view={"problem": "odd"})], "QueueInvalid", "is mended", id="not readable"),
+        pytest.param([make_queue("q", view={"problem": "odd"})], "QueueInvalid", "fix queue q", id="not readable"),
         pytest.param(
             [make_queue("q"), make_queue("below", view={"parent": "q"})], "QueueNotLeaf", "below q", id="not a leaf"
         ),
@@ -349,7 +349,7 @@ def test_room_that_is_kept_for_another_says_so() -> None:
     running(s, make_binding("runs").tasks(6).runs(100))
     running(s, make_binding("head").tasks(8).runs(10).submitted(EARLY), make_binding("a").runs(1000).submitted(LATE))
     found = account(s, "a")
-    assert found.clusters[0].message == "the room there is kept for a workload that goes before it"
+    assert found.clusters[0].message == "the capacity there is reserved for a workload that comes before it"
     assert [change.kind for change in found.changes] == [ChangeKind.WISH, ChangeKind.WAIT]
 
 

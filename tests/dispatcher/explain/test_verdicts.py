@@ -134,10 +134,10 @@ def test_a_promise_is_told() -> None:
     s = Scene(backfill, make_cluster("m"), make_capacity("m", [8]))
     running(s, make_binding("runs").tasks(6).runs(100).submitted(EARLY))
     running(s, make_binding("head").tasks(8).runs(10).submitted(LATE))
-    promised = account(s, "head").promised
-    assert promised is not None
-    assert promised.cluster == "m"
-    assert promised.at
+    reserved = account(s, "head").reserved
+    assert reserved is not None
+    assert reserved.cluster == "m"
+    assert reserved.at
 
 
 def test_what_does_not_wait_says_only_where_it_is() -> None:
@@ -262,11 +262,11 @@ def test_whom_it_would_take_back_makes_room_for_the_minimum_alone() -> None:
     s.now += 3600
     [change, *_] = ask(s, make_binding("x").tasks(8, minimum=4).priority(5)).changes
     assert (change.kind, len(change.workloads)) == (ChangeKind.EVICT, 1)
-    assert change.message == "1 workload taken back by the dispatcher"
+    assert change.message == "1 workload evicted by the dispatcher"
 
 
 @pytest.mark.parametrize(
-    ("pods", "said"), [(2, "1 workload shrunk"), (4, "2 workloads shrunk"), (6, "2 workloads taken back or shrunk")]
+    ("pods", "said"), [(2, "1 workload shrunk"), (4, "2 workloads shrunk"), (6, "2 workloads evicted or shrunk")]
 )
 def test_what_keeps_its_minimum_is_shrunk(pods: int, said: str) -> None:
     s = running(scene(), *(make_binding(f"low{n}").tasks(4, minimum=2) for n in range(2)))

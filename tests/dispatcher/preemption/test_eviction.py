@@ -395,7 +395,7 @@ def test_the_claimant_says_where_room_is_made_and_the_victims_for_whom() -> None
     assert (told.nominated, told.blocker) == (["m"], Blocker("Cluster", "m"))
     for command in (each for each in commands if isinstance(each, Evict)):
         assert command.decision.room_for == "uid-high"
-        assert command.decision.story[-1].text == "makes room for a workload of queue q"
+        assert command.decision.story[-1].text == "evicted for a workload of queue q"
 
 
 def test_the_pods_of_one_that_goes_are_counted_once_while_they_end() -> None:

@@ -271,7 +271,7 @@ def validate_queue_deletion(name: str, children: Sequence[str], dispatched: int 
         return [
             Problem(
                 "metadata.name",
-                f"queue {name!r} has {dispatched} dispatched workloads, for which nobody would be charged; close it"
+                f"queue {name!r} has {dispatched} dispatched workloads, for which no queue would be charged; close it"
                 f" (`atollctl queue close {name}`) and let them finish, or delete them",
             )
         ]

@@ -221,7 +221,7 @@ class Keeper:
             else:
                 since = self._extra_since.setdefault(resource, clock())
                 if clock() - since >= _EXTRA_FOR * self._times.settle.total_seconds():
-                    log.info("a CA that nobody needs is trusted no more", kind=resource.kind)
+                    log.info("a CA that is not needed is trusted no more", kind=resource.kind)
                     await self._trust(resource, found.body, ())
         self._complained = ""
         if not self.registered.is_set():

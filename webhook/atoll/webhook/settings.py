@@ -23,8 +23,8 @@ class Certificates(Section, frozen=True):
     settle: Annotated[
         float,
         seconds(
-            "How long API servers are told of a CA before it is used: they learn of it by a watch, which nobody can"
-            " see the end of.",
+            "How long API servers are told of a CA before it is used: they learn of it by a watch, and no answer"
+            " says when they have.",
             above=0,
             flag="--settle-seconds",
         ),

@@ -219,7 +219,7 @@ class Reservations:
             try:
                 await self._api.create(NAMESPACES, namespace, field_manager=FIELD_MANAGER)
             except errors.AlreadyExists:
-                log.debug("somebody else made it", namespace=metadata["name"])
+                log.debug("the namespace is there already", namespace=metadata["name"])
             await self._api.apply(POD_GROUPS, body, field_manager=FIELD_MANAGER)
 
 

@@ -87,8 +87,7 @@ class RefusedSettings(Section, frozen=True):
     namespace_pause: Annotated[
         float,
         seconds(
-            "The first pause where a namespace of the member is its own: that changes when somebody acts there, if"
-            " ever.",
+            "The first pause where a namespace of the member is its own: its administrator must act first.",
             above=0,
         ),
     ] = 60.0
@@ -198,9 +197,9 @@ class PreemptionSettings(Section, frozen=True):
         int, number("Sets of victims that may be tried one by one, to find the smallest.", least=0)
     ] = 4096
     places: Annotated[int, number("Places for which a set of victims is planned; the best is taken.")] = 8
-    forbidden: Annotated[int, number("Sets that would make room which is reserved, after which no more are tried.")] = (
-        16
-    )
+    forbidden: Annotated[
+        int, number("Sets of victims that would free only reserved capacity, after which no more are tried.")
+    ] = 16
 
 
 class ReasonSettings(Section, frozen=True):

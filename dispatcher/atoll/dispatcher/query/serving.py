@@ -96,7 +96,7 @@ class Query:
             try:
                 await self._host.delete(API_SERVICES, keys.QUERY_API)
             except errors.ApiError as error:
-                log.warning("the query API is still registered, and nobody serves it", error=str(error))
+                log.warning("the query API is still registered, and no dispatcher serves it", error=str(error))
 
     # -- one round ---------------------------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ class VolcanoJob:
     resource = JOBS
     words = Words(
         title="Volcano Job",
-        held="nothing, as nobody else serves it there",
+        held="nothing: no other program serves it there",
         names=("vcjob", "vj", "job.batch.volcano.sh", "jobs.batch.volcano.sh", "jobs.v1alpha1.batch.volcano.sh"),
     )
     guard = Guard(

@@ -250,9 +250,9 @@ class Waiting:
         return list(changed)
 
     def forget(self, leaf: Queue) -> None:
-        """The queue is about to be dropped; nobody waits in it or below."""
+        """The queue is about to be dropped; no workload waits in it or below."""
         spot = self._spots.pop(leaf, None)
-        assert spot is None or not (spot.classes or spot.awake), f"queue {leaf.name}: somebody waits in it"
+        assert spot is None or not (spot.classes or spot.awake), f"queue {leaf.name}: workloads wait in it"
         if self._reached is not None and self._reached[0] is spot:
             self._reached = None
 

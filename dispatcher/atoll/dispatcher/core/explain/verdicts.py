@@ -37,7 +37,7 @@ from atoll.model import quantity, selectors
 from atoll.model.decision import Phase
 from atoll.model.flavors import SIGN
 from atoll.model.gang import Gang
-from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, Position, Promised, Room
+from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, Position, Reserved, Room
 from atoll.model.timestamps import rfc3339
 from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict, kind_for_people, reason_of_refusal
@@ -86,7 +86,7 @@ def _account(core: Dispatcher, binding: Binding) -> Account:
             queue=_position(core, binding, waits=True),
             limits=look.limits,
             clusters=look.rooms,
-            promised=_promised(core, uid),
+            reserved=_reserved(core, uid),
             changes=look.changes(verdict),
             never=look.never(verdict),
         )
@@ -343,7 +343,7 @@ class _Look:
                 text = f"the ceiling {whose} leaves {block.available} {block.resource}"
                 return _room(member, wanted, wanted, Reason.QUOTA_EXCEEDED, text)
             if self._settles(choice) is None:
-                text = "the room there is kept for a workload that goes before it"
+                text = "the capacity there is reserved for a workload that comes before it"
                 return _room(member, wanted, wanted, Reason.WOULD_DELAY, text)
             return Room(member.name, wanted, wanted, message="it has room", domain=domain)
         shortage = quantity.format_units(placement.resource, placement.needed) if placement.resource else ""
@@ -479,7 +479,7 @@ class _Look:
             case Reason.WOULD_DELAY:
                 return [
                     Change(ChangeKind.WISH, "a shorter estimate of its run time, if that is true"),
-                    Change(ChangeKind.WAIT, "the workload that room is kept for starts"),
+                    Change(ChangeKind.WAIT, "the workload with the reservation starts"),
                 ]
             case Reason.NO_CLUSTER:
                 allowed = "a policy, and a queue, that allow a member which has room"
@@ -566,7 +566,7 @@ class _Look:
                 settings=core.settings.preemption,
             )
         if isinstance(evicting, Plan) and evicting.losses:
-            verb = "taken back" if evicting.victims else "shrunk"
+            verb = "evicted" if evicting.victims else "shrunk"
             if 0 < len(evicting.victims) < len(evicting.losses):
                 verb += " or shrunk"
             found.append(self._going(ChangeKind.EVICT, f"{{}} {verb} by the dispatcher", evicting))
@@ -624,7 +624,7 @@ def _queue_change(reason: Reason, queue: Queue) -> Change:
     text = {
         Reason.QUEUE_NOT_FOUND: f"queue {name} is created",
         Reason.QUEUE_CLOSED: f"queue {name}, or the closed one above it, is opened",
-        Reason.QUEUE_INVALID: f"what is wrong with queue {name} is mended",
+        Reason.QUEUE_INVALID: f"fix queue {name}",
         Reason.QUEUE_NOT_LEAF: f"it goes to one of the queues below {name}: {leaves}",
         Reason.QUEUE_NOT_OPEN: f"its namespace gets labels that queue {name} is open to, or it goes to another queue",
     }[reason]
@@ -639,13 +639,13 @@ def _by_itself(verdict: Verdict) -> list[Change]:
         Reason.NO_PODS: (ChangeKind.WISH, "its user gives it pods"),
         Reason.CLUSTERS_NOT_READY: (ChangeKind.WAIT, "a member that it may use is ready again"),
         Reason.NAMESPACE_NOT_ACCEPTED: (ChangeKind.WISH, "the member's administrator lets the namespace in"),
-        Reason.REFUSED_BY_MEMBER: (ChangeKind.WISH, "what the member says is mended, there or in the workload"),
-        Reason.DEACTIVATED: (ChangeKind.WISH, "what the member says is mended, and then: atollctl job retry"),
+        Reason.REFUSED_BY_MEMBER: (ChangeKind.WISH, "fix what the member names, there or in the workload"),
+        Reason.DEACTIVATED: (ChangeKind.WISH, "fix what the member names, and then: atollctl job retry"),
         Reason.AVOIDED: (ChangeKind.WAIT, "the room in the members that failed it changes, or their pause is over"),
         Reason.MEMBER_FAILING: (ChangeKind.WAIT, "what is tried in the members that fail is bound there"),
         Reason.ASKING_MEMBERS: (ChangeKind.WAIT, "the members that are asked answer, within seconds"),
-        Reason.AWAITING_VICTIMS: (ChangeKind.WAIT, "the workloads that make room for it end"),
-        Reason.NOT_READY_IN_TIME: (ChangeKind.WAIT, "its pause is over; until then, mend what its containers wait for"),
+        Reason.AWAITING_VICTIMS: (ChangeKind.WAIT, "its victims end"),
+        Reason.NOT_READY_IN_TIME: (ChangeKind.WAIT, "its pause is over; until then, fix what its containers wait for"),
         Reason.SUBMITTED: (ChangeKind.WAIT, "the next pass of the dispatcher looks at it"),
     }.get(verdict.reason)
     return [Change(*text)] if text is not None else []
@@ -671,12 +671,12 @@ def _named(core: Dispatcher, uids: Iterable[str]) -> list[Named]:
     return [Named(view.namespace, view.name) for uid in uids for view in (core.bindings[uid].view,)]
 
 
-def _promised(core: Dispatcher, uid: str) -> Promised | None:
+def _reserved(core: Dispatcher, uid: str) -> Reserved | None:
     reservation = core.reservations.own(uid)
     if reservation is None:
         return None
     names = ", ".join(member.name for member in (reservation.member, *reservation.also))
-    return Promised(names, rfc3339(reservation.at) if reservation.at < math.inf else "")
+    return Reserved(names, rfc3339(reservation.at) if reservation.at < math.inf else "")
 
 
 def _since(binding: Binding, verdict: Verdict) -> str:

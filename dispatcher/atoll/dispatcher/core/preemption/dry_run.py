@@ -361,14 +361,14 @@ class DryRuns:
         self._keep_for(group, binding, question.choice, question.departures, question.awaited)
         for each in question.departures:
             # No name: whoever may read this story need not know of that workload.
-            text = f"makes room for a workload of queue {group.leaf.name}"
+            text = f"for a workload of queue {group.leaf.name}"
             victim = self.bindings[each.uid]
             if each.stays is None:
-                yield self._decisions.evict(victim, each.reason, text, room_for=binding.view.uid)
+                yield self._decisions.evict(victim, each.reason, f"evicted {text}", room_for=binding.view.uid)
             else:
                 # Its queue has more by now than when the others were looked at.
                 self.unfinished = True
-                yield self._resizing.shrink(victim, each.stays, text)
+                yield self._resizing.shrink(victim, each.stays, f"shrunk {text}")
         yield self._await(binding, question.choice)
 
     def _give_up(self, question: OpenQuestion, failed: list[str], verdict: Verdict, text: str) -> Command:

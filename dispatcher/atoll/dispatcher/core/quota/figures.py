@@ -9,7 +9,7 @@ from atoll.model.vector import Vector
 
 
 def figures(queue: Queue) -> list[Figure]:
-    """One for each resource that is used, limited or promised; pods only where somebody limits them."""
+    """One for each resource that is used, limited or guaranteed; pods only where they are limited."""
     declared = {*queue.view.capability, *queue.view.deserved} if queue.view else set()
     # Where no member serves it there is nothing of all that is not declared.
     named = {*(() if queue.serving == frozenset() else queue.limit), *queue.guarantee, *declared}

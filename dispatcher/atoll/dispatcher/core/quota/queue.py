@@ -216,7 +216,7 @@ class Queue:
 
     def leave_order(self) -> None:
         """It is no child of its parent's any more."""
-        assert self.parent is not None, "the root is nobody's child"
+        assert self.parent is not None, "the root has no parent"
         self.parent.unordered.pop(self, None)
         if self.ordered is not None:
             del self.parent.order[bisect_left(self.parent.order, self.ordered)]

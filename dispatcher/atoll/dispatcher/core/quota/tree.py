@@ -99,7 +99,7 @@ class Tree:
         """Forget such a queue; another queue takes its place once it is named again."""
         assert self.unnamed(queue), f"queue {queue.name} is named"
         assert not queue.wanted, f"queue {queue.name} is in use"
-        assert not queue.waiting, f"somebody waits in queue {queue.name}"
+        assert not queue.waiting, f"workloads wait in queue {queue.name}"
         queue.leave_order()
         del self.root.children[queue.name]
         del self.queues[queue.name]
