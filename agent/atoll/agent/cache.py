@@ -26,6 +26,7 @@ from atoll.model.apiresource import (
     CLAIMS,
     HYPER_NODES,
     JOBS,
+    NAMESPACES,
     NODES,
     POD_GROUPS,
     PODS,
@@ -52,6 +53,7 @@ class MemberCache:
         self.claims: Reflector[Claim] = Reflector(api, CLAIMS, decode_claim)
         self.volumes: Reflector[Volume] = Reflector(api, VOLUMES, decode_volume)
         self.storage_classes: Reflector[StorageClass] = Reflector(api, STORAGE_CLASSES, decode_class)
+        self.namespaces: Reflector[Slim] = Reflector(api, NAMESPACES, decode_meta)
         #: kinds that Works deliver, cached whole
         self.workloads: dict[ApiResource, Reflector[Full]] = {
             kind.resource: Reflector(api, kind.resource, decode_full, optional=kind.optional) for kind in DELIVERED
@@ -73,7 +75,7 @@ class MemberCache:
     def _reflectors(self) -> tuple[Reflector[Any], ...]:
         storage = (self.claims, self.volumes, self.storage_classes)
         shared = (self.crds, self.replica_sets, self.pods, self.nodes, self.pod_groups, self.hyper_nodes)
-        return (*shared, *storage, *self.workloads.values())
+        return (self.namespaces, *shared, *storage, *self.workloads.values())
 
     @property
     def synced(self) -> bool:

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from atoll.model import keys, needs, placer, ports, quantity, selectors, vector
+from atoll.model import keys, needs, placer, pod_rules, ports, quantity, selectors, vector
 from atoll.model.conditions import condition
 from atoll.model.objects import Meta, Slim
+from atoll.model.pod_rules import PodRules
 from atoll.model.ports import HostPort
 from atoll.model.reports import readable
 from atoll.model.topology import AVAILABLE
@@ -188,6 +189,10 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """Seconds that it may take to end once it is deleted."""
     ports: list[HostPort] = []
     """Of its node, that it takes for itself."""
+    rules: PodRules | None = None
+    """What it says of the pods beside it; None where that is nothing."""
+    preferences: list[dict[str, Any]] = []
+    """preferredSchedulingTerms of its node affinity."""
     stranger: bool = False
     """Whether it names a binding that it does not belong to (`atoll.agent.owners`)."""
 
@@ -280,10 +285,18 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         nominated="" if spec.node_name else pod.status.nominated_node_name or "",
         needs=tuple(needs.of([plain])),
         ports=ports.of(plain),
+        rules=_rules(pod.metadata, plain),
+        preferences=pod_rules.node_preferences(plain) if spec.affinity else [],
         claims=_claims(pod.metadata.name, spec.volumes) if spec.volumes else (),
         grace=30 if (grace := spec.termination_grace_period_seconds) is None else grace,
         disrupted=any(each.type == "DisruptionTarget" and each.status == "True" for each in pod.status.conditions),
     )
+
+
+def _rules(meta: Meta, spec: dict[str, Any]) -> PodRules | None:
+    if not (spec["affinity"] or spec["topologySpreadConstraints"]):
+        return None
+    return pod_rules.of(spec, meta.labels, meta.namespace)
 
 
 def _claims(pod: str, volumes: list[_Volume]) -> tuple[PodClaim, ...]:

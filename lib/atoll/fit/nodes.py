@@ -9,10 +9,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from atoll.fit.company import Company
 from atoll.fit.constraints import Exact, Profile
 from atoll.fit.constraints import resources as resource_amounts
 from atoll.fit.placement import UNBOUNDED, Ints, Placement
-from atoll.model.gang import Task
+from atoll.model.gang import Gang, Task
 from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.vector import Vector
 
@@ -88,6 +89,8 @@ class Nodes:
         self.resources, self.free = resources, free
         #: what is taken piece by piece; not shared by copies
         self.exact: tuple[Exact, ...] = ()
+        #: the pods that are there, where rules between pods are looked at; not shared by copies
+        self.company: Company | None = None
         self._row = {name: row for row, name in enumerate(resources)}
         rows = np.array([tree.at_tiers(index) for index in (*range(len(tree.domains)), NO_DOMAIN)], np.int64)
         self.domain: Ints = rows.reshape(len(tree.domains) + 1, len(tree.tiers))[lowest].T
@@ -137,6 +140,7 @@ class Nodes:
         """Independent free amounts and pieces over shared names, profiles and domains."""
         twin = self.with_free(self.free.copy())
         twin.exact = tuple(each.copy() for each in self.exact)
+        twin.company = self.company.copy() if self.company is not None else None
         return twin
 
     def with_free(self, free: Ints) -> Nodes:
@@ -200,11 +204,37 @@ class Nodes:
 
     def room_left(self, task: Task) -> Ints:
         """As `room_for`, for nodes that are known to accept it."""
+        room = self._room_of_pieces(task)
+        if self.company is not None and (most := self.company.room(task)) is not None:
+            np.minimum(room, most, out=room)
+        return room
+
+    def bound_for(self, task: Task, gang: Gang) -> Ints:
+        """As `room_for`, at most, whichever other pods of the gang are put there before."""
+        room = np.where(self.accepting(task), self._room_of_pieces(task), 0)
+        if self.company is not None and (most := self.company.bound(task, gang)) is not None:
+            np.minimum(room, most, out=room)
+        return room
+
+    def score(self, task: Task) -> Ints | None:
+        """int64[N]: how much the task's pods prefer each node; None where all are alike to them."""
+        return None
+
+    def room_by_rules(self, task: Task, node: int) -> bool:
+        """Whether what pods say of each other allows one of the task on this node."""
+        room = self.company.room(task) if self.company is not None else None
+        return room is None or bool(room[node] > 0)
+
+    def _room_of_pieces(self, task: Task) -> Ints:
         room = self.room(task.requests)
         for each in self.exact:
             if (most := each.room(task, len(self.names))) is not None:
                 np.minimum(room, most, out=room)
         return room
+
+    def in_turn(self, gang: Gang) -> bool:
+        """Whether pods of the gang are put on nodes one by one."""
+        return self.company is not None and self.company.matters_to(gang)
 
     def column(self, requests: Mapping[str, int]) -> Ints:
         """int64[R]: the requests in row order; resources without a row are left out."""
@@ -235,9 +265,15 @@ class Nodes:
     def put(self, tasks: Sequence[Task], placement: Placement) -> None:
         """As `take`, of every constraint."""
         self.take([task.requests for task in tasks], placement)
+        for index, node, count in placement.pods:
+            self.count_pieces(tasks[index], node, count)
+
+    def count_pieces(self, task: Task, node: int, count: int) -> None:
+        """Pods of the task are put on a node: what of that is no amount of a resource."""
         for each in self.exact:
-            for index, node, count in placement.pods:
-                each.take(tasks[index], node, count)
+            each.take(task, node, count)
+        if self.company is not None:
+            self.company.take(task, node, count)
 
     def take_all(self, several: Sequence[tuple[Sequence[Mapping[str, int]], Placement]]) -> bool:
         """Subtract the pods of several placements, each with the requests per task index, if all nodes that they name

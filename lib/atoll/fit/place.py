@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from atoll.fit.nodes import Nodes
 from atoll.fit.placement import UNBOUNDED, Ints, Placement
+from atoll.fit.stepwise import put_in_turn
 from atoll.model import quantity
 from atoll.model.gang import Gang, Task
 from atoll.model.topology import NO_DOMAIN
@@ -48,6 +49,8 @@ class Miss:
     """What is short; empty where it is not one resource."""
     needed: int = 0
     """Units of it that the pods still miss."""
+    by_rules: bool = False
+    """Whether there would be room, but for what its pods and others say of pods beside them."""
 
     def sentence(self) -> str:
         """The miss for a person."""
@@ -55,6 +58,8 @@ class Miss:
             return "no node accepts the selectors and tolerations of its pods"
         if self.reason is Reason.NO_TOPOLOGY:
             return "it has no topology domain (HyperNode) of a tier that the gang allows"
+        if self.by_rules:
+            return "pod affinity, anti-affinity or topology spread, of its pods or of others, leave no nodes for them"
         if self.requested == 1:
             text = f"domain {self.domain} has no room for its pod" if self.domain else "there is no room for its pod"
         else:
@@ -119,7 +124,7 @@ def place(
     if isinstance(room, OneRoom):
         return _place_one(nodes, gang, room.held, room.at)
     if room is None:
-        room = [nodes.room_for(task) for task in gang.tasks]
+        room = _room(nodes, gang)
     if within is not None:
         inside = _members(nodes, within)
         room = [np.where(inside, each, 0) for each in room]
@@ -134,7 +139,7 @@ def _find(
     nodes: Nodes, gang: Gang, floor: Sequence[int], room: Sequence[Ints], held: Sequence[Ints]
 ) -> Placement | None:
     full, levels = gang.full(), _levels(nodes, gang)
-    if len(full) == 1 and full[0] == 1 and floor[0] == 1:
+    if len(full) == 1 and full[0] == 1 and floor[0] == 1 and not nodes.in_turn(gang):
         return _place_one(nodes, gang, held[0].tolist(), room[0].take)
     for want in (full, floor) if full != floor else (full,):
         for domains in levels:
@@ -177,10 +182,16 @@ def _tightest(nodes: Nodes, domains: Ints, held: Sequence[int]) -> int | None:
 def fill(nodes: Nodes, gang: Gang) -> Placement:
     """Where a gang fits, and how much of it: as many of its pods as there is room for, wherever that is."""
     full = gang.full()
-    room = [nodes.room_for(task) for task in gang.tasks]
+    room = _room(nodes, gang)
     placement = _try(nodes, gang, room, [0] * len(full), full, ALL)
     assert placement is not None, "nothing is wanted at least, so something is always placed"
     return placement
+
+
+def _room(nodes: Nodes, gang: Gang) -> list[Ints]:
+    if nodes.in_turn(gang):
+        return [nodes.bound_for(task, gang) for task in gang.tasks]
+    return [nodes.room_for(task) for task in gang.tasks]
 
 
 def _levels(nodes: Nodes, gang: Gang) -> list[Ints]:
@@ -245,6 +256,11 @@ def _try(
 ) -> Placement | None:
     """Place `want` inside the domain, then as many more as there is room for there."""
     inside = _members(nodes, domain)
+    if nodes.in_turn(gang):
+        found = put_in_turn(nodes, gang, room, want, full, inside, _greediest_first(nodes, gang.tasks, want))
+        if found is not None:
+            found.domain, found.tier = covering(nodes, found.arrays()[1])
+        return found
     free = nodes
     placement = Placement(counts=[0] * len(gang.tasks))
     order = _greediest_first(nodes, gang.tasks, want)
@@ -272,9 +288,9 @@ def _try(
             placement.counts[index] += taken
             if free is not nodes:
                 free.free[:, chosen] -= np.outer(free.column(gang.tasks[index].requests), counts)
-                for each in free.exact:
+                if free.exact or free.company is not None:
                     for node, count in zip(chosen.tolist(), counts.tolist(), strict=True):
-                        each.take(gang.tasks[index], node, count)
+                        free.count_pieces(gang.tasks[index], node, count)
     placement.domain, placement.tier = covering(nodes, placement.arrays()[1])
     return placement
 
@@ -372,6 +388,8 @@ def _nearest_miss(nodes: Nodes, gang: Gang, room: Sequence[Ints], floor: Sequenc
     reason = Reason.NO_DOMAIN_FITS if near else Reason.INSUFFICIENT_RESOURCES
     if held < 0:
         return Miss(reason, wanted, 0)
+    if held >= wanted and nodes.in_turn(gang):
+        return Miss(reason, wanted, max(0, wanted - 1), by_rules=True)
     if held >= wanted:
         # Each task fits by itself, together they do not.
         held = max(0, wanted - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from atoll.model import duration, keys, numbers, ports, selectors
+from atoll.model import duration, keys, numbers, pod_rules, ports, selectors
 from atoll.model.flavors import Assigned, pinned, required
 from atoll.model.gang import Task, TopologyWish, scopes_of
 from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, TOLERATION, MadeFor, Placer
@@ -177,7 +177,16 @@ def moved_by_label(obj: Mapping[str, Any], queue: str) -> dict[str, Any]:
     return {"metadata": {"labels": {key: queue}}}
 
 
-def task_of(name: str, pod: Mapping[str, Any], *, replicas: int, min_available: int, default_class: str = "") -> Task:
+def task_of(
+    name: str,
+    pod: Mapping[str, Any],
+    *,
+    replicas: int,
+    min_available: int,
+    default_class: str = "",
+    labels: Mapping[str, str] | None = None,
+    namespace: str = "",
+) -> Task:
     """A task of a gang.
 
     Args:
@@ -186,6 +195,8 @@ def task_of(name: str, pod: Mapping[str, Any], *, replicas: int, min_available: 
         replicas: how many they are.
         min_available: how many of them must start together.
         default_class: PriorityClass of pods that name none.
+        labels: of its pods.
+        namespace: theirs.
     """
     return Task(
         name=name,
@@ -197,6 +208,8 @@ def task_of(name: str, pod: Mapping[str, Any], *, replicas: int, min_available: 
         tolerations=pod.get("tolerations") or [],
         scopes=scopes_of(pod, default_class),
         ports=ports.of(pod),
+        rules=pod_rules.of(pod, labels or {}, namespace),
+        preferences=pod_rules.node_preferences(pod),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from atoll.model import quantity, selectors, vector
+from atoll.model.pod_rules import PodRules
 from atoll.model.ports import HostPort
 from atoll.model.timestamps import is_time
 from atoll.model.vector import Vector
@@ -64,6 +65,10 @@ class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """See `scopes_of`."""
     ports: list[HostPort] = []
     """Of its node that a pod takes for itself, sorted (`atoll.model.ports`)."""
+    rules: PodRules | None = None
+    """What a pod says of those beside it; None where that is nothing, and nobody's rules read its labels."""
+    preferences: list[dict[str, Any]] = []
+    """preferredSchedulingTerms of the node affinity."""
 
 
 class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

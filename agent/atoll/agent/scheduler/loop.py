@@ -44,6 +44,7 @@ from atoll.kube.recording import BestEffort
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import POD_GROUPS
+from atoll.model.objects import Slim
 
 _MOVE_DEADLINES = (Pass, told.HoldAsked, told.HoldAdopted)
 
@@ -107,6 +108,7 @@ class Scheduler:
         cache.claims.on_change(self._forward(told.ClaimSet, told.ClaimGone))
         cache.volumes.on_change(self._forward(told.VolumeSet, told.VolumeGone))
         cache.storage_classes.on_change(self._forward(told.StorageClassSet, told.StorageClassGone))
+        cache.namespaces.on_change(self._namespace_changed)
         cache.pods.on_change(self._pod_changed)
         cache.pod_groups.on_change(self._group_changed)
         self.ours.on_change(self._look_at_all, self._look_at_owned)
@@ -130,6 +132,12 @@ class Scheduler:
     def _forward(self, there: Callable[[Any], Event], gone: Callable[[str], Event]) -> Callable[[Any, Any], None]:
         """What tells the core that an object came, changed or went."""
         return lambda old, new: self._handle(there(new) if new is not None else gone(old.metadata.key))
+
+    def _namespace_changed(self, old: Slim | None, new: Slim | None) -> None:
+        if new is not None and (old is None or old.metadata.labels != new.metadata.labels):
+            self._handle(told.NamespaceSet(new.metadata.name, new.metadata.labels))
+        elif new is None and old is not None:
+            self._handle(told.NamespaceGone(old.metadata.name))
 
     def use_nodes(self, selector: str) -> None:
         """Place on nodes with these labels and no others from now on."""

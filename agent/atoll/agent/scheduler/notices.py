@@ -30,7 +30,6 @@ from atoll.kube.ratelimit import RateLimit
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import PODS
-from atoll.model.gang import Task
 from atoll.model.timestamps import rfc3339_seconds
 
 RATE, BURST = 25.0, 200
@@ -158,6 +157,9 @@ class Notices:
             repr(pod.node_terms),
             repr(pod.tolerations),
             tuple(pod.ports),
+            pod.rules,
+            # What others say of it is of its labels.
+            tuple(pod.metadata.labels.items()) if self._room.peers.keep_others_away else (),
         )
         if shape not in self._sentences:
             self._sentences[shape] = refusals(self._room, pod)
@@ -172,7 +174,8 @@ def refusals(room: Room, pod: Pod) -> str:
     """Why no node takes the pod, node by node, in kube-scheduler's words; empty where one would take it."""
     nodes = room.nodes()
     counts: Counter[str] = Counter()
-    task = Task("", 1, 1, pod.requests, pod.node_selector, pod.node_terms, pod.tolerations, ports=pod.ports)
+    [rules] = gangs.rules_of([pod], room.peers.read_keys() if room.peers.keep_others_away else None)
+    task = gangs.task_of(pod, rules)
     if bool((nodes.room_for(task) > 0).any()):
         return ""
     accepting = nodes.accepting(task)
@@ -180,6 +183,10 @@ def refusals(room: Room, pod: Pod) -> str:
         counts[nodes.profiles[nodes.profile[column]].refusal(task)] += 1
     if pod.ports and (short := int((accepting & (nodes.room(pod.requests) > 0)).sum())):
         counts[host_ports.REFUSAL] += short
+    if nodes.company is not None:
+        held = accepting & (nodes.room(pod.requests) > 0)
+        for text, where in nodes.company.refusals(task):
+            counts[text] += int((held & where).sum())
     for name, amount in pod.requests.items():
         if short := int((accepting & (_free(nodes, name) < amount)).sum()):
             counts["Too many pods" if name == "pods" else f"Insufficient {name}"] += short

@@ -121,7 +121,17 @@ class BatchJob:
         replicas = min(int(spec.get("parallelism", 1)), _remaining(spec, carried))
         minimum = min(minimum_of(obj) or replicas, replicas)
         deadline = spec.get("activeDeadlineSeconds")
-        task = metadata.task_of(TASK, pod, replicas=replicas, min_available=minimum, default_class=default_class)
+        said = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        about = obj["metadata"]
+        task = metadata.task_of(
+            TASK,
+            pod,
+            replicas=replicas,
+            min_available=minimum,
+            default_class=default_class,
+            labels={**said, "batch.kubernetes.io/job-name": about.get("name", ""), "job-name": about.get("name", "")},
+            namespace=about.get("namespace", ""),
+        )
         return Gang(
             queue=self.queue_of(obj, default=default_queue),
             tasks=[task],

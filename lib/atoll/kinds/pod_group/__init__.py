@@ -124,7 +124,16 @@ class PodGroup(VolcanoJob):
         members = _members(obj)
         pods = [_spec(pod) for pod in members]
         count = sum(task_of(pod) not in carried for pod in members)
-        task = metadata.task_of(TASK, pods[0], replicas=count, min_available=count, default_class=default_class)
+        about = members[0].get("metadata") or {}
+        task = metadata.task_of(
+            TASK,
+            pods[0],
+            replicas=count,
+            min_available=count,
+            default_class=default_class,
+            labels=about.get("labels"),
+            namespace=obj["metadata"].get("namespace", ""),
+        )
         return Gang(
             queue=self.queue_of(obj, default=default_queue),
             tasks=[task],

@@ -117,7 +117,7 @@ class VolcanoJob:
         """Tasks as they are; the webhook has filled in the defaults."""
         spec = obj["spec"]
         named = str(spec.get("priorityClassName") or default_class)
-        tasks = [_task(number, task, named) for number, task in enumerate(spec.get("tasks") or ())]
+        tasks = [_task(number, task, named, obj["metadata"]) for number, task in enumerate(spec.get("tasks") or ())]
         minimum = spec.get("minAvailable")
         wish = spec.get("networkTopology")
         return Gang(
@@ -401,8 +401,9 @@ def _pod_spec(task: Mapping[str, Any]) -> Json:
     return (task.get("template") or {}).get("spec") or {}
 
 
-def _task(number: int, task: Mapping[str, Any], priority_class: str) -> Task:
+def _task(number: int, task: Mapping[str, Any], priority_class: str, job: Mapping[str, Any]) -> Task:
     pod = _pod_spec(task)
+    said = ((task.get("template") or {}).get("metadata") or {}).get("labels") or {}
     for field in ("replicas", "minAvailable"):
         if type(task.get(field, 0)) not in (int, NoneType):
             raise ValueError(f"spec.tasks[{number}].{field}: {task[field]!r} is no whole number")
@@ -412,6 +413,8 @@ def _task(number: int, task: Mapping[str, Any], priority_class: str) -> Task:
         replicas=task_replicas(task),
         min_available=task_minimum(task),
         default_class=priority_class,
+        labels={**said, keys.JOB_NAME: job.get("name", ""), keys.TASK_SPEC: task_name(task, number)},
+        namespace=job.get("namespace", ""),
     )
 
 

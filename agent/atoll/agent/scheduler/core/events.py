@@ -108,6 +108,19 @@ class VolumeGone(Struct, frozen=True, gc=False):
     name: str
 
 
+class NamespaceSet(Struct, frozen=True, gc=False):
+    """A namespace came or changed."""
+
+    name: str
+    labels: dict[str, str]
+
+
+class NamespaceGone(Struct, frozen=True, gc=False):
+    """A namespace went."""
+
+    name: str
+
+
 class StorageClassSet(Struct, frozen=True, gc=False):
     """A StorageClass came or changed."""
 
@@ -195,6 +208,8 @@ Event = (
     | VolumeGone
     | StorageClassSet
     | StorageClassGone
+    | NamespaceSet
+    | NamespaceGone
     | HoldAsked
     | HoldAdopted
     | SpotsExpected

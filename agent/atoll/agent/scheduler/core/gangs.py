@@ -10,8 +10,9 @@ import msgspec
 
 from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.scheduler.core.room import Room
-from atoll.model import keys, numbers, selectors
+from atoll.model import keys, numbers, pod_rules, selectors
 from atoll.model.gang import Gang, Task, TopologyWish
+from atoll.model.pod_rules import PodRules
 from atoll.model.timestamps import to_seconds
 
 _BARE = "pod/"
@@ -142,14 +143,48 @@ def wish_of(group: PodGroup | None) -> TopologyWish | None:
     return msgspec.convert(group.spec.network_topology, TopologyWish)
 
 
-def gang_of(view: Standing) -> tuple[Gang, list[list[Pod]]]:
-    """What must be placed now, and the pods of each of its tasks.
+def rules_of(pods: Iterable[Pod], read: set[str] | None) -> list[PodRules | None]:
+    """What each of these pods says of others, and what others' rules read of it.
+
+    Args:
+        pods: looked at together.
+        read: labels that rules of pods that are there read; None where there are no such rules.
+    """
+    pods = list(pods)
+    if read is None and not any(pod.rules is not None for pod in pods):
+        return [None] * len(pods)
+    # Labels that nobody reads, such as an index, would make every pod a task of its own.
+    keys = (read or set()).union(*[pod.rules.keys() for pod in pods if pod.rules is not None])
+    said = (pod.rules or pod_rules.bare(pod.metadata.labels, pod.metadata.namespace) for pod in pods)
+    return [each.seen_by(keys) for each in said]
+
+
+def task_of(pod: Pod, rules: PodRules | None) -> Task:
+    """One such pod as a task; `rules` are its own as `rules_of` gives them."""
+    return Task(
+        "",
+        1,
+        1,
+        pod.requests,
+        pod.node_selector,
+        pod.node_terms,
+        pod.tolerations,
+        ports=pod.ports,
+        rules=rules,
+        preferences=pod.preferences,
+    )
+
+
+def gang_of(view: Standing, read: set[str] | None = None) -> tuple[Gang, list[list[Pod]]]:
+    """What must be placed now, and the pods of each of its tasks; `read` as of `rules_of`.
 
     Pods of one task that differ in requests or constraints become several tasks. A gang that has its minimum already
     asks for one pod at least, so that what is left over grows as room allows.
     """
     groups: dict[bytes, list[Pod]] = {}
-    for pod in view.waiting:
+    rules = rules_of(view.waiting, read)
+    of_pods = dict(zip(map(id, view.waiting), rules, strict=True))
+    for pod, said in zip(view.waiting, rules, strict=True):
         shape = (
             pod.task,
             sorted(pod.requests.items()),
@@ -157,6 +192,8 @@ def gang_of(view: Standing) -> tuple[Gang, list[list[Pod]]]:
             pod.node_terms,
             pod.tolerations,
             pod.ports,
+            said,
+            pod.preferences,
         )
         groups.setdefault(msgspec.json.encode(shape, order="deterministic"), []).append(pod)
     wanted = dict(view.group.spec.min_task_member) if view.group is not None else {}
@@ -179,6 +216,8 @@ def gang_of(view: Standing) -> tuple[Gang, list[list[Pod]]]:
                 first.node_terms,
                 first.tolerations,
                 ports=first.ports,
+                rules=of_pods[id(first)],
+                preferences=first.preferences,
             )
         )
     floor = max(1, view.missing, sum(task.min_available for task in tasks))

@@ -22,6 +22,8 @@ from atoll.agent.scheduler.core.events import (
     HoldAsked,
     HyperNodeGone,
     HyperNodeSet,
+    NamespaceGone,
+    NamespaceSet,
     NodeGone,
     NodeSet,
     NodesUsed,
@@ -124,6 +126,11 @@ class MemberCore:
                 self._nodes_changed(event)
             case ClaimSet() | ClaimGone() | VolumeSet() | VolumeGone() | StorageClassSet() | StorageClassGone():
                 self._storage_changed(event)
+            case NamespaceSet(name, labels):
+                self.room.namespace_changed(name, labels)
+                self.due = self.due or self.room.grew
+            case NamespaceGone(name):
+                self.room.namespace_changed(name, None)
             case HoldAsked(uid, epoch, gang, name, namespace, now, gone):
                 self.holds.hold(uid, epoch, gang, name, namespace, now, gone=gone)
             case HoldAdopted(plan, namespace, settled, now):

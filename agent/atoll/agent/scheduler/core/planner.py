@@ -6,7 +6,7 @@ already, and what is in a member was meant to start. So is one that breaks the p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
@@ -14,7 +14,7 @@ import msgspec
 
 from atoll.agent.objects import Pod
 from atoll.agent.scheduler.core.expected import Expected
-from atoll.agent.scheduler.core.gangs import Standing, gang_of, labels_selected, wish_of
+from atoll.agent.scheduler.core.gangs import Standing, gang_of, labels_selected, rules_of, task_of, wish_of
 from atoll.agent.scheduler.core.holds import Holds
 from atoll.agent.scheduler.core.room import Room
 from atoll.fit import Miss, Nodes, Placement, place
@@ -127,11 +127,11 @@ def _decide(
         text = f"Atoll's placer does not look at what its pods insist on: {', '.join(insisted)}"
         return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, text))
     # What was kept before the pods were there may be out of their volumes' reach.
-    if (kept := holds.claim(view)) and all(_reaches(room, pod, node) for pod, node in kept):
+    if (kept := holds.claim(view)) and all(_reaches(room, pod, node) for pod, node in kept) and _bear(room, kept):
         return Plan(view, kept)
     nodes = room.nodes()
     try:
-        gang, pods = gang_of(view)
+        gang, pods = gang_of(view, room.peers.read_keys() if room.peers.keep_others_away else None)
     except msgspec.ValidationError as error:
         return Wait(view, NOT_ENOUGH_RESOURCES, f"spec.networkTopology can't be read: {error}")
     within = _allowed_ancestor(nodes, view)
@@ -159,6 +159,27 @@ def _reaches(room: Room, pod: Pod, name: str) -> bool:
         return True
     node = room.node(name)
     return node is not None and selectors.node_affinity_matches(pod.node_terms, node.metadata.labels, name)
+
+
+def _bear(room: Room, kept: Sequence[tuple[Pod, str]]) -> bool:
+    """Whether the pods may be on these nodes, by the rules between them and those that are there, in some order."""
+    rules = rules_of((pod for pod, _ in kept), room.peers.read_keys() if room.peers.keep_others_away else None)
+    if not any(rules):
+        return True
+    nodes = room.nodes().copy()
+    columns = {name: column for column, name in enumerate(nodes.names)}
+    left = [(task_of(pod, said), columns.get(node, -1)) for (pod, node), said in zip(kept, rules, strict=True)]
+    while left:
+        later = []
+        for task, column in left:
+            if column >= 0 and nodes.room_by_rules(task, column):
+                nodes.count_pieces(task, column, 1)
+            else:
+                later.append((task, column))
+        if len(later) == len(left):
+            return False
+        left = later
+    return True
 
 
 def _is_whole(outcome: Placement | Miss, gang: Gang) -> TypeGuard[Placement]:

@@ -8,14 +8,16 @@ scheduler is to bind to a node: by our plan, or because that scheduler makes roo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import structlog
 
 from atoll.agent.objects import HyperNode, Node, Pod
 from atoll.fit import Nodes, Profile
+from atoll.fit.company import Company
 from atoll.fit.constraints import HostPorts
+from atoll.fit.peers import Peers, Site
 from atoll.model import keys, numbers, ports, quantity, topology, vector
 from atoll.model.decision import Gone
 from atoll.model.gang import Task
@@ -38,6 +40,9 @@ class _Charge:
     ports: list[HostPort]
     counts: bool
     """Whether the pod is there or bound by us at this moment; not while another scheduler has still to bind it."""
+    labels: Mapping[str, str]
+    leaving: bool
+    """Whether somebody has deleted the pod."""
 
 
 class Room:
@@ -64,6 +69,8 @@ class Room:
         self._ports: dict[str, Counter[HostPort]] = {}
         #: binding UID -> node -> pods charged there that count; without zeros
         self.placed: dict[str, Counter[str]] = {}
+        #: the pods on nodes as rules between pods see them: one for each charge, and those that are reserved
+        self.peers = Peers()
         self._hyper_nodes: dict[str, HyperNode] = {}
         #: what `topology` gave last, or None where it must be worked out anew
         self._topology: tuple[Tree, dict[str, int]] | None = None
@@ -97,6 +104,10 @@ class Room:
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A node came, went, or is different."""
+        if (told := new or old) is not None:
+            site = Site(new.metadata.labels, new.taints) if new is not None else None
+            if self.peers.set_node(told.metadata.name, site):
+                self._arrays = None
         before = old is not None and old.metadata.name in self._nodes
         if new is not None and not self._selected(new):
             self._left_out[new.metadata.name] = new
@@ -195,6 +206,8 @@ class Room:
         """Take room for pods that do not exist yet."""
         vector.add(self._used.setdefault(node, {}), task.requests, count)
         self._count_ports(node, task.ports, count)
+        if task.rules is not None:
+            self.peers.add((node, task.rules), node, task.rules, count)
         self._changed(grew=False, node=node)
 
     def unreserve(self, node: str, task: Task, count: int, *, handed_over: bool = False) -> None:
@@ -211,6 +224,8 @@ class Room:
         if not used:
             del self._used[node]
         self._count_ports(node, task.ports, -count)
+        if task.rules is not None:
+            self.peers.add((node, task.rules), node, task.rules, -count)
         self._changed(grew=not handed_over, node=node)
 
     def node_of(self, pod: Pod) -> str:
@@ -229,11 +244,25 @@ class Room:
         if old is not None:
             known = (old.uid, old.node, old.requests, old.binding_uid, old.ports, old.counts)
             if known == (pod.metadata.uid, node, pod.requests, pod.binding_uid, pod.ports, counts):
+                if (old.labels, old.leaving) != (pod.metadata.labels, pod.terminating):
+                    self._charges[key] = replace(old, labels=pod.metadata.labels, leaving=pod.terminating)
+                    self._put_peer(pod, node)
+                    self._changed(grew=False, node=node)
                 return
             self._release(key, keep_assumed=True)
         charge = self._charges[key] = _Charge(
-            pod.metadata.uid, node, pod.requests, pod.binding_uid, pod.task, _index(pod), pod.ports, counts
+            pod.metadata.uid,
+            node,
+            pod.requests,
+            pod.binding_uid,
+            pod.task,
+            _index(pod),
+            pod.ports,
+            counts,
+            pod.metadata.labels,
+            pod.terminating,
         )
+        self._put_peer(pod, node)
         vector.add(self._used.setdefault(node, {}), pod.requests)
         self._count_ports(node, pod.ports, 1)
         if charge.binding_uid and counts:
@@ -247,6 +276,7 @@ class Room:
             self.assumed.discard(key)
         vector.add(self._used[charge.node], charge.requests, -1)
         self._count_ports(charge.node, charge.ports, -1)
+        self.peers.drop(key)
         if not self._used[charge.node]:
             del self._used[charge.node]
         if charge.binding_uid and charge.counts:
@@ -258,6 +288,20 @@ class Room:
                 del self.placed[charge.binding_uid]
             self.touched.add(charge.binding_uid)
         self._changed(grew=True, node=charge.node)
+
+    def _put_peer(self, pod: Pod, node: str) -> None:
+        meta = pod.metadata
+        self.peers.put(meta.key, node, meta.namespace, meta.labels, pod.rules, leaving=pod.terminating)
+        if self.peers.stirred:
+            # A pod that another one wants beside it makes room as well as one that goes.
+            self.peers.stirred, self.grew = False, True
+
+    def namespace_changed(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """A namespace has these labels, or is gone."""
+        self.peers.set_namespace(name, labels)
+        if self.peers.stirred:
+            self.peers.stirred = False
+            self._changed(grew=True, node="")
 
     def _count_ports(self, node: str, wanted: list[HostPort], times: int) -> None:
         if not wanted:
@@ -391,6 +435,7 @@ class Room:
         nodes = self.nodes().copy()
         unnumbered: Counter[tuple[str, str]] = Counter()
         left = {name: Counter(taken) for name, taken in self._ports.items()}
+        away: set[object] = set()
         for key in sorted(self._charges):
             charge = self._charges[key]
             if charge.binding_uid not in gone or charge.node not in self._column:
@@ -403,9 +448,11 @@ class Room:
                 if index < stays.get(charge.task, 0):
                     continue
             nodes.free[:, self._column[charge.node]] += nodes.column(charge.requests)
+            away.add(key)
             if charge.ports:
                 left[charge.node].subtract(charge.ports)
         nodes.exact = (HostPorts({self._column[name]: +taken for name, taken in left.items() if name in self._column}),)
+        nodes.company = Company(self.peers.without(away), nodes.names)
         return nodes
 
     def _build(self) -> Nodes:
@@ -437,6 +484,7 @@ class Room:
         taken = {self._column[name]: each for name, each in self._ports.items() if name in self._column}
         self._host_ports = HostPorts(taken)
         made.exact = (self._host_ports,)
+        made.company = Company(self.peers, names)
         return made
 
 
