@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -312,3 +314,58 @@ def test_no_gang_is_placed_in_part_and_no_node_is_overbooked(
                 assert len({node[:2] for _, node in outcome.nodes}) == 1
     for node in room.ready_nodes():
         assert min(room.free(node.metadata.name).values()) >= 0
+
+
+APART: dict[str, Any] = {
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchExpressions": [{"key": "volcano.sh/task-index", "operator": "Exists"}]},
+                }
+            ]
+        }
+    }
+}
+BESIDE: dict[str, Any] = {"affinity": {"podAffinity": APART["affinity"]["podAntiAffinity"]}}
+
+
+def alone(room: Room, pod: Pod) -> Standing:
+    return standing(key_of(pod), None, [pod], room, OURS)
+
+
+def said(rules: Mapping[str, Any]) -> dict[str, Any]:
+    return {"containers": [{"resources": {"requests": {"cpu": "1"}}}], **rules}
+
+
+def test_a_pod_that_runs_keeps_others_away_whom_it_means_and_they_say_so() -> None:
+    room = make_room(make_node("a"), make_node("b"), pods=[make_pod("p", node="a", spec=said(APART))])
+    [outcome] = plan(room, [alone(room, make_pod("q"))])
+    assert assert_planned(outcome, 1) == {"b": 1}
+    [outcome] = plan(room, [alone(room, make_pod("r", spec=said(APART)))])
+    assert_waits(outcome, NOT_ENOUGH_RESOURCES, "anti-affinity")
+
+
+def test_a_gang_keeps_its_pods_apart_and_indices_do_not_make_each_pod_a_task() -> None:
+    room = racks()
+    pods = members("g", 4, gpu=1, spec=said(APART))
+    assert len(gang_of(gang(room, make_group("g", 4), pods))[0].tasks) == 4, "here the rule itself reads the index"
+    [outcome] = plan(room, [gang(room, make_group("g", 4), pods)])
+    assert set(assert_planned(outcome, 4).values()) == {1}
+    room.pod_changed(None, make_pod("other", node="r0n0", spec=said(BESIDE)))
+    plain = members("h", 4, gpu=1)
+    assert len(gang_of(gang(room, make_group("h", 4), plain))[0].tasks) == 1
+
+
+def test_room_grows_for_those_that_wait_for_a_pod_beside_them_when_it_comes() -> None:
+    room = make_room(make_node("a"), make_node("b"))
+    seeker = make_pod("seeker", spec=said(BESIDE) | {"nodeSelector": {"kubernetes.io/hostname": "b"}})
+    room.pod_changed(None, make_pod("far", node="a"))
+    [outcome] = plan(room, [alone(room, seeker)])
+    assert_waits(outcome, NOT_ENOUGH_RESOURCES, "affinity")
+    room.grew = False
+    room.pod_changed(None, make_pod("friend", node="b"))
+    assert room.grew
+    [outcome] = plan(room, [alone(room, seeker)])
+    assert assert_planned(outcome, 1) == {"b": 1}

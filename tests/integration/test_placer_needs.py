@@ -1,4 +1,4 @@
-"""Pods that insist on what Atoll's own placer does not look at: they wait with that reason, on the host and in a member."""
+"""What pods insist on: Atoll's own placer looks at it, or they wait with that reason, on the host and in a member."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ ANTI = {
         ]
     }
 }
+
+
+CLAIM = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
 
 
 async def placers(site: Site) -> set[str]:
@@ -35,18 +38,43 @@ def insisting(name: str) -> dict[str, Any]:
     return made
 
 
-async def test_a_job_that_insists_on_anti_affinity_waits_where_only_our_own_scheduler_places(site: Site) -> None:
+async def test_a_job_that_insists_on_a_resource_claim_waits_where_only_our_own_scheduler_places(site: Site) -> None:
     await until(lambda: placers(site), what="it is known who places")
     assert await placers(site) == {"Atoll"}, "what follows is of such members"
-    await site.submit(insisting("apart"))
-    decision = await site.reason("apart", "NoPlacerHonours")
-    assert decision["blocker"] == {"kind": "Need", "name": "pod-affinity"}
+    made = job("claims", replicas=2)
+    made["spec"]["tasks"][0]["template"]["spec"]["resourceClaims"] = CLAIM
+    await site.submit(made)
+    decision = await site.reason("claims", "NoPlacerHonours")
+    assert decision["blocker"] == {"kind": "Need", "name": "resource-claims"}
     assert not [pod for member in site.members for pod in await site.pods(member)]
+
+
+async def test_pods_that_keep_each_other_away_get_a_node_each_and_wait_where_there_are_too_few(site: Site) -> None:
+    """1. Two pods: two nodes. 2. Nine: no member has so many."""
+    await site.submit(insisting("apart"))
+
+    async def placed() -> list[str] | None:
+        pods = [pod for name in site.members for pod in await site.pods(name)]
+        nodes = [pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")]
+        return nodes if len(nodes) == 2 else None
+
+    assert len(set(await until(placed, what="both have nodes"))) == 2
+    many = insisting("many")
+    many["spec"]["tasks"][0]["replicas"] = many["spec"]["minAvailable"] = 9
+    await site.submit(many)
+
+    async def refused() -> bool:
+        binding = await site.find(BINDINGS, "many-job")
+        text = ((binding or {}).get("metadata") or {}).get("annotations", {}).get(keys.DECISION, "")
+        return "anti-affinity" in text or "alpha holds" in text
+
+    await until(refused, what="a member refuses")
+    assert not [pod for name in site.members for pod in await site.pods(name) if "many" in pod["metadata"]["name"]]
 
 
 async def test_a_bare_pod_that_insists_on_it_stays_pending_in_the_member_with_that_reason(site: Site) -> None:
     member = site.members["alpha"]
-    spec = insisting("x")["spec"]["tasks"][0]["template"]["spec"]
+    spec = {**insisting("x")["spec"]["tasks"][0]["template"]["spec"], "resourceClaims": CLAIM}
     name = f"bare-{site.namespace}"
     pod = {
         "apiVersion": "v1",
@@ -61,7 +89,7 @@ async def test_a_bare_pod_that_insists_on_it_stays_pending_in_the_member_with_th
         conditions = found.get("status", {}).get("conditions", ())
         return any(
             each["type"] == "PodScheduled"
-            and "does not look at what its pods insist on: pod-affinity" in each["message"]
+            and "does not look at what its pods insist on: resource-claims" in each["message"]
             for each in conditions
             if each.get("message")
         )

@@ -388,8 +388,11 @@ def _nearest_miss(nodes: Nodes, gang: Gang, room: Sequence[Ints], floor: Sequenc
     reason = Reason.NO_DOMAIN_FITS if near else Reason.INSUFFICIENT_RESOURCES
     if held < 0:
         return Miss(reason, wanted, 0)
-    if held >= wanted and nodes.in_turn(gang):
-        return Miss(reason, wanted, max(0, wanted - 1), by_rules=True)
+    if nodes.in_turn(gang):
+        heedless = nodes.copy()
+        heedless.company = None
+        if place(heedless, gang, explain=False) is not None:
+            return Miss(reason, wanted, max(0, min(held, wanted - 1)), by_rules=True)
     if held >= wanted:
         # Each task fits by itself, together they do not.
         held = max(0, wanted - 1)

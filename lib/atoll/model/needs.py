@@ -1,9 +1,9 @@
 """What pods ask of their node that only some placers look at.
 
-Atoll's own scheduler knows resources, selectors, required node affinity, taints and HyperNodes. What else a pod insists
-on is a need: a gang that has one goes only where who places honours it; what is in `HONOURED` our own scheduler does,
-but the figures of its member don't tell whether it is met. What a pod merely prefers is told of and not
-looked at.
+The figures of a member tell of resources, selectors, required node affinity, taints and HyperNodes. What else a pod
+insists on is a need: a gang that has one goes only where who places honours it; what is in `HONOURED` our own scheduler
+does, but the figures of its member don't tell whether it is met. What a pod merely prefers is told of and not looked
+at.
 """
 
 from __future__ import annotations
