@@ -8,15 +8,12 @@ anywhere that has the labels.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from atoll.fit.constraints.beside import Beside
 from atoll.model.pod_rules import PodRules
-
-if TYPE_CHECKING:
-    from atoll.fit.company import Company
 
 Bools = NDArray[np.bool_]
 
@@ -25,17 +22,17 @@ OTHERS_REFUSAL = "node(s) didn't satisfy existing pods anti-affinity rules"
 REFUSAL = "node(s) didn't match pod affinity rules"
 
 
-def allowed(rules: PodRules, beside: Company) -> Bools:
+def allowed(rules: PodRules, company: Beside) -> Bools:
     """bool[M]: nodes that a pod with these rules may be on."""
-    return kept_away(rules, beside) & near_enough(rules, beside)
+    return kept_away(rules, company) & near_enough(rules, company)
 
 
-def kept_away(rules: PodRules, company: Company) -> Bools:
+def kept_away(rules: PodRules, company: Beside) -> Bools:
     """bool[M]: nodes that no anti-affinity forbids, of the pod or of others."""
     return _by_others(rules, company) & _by_itself(rules, company)
 
 
-def near_enough(rules: PodRules, company: Company) -> Bools:
+def near_enough(rules: PodRules, company: Beside) -> Bools:
     """bool[M]: nodes that meet the pod's affinity."""
     found = np.ones(len(company.peers), np.bool_)
     if not rules.affinity:
@@ -53,17 +50,17 @@ def near_enough(rules: PodRules, company: Company) -> Bools:
     return found
 
 
-def alone_by(rules: PodRules, company: Company) -> Iterator[str]:
+def alone_by(rules: PodRules, company: Beside) -> Iterator[str]:
     """The labels by whose domains pods with these rules keep each other away."""
     return (term.key for term in rules.anti_affinity if company.is_meant(term.pods, rules))
 
 
-def together_by(rules: PodRules, company: Company) -> list[str]:
+def together_by(rules: PodRules, company: Beside) -> list[str]:
     """The labels by whose domains pods with these rules must be together."""
     return [term.key for term in rules.affinity] if rules.affinity and _means_itself(rules, company) else []
 
 
-def refusals(rules: PodRules, company: Company) -> list[tuple[str, Bools]]:
+def refusals(rules: PodRules, company: Beside) -> list[tuple[str, Bools]]:
     """(words of kube-scheduler, bool[M] nodes that they are said of)."""
     return [
         (OTHERS_REFUSAL, ~_by_others(rules, company)),
@@ -72,7 +69,7 @@ def refusals(rules: PodRules, company: Company) -> list[tuple[str, Bools]]:
     ]
 
 
-def _by_others(rules: PodRules, company: Company) -> Bools:
+def _by_others(rules: PodRules, company: Beside) -> Bools:
     found = np.ones(len(company.peers), np.bool_)
     for key, counts in company.peers.anti_affinity_to(rules):
         found &= company.in_domains(key, counts) == 0
@@ -85,12 +82,12 @@ def _by_others(rules: PodRules, company: Company) -> Bools:
     return found
 
 
-def _by_itself(rules: PodRules, company: Company) -> Bools:
+def _by_itself(rules: PodRules, company: Beside) -> Bools:
     found = np.ones(len(company.peers), np.bool_)
     for term in rules.anti_affinity:
         found &= company.in_domains(term.key, company.count(term.pods)) == 0
     return found
 
 
-def _means_itself(rules: PodRules, company: Company) -> bool:
+def _means_itself(rules: PodRules, company: Beside) -> bool:
     return all(company.is_meant(term.pods, rules) for term in rules.affinity)

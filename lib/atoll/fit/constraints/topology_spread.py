@@ -6,22 +6,18 @@ the labels of all such constraints, and as the policies for affinity and taints 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
+from atoll.fit.constraints.beside import Beside
 from atoll.fit.placement import UNBOUNDED, Ints
 from atoll.model.gang import Task
 from atoll.model.pod_rules import Spread
 
-if TYPE_CHECKING:
-    from atoll.fit.company import Company
-
 REFUSAL = "node(s) didn't match pod topology spread constraints"
 
 
-def allowed(task: Task, company: Company) -> NDArray[np.bool_]:
+def allowed(task: Task, company: Beside) -> NDArray[np.bool_]:
     """bool[M]: nodes that a pod of the task may be on."""
     found = np.ones(len(company.peers), np.bool_)
     rules = task.rules
@@ -37,7 +33,7 @@ def allowed(task: Task, company: Company) -> NDArray[np.bool_]:
     return found
 
 
-def level(task: Task, company: Company) -> Ints | None:
+def level(task: Task, company: Beside) -> Ints | None:
     """int64[M]: pods in the domains of each node, added up over constraints; None without any."""
     found: Ints | None = None
     for spread in task.rules.spread if task.rules is not None else ():
@@ -47,7 +43,7 @@ def level(task: Task, company: Company) -> Ints | None:
     return found
 
 
-def counts(spread: Spread, task: Task, company: Company) -> tuple[Ints, int]:
+def counts(spread: Spread, task: Task, company: Beside) -> tuple[Ints, int]:
     """(int64[M] pods that count in the domain of each node, how many are in the emptiest domain)."""
     ids, number = company.peers.domains(spread.key)
     counted = company.eligible(task, by_affinity=spread.by_affinity, by_taints=spread.by_taints).copy()
