@@ -2,7 +2,7 @@
 
 A member may publish anything in its namespace. What it says counts for itself alone, and an object that can't be so is
 left out as if it were not there, so that nothing is dispatched on its account: a member that reports rubbish loses
-its own room and nobody else's.
+its own capacity and no other member's.
 """
 
 from __future__ import annotations

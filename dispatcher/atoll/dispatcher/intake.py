@@ -3,7 +3,7 @@
 A member may write its ClusterCapacity objects as often as the host lets it. Each member has a bucket of tokens: one for
 each time that something of it is taken in, one for so many bytes, and more where nodes, domains or resources are other
 ones than before. While the bucket is empty only the latest of each object is kept, and all are taken in together once
-it is not: what a member says too often reaches the core later, and nobody else's decisions wait for it.
+it is not: what a member says too often reaches the core later, and no other member's decisions wait for it.
 """
 
 from __future__ import annotations

@@ -344,7 +344,7 @@ class QueueMetrics:
         self._blocked.show(queue, {(reason,): amount for reason, amount in reasons.items()})
 
     def show(self, node: Queue, counts: Mapping[str, int]) -> None:
-        """Show a queue as it is; one that nobody knows any more disappears."""
+        """Show a queue as it is; one that is not known any more disappears."""
         known = node.view is not None or node.parent is None or bool(counts)
         name = node.name
         self._pending.show(name, {(): counts.get("pending", 0)} if known else {})

@@ -381,7 +381,7 @@ class Shell:
         except errors.ApiError as error:
             outcome = "repeated"
             if not self._is_there(command):
-                # Somebody who may not write is not told that there is nothing to write.
+                # A process that may not write is not told that there is nothing to write.
                 log.info("decision on a binding that is gone not written", error=str(error))
             else:
                 # It may or may not have been carried out: the epoch test makes a second try harmless.
@@ -433,7 +433,7 @@ def patch_of(command: Command, seen: objects.BindingObject | None = None) -> lis
     Args:
         command: what was decided.
         seen: the binding that it was decided on. Annotations and status do not raise the generation: with it, nothing
-            is dispatched that its user has held since, and nothing taken back that has been bound since.
+            is dispatched that its user has held since, and nothing evicted that has been bound since.
     """
     tests: list[dict[str, Any]] = [
         {"op": "test", "path": "/metadata/uid", "value": command.uid},

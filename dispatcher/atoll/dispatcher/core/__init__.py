@@ -8,9 +8,9 @@ The same object runs in the live dispatcher, the simulator, the property tests a
 - Each command is one patch of one binding, guarded by the epoch and generation that it was decided on. It counts from
   the decision on; the watch says so later, and nothing has to be told of a write that succeeded.
 - A write that is refused is told as `Refused`; the core goes back to what it has seen last.
-- Nobody outside reads more than `commands`, `changes` (of the last pass), `verdict`, `reasons`, `next_deadline`,
-  `explain`, and the public figures of `tree`, `bindings` and `breakers`; nobody outside changes or drains
-  anything. `check` and `check_sums` verify what must always hold.
+- The rest of the program reads no more than `commands`, `changes` (of the last pass), `verdict`, `reasons`,
+  `next_deadline`, `explain`, and the public figures of `tree`, `bindings` and `breakers`; it changes and drains
+  nothing. `check` and `check_sums` verify what must always hold.
 
 Each folder is one subject: `quota`, `capacity`, `placement`, `backlog`, `backfill`, `elastic`, `preemption`, `explain`;
 what imports what is a contract in pyproject.toml. `state` is what was told, `dispatcher` the steps of a pass.

@@ -60,12 +60,12 @@ class Claim:
 
     #: UID of each victim -> what it loses, until all of them are gone; None where nothing is kept for the claimant
     losses: dict[str, Loss] | None = None
-    #: what members are asked; until they have answered nobody is evicted
+    #: what members are asked; until they have answered no victim is evicted
     dry_run: OpenQuestion | None = None
 
 
 class Claims:
-    """Who is evicted for whom."""
+    """Which victims are evicted for which claimant."""
 
     def __init__(self, state: State) -> None:
         self._state, self.bindings, self.world = state, state.bindings, state.world
@@ -97,14 +97,14 @@ class Claims:
         self._claims.setdefault(uid, Claim()).losses = losses
 
     def withdraw(self, uid: str) -> None:
-        """It waits for nobody any more; a dry run for it ends by itself."""
+        """It awaits no victims any more; a dry run for it ends by itself."""
         claim = self._claims.get(uid)
         if claim is not None:
             claim.losses = None
             self._forget(uid, claim)
 
     def started(self, uid: str) -> None:
-        """It waits no more. If a dry run is open nobody had to go for it."""
+        """It waits no more. If a dry run is open it started without an eviction."""
         claim = self._claims.pop(uid, None)
         if claim is not None and claim.dry_run is None and claim.losses is not None:
             self.cleared[uid] = tuple(claim.losses)
@@ -137,7 +137,7 @@ class Claims:
         self.cleared.pop(uid, None)
 
     def all_gone(self, uid: str) -> bool:
-        """Whether nobody has anything left of what was to go for this claimant."""
+        """Whether all victims of this claimant are gone."""
         # Victims are not evicted while the dry run is open, so an empty list does not mean that they are gone.
         return self.dry_run(uid) is None and all(self.let_go(each, loss) for each, loss in self.losses(uid).items())
 
@@ -176,14 +176,14 @@ class Claims:
         return binding.resized_at is not None or self.has_shrunk(binding, loss.stays)
 
     def leaves(self, binding: Binding) -> bool:
-        """Whether what was told to go is expected to: its members can say so, and it had not too long."""
+        """Whether a victim is expected to end: its members can say so, and it had not too long."""
         if not all(self.is_ready(name) for name in binding.parts):
             return False
         return self._state.now < self.gone_until(binding, self._state.now)
 
     def gone_until(self, binding: Binding, since: float) -> float:
-        """Until when others count on the room of what was told to go, or to shrink at that time: as long as its queue
-        pays for it.
+        """Until when others count on the room of a victim that was evicted, or shrunk, at that time: as long as
+        its queue pays for it.
         """
         told = evicted_at(binding, self._state.now) if binding.phase is Phase.EVICTING else since
         return told + evict_timeout(binding.leaf)

@@ -106,7 +106,7 @@ class Dispatcher:
             return commands
         # 4. Reserve for new heads of queues.
         self.policy.keep_room_for_new_heads()
-        # 5. Evict those of whom all members say that it is enough; ask about others.
+        # 5. Evict the victims of claims that all members say yes to; begin dry runs for others.
         commands += self.dry_runs.settle_questions()
         self.triggers.new_heads()
         commands += self.dry_runs.ask_for_room()

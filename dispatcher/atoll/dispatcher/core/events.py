@@ -15,7 +15,7 @@ from atoll.model.quotas import Quota
 from atoll.model.vector import Vector
 
 NOTHING: Mapping[str, Any] = {}
-"""What nobody said of a binding yet: one for all, for a hundred thousand bindings wait at once."""
+"""What was not said of a binding yet: one for all, for a hundred thousand bindings wait at once."""
 
 
 class Strategy(StrEnum):
@@ -68,13 +68,13 @@ class QueueView:
     ready_timeout: float | None = None
     """Seconds after they were bound within which the minimum of its workloads must run; None for any time."""
     evict_timeout: float | None = None
-    """Seconds after which the quota of what was taken back is returned though its pods have not gone; None for what the
+    """Seconds after which the quota of an evicted workload is returned though its pods have not gone; None for what the
     queue above says.
     """
     protection: float | None = None
-    """Seconds after its start in which a workload is not taken back for others; None for the usual time."""
+    """Seconds after its start in which a workload is not evicted for others; None for the usual time."""
     reclaims_firm: bool = True
-    """Whether other queues may take back what its users call not preemptable as well: that speaks of its own queue."""
+    """Whether other queues may reclaim what its users call not preemptable: that wish speaks of its own queue."""
     problem: str = ""
     """What of the object can't be read; such a queue admits nothing."""
     flavors: Flavors = field(default_factory=lambda: NONE)
@@ -232,7 +232,7 @@ class BindingView:
     released: int = 0
     """Newest generation at which control saw no Work of it."""
     stuck: str = ""
-    """Why it is not released though it was taken back, as far as that is known."""
+    """Why it is not released though it was evicted, as far as that is known."""
     placed: Mapping[str, tuple[int, int]] = field(default_factory=lambda: NOTHING)
     """Member -> (capacity generation that includes its pods, pods placed)."""
     reserved: Mapping[str, MemberAnswer] = field(default_factory=lambda: NOTHING)

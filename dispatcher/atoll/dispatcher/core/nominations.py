@@ -54,7 +54,7 @@ class Nominations:
             if claimant is None or claimant.shape is None or self._claims.awaits(uid):
                 continue
             if claimant.view.decision.question is not None and uid not in went:
-                # Nobody went: it is asked anew, if it must be.
+                # No victim was evicted: a dry run begins anew, if it must.
                 continue
             members = [self.world.members[n] for n in claimant.view.decision.nominated if n in self.world.members]
             if members:

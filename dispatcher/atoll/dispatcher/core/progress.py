@@ -1,4 +1,4 @@
-"""What was dispatched, until it runs, and what was taken back, until it is gone: deadlines, answers, refusals."""
+"""What was dispatched, until it runs, and what was evicted, until it is gone: deadlines, answers, refusals."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Progress:
             )
 
     def not_gone(self) -> Iterator[Command]:
-        """Return the quota of what was taken back long ago: its queue does not pay for what a member can't do. Its
+        """Return the quota of what was evicted long ago: its queue does not pay for what a member can't do. Its
         nodes stay taken, for the members' figures contain its pods.
         """
         for uid in self._state.gone_by.due(self._state.now):
@@ -128,7 +128,7 @@ class Progress:
             yield self._decisions.explain(binding, Verdict(Reason.EVICTION_OVERDUE, block))
 
     def settle_answers(self) -> Iterator[Command]:
-        """Commit what all members have reserved, take back what one refused or what its user holds.
+        """Commit what all members have reserved, evict what one refused or what its user holds.
 
         Whatever must still be answered is looked at again once its binding is seen again, not before.
         """

@@ -137,7 +137,7 @@ class State:
         self._shapes = Shapes()
         #: UID -> binding; changed by `put` alone
         self.bindings: dict[str, Binding] = {}
-        #: queues that a binding or a queue names no longer, and perhaps nobody; until the end of a pass
+        #: queues that a binding or a queue names no longer, and perhaps none does; until the end of a pass
         self._left: dict[Queue, None] = {}
         #: leaf -> bool[members] that it may use, None for all; of `_serving_version`
         self._serving: dict[Queue, NDArray[np.bool_] | None] = {}
@@ -146,7 +146,7 @@ class State:
         self.charged: dict[Queue, dict[str, None]] = {}
         #: leaf -> priority -> how many of these have it
         self.priorities: defaultdict[Queue, Counter[int]] = defaultdict(Counter)
-        #: UIDs of bindings that were told to go and have not gone
+        #: UIDs of bindings that were evicted and have not ended
         self.leaving: dict[str, None] = {}
         #: UIDs of bindings in phase Reserving, and of those that run against the user's wish; looked at once
         #: whenever their binding is seen
@@ -373,7 +373,7 @@ class State:
             for name in old.parts:
                 self.breakers.removed(name)
         if phase.going and old is not None:
-            # What the member has still to let go of.
+            # What the member has still to remove.
             binding.parts, binding.amount = old.parts, old.amount
         elif phase.charged and not binding.parts and binding.wish is not None:
             binding.amount = _leaving(view, binding.wish)
@@ -397,7 +397,7 @@ class State:
         self.enter(binding, stay)
 
     def _leaf_of(self, view: BindingView, phase: Phase, old: Binding | None) -> Queue:
-        """The queue in which a binding waits; or that it is charged to, which is the same until it was let go."""
+        """The queue in which a binding waits; or that it is charged to, which is the same until it was released."""
         stays = phase.going or (old is not None and view.epoch == old.epoch)
         if old is not None and old.wish is not None and old.phase.charged and phase.charged and stays:
             return old.leaf
@@ -473,7 +473,7 @@ class State:
         if binding.resized_at is not None and generation is not None and generation != binding.resized_at:
             # Another size was decided on since.
             return
-        # Back to what was last seen; if somebody else decided, the watch is about to say so.
+        # Back to what was last seen; if another leader decided, the watch is about to say so.
         self._observe(binding.view, binding)
 
     def enter(self, binding: Binding, before: Allocation | None = None) -> None:
@@ -860,8 +860,8 @@ _MOVES = (Reason.SUBMITTED, Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
 
 
 def _leaving(view: BindingView, wish: Gang) -> Vector:
-    """What is charged of something that leaves when nobody knows any more with how many pods it was dispatched: what it
-    asks for, and more where members report more pods than that.
+    """What is charged of something that leaves when it is not known any more with how many pods it was dispatched:
+    what it asks for, and more where members report more pods than that.
     """
     amount, more = wish.total(), sum(pods for _, pods in view.placed.values()) - wish.replicas
     if more > 0:
@@ -883,5 +883,5 @@ def _dispatched_at(view: BindingView, now: float) -> float:
 
 
 def _place_of(view: QueueView) -> object:
-    """What decides where a queue is in the tree, whom it serves and may use, and how its workloads wait."""
+    """What decides where a queue is in the tree, to whose workloads it is open, what it may use, and how they wait."""
     return view.parent, view.members, view.affinity, view.namespaces, view.strategy, view.patience

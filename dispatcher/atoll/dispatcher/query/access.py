@@ -1,7 +1,7 @@
 """Who asks, and whether they may: the host's API server says both.
 
 It authenticates its users and passes requests on with its own client certificate and their names in headers (the
-request-header form of Kubernetes' API aggregation). A connection without that certificate is nobody's, whatever its
+request-header form of Kubernetes' API aggregation). A connection without that certificate has no user, whatever its
 headers say. What the user may do is asked of the API server's own authorizer.
 """
 

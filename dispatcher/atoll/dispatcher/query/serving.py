@@ -90,7 +90,7 @@ class Query:
             await self._stop()
 
     async def leave(self) -> None:
-        """Tell the API server, while this process leads, that nobody serves the API any more."""
+        """Tell the API server, while this process leads, that the API is not served any more."""
         self._left = True
         if self.registered.is_set():
             try:

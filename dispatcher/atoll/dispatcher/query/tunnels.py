@@ -1,6 +1,6 @@
 """The ends of the agents' connections, and who reads over them.
 
-A reader never holds others up: what it does not take in time is given up, and so is what nobody waits for.
+A reader never holds others up: what it does not take in time is given up, and so is what is not waited for.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Tunnels:
     """The connected agents of one term of leadership."""
 
     def __init__(self, settings: LogSettings = LogSettings()) -> None:
-        """Nobody is connected."""
+        """No reader is connected."""
         self._settings = settings
         #: cluster -> the connection that its agent made last
         self._sockets: dict[str, web.WebSocketResponse] = {}

@@ -90,7 +90,7 @@ class Wishes:
         return wish, policy.spec.placement if policy is not None else None
 
     async def _check_classes(self, names: Iterable[str]) -> None:
-        """Refuse what members would refuse, so that nobody is told that it starts."""
+        """Refuse what members would refuse, so that no user is told that it starts."""
         missing = {*names} - {each["metadata"]["name"] for each in await self._host.list(PRIORITY_CLASSES)}
         if missing:
             raise Refusal(

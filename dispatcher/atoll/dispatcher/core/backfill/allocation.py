@@ -29,7 +29,7 @@ class Allocation:
     """What its queue is charged."""
     start: float
     end: float
-    """Seconds since the epoch; infinite where nobody knows."""
+    """Seconds since the epoch; infinite where it is not known."""
     parts: dict[str, tuple[Gang, Pods]]
     """Member -> (gang of the part, where its pods are or are expected)."""
     settings: BackfillSettings = BackfillSettings()

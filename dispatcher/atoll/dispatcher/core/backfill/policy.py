@@ -39,14 +39,14 @@ class Policy:
         self.breakers, self.refusals = state.breakers, state.refusals
         #: reservations that the choice permitted last delays, by a better rank
         self._overtaking: list[Reservation] = []
-        #: UIDs of those for whom nothing could be reserved -> (when to try again, what was before)
+        #: UIDs of workloads for which nothing could be reserved -> (when to try again, what was before)
         self.unreserved: dict[str, tuple[float, Reservation | None]] = {}
-        #: UIDs of those for whom room was kept long enough -> when it may be again; others of their queues have a turn
+        #: UIDs of workloads that had a reservation long enough -> when they may have one again; others have a turn
         self._rests: dict[str, float] = {}
-        #: queues in which somebody came first or waits no longer, so that another one may be the head; until the end of
-        #: the pass
+        #: queues in which a workload came first or waits no longer, so that another one may be the head; until the end
+        #: of the pass
         self.reordered: dict[Queue, None] = {}
-        #: (time at which a workload has waited long enough to be kept room for, UID); stale ones are skipped
+        #: (time at which a workload has waited long enough for a reservation, UID); stale ones are skipped
         self.patience: list[tuple[float, str]] = []
         #: UIDs of waiting bindings that have waited that long
         self.impatient: dict[str, None] = {}
@@ -149,7 +149,7 @@ class Policy:
         return other if other is not None and permits(other) else None
 
     def _aside(self, binding: Binding, choice: Choice) -> Choice | None:
-        """The choice on other nodes, on which it may be in nobody's way."""
+        """The choice on other nodes, on which it may delay no reservation."""
         if choice.divided or self.reservations.empty:
             return None
         [member], [gang] = choice.members, choice.gangs
@@ -308,7 +308,7 @@ class Policy:
 
     def _would_go_again(self, binding: Binding) -> bool:
         """Whether it was evicted not long ago because its queue used more than it deserves, and would be again while
-        others want as much: what is reserved for it would be of no use to anybody, unless it has waited too long.
+        others want as much: what is reserved for it would be of no use, unless it has waited too long.
         """
         taken = binding.view.decision.evictions
         back = [to_seconds(line.at) for line in taken if line.reason is Reason.RECLAIMED]
@@ -319,7 +319,7 @@ class Policy:
         return self.tree.is_claimed(binding.leaf, binding.amount)
 
     def renew(self) -> None:
-        """Compute times again that have passed, or that nobody knew; what has waited long enough gets one."""
+        """Compute times again that have passed, or were not known; what has waited long enough gets one."""
         for binding in [self.bindings[each.uid] for each in self.reservations.each()]:
             if not self.may_start(binding):
                 self._claims.withdraw(binding.view.uid)
@@ -352,14 +352,14 @@ class Policy:
                     self._reserve(waiting.shape, waiting)
 
     def may_start(self, binding: Binding) -> bool:
-        """Whether room is all that it may need: it waits, in an open queue that holds it behind nobody."""
+        """Whether room is all that it may need: it waits, in an open queue that holds it behind no other."""
         if binding.shape is None or self.tree.standing(binding.leaf) is not Standing.OPEN:
             return False
         return not self.waiting.is_behind(self.waiting.classes(binding.leaf)[binding.shape.key])
 
     def _compute_again(self, reservation: Reservation) -> None:
         """Compute its time again, and then those of younger ones that have what it may need: that what runs takes
-        longer than expected costs nobody its rank.
+        longer than expected costs no workload its rank.
         """
         with self.reservations.giving_way(reservation) as given:
             for uid, before in given.items():
@@ -408,7 +408,7 @@ class Policy:
         )
 
     def _given_up(self, reservation: Reservation) -> float:
-        """When one that its member would not hold gets another time: soon if somebody with a better right took from it.
+        """When one that its member would not hold gets another time: soon if a better rank took from it.
         Else figures contradict each other, as they do for a moment when a member tells of pods before their binding.
         """
         return reservation.lost + (0.0 if reservation.overtaken else self._settings.doubt)
@@ -425,7 +425,7 @@ class Policy:
             self.look_again(self.bindings[reservation.uid])
 
     def look_again(self, binding: Binding) -> None:
-        """Nobody goes for it any more: look at its class again, and tell it what that waits for."""
+        """Its claim has ended: look at its class again, and tell it what that waits for."""
         if binding.shape is not None:
             self.waiting.tell_again(binding.leaf, binding.shape, binding.key, binding.told)
             self.waiting.refresh(self.waiting.classes(binding.leaf)[binding.shape.key])
@@ -435,7 +435,7 @@ class Policy:
         losses = self._claims.losses(claim.uid).items()
         going = [self.bindings[uid] for uid, loss in losses if not self._claims.let_go(uid, loss)]
         bounds = [self._claims.gone_until(each, claim.computed) for each in going]
-        # One that is past its bound is mended by the next pass that may search.
+        # A claim that is past its bound gets another plan in the next pass that may search.
         return min([claim.until, *(each for each in bounds if each > self._state.now)])
 
     def next_renewal(self) -> float | None:

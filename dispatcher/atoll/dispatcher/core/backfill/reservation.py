@@ -58,7 +58,7 @@ class Reservation:
     placement: Placement | None = None
     """Where its pods will be, as arranged last; they stay there while they fit."""
     limited: bool = False
-    """Nobody knows when limits will admit it: what these have is reserved, and no nodes."""
+    """It is not known when limits will admit it: what the limits have is reserved, and no nodes."""
     overtaken: bool = False
     """A better rank took from it: the first time no longer binds."""
     lost: float = math.inf
@@ -70,7 +70,7 @@ class Reservation:
     also: tuple[Member, ...] = ()
     """Of a claim: further members that are reserved."""
     until: float = math.inf
-    """Of a claim: when it ends; the victims were to be gone a moment before, or nobody has answered."""
+    """Of a claim: when it ends; the victims were to be gone a moment before, or no member has answered."""
     leaving: dict[str, bool] = field(default_factory=dict)
     """Of a claim: UID of one that goes whole -> whether it has not gone yet."""
 
@@ -118,7 +118,7 @@ class Reservation:
     def binds(self, own: Reservation | None, end: float) -> bool:
         """Whether a workload that runs until `end` must leave it its capacity. `own`: that workload's reservation.
 
-        One whose time nobody knows does not bind those with an older reservation: else each would wait for the other.
+        One without a time does not bind workloads with an older reservation: else each would wait for the other.
         """
         if end + self.settings.settle <= self.at < math.inf:
             return False
@@ -160,7 +160,7 @@ def give_back(
     holdings: Holdings | None = None,
 ) -> None:
     """Add what a queue no longer uses to what is left for another one; -1 times takes it. What is guaranteed to it, or
-    on the way up to what both share, is nobody else's whether it is used or not.
+    on the way up to what both share, is no other queue's whether it is used or not.
 
     Args:
         left: of limits on the path of `mine`; changed.

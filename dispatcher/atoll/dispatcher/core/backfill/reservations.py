@@ -66,7 +66,7 @@ class Reservations:
         self._settled = False
         #: UID -> a reservation that is computed again, or gives way to one that is
         self._aside: dict[str, Reservation] = {}
-        #: member -> (its changes then, UID -> (an end, whom a workload with that end would delay there))
+        #: member -> (its changes then, UID -> (an end, the reservations that it would delay there))
         self._refused: dict[str, tuple[int, dict[str, tuple[float, list[Reservation]]]]] = {}
 
     def all(self) -> Iterator[Reservation]:
@@ -180,8 +180,8 @@ class Reservations:
         return best
 
     def _is_open_ended(self, member: Member) -> bool:
-        """Whether somebody may stay for ever: what runs, or those with reservations of whom nobody can say at the
-        moment when and where they start.
+        """Whether something may run for ever: what runs now, or a workload with a reservation of which is not known at
+        the moment when and where it starts.
         """
         return (
             self.timeline.endless
@@ -322,7 +322,7 @@ class Reservations:
         """Reserve what the workload needs in these members, and of the limits on its queue's path, until it starts:
         others are about to be evicted for it there.
 
-        In several members nobody else takes anything. What it had reserved before stays its own.
+        In several members no other workload takes anything. What it had reserved before stays its own.
 
         Args:
             uid: of the workload.
@@ -362,7 +362,7 @@ class Reservations:
         return claimed or reserved
 
     def withdraw(self, uid: str) -> bool:
-        """Nobody is evicted for the workload any more: what it had reserved before is left. Whether anybody was."""
+        """The workload has no claim any more: what it had reserved before is left. Whether it had one."""
         return self._remove(self.claims, uid)
 
     def forget(self, uid: str) -> bool:
@@ -584,7 +584,7 @@ class Reservations:
             reservation.future = self.timeline.at_once(member)
             self.timeline.free_all(reservation.future, member, self._leaving(reservation, member))
         if reservation.future is None:
-            # It is what it starts by where nobody is evicted for it.
+            # It is what it starts by where it has no claim.
             over = self.timeline.over_by(member, reservation.at)
             reservation.future = self._after(member, over, reservation.uid)
         return reservation.future
@@ -690,7 +690,7 @@ class Reservations:
             if min(left.values()) >= 0:
                 since = when if since is None else since
                 if when >= last:
-                    # Nobody takes any more.
+                    # No reservation takes any more.
                     break
             elif since is not None and when >= max(since, begin) + lasts + self._settings.settle:
                 break

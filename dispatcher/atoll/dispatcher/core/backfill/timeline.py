@@ -225,7 +225,7 @@ class Timeline:
 
     @property
     def endless(self) -> bool:
-        """Whether nobody knows of some of what runs when it ends."""
+        """Whether the end of some of what runs is not known."""
         return bool(self._by_end) and self._by_end[-1][0] == math.inf
 
     def renumber(self, member: Member, moved: Mapping[int, int | None]) -> None:

@@ -114,7 +114,7 @@ class ShapeClass:
         return self.members[bisect.bisect_left(self.members, key) - 1]
 
     def verdict(self, key: Key) -> Verdict | None:
-        """Why this member of it does not go; None as long as nobody has looked at the class."""
+        """Why this member of it does not go; None as long as the class was not looked at."""
         if self.parked is None or self.behind is None or key == self.members[0]:
             return self.parked
         return self.behind

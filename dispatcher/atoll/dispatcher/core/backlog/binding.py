@@ -143,7 +143,7 @@ def evict_timeout(leaf: Queue) -> float:
 
 
 def estimate(binding: Binding) -> float:
-    """Seconds that it is expected to run; infinite where nobody says."""
+    """Seconds that it is expected to run; infinite where no estimate is given."""
     own, view = binding.gang.running_estimate, binding.leaf.view
     if own is not None:
         return own

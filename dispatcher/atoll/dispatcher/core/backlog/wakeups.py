@@ -34,7 +34,7 @@ class Wakeups:
         self._index.park(shape, self._wake, (*rows_of(shape), *ceiling, MEMBERS))
 
     def unblock(self, shape: Shape) -> None:
-        """Nobody waits for it any more."""
+        """No workload waits for it any more."""
         self.woken.pop(shape, None)
         self._index.drop(shape)
 

@@ -5,7 +5,7 @@ After a number of failures without a success between them the breaker opens: not
 pause, then one workload (half-open). If that is bound the breaker closes, else the next pause is twice as long.
 
 Failures may be the workloads' own fault, so they count against the namespaces that they are of: while the breaker is
-open, a workload of another namespace may be tried at once, one at a time. So nobody can keep others out of a member
+open, a workload of another namespace may be tried at once, one at a time. So no tenant can keep others out of a member
 that works for them, and a member that does not costs each namespace one workload.
 """
 
@@ -95,7 +95,7 @@ class Breakers:
             self._told(member)
 
     def forget(self, member: str) -> None:
-        """An administrator says that it is mended, or it is no member any more."""
+        """An administrator says that it is in order again, or it is no member any more."""
         if self._of.pop(member, None) is not None:
             self._told(member)
 
@@ -130,7 +130,7 @@ class Breakers:
         self._failed(member, each, uid, now, Failure.NOT_BOUND, sum(each.unbound.values()))
 
     def not_removed(self, member: str, namespace: str, uid: str, now: float) -> None:
-        """It did not confirm in time that the pods of what was taken back are gone."""
+        """It did not confirm in time that the pods of an evicted workload are gone."""
         each = self._of.setdefault(member, _Breaker())
         each.unconfirmed[namespace] = each.unconfirmed.get(namespace, 0) + 1
         self._failed(member, each, uid, now, Failure.NOT_REMOVED, sum(each.unconfirmed.values()))
@@ -142,7 +142,7 @@ class Breakers:
             each.unconfirmed.clear()
 
     def withdrawn(self, uid: str) -> None:
-        """It is not tried there any more, and nobody knows whether it would have been bound."""
+        """It is not tried there any more, and it is not known whether it would have been bound."""
         for each in self._of.values():
             if each.trial == uid:
                 each.trial, self.moved = "", True

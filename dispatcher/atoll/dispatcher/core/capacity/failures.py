@@ -37,7 +37,7 @@ class Failures:
         #: (shape, member) -> since the first failure until all are forgotten
         self.known: dict[tuple[bytes, str], Avoided] = {}
         #: namespaces of which pods got no nodes: what waits in them is in classes of its own, lest their failures cost
-        #: anybody else a member
+        #: another one a member
         self._marked: dict[str, None] = {}
 
     def is_marked(self, namespace: str) -> bool:

@@ -23,20 +23,20 @@ from atoll.model.gang import Gang, Task
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _NOTHING: tuple[Ints, Ints] = np.zeros(0, np.int64), np.zeros((0, 1), np.int64)
-"""Asked for by nobody."""
+"""Asked for by no workload."""
 _FIRST_ROWS = 64
 _IDLE_ROWS = 64
-"""Rows that are kept up to date though nobody waits for them now: most shapes come back."""
+"""Rows that are kept up to date though no workload waits for them now: most shapes come back."""
 
 
 class FitTable:
-    """The nodes of all members side by side, and one row for each kind of pod that somebody waits for."""
+    """The nodes of all members side by side, and one row for each kind of pod that is waited for."""
 
     def __init__(self) -> None:
         #: members in order of their names: the columns of `counts`
         self.order: list[Member] = []
         self._column: dict[str, int] = {}
-        #: raised when a Cluster object changed: answers about which members accept whom are outdated
+        #: raised when a Cluster object changed: answers about which members accept which pods are outdated
         self.version = 0
         self.ready: NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._resources: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class FitTable:
         #: per domain: column of its member, rank of its tier
         self._owner: Ints = np.zeros(0, np.int64)
         self._rank: Ints = np.zeros(0, np.int64)
-        #: pod key -> row; a row is free while nobody uses it
+        #: pod key -> row; a row is free while it is not used
         self._rows: dict[bytes, int] = {}
         self._tasks: list[Task | None] = []
         self._users: list[int] = []
@@ -257,7 +257,7 @@ class FitTable:
         return np.array([task is not None for task in _padded(self._tasks, len(self.counts))], np.bool_)
 
     def _possible(self, task: Task) -> bool:
-        """Whether somebody has all that a task asks for; what its row asks for means nothing where nobody does."""
+        """Whether a member has all that a task asks for; what its row asks for means nothing where none has."""
         wanted = {name: amount for name, amount in task.requests.items() if amount > 0}
         return wanted.keys() <= set(self._resources) and all(amount < UNBOUNDED for amount in wanted.values())
 

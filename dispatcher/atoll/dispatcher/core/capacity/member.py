@@ -98,7 +98,7 @@ class Member:
     nodes: Nodes = field(default_factory=_no_nodes)
     #: node name -> index, where names are published
     index: dict[str, int] = field(default_factory=dict)
-    #: index of a node when somebody last asked -> its index now, None where it is no more; only if some are others
+    #: index of a node when it was last asked for -> its index now, None where it is no more; only if some are others
     moved: dict[int, int | None] = field(default_factory=dict)
     #: binding UID -> (gang, where it is assumed) of decisions that `roots` may not contain yet, subtracted in `nodes`
     inflight: dict[str, tuple[Gang, Placement]] = field(default_factory=dict)
@@ -301,7 +301,7 @@ def _is_whole(gang: Gang, placement: Placement) -> bool:
 
 def _take_anywhere(nodes: Nodes, task: Task, pods: int) -> None:
     """Subtract what so many pods request, or all that there is, on nodes that accept them, in pieces that hold no pod
-    perhaps: what has no place as nodes are by now gets one once somebody else's pods have gone.
+    perhaps: what has no place as nodes are by now gets one once other pods have gone.
     """
     accepting = np.flatnonzero(nodes.accepting(task))
     for row, name in enumerate(nodes.resources):

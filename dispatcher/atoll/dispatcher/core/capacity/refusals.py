@@ -7,7 +7,7 @@ against the workload: that member is avoided for it alone, for longer each time,
 refusals. Once that is so of every member that it may use it is deactivated until its user acts. The counts are on its
 binding, so a new leader goes on from them. A full ResourceQuota follows from the namespace, and so does one of the
 member's own that has its name: the member is avoided for all of that namespace, and nothing is counted, until the
-pause ends or somebody says that it was mended. Workloads of other namespaces are never kept out of a member by either.
+pause ends or a user says that it was fixed. Workloads of other namespaces are never kept out of a member by either.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Refusals:
         return eased
 
     def try_again(self, *, namespace: str = "", member: str = "") -> None:
-        """Somebody says that it was mended: a user for a namespace, or an administrator for a member."""
+        """It was fixed, as a user says for a namespace, or an administrator for a member."""
         for name, pauses in self._of_namespaces.items():
             for where, pause in pauses.items():
                 pause.over |= name == namespace or where == member

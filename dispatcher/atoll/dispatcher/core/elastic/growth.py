@@ -1,4 +1,4 @@
-"""How large what runs is beside what it asks for: filed when that changes, so that nobody has to search for it."""
+"""How large what runs is beside what it asks for: filed when that changes, so that it need not be searched for."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The sizes that a workload may have while it runs, and who wants another one.
+"""The sizes that a workload may have while it runs, and which workloads want another one.
 
-A gang starts with its minimum, gets more while nobody else can use what is free, and gives that up again before any
-whole gang must go. Between the minimum and all replicas it moves in steps of whole sets: the smallest bundles of what
-lies between that keep the tasks' proportions. What is divided over members keeps the size that it was dispatched with.
+A gang starts with its minimum, gets more while no other workload can use what is free, and gives that up again before
+any whole gang is evicted. Between the minimum and all replicas it moves in steps of whole sets: the smallest bundles of
+what lies between that keep the tasks' proportions. What is divided over members keeps the size that it was dispatched
+with.
 """
 
 from __future__ import annotations

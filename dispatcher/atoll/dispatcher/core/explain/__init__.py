@@ -1,1 +1,1 @@
-"""Why a workload waits and what would help, computed when somebody asks; decides nothing."""
+"""Why a workload waits and what would help, computed on demand; decides nothing."""

@@ -111,7 +111,7 @@ def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
 
     Args:
         core: unchanged afterwards.
-        view: of a binding that can be read; its UID is nobody's.
+        view: of a binding that can be read; its UID is no other binding's.
         now: seconds since the epoch.
     """
     gang = view.gang
@@ -380,7 +380,7 @@ class _Look:
             seen = dict(zip(nodes.resources, nodes.free.sum(axis=1).tolist(), strict=True))
             for name, amount in sorted(task.requests.items()):
                 if amount <= (most_of := max(most.get(name, 0), 0)) or seen.get(name, 0) < total.get(name, 0):
-                    # Or others use some of it as well, or nobody knows where: nodes may have more than they seem to.
+                    # Or others use some of it as well, or it is not known where: nodes may have more than they seem to.
                     continue
                 asked, has = (quantity.format_units(name, value) for value in (amount, most_of))
                 limit = f"no node has more than {has}" if most_of else "no node has any"
@@ -397,7 +397,7 @@ class _Look:
         nodes = self.core.reservations.timeline.emptied(member)
         seen = dict(zip(nodes.resources, nodes.free.sum(axis=1).tolist(), strict=True))
         if any(seen.get(name, 0) < total.get(name, 0) for task in self._gang.tasks for name in task.requests):
-            # Others use some of it as well, or nobody knows where.
+            # Others use some of it as well, or it is not known where.
             return ""
         if isinstance(place(nodes, self._gang), Placement):
             return ""
@@ -545,14 +545,14 @@ class _Look:
         return found
 
     def search(self, now: float) -> list[Change]:
-        """Whom the dispatcher would take back for it, and whose end would let it start."""
+        """Its victims if the dispatcher evicts for it, and the workloads whose end would let it start."""
         core, found = self.core, []
         claimant = Claimant(
             self.binding.view.uid, self._leaf, -self.binding.key[0], self.shape, self.shape.least
         )  # fmt: skip
         running = list(core.triggers.running())
         serving, avoided = core.state.serves(self._leaf), core.state.avoided(self.binding, self.shape)
-        # As the dispatcher plans: others for whom room is being made are counted as having it.
+        # As the dispatcher plans: other claimants are counted as having what their victims leave.
         with core.reservations.settled(but=self.binding.view.uid):
             evicting = plan(
                 claimant,

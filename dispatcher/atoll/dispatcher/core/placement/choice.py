@@ -51,7 +51,7 @@ class Choice:
 def alone(shape: Shape, gang: Gang, member: Member, placement: Placement) -> Choice:
     """One member for a gang of the shape, of which as much goes there as is placed."""
     if shape.elastic:
-        # It begins with its minimum; what it gets beyond that is decided when nobody else can use it.
+        # It begins with its minimum; what it gets beyond that is decided when no other workload can use it.
         return Choice((member,), (gang.sized(shape.floor),), (cut(placement, shape.floor),))
     return Choice((member,), (gang,), (placement,))
 

@@ -24,7 +24,7 @@ def relaxations(
         gang: that has no room.
         members: that it may use, the nearest first.
         excluded: that it may not use, and what would have to be otherwise for that.
-        fits: whether a gang has room in a member, and would be in nobody's way there.
+        fits: whether a gang has room in a member, and would delay no reservation there.
     """
     yield from _tiers(gang, members, fits)
     for member, otherwise in excluded:

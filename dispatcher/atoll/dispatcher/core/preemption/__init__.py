@@ -1,1 +1,1 @@
-"""Victims: when others go for a workload that waits, who, and what members are asked before anybody is evicted."""
+"""Preemption and reclaim: for which claimant, which victims, and the dry run in members before any eviction."""

@@ -1,8 +1,8 @@
-"""For whom it is to be looked who should go, and in which order: each search looks at all that runs, so they are few.
+"""For which claimants victims are searched, and in which order: each search looks at all that runs, so they are few.
 
-Classes whose first workload is new, or for which something changed, come by priority, then age. Those whom nobody's
-departure would help step back: they are looked at again after a pause that grows, and that is the longer the more of
-them come before; at most every other search is theirs while others wait for their first.
+Classes whose first workload is new, or for which something changed, come by priority, then age. Classes that no
+eviction would help step back: they are looked at again after a pause that grows, and that is the longer the more such
+classes come before; at most every other search is theirs while others wait for their first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Turns:
                 continue
             del self._known[group]
             if group.members and group.members[0] != key:
-                # Somebody else comes first in it by now.
+                # Another workload comes first in it by now.
                 self.add(group)
                 continue
             return group
@@ -64,7 +64,7 @@ class Searches:
         self._fresh, self._again = _Turns(), _Turns()
         #: the last search was one of the first kind
         self._was_fresh = False
-        #: those whom nobody's departure helped -> seconds of the last pause; they are in `_again` or in `_retries`
+        #: classes that no eviction would help -> seconds of the last pause; they are in `_again` or in `_retries`
         self._helpless: dict[ShapeClass, float] = {}
         #: (when to look again, serial, class): a heap; one that is in `_fresh` by now is left out
         self._retries: list[tuple[float, int, ShapeClass]] = []
@@ -108,12 +108,12 @@ class Searches:
         self._fresh.add(group)
 
     def look_anew(self, group: ShapeClass) -> None:
-        """Something changed for it: look at it as if nobody had."""
+        """Something changed for it: look at it as if for the first time."""
         self.drop(group)
         self._fresh.add(group)
 
     def try_again(self, group: ShapeClass, now: float) -> None:
-        """Nobody's departure would help it, but time alone may: what has just started is protected for a while."""
+        """No eviction would help it, but time alone may: what has just started is protected for a while."""
         key = group.members[0]
         before = sum(1 for other in self._helpless if other.members and other.members[0] < key)
         longest = max(self._settings.longest_pause, self._settings.pause_each * before)

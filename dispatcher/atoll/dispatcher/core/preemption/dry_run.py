@@ -1,15 +1,16 @@
-"""Room made by others, step one: members are asked whether a blocked workload would fit there once others are gone.
+"""Dry runs: before any eviction, members say whether a blocked workload would fit there without its victims.
 
 The core knows members by their published figures: rounded, merged into classes, and without what only a member's own
-scheduler sees. So a plan of who should go is a guess, and a guess must stop nobody. Every plan is asked about, also one
+scheduler sees. So a plan of victims is a guess, and a guess must end no workload. Every plan is asked about, also one
 for a single member with exact figures: a rule without exceptions costs one round trip, which is little beside the time
 in which pods end.
 
 A question is an epoch of the waiting workload in which nothing of it runs and no node is reserved, for the nodes are
-others' still. Meanwhile its reservation keeps the room for it. If all members say yes, and all is still as it was asked
-about, those who were named go, nobody else. If a member refuses or is silent, nobody goes, and the member is avoided
-for the shape as one that could not reserve its part. A question that something has overtaken is dropped, and a leader
-drops those of earlier ones: whatever is decided next about the workload withdraws it from the members.
+others' still. Meanwhile its claim reserves the room for it. If all members say yes, and all is still as it was asked
+about, the victims that were named are evicted, no others. If a member refuses or is silent, no victim is evicted, and
+the member is avoided for the shape as one that could not reserve its part. A question that something has overtaken is
+dropped, and a leader drops the questions of earlier leaders: whatever is decided next about the workload withdraws them
+from the members.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class DryRuns:
         self.namespaces, self.reservations = state.namespaces, state.reservations
         #: something is to be looked at again in another pass, at once
         self.unfinished = False
-        #: a plan is to be mended, and there were too many searches
+        #: a claim needs another plan, and there were too many searches
         self._unmended = False
 
     @property
@@ -73,7 +74,7 @@ class DryRuns:
                 continue
             binding = self._next_claimant(group)
             if binding is None:
-                # When one of them goes, or nobody goes for it any more, the next one is looked at.
+                # Once one of them waits no more, or its claim ends, the next one is looked at.
                 continue
             if self._triggers.starts_soon(binding):
                 self._triggers.searches.try_after(group, self._settings.pause, self._state.now)
@@ -89,8 +90,8 @@ class DryRuns:
                 self._triggers.searches.consider(group)
 
     def _next_claimant(self, group: ShapeClass) -> Binding | None:
-        """The first of a class for whom nobody goes yet, if it may evict whom the first of all may; in a strict queue
-        there is only the first.
+        """The first of a class without a claim, if it may evict what the first of all may; in a strict queue there is
+        only the first.
         """
         strict = group.behind is not None
         for key in group.members[: 1 if strict else None]:
@@ -101,8 +102,8 @@ class DryRuns:
         return None
 
     def mend_claims(self) -> Iterator[Command]:
-        """Where one does not go that was to, or not soon, look at once for others that would do beside those that do;
-        where there are none the claimant waits as others do, and its room is everybody's.
+        """Where a victim does not end, or not soon, search at once for others that would do beside the rest; where
+        there are none the claimant waits as others do, and its room is free for all.
         """
         self._unmended = False
         for claim in list(self.reservations.claims.values()):
@@ -123,7 +124,7 @@ class DryRuns:
                 yield self._claim(group, binding, outcome)
 
     def _claim(self, group: ShapeClass, binding: Binding, outcome: Plan) -> Command:
-        """Ask about those who should go; where nobody has to but who leaves already, that room is kept for it."""
+        """Begin a dry run for its victims; where only what leaves already is needed, that room is reserved for it."""
         if outcome.losses:
             return self._ask(group, binding, outcome)
         self._keep_for(group, binding, outcome.choice, (), outcome.awaited)
@@ -135,9 +136,9 @@ class DryRuns:
         return self._decisions.nominate(binding, awaits, nominated)
 
     def _whom_to_ask(self, group: ShapeClass, binding: Binding) -> Plan | None:
-        """Who should go so that a workload of a class can start; None where nobody's departure would help."""
+        """The victims without which a workload of a class can start; None where no eviction would help."""
         if self.namespaces.shortage(binding.view.namespace, group.shape.charges) is not None:
-            # Nobody goes for a limit of its namespace.
+            # No victim is evicted for a limit of its namespace.
             return None
         with self.reservations.settled():
             victims = self._triggers.possible_victims(group)
@@ -164,7 +165,7 @@ class DryRuns:
         return outcome if outcome.losses or outcome.awaited else None
 
     def _named(self) -> set[str]:
-        """UIDs of those who may have to go already: nobody else may count on them."""
+        """UIDs of the victims in open dry runs: no other claimant may count on them."""
         return {each.uid for question in self._claims.dry_runs() for each in question.departures}
 
     def _ask(self, group: ShapeClass, binding: Binding, outcome: Plan) -> Command:
@@ -215,7 +216,7 @@ class DryRuns:
         departures: Sequence[Departure],
         awaited: Sequence[str],
     ) -> None:
-        """Nobody else gets what it needs of the room that these leave, and those who leave already."""
+        """Reserve for the claimant what it needs of the room that its victims, and what leaves already, leave."""
         uid = binding.view.uid
         leaving = [each for each in awaited if each in self._state.leaving]
         losses = {each.uid: Loss(each.epoch, each.stays) for each in departures}
@@ -235,7 +236,7 @@ class DryRuns:
     # -- answers -----------------------------------------------------------------------------------------------------
 
     def settle_questions(self) -> Iterator[Command]:
-        """Evict where all members said yes, nobody where one did not; drop what was overtaken."""
+        """Evict where all members said yes, not where one did not; drop what was overtaken."""
         for question in self._claims.dry_runs():
             uid = question.binding.view.uid
             if not self._is_open(question):
@@ -372,7 +373,7 @@ class DryRuns:
         yield self._await(binding, question.choice)
 
     def _give_up(self, question: OpenQuestion, failed: list[str], verdict: Verdict, text: str) -> Command:
-        """Nobody goes; perhaps others elsewhere should."""
+        """No victim is evicted; perhaps others elsewhere should be."""
         binding = question.binding
         group = self._class_of(binding)
         for name in failed:

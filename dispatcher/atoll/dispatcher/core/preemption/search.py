@@ -12,12 +12,12 @@ surplus of elastic ones.
 4. Smaller sets are tried one by one, the smallest first, as many as may be: where that reaches the size of the plan, it
    is the smallest there is, and the first such by the order of victims. Where there is no plan, they are tried if all
    of them can be. "No" is certain where the condition failed or all sets were tried; else the search found nothing.
-5. Room that is kept for others is asked for last, and most often stays so whoever goes: after a few refusals the
+5. Reserved capacity is tried last, and most often stays reserved whatever is evicted: after a few refusals the
    search ends.
 
 No two workloads evict each other for ever: a claimant of one resource stays within its entitlement while a victim's
-queue was above its own, so their roles can't be exchanged; where several resources make that possible, nobody takes
-from one that it made room for, and each workload is evicted only so often.
+queue was above its own, so their roles can't be exchanged; where several resources make that possible, a workload
+that was evicted for another never evicts that one, and each workload is evicted only so often.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def plan(
     why: bool = True,
     settings: PreemptionSettings = PreemptionSettings(),
 ) -> Plan | Verdict:
-    """The workloads that must go so that the claimant fits, or why nobody's departure would help.
+    """The victims without which the claimant fits, or why no eviction would help.
 
     Args:
         claimant: what waits; its demand is counted in the tree, and its shape enrolled in the world.
@@ -96,11 +96,11 @@ def plan(
         tree: unchanged afterwards; no thread may read it meanwhile.
         world: up to date; not changed.
         now: seconds since the epoch.
-        leaving: what was told to go before and has not gone, and whose room is nobody's yet: it counts as gone.
+        leaving: what was evicted before and has not ended, with room that no claim has yet: it counts as gone.
         serving: bool[members] that its queue may use; None for all.
         avoided: members that failed its shape lately.
         permits: asked for each choice, while the tree shows the use without the victims.
-        why: False where the verdict is not read: that nobody's departure helps is quicker to say than what is missing.
+        why: False where the verdict is not read: that no eviction helps is quicker to say than what is missing.
         settings: bounds of the search, and of evictions.
     """
     found = list(victims)
@@ -129,7 +129,7 @@ def departures(
     permits: Callable[[Choice], bool] = always,
     settings: PreemptionSettings = PreemptionSettings(),
 ) -> Plan | Verdict:
-    """As `plan`, of what would have to end by itself: nobody's rights count, and those named first go first."""
+    """As `plan`, of what would have to end by itself: no rights count, and what is named first goes first."""
 
     def search(trial: Trial) -> Plan | Verdict:
         pool = [Bundle(each.uid, each.leaf, each.amount, each.parts) for each in running]

@@ -1,4 +1,4 @@
-"""What queues and nodes would hold if some workloads went: tried out on copies, and taken back without a trace.
+"""What queues and nodes would hold if some workloads went: tried out on copies, and undone without a trace.
 
 Apart from the plan that uses it because it is arithmetic: each step costs the nodes and queues that it touches, so a
 plan may try thousands of them. The quota tree itself is asked, with other figures of use, so that its rules are written
@@ -94,7 +94,7 @@ class Site:
         self.room: list[Ints] = [each.copy() for each in world.room(member, claimant.shape)]
         self.accepts = [self.nodes.accepting(task) for task in tasks]
         row = {name: index for index, name in enumerate(self.nodes.resources)}
-        #: per task: (row, amount) of what it asks; None where nobody has it
+        #: per task: (row, amount) of what it asks; None where no node has it
         self.asks: list[list[tuple[int, int]] | None] = []
         for task in tasks:
             asked = [(name, amount) for name, amount in task.requests.items() if amount > 0]
@@ -175,7 +175,7 @@ class Trial:
         self._before: dict[Queue, tuple[Vector, dict[str, Vector], Vector]] = {}
         #: times that there was room, and no choice of it was permitted
         self.refused = 0
-        #: resources in which the claimant's queue is entitled to take back
+        #: resources in which the claimant's queue is entitled to reclaim
         self.entitled = entitled(tree, claimant.leaf, self.request)
 
     def __enter__(self) -> Self:
@@ -222,7 +222,7 @@ class Trial:
         self._give(bundle, -1)
 
     def move(self, bundle: Bundle, times: int = 1) -> None:
-        """Count as gone what nobody decides on here; of `times` -1 as there again."""
+        """Count as gone what is not decided on here; of `times` -1 as there again."""
         self.release(bundle.leaf, bundle.amount, bundle.pods, times)
         self._give(bundle, times)
 
@@ -354,7 +354,7 @@ class Trial:
 
 
 def entitled(tree: Tree, leaf: Queue, request: Vector) -> Vector:
-    """Of a request, the resources in which its queue is entitled to take back from others."""
+    """Of a request, the resources in which its queue is entitled to reclaim from others."""
     if not tree.entitled(leaf, request):
         return {}
     return {

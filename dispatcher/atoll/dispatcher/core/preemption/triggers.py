@@ -32,7 +32,7 @@ class Triggers:
         self.reservations = state.reservations
         #: classes that quota or room blocks, for which it is to be looked whether others should go
         self.searches = Searches(settings)
-        #: classes that others would have to make room for, and for whom nobody has to go
+        #: classes that need victims, and may evict none
         self.rightless: dict[ShapeClass, None] = {}
         #: when it is looked at again whether that is still so, infinite while nothing has changed; when that was last;
         #: how many of them are still to be looked at this time
@@ -52,7 +52,7 @@ class Triggers:
             if any(key[0] > binding.key[0] for key in group.members[1:2]):
                 self.headed[group] = None
         elif self._claims and self._claims.awaits(group.before(binding.key)[2]):
-            # The first for whom nobody goes yet.
+            # The first without a claim.
             self.headed[group] = None
 
     def _waits_no_more(self, binding: Binding, group: ShapeClass) -> None:
@@ -91,22 +91,20 @@ class Triggers:
             self.searches.look_soon(group)
 
     def _rights_may_change(self, *_: Binding) -> None:
-        """Queues, what runs or what waits are others now; each may decide who has to go for whom."""
+        """Queues, what runs or what waits are others now; each may decide who may be a victim of which claimant."""
         if self.rightless:
             self._rights_due = min(self._rights_due, max(self._state.now, self._rights_seen + self._settings.pause))
 
     @property
     def next(self) -> float | None:
-        """When it is looked at again who may have to go for whom, or the next search may be made."""
+        """When claimants without victims are looked at again, or the next search may be made."""
         due = self._state.now + self._settings.look_pause if self._rights_left else self._rights_due
         rights = due if self.rightless and due < math.inf else None
         times = (rights, self.searches.next_due(self._state.now))
         return min((when for when in times if when is not None), default=None)
 
     def look_at_rights(self) -> None:
-        """Consider those again for whom somebody may have to go by now; not often, and a part of them in each pass, for
-        it is asked of each.
-        """
+        """Consider claimants again that may evict by now; not often, and some in each pass, for it is asked of each."""
         if not self._rights_left:
             if self._state.now < self._rights_due:
                 return
@@ -124,9 +122,7 @@ class Triggers:
                 self.rightless[group] = None
 
     def may_evict(self, group: ShapeClass, priority: int | None = None) -> bool:
-        """Whether anybody could have to go at all for its first workload, or one of that priority: most often nobody
-        does.
-        """
+        """Whether its first workload, or one of that priority, may evict at all: most often it may not."""
         return self._yields_to(group, priority) or self.tree.entitled(group.leaf, group.shape.request)
 
     def _yields_to(self, group: ShapeClass, priority: int | None = None) -> bool:
@@ -181,7 +177,7 @@ class Triggers:
         ]
 
     def leavers(self) -> list[Victim]:
-        """What is about to go, and for nobody: its room is there for whoever is next."""
+        """What is about to go, and for no claimant: its room is there for the next."""
         claimed = self._claims.victims()
         found = []
         for uid in self._state.leaving:

@@ -51,7 +51,7 @@ def compute(queue: Queue, members: Totals) -> tuple[bool, bool]:
         queue.declared = _declared(queue, up)
         queue.problem = _problem(queue, up)
         shared = (*up.claimed, *up.divided)
-    # Of a flavor that nobody deserves nothing is due: its resource is divided already.
+    # Of a flavor that no queue deserves nothing is due: its resource is divided already.
     divided = {*queue.limit, *shared}.difference(queue.claimed)
     queue.divided = tuple(sorted(name for name in divided if SIGN not in name))
     for each in (queue, up):

@@ -22,7 +22,7 @@ Rank = tuple[int, int, float, float, str, str]
 Wish = list[int] | None
 """What a queue asks of its parent's division, per resource; None when it has no work at all."""
 Basis = tuple[list[int], "list[Queue]", list[Wish]]
-"""What there is of each resource that is divided, among whom, and what each of them asks for."""
+"""What there is of each resource that is divided, among which queues, and what each of them asks for."""
 
 
 class Standing(StrEnum):
@@ -105,7 +105,7 @@ class Queue:
     ranked: Rank | None = None
     #: workloads that wait in the subtree
     waiting: int = 0
-    #: ranks of the children below which somebody waits, rising, and the rank under which each queue is in its parent's;
+    #: ranks of the children below which workloads wait, rising, and the rank under which each queue is in its parent's;
     #: children of which rank or place may be others by now
     order: list[Rank] = field(default_factory=list)
     ordered: Rank | None = None
@@ -117,7 +117,7 @@ class Queue:
     @property
     def deserved(self) -> Vector:
         """The effective entitlement: declared, or else this queue's part by weight; never over the limit, never below
-        the guarantee. A resource that is not named has none, because nobody declares it and the capacity is unknown.
+        the guarantee. A resource that is not named has none, because none is declared and the capacity is unknown.
         """
         bring_up_to_date(self)
         return self.entitled
@@ -164,7 +164,7 @@ class Queue:
         return self.ranked
 
     def idle(self, resource: str) -> int:
-        """What is guaranteed to it, or to those below it, and not used: nobody beside it may.
+        """What is guaranteed to it, or to those below it, and not used: no queue beside it may.
 
         Those below an invalid queue may be guaranteed more than it is; that is taken from no queue beside it.
         """
@@ -195,7 +195,7 @@ class Queue:
         self.kept = {name: amount for name, amount in idle.items() if amount}
 
     def share(self, used: Vector) -> float:
-        """The largest part of what it deserves of a resource that such a use is, over all resources of which anybody
+        """The largest part of what it deserves of a resource that such a use is, over all resources of which any queue
         deserves something. What is used of one of which nothing is due to it counts as all that is due, and as the part
         of its limit that it is.
         """
@@ -209,7 +209,7 @@ class Queue:
         return worst
 
     def unrank(self) -> None:
-        """Its rank may be another one, or whether anybody waits below it."""
+        """Its rank may be another one, or whether workloads wait below it."""
         self.ranked = None
         if self.parent is not None:
             self.parent.unordered[self] = None
@@ -223,7 +223,7 @@ class Queue:
             self.ordered = None
 
     def put_in_order(self) -> list[Rank]:
-        """Ranks of the children below which somebody waits, rising; these are up to date (`bring_up_to_date`).
+        """Ranks of the children below which workloads wait, rising; these are up to date (`bring_up_to_date`).
 
         Costs what changed: O(log children) for each child.
         """
@@ -340,10 +340,10 @@ def _divide(parent: Queue) -> None:
 
 
 def _divides_alike(before: Basis, now: Basis, names: Sequence[str]) -> bool:
-    """Whether everybody's part stays what it is.
+    """Whether each part stays what it is.
 
     Who gets less than it asks for, now as before, comes to its wish in no round of `water_fill`: how much more that is
-    moves nobody's part. So the division stays for as long as queues are full of work, which most are most of the time.
+    moves no part. So the division stays for as long as queues are full of work, which most are most of the time.
     """
     if before[:2] != now[:2]:
         return False

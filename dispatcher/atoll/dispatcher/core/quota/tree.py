@@ -1,4 +1,4 @@
-"""The quota tree: which queue may use how much, who is ahead of whom, who may take back from whom.
+"""The quota tree: which queue may use how much, which is ahead of which, which may reclaim from which.
 
 Rules as in Volcano's capacity plugin, and as in its proportion plugin where no sibling declares deserved; unlike there,
 what is wrong in one queue stops only that queue and those below it, and reclaim looks at every level.
@@ -45,7 +45,7 @@ class Shortage(NamedTuple):
 class Tree:
     """All queues and what they use; see the module.
 
-    Queues once made stay until `drop_unnamed`: of a queue that is there, or that anybody names, holding one is safe.
+    Queues once made stay until `drop_unnamed`: of a queue that is there, or that is named, holding one is safe.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Tree:
         return self._refresh(dirty, [queue])
 
     def unnamed(self, queue: Queue) -> bool:
-        """Whether nobody told of the queue, nor names it: neither a binding nor a queue."""
+        """Whether the queue was not told of, and no binding and no queue names it."""
         return queue.view is None and not queue.named and not queue.children and queue is not self.root
 
     def drop_unnamed(self, queue: Queue) -> None:
@@ -157,7 +157,7 @@ class Tree:
     def start(self, queue: Queue, amount: Vector, where: Mapping[str, Vector], times: int = 1) -> None:
         """What waited is used from now on; -1 times is the way back.
 
-        The same as `wait` and `charge` together, and cheaper: nobody's entitlement moves where demand stays.
+        The same as `wait` and `charge` together, and cheaper: no entitlement moves where demand stays.
         """
         self._changed[queue] = None
         vector.add(queue.own, amount, times)
@@ -187,7 +187,7 @@ class Tree:
     # -- what is asked -----------------------------------------------------------------------------------------------
 
     def queue(self, name: str) -> Queue:
-        """The queue of that name, made as a missing one below the root when nobody told of it."""
+        """The queue of that name, made as a missing one below the root when it was not told of."""
         queue = self.queues.get(name)
         if queue is None:
             queue = self.queues[name] = Queue(name, parent=self.root, depth=1)
@@ -217,7 +217,7 @@ class Tree:
         return queue.rank()
 
     def first(self, ways: Sequence[Collection[Queue]]) -> Queue:
-        """The one of some siblings that goes first; somebody waits below each.
+        """The one of some siblings that goes first; workloads wait below each.
 
         They are sought in the order of all siblings, of which few changed; few among many are compared with each other.
 
@@ -297,7 +297,7 @@ class Tree:
         return queue.serving is None or member in queue.serving
 
     def entitled(self, queue: Queue, request: Vector) -> bool:
-        """Whether the queue may take back for this request: within its own limit afterwards, and in some requested
+        """Whether the queue may reclaim for this request: within its own limit afterwards, and in some requested
         resource within what it, or a queue above it that has an entitlement, deserves.
 
         Limits above are not looked at: it is the victims who make room there; test `shortage` without them.
@@ -314,7 +314,7 @@ class Tree:
     def lends(
         self, queue: Queue, claimant: Queue, amount: Vector, request: Vector, *, whole: Vector | None = None
     ) -> bool:
-        """Whether an amount may be taken back from `queue` for the claimant's request.
+        """Whether an amount may be reclaimed from `queue` for the claimant's request.
 
         At the queue and at each one above it that is not above the claimant as well: it is reclaimable, stays at or
         above its guarantee, and uses more than it deserves of something that is asked for. A queue lends neither to
@@ -337,7 +337,7 @@ class Tree:
             return False
         top, mine = levels[-1], self._below_common(claimant, queue)[-1]
         if not any(name in top.deserved for name in relevant):
-            # Nothing says what is due to whom there.
+            # Nothing says what is due to which queue there.
             return True
         wanted = dict(mine.used)
         vector.add(wanted, whole if whole is not None else request)
@@ -365,7 +365,7 @@ class Tree:
     def is_due_before(self, queue: Queue, amount: Vector, other: Queue, request: Vector) -> bool:
         """Whether one queue stays within what it deserves with an amount, and another one would borrow with a request:
         each as the part of the tree that is not above both. Where nothing is declared, and parts follow from who wants
-        how much, nobody borrows in that sense: a large workload would never start.
+        how much, no queue borrows in that sense: a large workload would never start.
         """
         mine, theirs = self._below_common(queue, other), self._below_common(other, queue)
         if not mine or not theirs or mine[-1].parent is None:
