@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.conformance import karmada, kubernetes, kueue, volcano
+from tests.conformance import interpreter, karmada, kubernetes, kueue, volcano
 
 Json = dict[str, Any]
 SUITES: Mapping[str, Callable[[Json], list[str]]] = {
     "karmada-division": karmada.division,
     "webster": karmada.webster_seats,
     "karmada-select": karmada.select,
+    "karmada-interpret": interpreter.interpret,
     "quantity": kubernetes.quantities,
     "matching": kubernetes.matching,
     "kueue-tas": kueue.topology,

@@ -276,7 +276,7 @@ async def test_a_ray_cluster_is_charged_scaled_and_deleted(with_crds: Site) -> N
     binding = await site.find(BINDINGS, "notebook-raycluster")
     assert binding is not None
     counts = {each["name"]: each["replicas"] for each in binding["spec"]["clusters"][0]["components"]}
-    assert counts == {"head": 1, "small": 3}
+    assert counts == {"ray-head": 1, "small": 3}
     site.kubectl("delete", "rayclusters", "notebook", "-n", site.namespace)
 
     async def gone() -> bool:

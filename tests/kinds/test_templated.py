@@ -65,7 +65,7 @@ SAMPLES = {
     **{
         title: Sample(
             roles(field, **replicas),
-            {role.lower(): count for role, count in replicas.items()},
+            {role if title == "MPIJob" else role.lower(): count for role, count in replicas.items()},
             {"conditions": [condition("Created"), condition("Succeeded")], "completionTime": NOW},
             {"conditions": [condition("Failed")]},
             {"conditions": [condition("Running")], "replicaStatuses": {"Worker": {"active": 2}}},
@@ -80,21 +80,21 @@ SAMPLES = {
     },
     "RayJob": Sample(
         {"shutdownAfterJobFinishes": True, "rayClusterSpec": cluster(small=2), "ttlSecondsAfterFinished": 1},
-        {"head": 1, "small": 2},
+        {"ray-head": 1, "small": 2},
         {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED", "endTime": NOW},
         {"jobDeploymentStatus": "Failed", "jobStatus": "FAILED", "endTime": NOW},
         {"jobDeploymentStatus": "Running", "rayClusterStatus": {"state": "ready", "readyWorkerReplicas": 2}},
     ),
     "RayCluster": Sample(
         cluster(small=2, none=0),
-        {"head": 1, "small": 2, "none": 0},
+        {"ray-head": 1, "small": 2, "none": 0},
         None,
         None,
         {"state": "ready", "readyWorkerReplicas": 2},
     ),
     "RayService": Sample(
         {"rayClusterConfig": cluster(gpu=1)},
-        {"head": 1, "gpu": 1},
+        {"ray-head": 1, "gpu": 1},
         None,
         None,
         {"activeServiceStatus": {"rayClusterStatus": {"state": "ready", "readyWorkerReplicas": 1}}},
@@ -389,7 +389,7 @@ def test_a_spark_pod_requests_what_spark_adds_to_its_memory() -> None:
     [
         ("JobSet", {"driver": 1, "workers": 5}, ("spec", "replicatedJobs", 1, "replicas"), 1),
         ("LeaderWorkerSet", {"leader": 2, "worker": 3}, ("spec", "replicas"), 1),
-        ("RayCluster", {"head": 1, "small": 1, "none": 0}, ("spec", "workerGroupSpecs", 0, "replicas"), 1),
+        ("RayCluster", {"ray-head": 1, "small": 1, "none": 0}, ("spec", "workerGroupSpecs", 0, "replicas"), 1),
         ("PyTorchJob", {"master": 1, "worker": 1}, ("spec", "pytorchReplicaSpecs", "Worker", "replicas"), 1),
     ],
 )

@@ -34,7 +34,7 @@ def _kind(kind: str, field: str, *, version: str = "v1", first: str, needs: str 
         named = sorted(found, key=lambda role: (role != first, role))
         return [
             Component(
-                name=role.lower(),
+                name=role if mpi else role.lower(),
                 pods=count_at(obj, *roles, role, "replicas"),
                 template=(*roles, role, "template"),
                 minimum=value_at(obj, _MINIMUM) if role == "Worker" else None,
@@ -47,7 +47,7 @@ def _kind(kind: str, field: str, *, version: str = "v1", first: str, needs: str 
         """An MPIJob's launcher may be made when the workers are ready."""
         if value_at(obj, ("spec", "launcherCreationPolicy")) != "WaitForWorkersReady":
             return None
-        return sum(each.pods for each in components(obj) if each.name != "launcher") or None
+        return sum(each.pods for each in components(obj) if each.name != "Launcher") or None
 
     return Templated(
         resource=ApiResource("kubeflow.org", version, f"{kind.lower()}s", kind),

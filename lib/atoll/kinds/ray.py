@@ -33,7 +33,7 @@ def _in_cluster(*path: str) -> Callable[[Mapping[str, Any]], list[Component]]:
     def components(obj: Mapping[str, Any]) -> list[Component]:
         if not value_at(obj, (*path, "headGroupSpec")):
             raise ValueError(f"{'.'.join(path)}.headGroupSpec: a Ray cluster has a head; give one")
-        found = [Component(name="head", pods=1, template=(*path, "headGroupSpec", "template"))]
+        found = [Component(name="ray-head", pods=1, template=(*path, "headGroupSpec", "template"))]
         for index, group in enumerate(value_at(obj, (*path, "workerGroupSpecs")) or ()):
             at: Path = (*path, "workerGroupSpecs", index)
             if group.get("suspend"):
@@ -41,7 +41,7 @@ def _in_cluster(*path: str) -> Callable[[Mapping[str, Any]], list[Component]]:
             hosts = count_at(obj, *at, "numOfHosts")
             found.append(
                 Component(
-                    name=str(group["groupName"]),
+                    name=str(group.get("groupName") or f"worker-{index + 1}"),
                     pods=count_at(obj, *at, "replicas", default=0) * hosts,
                     template=(*at, "template"),
                     count=(*at, "replicas"),
@@ -88,7 +88,7 @@ def _read_job(status: Mapping[str, Any]) -> Reading:
         outcome=outcome,
         ended=status.get("endTime") if outcome is not None else None,
         suspended=phase == "Suspended",
-        known=bool(phase),
+        known=phase not in ("", "Initializing"),
     )
 
 
