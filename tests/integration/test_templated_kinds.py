@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 
+from atoll.cli.kinds import gather
 from atoll.kinds import apps, job_set, kubeflow, ray
 from atoll.model import keys
 from atoll.model.apiresource import BATCH_JOBS, BINDINGS, POD_GROUPS, PODS, ApiResource
@@ -143,6 +144,13 @@ async def test_where_only_members_without_the_crd_are_left_a_job_set_waits_with_
         return await why() == "FeatureMissing"
 
     await until(lacking, what="it says that the member lacks the kind")
+    told = {each["kind"]: each for each in await gather(site.host)}
+    assert told["JobSet"]["host"]["served"]
+    assert {name: bool(why) for name, why in told["JobSet"]["members"].items()} == {
+        "alpha": False,
+        "beta": False,
+        "topo": True,
+    }
 
 
 async def test_a_deployment_is_charged_scaled_and_deleted_and_its_own_status_is_true_on_the_host(site: Site) -> None:

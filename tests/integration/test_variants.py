@@ -103,7 +103,11 @@ async def test_the_host_knows_versions_nodes_and_resources_of_its_members(old_si
         assert status["kubernetesVersion"].startswith("v1.")
         assert status["nodeSummary"] == {"totalNum": 1, "readyNum": 1}
         assert status["resourceSummary"]["allocatable"]["cpu"] == "16"
-        assert {each["groupVersion"] for each in status["apiEnablements"]} == {"batch/v1", "batch.volcano.sh/v1alpha1"}
+        assert {each["groupVersion"] for each in status["apiEnablements"]} == {
+            "apps/v1",
+            "batch/v1",
+            "batch.volcano.sh/v1alpha1",
+        }
         assert behaves <= set(status["agent"]["features"])
         assert ("kubernetes/1.36" in status["agent"]["features"]) == (name == "new")
 
