@@ -203,7 +203,7 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def terminating(self) -> bool:
-        """Whether somebody has deleted it."""
+        """Whether it was deleted."""
         return self.metadata.deletion_timestamp is not None
 
     def placed_alike(self, other: Pod) -> bool:

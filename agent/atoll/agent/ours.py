@@ -56,7 +56,7 @@ class Ours:
         members = list(pods)
         if members:
             return any(self.pod(pod) or self.was_held(pod) for pod in members)
-        # Without pods nobody can tell who serves it: where Volcano runs, it is Volcano's.
+        # Without pods it is not known which scheduler serves it: where Volcano runs, it is Volcano's.
         return not self.volcano
 
     def was_held(self, pod: Pod) -> bool:

@@ -46,7 +46,7 @@ class Owners:
     def watch(
         self, pods: Reflector[Pod], groups: Reflector[PodGroup], workloads: Iterable[Reflector[Full] | Reflector[Slim]]
     ) -> None:
-        """Follow these caches, before anybody else does."""
+        """Follow these caches, before any other part does."""
         self._pods, self._groups = pods, groups
         for reflector in workloads:
             reflector.on_change(self._workload_changed)
@@ -58,7 +58,7 @@ class Owners:
         self._recorder = recorder
 
     def judged(self, obj: _Owned) -> _Owned:
-        """The object, marked as a stranger where nobody knows yet that it belongs to the binding that it names."""
+        """The object, marked as a stranger where it is not known yet to belong to the binding that it names."""
         stranger = bool(obj.named_binding) and self._bindings.get(self.delivered(obj)) != obj.named_binding
         return obj if stranger == obj.stranger else msgspec.structs.replace(obj, stranger=stranger)
 

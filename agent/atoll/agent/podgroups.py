@@ -117,7 +117,7 @@ def _spec(pod: Pod, members: int) -> Json:
 
 
 def group_named(name: str, pods: Sequence[Pod]) -> Json:
-    """The PodGroup that pods name though nobody made it; it goes with the last of them."""
+    """The PodGroup that pods name though it was not made; it goes with the last of them."""
     newest = max(pods, key=_age)
     about = {"apiVersion": "v1", "kind": "Pod"}
     references = [{**about, "name": pod.metadata.name, "uid": pod.metadata.uid} for pod in pods]
@@ -245,7 +245,7 @@ class PodGroups:
             del self._owners[uid]
 
     def _names_none(self, pod: Pod) -> bool:
-        """Whether a pod names a PodGroup that nobody made, and says what it should be."""
+        """Whether a pod names a PodGroup that was not made, and says what it should be."""
         notes, groups = pod.metadata.annotations, self._cache.pod_groups.store
         ours = not pod.finished and self._ours.pod(pod)
         return bool(ours and pod.group and keys.GROUP_MIN_MEMBER in notes and pod.group not in groups)
@@ -253,7 +253,7 @@ class PodGroups:
     def _group_changed(self, old: PodGroup | None, new: PodGroup | None) -> None:
         if new is not None or old is None:
             return
-        # Somebody removed it under its pods: they bring it back.
+        # It was removed under its pods: they bring it back.
         for pod in self._cache.pods.by_index("group", old.metadata.key):
             if pod.finished or pod.terminating or not self._ours.pod(pod):
                 continue

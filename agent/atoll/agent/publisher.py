@@ -45,7 +45,7 @@ class Publisher:
         self._summary = summary
         #: generation of the last summary that was taken, whether or not it is written already
         self.taken = 0
-        #: somebody was told that the next generation will contain what is so now
+        #: the host was told that the next generation will contain what is so now
         self._promised = False
         self._wake = asyncio.Event()
         #: object name -> spec on the host, without generation; None where it is unknown

@@ -59,7 +59,7 @@ class _Class:
     allocatable: Vector
     names: list[str]
     order: object = None
-    """See `_order`; None where nobody has asked yet."""
+    """See `_order`; None where it was not asked yet."""
 
     def exact(self) -> object:
         """Equal for nodes that are equal."""

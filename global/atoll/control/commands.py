@@ -123,7 +123,7 @@ class Commands:
         return any(not binding.suspended for binding in bindings)
 
     def _gave_up(self, kind: Kind, job: Full) -> bool:
-        """Whether a lifecycle policy of its own aborted it: its members report so, and nobody on the host asked."""
+        """Whether a lifecycle policy of its own aborted it: its members report so, and no user of the host asked."""
         if held(job.body):
             return False
         for binding in self._caches.bindings.by_index("workload", job.metadata.uid):
@@ -156,7 +156,7 @@ class Commands:
             self._restarts.add((kind.resource, new.metadata.key))
 
     async def _restart(self, key: Key) -> None:
-        """Release a Job that was taken back in order to start again; take back one that a policy of its own aborted."""
+        """Release a Job that was evicted in order to start again; evict one that a policy of its own aborted."""
         kind, job = BY_RESOURCE[key[0]], self._caches.workloads[key[0]].get(key[1])
         if job is not None and self._gave_up(kind, job):
             await self._annotate(kind, job, {keys.HOLD: "true", keys.ABORTED: keys.ABORTED_FOR_GOOD})

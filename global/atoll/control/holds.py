@@ -1,8 +1,8 @@
 """The suspend switch of workloads on the host, for kinds that have one.
 
-It is lifted once the binding is bound and set again when it is taken back.
+It is lifted once the binding is bound and set again when it is evicted.
 
-Nobody reconciles these workloads on the host; the switch tells people and tools where a workload stands, as Kueue's
+Nothing reconciles these workloads on the host; the switch tells people and tools where a workload stands, as Kueue's
 users know it. A workload that its user holds is not lifted.
 """
 

@@ -91,7 +91,7 @@ class BindingObject(Slim, frozen=True, rename="camel"):
 
     @property
     def evicting(self) -> bool:
-        """Whether it was taken back and a member may still have something of it."""
+        """Whether it was evicted and a member may still have something of it."""
         return self.decision.phase.going and not any(
             c.get("type") == "Released"
             and c.get("status") == "True"

@@ -78,7 +78,7 @@ class Status:
         if old is None:
             self._queue.add(new.metadata.key, after=self._settings.undecided)
         elif old.status != new.status and self._written.get(new.metadata.key) != new.metadata.resource_version:
-            # Somebody else's, perhaps what an earlier leader had on its way.
+            # Another writer's, perhaps what an earlier leader had on its way.
             self._queue.add(new.metadata.key, after=self._settings.reported)
         elif old.decision != new.decision or old.metadata.generation != new.metadata.generation:
             waiting = new.suspended
@@ -128,7 +128,7 @@ class Status:
         refusing = refusals(works)
         waiting = (str(reason_of_refusal(refusing)), refusing) if refusing else ("", "")
         if not reports:
-            # What is over stays over, also when it was about to be taken back.
+            # What is over stays over, also when it was about to be evicted.
             if kind.finished(obj.body.get("status") or {}) is not None or _finished(binding):
                 return
             waiting = _waiting(binding, works)
@@ -138,7 +138,7 @@ class Status:
             await put_status(self._host, kind.resource, each, wanted, seen=seen)
 
     def _kept(self, binding: BindingObject) -> str:
-        """What keeps the pods of a binding that was taken back, member by member; empty where nothing is known to."""
+        """What keeps the pods of a binding that was evicted, member by member; empty where nothing is known to."""
         said = {}
         for work in self._caches.works_of(binding.metadata.uid):
             name = cluster_of(work.metadata.namespace)

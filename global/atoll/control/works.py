@@ -5,7 +5,7 @@ binding's finalizer stays until all of its Works are gone. A leader that was sto
 another has long gone on: a Work that appears and that its binding does not ask for is removed whenever it comes.
 
 While a binding waits, members may be asked whether it would fit. Such a Work starts nothing and keeps no nodes, so it
-has no finalizer: a member that is away keeps nobody from going on.
+has no finalizer: a member that is away delays no other.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ class Works:
         if new is None and old is not None:
             self._cleared = {each for each in self._cleared if each[0] != old.metadata.uid}
         if new is None:
-            # What is left of it, if anything, has nobody else who asks after it.
+            # What is left of it, if anything, is looked at here alone.
             if old is not None and self._caches.works_of(old.metadata.uid):
                 self._queue.add(old.metadata.key)
         elif old is None or _relevant(old) != _relevant(new):
             self._queue.add(new.metadata.key)
 
     def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
-        """A Work that vanished lets its binding go on, or is made again; nobody may ask for one that appears."""
+        """A Work that vanished lets its binding go on, or is made again; a new one may belong to no binding."""
         if old is not None and new is None:
             if old.metadata.annotations.get(keys.FINAL) == "true":
                 self._cleared.add((old.binding_uid, keys.cluster_of(old.metadata.namespace)))

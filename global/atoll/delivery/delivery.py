@@ -421,7 +421,7 @@ class Delivery:
     async def _tidy(self, work: WorkObject) -> None:
         """Remove what Atoll made in the member for this workload, where no other one needs it.
 
-        Namespaces stay, since nobody can tell whether one is empty: there may be objects of any kind in it.
+        Namespaces stay, since it can't be told whether one is empty: there may be objects of any kind in it.
         """
         for manifest in _needs(work):
             resource, identity = _SHARED.get((manifest["apiVersion"], manifest["kind"])), _identity(manifest)

@@ -81,7 +81,7 @@ def checked(work: WorkObject, raw: bytes) -> Json:
 
 
 def _about_the_workload(work: WorkObject, items: list[Any]) -> Json | None:
-    """The item that speaks of the workload; what is said of anything else is nobody's concern."""
+    """The item that speaks of the workload; what is said of anything else is ignored."""
     for index, item in enumerate(items):
         field = f"status.manifestStatuses[{index}]"
         if not isinstance(item, dict):

@@ -61,7 +61,7 @@ class WorkObject(Slim, frozen=True, rename="camel"):
 
     @property
     def grace(self) -> int | None:
-        """Seconds that its pods may take to end; None where nobody says."""
+        """Seconds that its pods may take to end; None where none is given."""
         return numbers.whole(self.metadata.annotations.get(keys.GRACE))
 
     @property
@@ -76,7 +76,7 @@ class WorkObject(Slim, frozen=True, rename="camel"):
 
     @property
     def expected(self) -> Spots:
-        """Nodes on which the part is in nobody's way; none where any will do."""
+        """Nodes on which the part delays no reservation; none where any will do."""
         try:
             return decode_spots(self.metadata.annotations.get(keys.EXPECTED, "[]"))
         except msgspec.MsgspecError:

@@ -69,7 +69,7 @@ class JobController:
         self._plugged = PluginObjects(api)
         #: UIDs of pods that we deleted and that the cache still has
         self._removed: set[str] = set()
-        #: job UID -> name -> pod that somebody else removed before it had ended; until the next look at the Job
+        #: job UID -> name -> pod that was removed from outside before it had ended; until the next look at the Job
         self._lost: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         #: job UIDs that this process has looked at
         self._known_jobs: set[str] = set()

@@ -67,7 +67,7 @@ def wishes(job: Json, pods: Iterable[Pod], lost: Mapping[str, float]) -> list[Wi
     Args:
         job: the whole object, with its status.
         pods: that exist; those that a restart has replaced already say nothing any more.
-        lost: name -> when a pod that had not ended was removed by somebody else.
+        lost: name -> when a pod that had not ended was removed from outside.
     """
     spec = job.get("spec") or {}
     tasks = list(spec.get("tasks") or ())

@@ -53,7 +53,7 @@ class Binder:
         """Bind all of these pods to their nodes, or let another scheduler bind them.
 
         Returns:
-            Whether all are bound or let go; those that can't be are given up, and the gang must be planned again.
+            Whether all are bound or released; pods that can't be are given up, and the gang must be planned again.
         """
         outcomes = await asyncio.gather(*(self._bind(pod, node) for pod, node in pods))
         return all(outcomes)

@@ -1,4 +1,4 @@
-"""Holds with the world around them: the clock, the PodGroups that outlive the process, and those who wait for answers.
+"""Holds with the world around them: the clock, the PodGroups that outlive the process, and Works that wait for answers.
 
 The PodGroup `<workload>-hold` has no pods; it is the memory of a reservation, best effort: without it a restarted
 agent plans again when delivery asks again. Its namespace is made as delivery would make it. Others may write such a
@@ -67,7 +67,7 @@ class Reservations:
         self._asked: dict[str, Asked] = {}
         #: set once that is known
         self.recalled = asyncio.Event()
-        #: binding UIDs, and `namespace/name` of PodGroups with a plan that nobody asks for
+        #: binding UIDs, and `namespace/name` of PodGroups with a plan that is not asked for
         self._writes: WorkQueue[str] = WorkQueue("holds", self._about)
         #: binding UID -> (choice of nodes, generation of the published capacity that contains it)
         self._generations: dict[str, tuple[int, int]] = {}
@@ -202,7 +202,7 @@ class Reservations:
             log.warning(text, pod_group=name, error=str(error))
 
     async def _remove(self, key: str) -> None:
-        """Delete a PodGroup whose plan nobody asks for, unless it has become the memory of a hold meanwhile."""
+        """Delete a PodGroup whose plan is not asked for, unless it has become the memory of a hold meanwhile."""
         group = self._cache.pod_groups.get(key)
         if group is None or tuple(key.split("/")) in self._groups.values():
             return

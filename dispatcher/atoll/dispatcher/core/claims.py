@@ -49,7 +49,7 @@ class OpenQuestion:
     choice: Choice
     departures: tuple[Departure, ...]
     awaited: tuple[str, ...]
-    """UIDs of those that leave already, and whose room it needs as well."""
+    """UIDs of workloads that leave already, with room that it needs as well."""
     deadline: float
     """Seconds since the epoch."""
 
@@ -71,7 +71,7 @@ class Claims:
         self._state, self.bindings, self.world = state, state.bindings, state.world
         #: UID of a claimant -> its claim
         self._claims: dict[str, Claim] = {}
-        #: UID of what was started -> those that were evicted so that it could
+        #: UID of what was started -> UIDs of its victims
         self.cleared: dict[str, tuple[str, ...]] = {}
         state.on_dropped.append(self._dropped)
 

@@ -30,7 +30,7 @@ class Decisions:
         self.tokens = float(self._settings.burst)
         #: UID of what runs with fewer pods than it asks for -> why, where its binding may not say so yet
         self.stopped: dict[str, Verdict] = {}
-        #: UIDs of those with a reservation that their bindings don't say yet
+        #: UIDs of workloads with a reservation that their bindings don't say yet
         self.unwritten: dict[str, None] = {}
         #: times of this pass as text
         self._texts: dict[float, str] = {}

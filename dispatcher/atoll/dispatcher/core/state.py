@@ -105,7 +105,7 @@ class IllegalTransition(Exception):
 
 
 class State:
-    """Queues, members, bindings, and who waits for what; `tell` is the only way in."""
+    """Queues, members, bindings, and what waits for what; `tell` is the only way in."""
 
     def __init__(self, settings: CoreSettings = CoreSettings()) -> None:
         self.settings = settings

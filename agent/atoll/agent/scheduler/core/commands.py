@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Bind(Struct, frozen=True, gc=False):
-    """Bind these pods, all of them; a pod that waits at our gate is let go to its node."""
+    """Bind these pods, all of them; the gate of a pod that waits at ours is lifted, for its node."""
 
     gang: str
     pods: tuple[tuple[str, str, str], ...]

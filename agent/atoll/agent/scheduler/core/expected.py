@@ -1,6 +1,6 @@
-"""Where the host expects gangs: nodes on which they are in nobody's way for whom it keeps room in this member.
+"""Where the host expects gangs: nodes on which they delay no workload with a reservation in this member.
 
-The host knows whom it has promised what; the member knows its nodes better. So this is a wish: a gang whose nodes have
+The host knows what it has reserved; the member knows its nodes better. So this is a wish: a gang whose nodes have
 no room any more goes wherever it fits. Others leave these nodes to it as long as they fit elsewhere: they may be older,
 and the host has decided on all of them side by side.
 """

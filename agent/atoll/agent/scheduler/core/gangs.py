@@ -153,7 +153,7 @@ def rules_of(pods: Iterable[Pod], read: set[str] | None) -> list[PodRules | None
     pods = list(pods)
     if read is None and not any(pod.rules is not None for pod in pods):
         return [None] * len(pods)
-    # Labels that nobody reads, such as an index, would make every pod a task of its own.
+    # Labels that are not read, such as an index, would make every pod a task of its own.
     keys = (read or set()).union(*[pod.rules.keys() for pod in pods if pod.rules is not None])
     said = (pod.rules or pod_rules.bare(pod.metadata.labels, pod.metadata.namespace) for pod in pods)
     return [each.seen_by(keys) for each in said]

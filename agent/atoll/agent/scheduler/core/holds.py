@@ -102,7 +102,7 @@ class Holds:
         self._holds: dict[str, Hold] = {}
         #: binding UID -> epoch whose pods have come: nothing is kept for it any more
         self._over: dict[str, int] = {}
-        #: binding UIDs whose hold changed since somebody cleared it
+        #: binding UIDs whose hold changed since it was cleared
         self.changed: set[str] = set()
         #: choices of nodes so far
         self._kept = 0
@@ -147,7 +147,7 @@ class Holds:
     # -- what the scheduler asks -------------------------------------------------------------------------------------
 
     def expire(self, now: float) -> None:
-        """End the holds that nobody has renewed."""
+        """End the holds that were not renewed."""
         for hold in [hold for hold in self._holds.values() if hold.deadline <= now]:
             self._drop(hold)
 
@@ -159,7 +159,7 @@ class Holds:
             self._plan(hold)
 
     def check(self) -> bool:
-        """Refuse those whose nodes are no longer theirs: gone, not ready, not acceptable, or taken by others. Answer
+        """Refuse holds whose nodes are no longer theirs: gone, not ready, not acceptable, or taken by others. Answer
         questions anew.
 
         Returns:
@@ -410,7 +410,7 @@ def encode_plan(hold: Hold, expires: str) -> str:
 
 
 def decode_plan(text: str) -> Plan:
-    """Read it back; anybody who may write PodGroups may have written it.
+    """Read it back; whatever may write PodGroups may have written it.
 
     Raises:
         ValueError: not JSON, or not a plan that can be kept.

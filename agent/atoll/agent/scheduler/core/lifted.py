@@ -28,7 +28,7 @@ class Lifted:
         self._settings = settings
         #: pod UID -> the pod as last seen
         self._open: dict[str, _Open] = {}
-        #: UIDs of those that were given out; until they are bound or gone
+        #: UIDs of pods that were given out; until they are bound or gone
         self._over: set[str] = set()
 
     @property

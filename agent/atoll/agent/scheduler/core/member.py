@@ -54,7 +54,7 @@ from atoll.model.selectors import label_selector_matches
 
 
 class MemberCore:
-    """Places the gangs of a member; one per member, or two would overbook nodes. Nobody else changes what it holds."""
+    """Places the gangs of a member; one per member, or two would overbook nodes. Nothing else changes what it holds."""
 
     def __init__(self, settings: MemberCoreSettings = MemberCoreSettings()) -> None:
         """Begin without nodes and pods."""
@@ -420,7 +420,7 @@ def _is_delegated(told: PodSet) -> bool:
 
 
 def _is_ours(group: PodGroupSet, pods: Iterable[PodSet]) -> bool:
-    """Whether some pod of the gang is or was this core's to place; without pods nobody else can tell."""
+    """Whether some pod of the gang is or was this core's to place; without pods nothing else says."""
     known = list(pods)
     return any(told.whose is not Whose.OTHERS for told in known) if known else group.ours
 

@@ -1,6 +1,6 @@
 """Which gang goes where, decided without input or output: the same view gives the same plans.
 
-Gangs are taken by priority, then age. One that does not fit is passed by those behind it: the host has ordered them
+Gangs are taken by priority, then age. One that does not fit is passed by gangs behind it: the host has ordered them
 already, and what is in a member was meant to start. So is one that breaks the planner, by a defect of ours.
 """
 

@@ -42,7 +42,7 @@ class _Charge:
     """Whether the pod is there or bound by us at this moment; not while another scheduler has still to bind it."""
     labels: Mapping[str, str]
     leaving: bool
-    """Whether somebody has deleted the pod."""
+    """Whether the pod was deleted."""
 
 
 class Room:
@@ -87,17 +87,17 @@ class Room:
         self._wanted_labels: set[str] = set()
         #: HyperNode -> what of it is left out, and why
         self.topology_problems: dict[str, str] = {}
-        #: whether room was freed or made since somebody reset it
+        #: whether room was freed or made since it was reset
         self.grew = True
         #: raised by every change of what is free
         self.version = 0
         #: raised by every change of nodes and domains themselves
         self.layout = 0
-        #: nodes of which something was taken, or given back, since somebody cleared it
+        #: nodes of which something was taken, or given back, since it was cleared
         self.refilled: set[str] = set()
-        #: binding UIDs whose `placed` changed since somebody cleared it
+        #: binding UIDs whose `placed` changed since it was cleared
         self.touched: set[str] = set()
-        #: nodes that events changed since somebody cleared it; what this scheduler takes itself does not count
+        #: nodes that events changed since it was cleared; what this scheduler takes itself does not count
         self.disturbed: set[str] = set()
 
     # -- events ------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Where those with reservations in a member will be: beside each other, on its nodes as these will be then."""
+"""Where workloads with reservations in a member will be: beside each other, on its nodes as these will be then."""
 
 from __future__ import annotations
 

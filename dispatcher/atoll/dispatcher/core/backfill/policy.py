@@ -173,7 +173,7 @@ class Policy:
         return len(better) == len(broken), better
 
     def forbidden(self, binding: Binding) -> bool:
-        """Whether limits that are reserved allow no choice at all, whoever has gone."""
+        """Whether limits that are reserved allow no choice at all, whatever has ended."""
         leaf, end = binding.leaf, self._state.now + estimate(binding)
         if any(queue.guarantee for queue in path(leaf)):
             # That may be a better right once others have gone.
@@ -431,7 +431,7 @@ class Policy:
             self.waiting.refresh(self.waiting.classes(binding.leaf)[binding.shape.key])
 
     def _ends_waiting(self, claim: Reservation) -> float:
-        """When it is looked at again whether those that go for a claimant are still on their way."""
+        """When it is looked at again whether the victims of a claimant still end."""
         losses = self._claims.losses(claim.uid).items()
         going = [self.bindings[uid] for uid, loss in losses if not self._claims.let_go(uid, loss)]
         bounds = [self._claims.gone_until(each, claim.computed) for each in going]

@@ -56,7 +56,7 @@ class Reservations:
         self.timeline = Timeline(world, self, settings)
         #: UID of the waiting workload -> its reservation
         self.made: dict[str, Reservation] = {}
-        #: the same of those that others are evicted for: what they had reserved before stays theirs until they start
+        #: the same of claimants: what they had reserved before stays theirs until they start
         self.claims: dict[str, Reservation] = {}
         #: the latest end at which the choice that was refused last would have been permitted
         self.latest_end = -math.inf
@@ -331,7 +331,7 @@ class Reservations:
             gang: what is to fit.
             members: where it goes.
             now: seconds since the epoch.
-            leaving: UIDs of those that go whole.
+            leaving: UIDs of the victims that are evicted whole.
             expected: where it goes once they have, if that is one member.
         """
         self.withdraw(uid)
@@ -455,7 +455,7 @@ class Reservations:
             return
         first = min(each.at for each in broken)
         if end + self._settings.settle <= first:
-            # It is others who would take their places, whoever of those that start before.
+            # Others would take their places, any of the workloads that start before.
             members = {each.member for each in broken}
             first = min(each.at for each in self.made.values() if each.member in members)
         self.latest_end = max(self.latest_end, first)

@@ -1,4 +1,4 @@
-"""Who waits, in which order, and on what: finding the next workload without looking at those that can't go.
+"""What waits, in which order, and on what: finding the next workload without looking at what can't start.
 
 Pending workloads of one queue that ask for the same are one *class*. A class waits in exactly one *lot*: the fresh
 lot of its queue until it is looked at, then the lot of what blocked it: a limit of some queue on its path (with the

@@ -36,7 +36,7 @@ class Deadlines:
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: float) -> Iterator[str]:
-        """Take out those whose time has come, the earliest first."""
+        """Take out what is due, the earliest first."""
         while (first := self.first) is not None and first <= now:
             uid = heapq.heappop(self._heap)[1]
             del self._times[uid]

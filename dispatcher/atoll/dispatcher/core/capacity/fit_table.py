@@ -111,7 +111,7 @@ class FitTable:
         return place(member.nodes, gang, room=OneRoom(held, at), explain=False)
 
     def allowed(self, shape: Shape) -> list[NDArray[np.bool_]]:
-        """Per affinity of the shape, bool[members]: who accepts it, ready or not."""
+        """Per affinity of the shape, bool[members]: which accept it, ready or not."""
         if shape.seen != self.version:
             shape.allowed = [
                 np.array(

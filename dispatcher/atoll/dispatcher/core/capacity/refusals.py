@@ -201,7 +201,7 @@ def concerns_namespace(words: str) -> bool:
 
 
 def _end(pauses: Mapping[str, Pause], now: float) -> bool:
-    """End those whose time has come; whether there was one."""
+    """End the pauses that are over; whether there was one."""
     due = [pause for pause in pauses.values() if not pause.over and pause.until <= now]
     for pause in due:
         pause.over = True

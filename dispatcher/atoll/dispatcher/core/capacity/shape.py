@@ -52,7 +52,7 @@ class Shape:
     rows: tuple[int, ...] = ()
     """Row of each task in the world's matrix while it is enrolled."""
     allowed: list[NDArray[np.bool_]] = field(default_factory=list)
-    """Per affinity, bool[members]: who may take it, whether ready or not; of world version `seen`."""
+    """Per affinity, bool[members]: which may take it, whether ready or not; of world version `seen`."""
     seen: int = -1
     others: tuple[Shape, ...] = ()
     """With the other flavors that it may get, the first to be tried first; this one is what it waits for."""

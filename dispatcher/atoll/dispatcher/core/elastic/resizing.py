@@ -64,7 +64,7 @@ class Resizing:
     # -- growing -----------------------------------------------------------------------------------------------------
 
     def grow_all(self, commands: list[Command]) -> list[Queue]:
-        """Give what is left to those that run with fewer pods than they ask for: what a user waits for first, then by
+        """Give what is left to what runs with fewer pods than it asks for: what a user waits for first, then by
         the order of queues and of the workloads in them. What is dispatched in this pass starts with what it gets.
 
         Args:

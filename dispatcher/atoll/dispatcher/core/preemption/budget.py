@@ -60,7 +60,7 @@ class Searches:
         self._settings = settings
         #: searches that may be made now
         self.tokens = float(settings.burst)
-        #: classes for which it was not looked since something changed; those whose pause is over
+        #: classes for which it was not looked since something changed; classes whose pause is over
         self._fresh, self._again = _Turns(), _Turns()
         #: the last search was one of the first kind
         self._was_fresh = False

@@ -64,7 +64,7 @@ class DryRuns:
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def ask_for_room(self) -> Iterator[Command]:
-        """Look for who should go so that blocked workloads of higher priority, or of entitled queues, can start."""
+        """Search victims so that blocked workloads of higher priority, or of entitled queues, can start."""
         self._triggers.look_at_rights()
         while (group := self._triggers.searches.take()) is not None:
             if not group.members or group.lot is None or not self._triggers.may_evict(group):
@@ -264,7 +264,7 @@ class DryRuns:
                 yield self._give_up(question, silent, verdict, text)
 
     def _is_open(self, question: OpenQuestion) -> bool:
-        """Whether the workload waits as it did, and all who would go run as they did."""
+        """Whether the workload waits as it did, and all its victims run as they did."""
         binding = question.binding
         if (
             self.bindings.get(binding.view.uid) is not binding
@@ -280,7 +280,7 @@ class DryRuns:
         return True
 
     def _confirmed(self, question: OpenQuestion) -> bool:
-        """Whether by now those who were named still may go, still must, and make the room that was asked about.
+        """Whether by now the victims still may be evicted, still must, and leave the room that was asked about.
 
         Figures, rights and limits may be other ones than when it was asked.
         """
@@ -326,7 +326,7 @@ class DryRuns:
             return len(pool) == steps and all([trial.take(bundle) for bundle in pool]) and fits(trial)
 
     def _victims_of(self, question: OpenQuestion) -> list[Victim] | None:
-        """Those who were named, each with what it would lose; None when one of them is another one now."""
+        """The victims, each with what it would lose; None when one of them is another one now."""
         found = []
         for departure in question.departures:
             victim = self._triggers.victim(departure.uid)
@@ -355,7 +355,7 @@ class DryRuns:
         return any(bool((allowed & usable)[columns].all()) for allowed in self.world.allowed(group.shape))
 
     def _carry_out(self, question: OpenQuestion) -> Iterator[Command]:
-        """All members say that it fits: those who were named go, and the room is the workload's."""
+        """All members say that it fits: the victims are evicted, and their room is the claimant's."""
         binding = question.binding
         group = self._class_of(binding)
         self._claims.answered(binding.view.uid)

@@ -66,7 +66,7 @@ class Plan:
     """In order of their UIDs."""
     choice: Choice
     awaited: tuple[str, ...] = ()
-    """UIDs of those that leave already, without whose room it would not do."""
+    """UIDs of what leaves already, with room that it can't do without."""
 
     @property
     def victims(self) -> tuple[str, ...]:
@@ -175,7 +175,7 @@ def _somewhere(
 
 
 def _awaiting(trial: Trial, outcome: Plan, gone: Sequence[Bundle]) -> Plan:
-    """The plan, and which of those that leave already it can't do without."""
+    """The plan, and what of that which leaves already it can't do without."""
     awaited = []
     for bundle in gone:
         trial.move(bundle, -1)
@@ -332,7 +332,7 @@ Place = dict[str, Ints]
 
 
 def _places(trial: Trial) -> Iterator[tuple[Place, Sequence[int]]]:
-    """(nodes, pods per task) for each place where the claimant could go; those that lack the fewest pods first."""
+    """(nodes, pods per task) for each place where the claimant could go; the one that lacks the fewest pods first."""
     shape = trial.claimant.shape
     if shape.least_clusters <= 1:
         ranked: list[tuple[int, str, int, Ints]] = []

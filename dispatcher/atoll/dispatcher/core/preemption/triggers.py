@@ -1,4 +1,4 @@
-"""Room made by others: who could go so that blocked work of a higher priority, or of an entitled queue, can start."""
+"""When to search victims for blocked workloads of a higher priority, or of an entitled queue, and among which."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from atoll.model.verdict import Reason
 
 
 class Triggers:
-    """Knows who could go, and takes back who must."""
+    """Knows which claimants may evict, and what could be a victim."""
 
     def __init__(self, state: State, claims: Claims, policy: Policy) -> None:
         self._state, self._claims, self._policy = state, claims, policy
@@ -80,13 +80,13 @@ class Triggers:
     def new_heads(self) -> None:
         """Look anew at classes whose head changed so that it may preempt."""
         for group in self.headed:
-            # It may sleep on without being looked at, and others may have to go for this one who had not to before.
+            # It may sleep on without being looked at, and this one may evict what the one before might not.
             if _helpable(group):
                 self.searches.look_anew(group)
         self.headed.clear()
 
     def can_spare(self, leaf: Queue) -> None:
-        """Something of a queue has grown: whoever waits there may be helped by what it can spare now."""
+        """Something of a queue has grown: what waits there may be helped by what it can spare now."""
         for group in filter(_helpable, self.waiting.classes(leaf).values()):
             self.searches.look_soon(group)
 
@@ -162,7 +162,7 @@ class Triggers:
         return known[3]
 
     def possible_victims(self, group: ShapeClass) -> list[Victim]:
-        """What runs in queues that may have to give something up for a class; who of it may go is said elsewhere."""
+        """What runs in queues that may have to give something up for a class; which of it goes is said elsewhere."""
         leaf, request = group.leaf, group.shape.request
         lends = self.tree.may_lend(leaf, entitled(self.tree, leaf, request))
         own = self._yields_to(group)

@@ -52,7 +52,7 @@ def _borrowed(queue: Queue, name: str) -> int:
 
 
 def _lenders(queue: Queue, name: str) -> list[str]:
-    """Who leaves unused what this queue borrows: its siblings, else those of the nearest queue above that has such."""
+    """Which leave unused what this queue borrows: its siblings, else those of the nearest queue above that has such."""
     up: Queue | None = queue
     while up is not None and up.parent is not None:
         spare = {

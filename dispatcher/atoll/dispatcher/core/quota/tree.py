@@ -300,7 +300,7 @@ class Tree:
         """Whether the queue may reclaim for this request: within its own limit afterwards, and in some requested
         resource within what it, or a queue above it that has an entitlement, deserves.
 
-        Limits above are not looked at: it is the victims who make room there; test `shortage` without them.
+        Limits above are not looked at: victims leave room there; test `shortage` without them.
         """
         if self.standing(queue) is not Standing.OPEN or vector.shortage(queue.used, request, queue.limit):
             return False
