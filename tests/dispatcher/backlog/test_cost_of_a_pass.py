@@ -141,8 +141,8 @@ def test_which_members_a_queue_may_use_is_computed_once() -> None:
     s = Scene(make_queue("q", view={"members": {"m": Ceiling()}}), *ROOM, make_cluster("n"), make_capacity("n", [1]))
     s.run()
     leaf = s.core.tree.queue("q")
-    assert s.core.state.serves(leaf) is not None
-    assert s.core.state.serves(leaf) is s.core.state.serves(leaf)
+    assert s.core.state.exclusions.serves(leaf) is not None
+    assert s.core.state.exclusions.serves(leaf) is s.core.state.exclusions.serves(leaf)
 
 
 def test_new_figures_or_nodes_of_a_member_lay_nothing_out_anew() -> None:

@@ -27,7 +27,7 @@ def traces(s: Scene, names: Iterable[str]) -> list[str]:
     kept: dict[str, list[Iterable[Queue]]] = {
         "tree": [core.tree.root.children.values(), core.tree.root.unordered],
         "spots": [core.waiting._spots],
-        "books": [core.state.charged, core.state.priorities, core.state._serving, core.state.sizes.spare],
+        "books": [core.state.charges.of, core.state.charges.priorities, core.state.sizes.spare],
     }
     found = {(place, node.name) for place, tables in kept.items() for table in tables for node in table}
     return sorted(f"{place}: {name}" for place, name in found if name in set(names))

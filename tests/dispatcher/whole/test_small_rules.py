@@ -107,7 +107,7 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
     assert not any(core.world._users)
     assert not any((core.world.holders, core.namespaces.used, core.reservations.made, core.waiting.unsaid))
     assert not core.reservations.timeline.items()
-    assert not any(core.state.priorities.values())
+    assert not any(core.state.charges.priorities.values())
     left = (
         core.state._shapes._known,
         core.state.untold,

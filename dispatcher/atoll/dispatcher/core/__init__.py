@@ -13,7 +13,8 @@ The same object runs in the live dispatcher, the simulator, the property tests a
   nothing. `check` and `check_sums` verify what must always hold.
 
 Each folder is one subject: `quota`, `capacity`, `placement`, `backlog`, `backfill`, `elastic`, `preemption`, `explain`;
-what imports what is a contract in pyproject.toml. `state` is what was told, `dispatcher` the steps of a pass.
+what imports what is a contract in pyproject.toml. `state` is where each binding is filed; `surroundings` and
+`sightings` take events in; `dispatcher` is the steps of a pass.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable
 from functools import partial
@@ -177,14 +176,14 @@ class Admission:
             shape or group.shape,
             binding.gang,
             self.world,
-            serving=self._state.serves(group.leaf),
-            avoided=self._state.avoided(binding, group.shape),
+            serving=self._state.exclusions.serves(group.leaf),
+            avoided=self._state.exclusions.avoided(binding, group.shape),
             permits=self._policy.settles(binding),
             barred=nowhere if self.reservations.empty else self._policy.barred(binding),
             capped=partial(self._policy.capped, group.leaf),
             times=partial(self._policy.times, group.leaf),
         )
-        return found if isinstance(found, Choice) else self._state.in_words(binding, group.shape, found)
+        return found if isinstance(found, Choice) else self._state.exclusions.in_words(binding, group.shape, found)
 
     def _dispatch(self, binding: Binding, choice: Choice) -> Dispatch:
         view = binding.view
@@ -209,16 +208,13 @@ class Admission:
         self._claims.started(view.uid)
         binding.epoch = command.decision.epoch
         self._state.change_phase(binding, phase)
-        binding.told, binding.deadline, binding.bound = None, deadline, False
-        heapq.heappush(self._state.deadlines, (deadline, view.uid))
+        binding.told, binding.bound = None, False
+        self._state.times.set_deadline(binding, deadline)
         self._state.untold.pop(view.uid, None)
         if phase is Phase.RESERVING:
             self._state.unsettled[view.uid] = None
         binding.parts = parts
-        self.tree.start(binding.leaf, binding.amount, binding.where())
-        self._state.wakes.use_changed(binding.leaf)
-        self.namespaces.charge(view.namespace, binding.charges())
-        self._state.list_charged(binding)
+        self._state.charges.start(binding)
         for member, part, placement in placed:
             self.world.assume(member, view.uid, part, placement)
             self.breakers.sent(member.name, view.uid)

@@ -132,7 +132,7 @@ class Decisions:
         command = Evict(*_guard(binding), decision)
         binding.epoch, binding.deadline = decision.epoch, None
         self._state.change_phase(binding, Phase.EVICTING)
-        self._state.watch_times(binding)
+        self._state.times.watch(binding, self._state.now)
         return command
 
     def explain(self, binding: Binding, verdict: Verdict, *, text: str = "") -> Explain:

@@ -16,15 +16,33 @@ from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.resizing import Resizing
-from atoll.dispatcher.core.events import Event, Pass
+from atoll.dispatcher.core.events import (
+    BindingGone,
+    BindingSet,
+    CapacityGone,
+    CapacitySet,
+    ClusterGone,
+    ClusterSet,
+    Event,
+    NamespaceGone,
+    NamespaceSet,
+    NamespaceView,
+    Pass,
+    QueueGone,
+    QueueSet,
+    Refused,
+)
 from atoll.dispatcher.core.explanations import Explanations
 from atoll.dispatcher.core.nominations import Nominations
 from atoll.dispatcher.core.preemption.dry_run import DryRuns
 from atoll.dispatcher.core.preemption.triggers import Triggers
 from atoll.dispatcher.core.progress import Progress
 from atoll.dispatcher.core.quota.queue import Queue
+from atoll.dispatcher.core.retries import Retries
 from atoll.dispatcher.core.settings import CoreSettings
+from atoll.dispatcher.core.sightings import Sightings
 from atoll.dispatcher.core.state import State
+from atoll.dispatcher.core.surroundings import Surroundings
 from atoll.model.verdict import Reason, Verdict
 
 
@@ -52,6 +70,7 @@ class Dispatcher:
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
         self.namespaces, self.reservations, self.wakeups = state.namespaces, state.reservations, state.wakeups
         self.breakers, self.refusals = state.breakers, state.refusals
+        self.surroundings, self.sightings, self.retries = Surroundings(state), Sightings(state), Retries(state)
         self.claims = claims = Claims(state)
         self.decisions = decisions = Decisions(state)
         self.progress = Progress(state, claims, decisions)
@@ -70,7 +89,7 @@ class Dispatcher:
             queues, waits = self.tree.take_changed(), self.waiting.take_changed()
             self.changes = Changes(tuple(queues), tuple(waits), tuple(self.breakers.take_changed()))
             return commands
-        self.state.tell(event)
+        self._tell(event)
         return []
 
     @property
@@ -80,9 +99,34 @@ class Dispatcher:
             return self.state.now
         due = (
             self.progress.next, self.explanations.next, self.nominations.next, self.policy.next, self.triggers.next,
-            self.dry_runs.next, self.state.failures.next, self.refusals.next, self.breakers.next,
+            self.dry_runs.next, self.retries.next,
         )  # fmt: skip
         return min((when for when in due if when is not None), default=None)
+
+    def _tell(self, event: Event) -> None:
+        match event:
+            case BindingSet(binding):
+                self.sightings.set_binding(binding)
+            case BindingGone(uid):
+                self.sightings.drop_binding(uid)
+            case Refused(uid, epoch, generation):
+                self.sightings.refused(uid, epoch, generation)
+            case QueueSet(view):
+                self.surroundings.set_queue(view.name, view)
+            case QueueGone(name):
+                self.surroundings.set_queue(name, None)
+            case NamespaceSet(namespace):
+                self.surroundings.set_namespace(namespace)
+            case NamespaceGone(name):
+                self.surroundings.set_namespace(NamespaceView(name))
+            case ClusterSet(cluster, circuit):
+                self.surroundings.set_cluster(cluster, circuit)
+            case ClusterGone(name):
+                self.surroundings.drop_cluster(name)
+            case CapacitySet(capacity):
+                self.surroundings.set_capacity(capacity.cluster, capacity.root, capacity)
+            case CapacityGone(name, root):
+                self.surroundings.set_capacity(name, root, None)
 
     def _pass(self, now: float) -> list[Command]:
         # 1. Time has passed: what may be tried again by now is awake.
@@ -99,7 +143,7 @@ class Dispatcher:
         ]
         self.resizing.name_kept_sizes()
         # 3. Dispatch while something fits; park the rest on what blocks it.
-        self.state.heed_breakers()
+        self.retries.heed_breakers()
         self.wakeups.members_grew()
         self.dry_runs.unfinished = not self._dispatch(commands)
         if self.dry_runs.unfinished:
@@ -129,9 +173,7 @@ class Dispatcher:
         self.reservations.timeline.pass_begins(now)
         self.world.refresh()
         self.state.renumber_moved()
-        self.state.try_again()
-        self.state.forget_refusals()
-        self.breakers.pass_begins(now)
+        self.retries.pass_begins()
         self.nominations.take_up()
         self.policy.pass_begins()
         self.state.wakes.time_passed(now)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterator, Mapping
 
@@ -33,15 +32,7 @@ class Progress:
     @property
     def next(self) -> float | None:
         """When the first deadline passes."""
-        deadlines = self._state.deadlines
-        while deadlines:
-            when, uid = deadlines[0]
-            binding = self.bindings.get(uid)
-            if binding is not None and binding.deadline == when:
-                break
-            heapq.heappop(deadlines)
-        state = self._state
-        due = (deadlines[0][0] if deadlines else None, state.wakes.next_time, state.ready_by.first, state.gone_by.first)
+        due = (self._state.times.next, self._state.wakes.next_time)
         return min((when for when in due if when is not None), default=None)
 
     def pass_begins(self, now: float) -> None:
@@ -49,12 +40,8 @@ class Progress:
         self._began = min(self._began, now)
 
     def overdue(self) -> Iterator[Command]:
-        while self._state.deadlines and self._state.deadlines[0][0] <= self._state.now:
-            when, uid = heapq.heappop(self._state.deadlines)
-            binding = self.bindings.get(uid)
-            if binding is None or binding.deadline != when:
-                continue
-            binding.deadline = None
+        for binding in self._state.times.overdue(self._state.now):
+            uid = binding.view.uid
             if binding.epoch != binding.view.epoch:
                 continue
             if binding.phase is Phase.RESERVING:
@@ -67,8 +54,7 @@ class Progress:
             elif binding.phase is Phase.DISPATCHED and not binding.bound:
                 late = [name for name in binding.parts if not bound_in(binding, name)]
                 if self._has_its_turn_to_come(binding):
-                    binding.deadline = self._state.now + self.settings.commit / 2
-                    heapq.heappush(self._state.deadlines, (binding.deadline, uid))
+                    self._state.times.set_deadline(binding, self._state.now + self.settings.commit / 2)
                     continue
                 for name in late:
                     self._state.failed(binding, name, pods=True)
@@ -77,13 +63,13 @@ class Progress:
                 yield self._decisions.evict(binding, Reason.DEADLINE_EXCEEDED, text + _why(binding))
             elif binding.phase is Phase.DISPATCHED:
                 # Whatever of its growth is not there by now waits in the member like anything else.
-                self._state.settle_binding(binding)
+                self._state.assumed.settle(binding)
 
     def not_running(self) -> Iterator[Command]:
         """Take back what was bound and does not run in time; it waits longer after each round, and keeps no member from
         others: what its containers lack is most often its own fault.
         """
-        for uid in self._state.ready_by.due(self._state.now):
+        for uid in self._state.times.ready_by.due(self._state.now):
             binding = self.bindings[uid]
             view = binding.view
             if binding.phase is not Phase.DISPATCHED or binding.epoch != view.epoch:
@@ -93,7 +79,7 @@ class Progress:
                     yield self._incomplete(binding)
                 else:
                     # What its members say is old; what becomes of work in a member that is away is decided elsewhere.
-                    self._state.ready_by.set(uid, self._state.now + self.settings.regain)
+                    self._state.times.ready_by.set(uid, self._state.now + self.settings.regain)
                 continue
             if view.started:
                 continue
@@ -112,7 +98,7 @@ class Progress:
         """Return the quota of what was evicted long ago: its queue does not pay for what a member can't do. Its
         nodes stay taken, for the members' figures contain its pods.
         """
-        for uid in self._state.gone_by.due(self._state.now):
+        for uid in self._state.times.gone_by.due(self._state.now):
             binding = self.bindings[uid]
             view = binding.view
             if binding.phase is not Phase.EVICTING or binding.epoch != view.epoch:
@@ -123,7 +109,7 @@ class Progress:
             self._state.leave(binding)
             self._state.change_phase(binding, Phase.LEAVING)
             self._state.put(uid, binding)
-            self._state.settle_binding(binding)
+            self._state.assumed.settle(binding)
             block = Blocker("Clusters" if "," in names else "Cluster", names, message=view.stuck) if names else None
             yield self._decisions.explain(binding, Verdict(Reason.EVICTION_OVERDUE, block))
 
@@ -178,8 +164,7 @@ class Progress:
         deadline = self._state.now + self.settings.commit
         command = self._decisions.commit(binding, deadline)
         self._state.change_phase(binding, Phase.DISPATCHED)
-        binding.deadline = deadline
-        heapq.heappush(self._state.deadlines, (deadline, binding.view.uid))
+        self._state.times.set_deadline(binding, deadline)
         return command
 
     def _incomplete(self, binding: Binding) -> Command:

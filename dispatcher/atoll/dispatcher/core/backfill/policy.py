@@ -252,7 +252,7 @@ class Policy:
         self.reordered.clear()
 
     def _reserve(self, shape: Shape, binding: Binding) -> Reservation | None:
-        serving = self._state.serves(binding.leaf)
+        serving = self._state.exclusions.serves(binding.leaf)
         mask = self.world.allowed(shape)[0] & self.world.ready
         if serving is not None:
             mask = mask & serving

@@ -227,7 +227,7 @@ class Resizing:
         before = binding.pods
         self._charge_size(binding, size, first_pods(self._where(binding, name), size))
         self._state.wakes.use_fell(binding.leaf)
-        self._state.settle_binding(binding)
+        self._state.assumed.settle(binding)
         return self._decisions.resize(binding, Reason.SHRUNK, f"{binding.pods} pods, not {before}: {text}")
 
     def keep_to_wishes(self) -> Iterator[Command]:
@@ -273,18 +273,10 @@ class Resizing:
     def _charge_size(self, binding: Binding, size: Counts, pods: Pods) -> None:
         [name] = binding.parts
         gang = as_it_runs(binding.view, name, binding.gang)
-        part = gang.sized(size)
-        amount = part.total()
-        more = dict(amount)
-        vector.add(more, binding.amount, -1)
-        self.namespaces.charge(binding.view.namespace, binding.charges(), -1)
-        binding.before, binding.parts, binding.amount = binding.parts, {name: part}, amount
-        self.tree.charge(binding.leaf, more, {name: more})
-        self.namespaces.charge(binding.view.namespace, binding.charges())
-        self._state.wakes.use_changed(binding.leaf)
+        self._state.charges.resize(binding, {name: gang.sized(size)})
         stay = self.reservations.timeline.get(binding.view.uid)
         assert stay is not None, f"{binding.view.uid} is charged and not known to run"
-        now = Allocation(binding.leaf, amount, stay.start, stay.end, {name: (gang, pods)}, stay.settings)
+        now = Allocation(binding.leaf, binding.amount, stay.start, stay.end, {name: (gang, pods)}, stay.settings)
         self.reservations.timeline.enter(binding.view.uid, now)
         self._state.sizes.file(binding)
 

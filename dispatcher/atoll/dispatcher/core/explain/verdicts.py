@@ -232,13 +232,13 @@ class _Look:
             self.shape,
             self._gang,
             self.world,
-            serving=core.state.serves(self._leaf),
-            avoided=core.state.avoided(self.binding, self.shape),
+            serving=core.state.exclusions.serves(self._leaf),
+            avoided=core.state.exclusions.avoided(self.binding, self.shape),
             permits=self._settles,
             capped=self._capped,
             times=partial(core.policy.times, self._leaf),
         )
-        return found if isinstance(found, Choice) else core.state.in_words(self.binding, self.shape, found)
+        return found if isinstance(found, Choice) else core.state.exclusions.in_words(self.binding, self.shape, found)
 
     def whole(self, choice: Choice) -> Choice:
         """The choice with the pods beyond the minimum that it would be given as it starts."""
@@ -288,8 +288,8 @@ class _Look:
         """What each member could take, those that hold most of it first."""
         world, shape, core = self.world, self.shape, self.core
         allowed = np.any(world.allowed(shape), axis=0) if world.order else np.zeros(0, np.bool_)
-        serving = core.state.serves(self._leaf)
-        avoided, refusing = core.state.avoided(self.binding, shape), core.refusals.avoided(self.binding.view)
+        serving = core.state.exclusions.serves(self._leaf)
+        avoided, refusing = core.state.exclusions.avoided(self.binding, shape), core.refusals.avoided(self.binding.view)
         barred = core.breakers.barred(self.binding.view.namespace)
         floor = np.array(shape.floor)
         held = np.minimum(world.counts[list(shape.rows)], floor[:, None]).sum(axis=0)
@@ -551,7 +551,10 @@ class _Look:
             self.binding.view.uid, self._leaf, -self.binding.key[0], self.shape, self.shape.least
         )  # fmt: skip
         running = list(core.triggers.running())
-        serving, avoided = core.state.serves(self._leaf), core.state.avoided(self.binding, self.shape)
+        serving, avoided = (
+            core.state.exclusions.serves(self._leaf),
+            core.state.exclusions.avoided(self.binding, self.shape),
+        )
         # As the dispatcher plans: other claimants are counted as having what their victims leave.
         with core.reservations.settled(but=self.binding.view.uid):
             evicting = plan(

@@ -154,8 +154,8 @@ class DryRuns:
                 self.world,
                 now=self._state.now,
                 leaving=leaving,
-                serving=self._state.serves(group.leaf),
-                avoided=self._state.avoided(binding, group.shape),
+                serving=self._state.exclusions.serves(group.leaf),
+                avoided=self._state.exclusions.avoided(binding, group.shape),
                 permits=self._policy.permits(binding),
                 why=False,
                 settings=self._settings,
@@ -346,10 +346,10 @@ class DryRuns:
     def _may_use(self, group: ShapeClass, members: tuple[Member, ...]) -> bool:
         """Whether these are members that the workload may go to now."""
         usable = self.world.ready
-        if (serving := self._state.serves(group.leaf)) is not None:
+        if (serving := self._state.exclusions.serves(group.leaf)) is not None:
             usable = usable & serving
         binding = self.bindings[group.members[0][2]]
-        if not self._state.avoided(binding, group.shape).isdisjoint(member.name for member in members):
+        if not self._state.exclusions.avoided(binding, group.shape).isdisjoint(member.name for member in members):
             return False
         columns = [self.world.column(member.name) for member in members]
         return any(bool((allowed & usable)[columns].all()) for allowed in self.world.allowed(group.shape))

@@ -45,7 +45,7 @@ class Triggers:
         state.on_changed.append(self._rights_may_change)
         state.on_waits.append(self._waits)
         state.on_waits_no_more.append(self._waits_no_more)
-        state.on_charged.append(self._charged)
+        state.charges.on_charged.append(self._charged)
 
     def _waits(self, binding: Binding, group: ShapeClass) -> None:
         if group.members[0] == binding.key:
@@ -128,16 +128,16 @@ class Triggers:
     def _yields_to(self, group: ShapeClass, priority: int | None = None) -> bool:
         """Whether something in its own queue might go for it, or shrink."""
         priority = -group.members[0][0] if priority is None else priority
-        return any(each < priority for each in self._state.priorities.get(group.leaf, ())) or any(
+        return any(each < priority for each in self._state.charges.priorities.get(group.leaf, ())) or any(
             each <= priority for each in self._state.sizes.spare.get(group.leaf, ())
         )
 
     def running(self) -> Iterator[Victim]:
         """What runs and could go; each is made once."""
-        return (victim for leaf in self._state.charged for victim in self._victims_in(leaf))
+        return (victim for leaf in self._state.charges.of for victim in self._victims_in(leaf))
 
     def _victims_in(self, leaf: Queue) -> Iterator[Victim]:
-        return filter(None, map(self.victim, self._state.charged.get(leaf, ())))
+        return filter(None, map(self.victim, self._state.charges.of.get(leaf, ())))
 
     def victim(self, uid: str) -> Victim | None:
         """It as a victim; None where it does not run, or is being changed."""
@@ -170,7 +170,7 @@ class Triggers:
         away = {member.name for member in self.world.members.values() if not member.ready}
         return [
             victim
-            for each in self._state.charged
+            for each in self._state.charges.of
             if (own if each is leaf else lends(each))
             for victim in self._victims_in(each)
             if away.isdisjoint(victim.parts)

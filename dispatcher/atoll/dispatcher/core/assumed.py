@@ -1,0 +1,55 @@
+"""What was decided and the published figures of members don't contain yet: counted there until they do."""
+
+from __future__ import annotations
+
+from atoll.dispatcher.core.backlog.binding import (
+    Binding,
+    contained,
+)
+from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.capacity.members import Members
+from atoll.dispatcher.core.capacity.pods import last_pods
+from atoll.model.decision import Phase
+
+
+class Assumed:
+    """Counts it, and stops once the figures contain it or never will."""
+
+    def __init__(self, world: Members, bindings: dict[str, Binding]) -> None:
+        self.world, self.bindings = world, bindings
+
+    def settle(self, binding: Binding) -> None:
+        """Let go of what was assumed in a member once the member's own figures contain it, or once it is over."""
+        uid = binding.view.uid
+        for member in list(self.world.holders.get(uid, ())):
+            if contained(binding, member):
+                self.world.forget(member, uid)
+        for name in binding.parts:
+            member = self.world.member(name)
+            if binding.phase is Phase.EVICTING and uid not in member.expected:
+                # The figures contain what is leaving.
+                continue
+            if not contained(binding, member):
+                self.world.expect(member, uid)
+                self.world.assume_no_more(member, uid, binding.parts[name])
+                self._assume_late(binding, member)
+
+    def settle_member(self, member: Member) -> None:
+        for uid in sorted(member.expected):
+            binding = self.bindings.get(uid)
+            if binding is None or contained(binding, member):
+                self.world.forget(member, uid)
+            else:
+                self._assume_late(binding, member)
+
+    def _assume_late(self, binding: Binding, member: Member) -> None:
+        """Count a part that an earlier leader decided and the member's figures lack, where it would go now."""
+        uid = binding.view.uid
+        if uid not in member.inflight and member.roots:
+            part = binding.parts[member.name]
+            if binding.bound and binding.phase is Phase.DISPATCHED:
+                # Its last pods, for the first ones are there, unless the figures are older than they are.
+                generation, pods = binding.view.placed.get(member.name, (0, 0))
+                if generation <= member.generation:
+                    part = part.sized(last_pods(part, max(part.replicas - pods, 0)))
+            self.world.assume_late(member, uid, part)

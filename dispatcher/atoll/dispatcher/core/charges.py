@@ -1,0 +1,76 @@
+"""What is charged: to the queue and the namespace of each binding, and which bindings those are."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+
+from atoll.dispatcher.core.backlog.binding import (
+    Binding,
+)
+from atoll.dispatcher.core.backlog.wake_index import WakeIndex
+from atoll.dispatcher.core.quota.namespaces import Namespaces
+from atoll.dispatcher.core.quota.queue import Queue
+from atoll.dispatcher.core.quota.tree import Tree
+from atoll.model import vector
+from atoll.model.gang import Gang
+
+
+class Charges:
+    """Charges and releases."""
+
+    def __init__(self, tree: Tree, namespaces: Namespaces, wakes: WakeIndex) -> None:
+        self.tree, self.namespaces, self.wakes = tree, namespaces, wakes
+        #: leaf -> UIDs of the bindings charged to it
+        self.of: dict[Queue, dict[str, None]] = {}
+        #: leaf -> priority -> how many of these have it
+        self.priorities: defaultdict[Queue, Counter[int]] = defaultdict(Counter)
+        #: called with a binding, and 1 once its queue is charged for it, -1 once it is not any more
+        self.on_charged: list[Callable[[Binding, int], None]] = []
+
+    def forget(self, leaf: Queue) -> None:
+        """The queue is known no more."""
+        self.of.pop(leaf, None)
+        self.priorities.pop(leaf, None)
+
+    def start(self, binding: Binding) -> None:
+        """What waited is dispatched."""
+        self.tree.start(binding.leaf, binding.amount, binding.where())
+        self.wakes.use_changed(binding.leaf)
+        self.namespaces.charge(binding.view.namespace, binding.charges())
+        self._list(binding)
+
+    def resize(self, binding: Binding, parts: dict[str, Gang]) -> None:
+        """What runs in one member has another size there."""
+        [(name, part)] = parts.items()
+        amount = part.total()
+        more = dict(amount)
+        vector.add(more, binding.amount, -1)
+        self.namespaces.charge(binding.view.namespace, binding.charges(), -1)
+        binding.before, binding.parts, binding.amount = binding.parts, parts, amount
+        self.tree.charge(binding.leaf, more, {name: more})
+        self.namespaces.charge(binding.view.namespace, binding.charges())
+        self.wakes.use_changed(binding.leaf)
+
+    def charge(self, binding: Binding, times: int = 1) -> None:
+        """Charge the binding to its queue and namespace, or take that back."""
+        self.tree.charge(binding.leaf, binding.amount, binding.where(), times)
+        self.wakes.use_changed(binding.leaf)
+        self.namespaces.charge(binding.view.namespace, binding.charges(), times)
+        self._list(binding, times)
+        if times < 0:
+            self.wakes.use_fell(binding.leaf)
+
+    def _list(self, binding: Binding, times: int = 1) -> None:
+        charged = self.of.setdefault(binding.leaf, {})
+        if times > 0:
+            charged[binding.view.uid] = None
+        else:
+            del charged[binding.view.uid]
+        counts = self.priorities[binding.leaf]
+        priority = -binding.key[0]
+        counts[priority] += times
+        if not counts[priority]:
+            del counts[priority]
+        for charged_for in self.on_charged:
+            charged_for(binding, times)

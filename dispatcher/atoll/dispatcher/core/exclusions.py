@@ -1,0 +1,77 @@
+"""Which members a workload is kept from, by its queue or by what it met there, and how that is told."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atoll.dispatcher.core.backlog.binding import (
+    Binding,
+)
+from atoll.dispatcher.core.capacity.breakers import Breakers
+from atoll.dispatcher.core.capacity.failures import Failures
+from atoll.dispatcher.core.capacity.members import Members
+from atoll.dispatcher.core.capacity.refusals import Refusals
+from atoll.dispatcher.core.capacity.shape import Shape
+from atoll.dispatcher.core.placement import excluding
+from atoll.dispatcher.core.quota.queue import Queue
+from atoll.dispatcher.core.quota.tree import Tree
+from atoll.model.verdict import Blocker, Reason, Verdict, reason_of_refusal
+
+
+class Exclusions:
+    """Says where a workload is not to go."""
+
+    def __init__(self, tree: Tree, world: Members, refusals: Refusals, breakers: Breakers, failures: Failures) -> None:
+        self.tree, self.world = tree, world
+        self.refusals, self.breakers, self.failures = refusals, breakers, failures
+        #: leaf -> bool[members] that it may use, None for all; of `_version`
+        self._serving: dict[Queue, NDArray[np.bool_] | None] = {}
+        self._version = -1
+
+    def serving_changed(self, leaf: Queue | None = None) -> None:
+        """Queues may use other members; or this one is known no more."""
+        if leaf is None:
+            self._serving.clear()
+        else:
+            self._serving.pop(leaf, None)
+
+    def serves(self, leaf: Queue) -> NDArray[np.bool_] | None:
+        """bool[members]: which members the queue may use; None for all."""
+        if self._version != self.world.version:
+            self._serving.clear()
+            self._version = self.world.version
+        if leaf.serving is None:
+            return None
+        if leaf not in self._serving:
+            mask = np.array([self.tree.serves(leaf, member.name) for member in self.world.order], np.bool_)
+            self._serving[leaf] = None if mask.all() else mask
+        return self._serving[leaf]
+
+    def avoided(self, binding: Binding, shape: Shape) -> set[str]:
+        """The members that failed this shape, or refused this workload, and are not to be tried yet."""
+        found = self.breakers.barred(binding.view.namespace)
+        found.update(self.refusals.avoided(binding.view), self.failures.of(shape.key))
+        return found
+
+    def in_words(self, binding: Binding, shape: Shape, verdict: Verdict) -> Verdict:
+        """The verdict on a workload; where members that refused it are all that it could go to, in their words."""
+        if verdict.reason is Reason.NO_CLUSTER:
+            return excluding.verdict(binding.view, shape, binding.leaf, self.world, self.serves(binding.leaf))
+        if verdict.reason is not Reason.AVOIDED:
+            return verdict
+        refused, given_up = binding.view.decision.refused, self.refusals.given_up(binding.view)
+        if refused is not None and given_up:
+            usable, serving = np.any(self.world.allowed(shape), axis=0), self.serves(binding.leaf)
+            if serving is not None:
+                usable = usable & serving
+            if given_up.issuperset(self.world.order[column].name for column in np.flatnonzero(usable)):
+                return Verdict(Reason.DEACTIVATED, Blocker("Cluster", refused.member, message=refused.message))
+        words = next(((name, said) for name, said in self.refusals.avoided(binding.view).items() if said), None)
+        if words is None:
+            barred = self.breakers.barred(binding.view.namespace)
+            usable = np.any(self.world.allowed(shape), axis=0) & self.world.ready if barred else np.zeros(0, np.bool_)
+            names = [self.world.order[column].name for column in np.flatnonzero(usable)]
+            failing = ", ".join(name for name in names if name in barred)
+            return Verdict(Reason.MEMBER_FAILING, Blocker("Cluster", failing)) if failing else verdict
+        return Verdict(reason_of_refusal(words[1]), Blocker("Cluster", words[0], message=words[1]))
