@@ -238,3 +238,15 @@ async def fail(site: Site, member: str, failing: Json) -> None:
     await site.members[member].merge_patch(
         PODS, about["name"], {"status": {"phase": "Failed"}}, about["namespace"], subresource="status"
     )
+
+
+async def test_a_pod_that_names_a_queue_and_no_group_runs_as_one_of_its_own(site: Site) -> None:
+    alone = pod("solo", total=1)
+    alone["metadata"]["labels"] = {keys.KUEUE_QUEUE_LABEL: "default"}
+    del alone["metadata"]["annotations"][TOTAL]
+    made = await site.submit(alone)
+    assert (made["metadata"]["labels"][GROUP], made["metadata"]["annotations"][TOTAL]) == ("solo", "1")
+    await phases(site, "Succeeded")
+    del alone["metadata"]["name"]
+    with pytest.raises(errors.Forbidden, match="a group by its own name"):
+        await site.submit({**alone, "metadata": {**alone["metadata"], "generateName": "solo-"}})

@@ -128,6 +128,25 @@ async def test_a_job_set_runs_as_one_gang_where_its_crd_is_and_tells_its_end(wit
     await until(gone, what="nothing of it is left in the member")
 
 
+async def test_a_job_set_that_is_held_leaves_its_member_and_goes_again_when_it_is_released(with_crds: Site) -> None:
+    site = with_crds
+    await site.submit(job_set_of("pause"))
+    member, first = await there(site, JOB_SETS, "pause")
+    annotate = ("annotate", "jobset/pause", "-n", site.namespace, "--overwrite")
+    site.kubectl(*annotate, f"{keys.HOLD}=true")
+
+    async def withdrawn() -> bool:
+        found = await site.find(JOB_SETS, "pause")
+        gone = await site.find(JOB_SETS, "pause", member) is None
+        return gone and found is not None and found["spec"]["suspend"] is True
+
+    await until(withdrawn, what="it is suspended on the host and gone in the member")
+    site.kubectl(*annotate, f"{keys.HOLD}-")
+    _, again = await there(site, JOB_SETS, "pause")
+    epochs = [each["metadata"]["annotations"][keys.EPOCH] for each in (first, again)]
+    assert epochs == ["1", "2"]
+
+
 async def test_where_only_members_without_the_crd_are_left_a_job_set_waits_with_that_reason(
     with_crds: Site,
 ) -> None:

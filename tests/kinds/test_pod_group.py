@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from atoll.admission import jsonpatch
 from atoll.admission.rules import Change
 from atoll.kinds import Outcome, Part, Report, assembled, objects_of, pod_group, statuses
 from atoll.kinds.pod_group import GATE, GROUP, KIND, MOST, RETRIABLE, TOTAL, task_of
@@ -276,6 +277,19 @@ def test_a_new_pod_is_gated_and_stamped_with_its_queue() -> None:
     assert gate["value"] == [{"name": "their.own/gate"}, {"name": GATE}]
     assert (queue["path"], queue["value"]) == ("/metadata/labels/volcano.sh~1queue-name", "research")
     assert ADMISSION.defaults(Change(new=fresh(), old=fresh(), namespace={})) == []
+
+
+def test_a_new_pod_that_names_a_queue_and_no_group_is_one_of_its_own() -> None:
+    alone = fresh()
+    alone["metadata"] |= {"name": "a.b", "labels": {keys.KUEUE_QUEUE_LABEL: "research"}, "annotations": {"x": "y"}}
+    made = jsonpatch.applied(alone, default_pod(alone, {}))
+    assert (made["metadata"]["labels"][GROUP], made["metadata"]["annotations"]) == ("a-b", {"x": "y", TOTAL: "1"})
+    assert validate_pod(made) == []
+    assert KIND.takes(group(made))
+    of_a_set = {**alone, "metadata": {**alone["metadata"], "ownerReferences": [{"kind": "ReplicaSet"}]}}
+    assert GROUP not in jsonpatch.applied(of_a_set, default_pod(of_a_set, {}))["metadata"]["labels"]
+    unnamed = {**alone, "metadata": {**alone["metadata"], "generateName": "a-", "name": None}}
+    assert "the pod has no name yet" in validate_pod(jsonpatch.applied(unnamed, default_pod(unnamed, {})))[0].message
 
 
 @pytest.mark.parametrize("total", ["0", "many", str(MOST + 1)])

@@ -59,7 +59,7 @@ def _in_members(kind: Kind) -> str:
     if kind.in_member.status:
         return "Atoll's controller makes its pods"
     who = kind.words.needs or "the member's own controller"
-    return f"{who} makes its pods" + ("; served where its CRD is" if kind.optional else "")
+    return f"its pods are made by {who}" + ("; served where its CRD is" if kind.optional else "")
 
 
 def main() -> int:

@@ -11,11 +11,15 @@ from atoll.kinds.metadata import default_queue
 from atoll.kinds.pod_group import GATE, GROUP, KIND, MOST, TOTAL, total_of
 from atoll.model import keys
 
+_QUEUED: Final = (keys.KUEUE_QUEUE_LABEL, keys.QUEUE_LABEL)
+"""Labels by which a new pod that nobody made asks to be queued."""
 _OF_A_GROUP: Final = {
-    "name": "a-pod-of-a-group",
+    "name": "a-pod-of-a-group-or-of-a-queue",
     "expression": (
         "[object, oldObject].exists(each, each != null && has(each.metadata.labels)"
         f' && "{GROUP}" in each.metadata.labels)'
+        ' || (request.operation == "CREATE" && has(object.metadata.labels) && !has(object.metadata.ownerReferences)'
+        f" && {list(_QUEUED)}.exists(each, each in object.metadata.labels))"
     ),
 }
 _PATH: Final = "pod"
@@ -23,12 +27,18 @@ _PATH: Final = "pod"
 
 
 def default_pod(pod: Json, namespace: dict[str, str]) -> list[jsonpatch.Operation]:
-    """The patch that gates a new pod and stamps its queue."""
+    """The patch that gates a new pod and stamps its queue; one of no group that names a queue is a group of its own."""
     spec, metadata = pod.get("spec"), mapping(pod.get("metadata"))
     if not isinstance(spec, dict):
         return []
     gates = sequence(spec.get("schedulingGates"))
     patch = []
+    if _alone(pod):
+        patch.append(jsonpatch.add(str(metadata["name"]).replace(".", "-"), "metadata", "labels", GROUP))
+        if metadata.get("annotations") is None:
+            patch.append(jsonpatch.add({TOTAL: "1"}, "metadata", "annotations"))
+        else:
+            patch.append(jsonpatch.add("1", "metadata", "annotations", TOTAL))
     if not _gated(pod):
         patch.append(jsonpatch.add([*gates, {"name": GATE}], "spec", "schedulingGates"))
     labels = mapping(metadata.get("labels"))
@@ -38,11 +48,22 @@ def default_pod(pod: Json, namespace: dict[str, str]) -> list[jsonpatch.Operatio
     return patch
 
 
+def _alone(pod: Json) -> bool:
+    """Whether a new pod names a queue, and no group."""
+    metadata = mapping(pod.get("metadata"))
+    labels = mapping(metadata.get("labels"))
+    queued = any(labels.get(each) for each in _QUEUED)
+    return bool(queued and GROUP not in labels and not metadata.get("ownerReferences") and metadata.get("name"))
+
+
 def validate_pod(pod: Json) -> list[Problem]:
     """Everything that is wrong with a pod of a group, except for the state of its queue."""
     problems = []
     name = mapping(mapping(pod.get("metadata")).get("labels")).get(GROUP)
-    if not is_label(name):
+    if name is None and mapping(pod.get("metadata")).get("generateName"):
+        text = "must be given, as the pod has no name yet: a pod that names a queue is a group by its own name"
+        problems.append(Problem(f"metadata.labels[{GROUP}]", text))
+    elif not is_label(name):
         problems.append(Problem(f"metadata.labels[{GROUP}]", f"{name!r} can't name a group; {LABEL_RULE}"))
     total = total_of(pod)
     if not total or total > MOST:
