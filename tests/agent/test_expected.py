@@ -119,7 +119,7 @@ def side_by_side(room: Room, *, gpu: int = 4) -> dict[str, set[str]]:
     return {each.gang.binding_uid: {node for _, node in each.nodes} for each in plans}
 
 
-def test_an_older_one_leaves_the_nodes_to_whom_the_host_expects_there(room: Room) -> None:
+def test_an_older_one_leaves_the_nodes_to_the_gang_that_the_host_expects_there(room: Room) -> None:
     for node in ("r0n1", "r1n0"):
         for pod in pods(2, uid=f"on-{node}"):
             room.assume(pod, node)

@@ -59,7 +59,7 @@ def test_a_gang_that_fits_is_placed_whole_and_near_together() -> None:
 
 
 @pytest.mark.parametrize("epoch", ["\u00b2", "9" * 5000, "many"])
-def test_an_epoch_that_is_no_number_ends_nobody(epoch: str) -> None:
+def test_an_epoch_that_is_no_number_ends_nothing(epoch: str) -> None:
     room, pod = racks(), make_pod("p", binding="b")
     pod.metadata.annotations[keys.EPOCH] = epoch
     [outcome] = plan(room, [standing(key_of(pod), None, [pod], room, OURS)])
@@ -68,7 +68,7 @@ def test_an_epoch_that_is_no_number_ends_nobody(epoch: str) -> None:
 
 @pytest.mark.parametrize("amount", ["9223372036854775807", "8Ei"])
 @pytest.mark.parametrize("resource", ["cpu", "memory"])
-def test_pods_that_ask_for_all_there_can_be_end_nobody(resource: str, amount: str) -> None:
+def test_pods_that_ask_for_all_there_can_be_end_nothing(resource: str, amount: str) -> None:
     spec = {"containers": [{"resources": {"requests": {resource: amount}}}] * 3}
     room = make_room(make_node("a"), make_node("b"), pods=[make_pod(f"{n}", node="a", spec=spec) for n in range(3)])
     views = [standing(key_of(pod), None, [pod], room, OURS) for pod in (make_pod("p"), make_pod("q", spec=spec))]
@@ -339,7 +339,7 @@ def said(rules: Mapping[str, Any]) -> dict[str, Any]:
     return {"containers": [{"resources": {"requests": {"cpu": "1"}}}], **rules}
 
 
-def test_a_pod_that_runs_keeps_others_away_whom_it_means_and_they_say_so() -> None:
+def test_a_pod_that_runs_keeps_others_away_as_its_terms_say_and_they_say_so() -> None:
     room = make_room(make_node("a"), make_node("b"), pods=[make_pod("p", node="a", spec=said(APART))])
     [outcome] = plan(room, [alone(room, make_pod("q"))])
     assert assert_planned(outcome, 1) == {"b": 1}

@@ -137,7 +137,7 @@ def test_a_new_size_changes_the_pod_group_and_drops_tasks_that_are_gone() -> Non
     assert change["spec"]["minMember"] == 2
 
 
-def test_pods_that_vanished_while_nobody_looked_show_in_the_counts() -> None:
+def test_pods_that_vanished_unseen_show_in_the_counts() -> None:
     job = make_job(make_task("w", 4), phase="Running")
     job["status"]["taskStatusCount"] = {"w": {"phase": {"Running": 3}}}
     left = [make_pod("train-w-0"), make_pod("train-w-3")]

@@ -120,7 +120,7 @@ def test_a_question_becomes_a_hold_only_by_a_newer_epoch() -> None:
     assert_reserved(holds, 4)
 
 
-def test_a_question_ends_when_nobody_renews_it() -> None:
+def test_a_question_ends_when_it_is_not_renewed() -> None:
     holds = ask(busy(), part(4), {"victim": None})
     holds.expire(TTL)
     assert holds.get("b") is None

@@ -398,14 +398,14 @@ def test_an_adopted_plan_is_without_the_pods_that_were_bound() -> None:
         pytest.param('{"more": ' + "[" * 100_000, id="nested without end"),
     ],
 )
-def test_a_plan_that_somebody_made_up_is_not_adopted(text: str) -> None:
+def test_a_plan_that_was_made_up_is_not_adopted(text: str) -> None:
     with pytest.raises(ValueError):
         decode_plan(text)
 
 
 @pytest.mark.parametrize("terms", ['[{"matchExpressions": ["x"]}]', '[{"matchExpressions": [{"key": ["x"]}]}]'])
 @pytest.mark.parametrize("amount", [1, 2**63])
-def test_an_adopted_plan_of_the_wrong_form_is_refused_and_ends_nobody(terms: str, amount: int) -> None:
+def test_an_adopted_plan_of_the_wrong_form_is_refused_and_ends_nothing(terms: str, amount: int) -> None:
     room = make_room(make_node("n0"))
     adopted = Holds(room)
     text = _plan_of('[[0, "n0", 4]]', requests=f'{{"cpu": {amount}}}', terms=terms)
@@ -576,7 +576,7 @@ async def test_what_a_hold_leaves_when_it_ends_goes_to_one_that_was_refused(monk
     assert state["state"] == "Reserved"
 
 
-async def test_a_hold_that_nobody_renews_ends_at_its_deadline() -> None:
+async def test_a_hold_that_is_not_renewed_ends_at_its_deadline() -> None:
     core = core_of()
     core.handle(HoldAsked("b", 1, part(4), "train", "default", 1000.0))
     core.handle(HoldAsked("b", 1, part(4), "train", "default", 1020.0))

@@ -130,7 +130,7 @@ def test_a_job_that_fails_names_the_pod_that_failed_first_and_why() -> None:
     assert status["state"]["message"] == "task w: 0 pods succeeded, 2 are needed; pod w-1, container w-1"
 
 
-def test_a_job_that_somebody_aborts_does_not_blame_a_pod() -> None:
+def test_a_job_that_a_user_aborts_does_not_blame_a_pod() -> None:
     failed = msgspec.structs.replace(make_pod("w-0", task="w", phase="Failed"), failure="container c: exit code 1")
     job = make_job(make_task("w", 1), phase="Aborting")
     job["status"]["state"] |= {"reason": "CommandIssued", "message": "by hand"}

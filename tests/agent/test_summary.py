@@ -150,7 +150,7 @@ def test_a_large_member_stays_small() -> None:
     assert not any("names" in c for c in spec["classes"]), "names are left out of a large object"
 
 
-def test_the_total_is_of_all_nodes_also_of_those_that_no_class_promises() -> None:
+def test_the_total_is_of_all_nodes_also_of_those_that_no_class_shows() -> None:
     rooms = [
         NodeRoom(f"n{i}", {}, [{"key": f"k{i}", "effect": "NoSchedule"}], OFFER, {**OFFER, "cpu": i * 1000})
         for i in range(40)
@@ -217,7 +217,7 @@ shape = st.fixed_dictionaries(
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(node, max_size=60), shape)
-def test_no_domain_is_promised_more_pods_than_its_nodes_hold(
+def test_no_domain_shows_more_pods_than_its_nodes_hold(
     drawn: list[tuple[int, int, int, int, int, int]], wanted: dict[str, int]
 ) -> None:
     rooms = [

@@ -266,7 +266,7 @@ async def test_rules_beyond_the_bound_stay_on_the_host_and_an_event_says_so(site
     await until(others, what="the next ones take their place")
 
 
-async def test_nobody_is_evicted_for_work_that_the_member_would_not_let_in(site: Site) -> None:
+async def test_no_victim_is_evicted_for_work_that_the_member_would_not_let_in(site: Site) -> None:
     """1. A member is full. 2. A workload of higher priority comes, from a namespace that the member has itself."""
     await site.only("topo")
     queue = await site.queue()

@@ -130,7 +130,7 @@ async def test_a_priority_class_that_does_not_exist_is_told() -> None:
         ),
     ],
 )
-async def test_what_nobody_can_run_has_a_binding_and_an_event_that_says_why(task: Json, said: str) -> None:
+async def test_what_cannot_run_has_a_binding_and_an_event_that_says_why(task: Json, said: str) -> None:
     """The dispatcher says no more than InvalidGang of it."""
     made, told = await reconciled(job("bad", task))
     assert made == ["bad-job"]

@@ -34,7 +34,7 @@ EVICTING = BindingObject(
 
 
 @pytest.mark.parametrize("finished", [True, False], ids=["its binding is finished", "only the workload says so"])
-async def test_a_job_that_completed_while_it_was_taken_back_stays_completed(site: Site, finished: bool) -> None:
+async def test_a_job_that_completed_while_it_was_evicted_stays_completed(site: Site, finished: bool) -> None:
     made = await site.submit(job("done", seconds=0.2))
     done = await site.phase("done", "Completed")
     # A cache that is behind: the job as it was before anything was said about it.
@@ -158,7 +158,7 @@ async def test_what_runs_in_a_member_that_is_lost_says_so_until_it_is_back(site:
     ]  # fmt: skip
 
 
-async def test_what_was_taken_back_from_a_member_that_is_lost_says_what_it_waits_for(site: Site) -> None:
+async def test_what_was_evicted_from_a_member_that_is_lost_says_what_it_waits_for(site: Site) -> None:
     caches = Caches(site.host)
     status = Status(site.host, caches, Recorder(site.host, "test"))
     taken = msgspec.structs.replace(EVICTING, metadata=Meta(uid="u", annotations=EVICTING.metadata.annotations))

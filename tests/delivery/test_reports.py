@@ -22,7 +22,7 @@ def said(which: str, **fields: Any) -> Json:
 
 
 @pytest.mark.parametrize("which", ["volcano", "batch"])
-def test_a_good_report_is_kept_but_for_fields_that_nobody_reads(which: str) -> None:
+def test_a_good_report_is_kept_but_for_unknown_fields(which: str) -> None:
     raw, _ = work(which, said(which, surprise={"a": 1}))
     seen = decode_reported(raw)
     known = {key: value for key, value in GOOD[which].items() if key != "uncountedTerminatedPods"}
@@ -115,7 +115,7 @@ def test_what_is_said_of_another_object_is_left_out() -> None:
         assert (seen.refused, seen.reported) == ("", {})
 
 
-def test_a_health_that_nobody_knows_is_refused() -> None:
+def test_a_health_that_is_not_known_is_refused() -> None:
     assert "health" in decode_reported(changed(work("volcano", {})[0], health="Fine")).refused
 
 

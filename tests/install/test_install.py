@@ -169,7 +169,7 @@ async def test_atolls_requests_have_their_own_places_in_the_api_servers_queues(
             await wait_until(whole, f"FlowSchema {name} has its level", 30)
 
 
-async def test_until_a_dispatcher_leads_the_query_api_is_in_nobodys_way(prepared: Path, host: ApiServer) -> None:
+async def test_until_a_dispatcher_leads_the_query_api_is_in_the_way_of_nothing(prepared: Path, host: ApiServer) -> None:
     """An APIService whose Service does not answer would keep namespaces from being deleted."""
     with pytest.raises(NotFound):
         await host.get(API_SERVICES, keys.QUERY_API)

@@ -30,7 +30,7 @@ def test_nothing_is_granted_by_a_star() -> None:
         assert "*" not in rule.resource, who
 
 
-def test_nobody_may_change_rights_or_act_as_others() -> None:
+def test_no_process_may_change_rights_or_act_as_others() -> None:
     for who, _, rule in RULES:
         assert rule.group != "rbac.authorization.k8s.io", who
         assert not {"bind", "escalate", "impersonate"} & {*rule.verbs}, who

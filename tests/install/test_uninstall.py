@@ -232,7 +232,7 @@ async def test_in_force_a_member_that_does_not_let_go_in_time_is_left_and_what_m
     assert (await host.list(CLUSTERS), await host.list(BINDINGS), await host.list(WORKS)) == ([], [], [])
 
 
-async def test_it_waits_for_nobody_who_still_leads(host: ApiServer) -> None:
+async def test_it_waits_for_no_process_that_still_leads(host: ApiServer) -> None:
     now = rfc3339(time.time()).replace("Z", "000Z")
     spec = {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": now, "acquireTime": now}
     await put(host, LEASES, "atoll-dispatcher", keys.SYSTEM_NAMESPACE, spec=spec)

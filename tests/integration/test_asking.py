@@ -123,7 +123,7 @@ async def test_a_yes_comes_before_the_first_eviction(site: Site, queue: str) -> 
     await site.phase("low", "Running")
 
 
-async def test_nobody_goes_where_the_member_knows_of_something_in_the_way(site: Site, queue: str) -> None:
+async def test_no_victim_is_evicted_where_the_member_knows_of_something_in_the_way(site: Site, queue: str) -> None:
     """1. Beta's agent is stopped, so its figures stay. 2. Somebody takes the 2 GPUs that low leaves on a node. 3. By the
     figures high fits once low is gone. 4. The agent comes back and says no: low stays. 5. The pod goes: low makes room.
     """
@@ -177,7 +177,7 @@ async def test_the_next_dispatcher_asks_anew_and_evicts_once(site: Site, queue: 
     await withdrawn(site)
 
 
-async def test_a_member_that_is_away_keeps_nobody_from_starting_elsewhere(site: Site, queue: str) -> None:
+async def test_a_member_that_is_away_keeps_nothing_from_starting_elsewhere(site: Site, queue: str) -> None:
     """1. Alpha is full of what must not go. 2. Beta's agent is stopped, and beta is asked. 3. Alpha is free: high starts."""
     allowed = {"spec": {"placement": {"clusterAffinity": {"clusterNames": ["alpha", "beta"]}}}}
     await site.host.merge_patch(POLICIES, "beta", allowed, site.namespace)

@@ -219,7 +219,7 @@ async def test_a_suspended_job_with_a_kueue_queue_runs_and_is_not_stopped_by_its
     assert (found["spec"]["suspend"], keys.HOLD in found["metadata"].get("annotations", {})) == (False, False)
 
 
-async def test_a_running_job_that_its_user_suspends_is_taken_back_and_goes_on_where_it_was(site: Site) -> None:
+async def test_a_running_job_that_its_user_suspends_is_evicted_and_goes_on_where_it_was(site: Site) -> None:
     await site.submit(batch_job("paused", parallelism=2, completions=4, seconds=3))
 
     async def half() -> Json | None:
@@ -398,7 +398,7 @@ async def test_an_indexed_job_is_not_divided_even_where_its_policy_divides(site:
     await site.reason("indices", "InsufficientResources")
 
 
-async def test_a_job_taken_back_again_and_again_counts_every_completion_once(site: Site) -> None:
+async def test_a_job_evicted_again_and_again_counts_every_completion_once(site: Site) -> None:
     await site.submit(batch_job("often", parallelism=3, completions=12, seconds=0.4))
     seen = [0]
 

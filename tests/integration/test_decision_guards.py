@@ -59,7 +59,7 @@ async def test_what_was_held_since_the_decision_is_not_dispatched(site: Site, di
 
 
 @pytest.mark.integration
-async def test_what_was_bound_since_the_decision_is_not_taken_back(site: Site, dispatcher: ApiServer) -> None:
+async def test_what_was_bound_since_the_decision_is_not_evicted(site: Site, dispatcher: ApiServer) -> None:
     """1. The deadline passes. 2. The last pod is bound, and the binding says so. 3. The eviction is written."""
     await site.submit(job("late", seconds=None))
     await site.phase("late", "Running")

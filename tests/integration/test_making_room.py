@@ -40,7 +40,7 @@ async def test_a_job_of_higher_priority_takes_the_place_of_a_lower_one_of_its_qu
     await site.host.delete(PRIORITY_CLASSES, high["metadata"]["name"])
 
 
-async def test_an_entitled_queue_takes_back_what_another_one_borrowed(site: Site) -> None:
+async def test_an_entitled_queue_reclaims_what_another_one_borrowed(site: Site) -> None:
     above = await site.queue("above", capability={"cpu": "4"})
     borrower = await site.queue("borrower", parent=above, deserved={"cpu": "2"})
     owner = await site.queue("owner", parent=above, deserved={"cpu": "2"})

@@ -302,7 +302,9 @@ def publishes(site: Site, member: str, milli: int) -> Callable[[], Awaitable[boo
     return look
 
 
-async def test_a_pod_that_somebody_else_bound_is_missing_in_the_published_capacity_within_a_second(site: Site) -> None:
+async def test_a_pod_that_another_scheduler_bound_is_missing_in_the_published_capacity_within_a_second(
+    site: Site,
+) -> None:
     async with beside(site, "beta") as api:
         before = 4 * 16_000
         await until(publishes(site, "beta", before), what="all of beta is free")
@@ -425,7 +427,7 @@ async def test_a_pod_that_waits_says_why_as_kube_scheduler_does_until_it_is_plac
         await until(placed, what="it is placed")
 
 
-async def test_a_gang_whose_images_cannot_be_pulled_is_bound_not_running_and_taken_back_in_time(site: Site) -> None:
+async def test_a_gang_whose_images_cannot_be_pulled_is_bound_not_running_and_evicted_in_time(site: Site) -> None:
     """1. Its pods are bound, and their image can't be pulled. 2. The binding says bound, not running, and why; so do an
     Event and explain. 3. After its ready timeout it is taken back with the container's own words, and waits.
     """

@@ -14,7 +14,7 @@ from tests.integration.test_divided import gpus
 pytestmark = pytest.mark.integration
 
 
-async def test_room_is_kept_for_what_has_waited_as_long_as_its_queue_grants(site: Site) -> None:
+async def test_capacity_is_reserved_for_what_has_waited_as_long_as_its_queue_grants(site: Site) -> None:
     """Beta has 4 nodes of 8 GPUs. 1. Half of one node is free, the rest of it in an hour. 2. A workload that is impatient
     by itself gets no room kept. 3. One whose queue grants that does: only what ends before passes."""
     await one_member(site, "beta")

@@ -234,7 +234,7 @@ async def test_no_node_is_overbooked_while_bare_pods_and_gangs_arrive_together(h
 
 
 @pytest.mark.long
-async def test_a_gang_that_loses_its_nodes_is_taken_back_and_runs_elsewhere(here: Site) -> None:
+async def test_a_gang_that_loses_its_nodes_is_evicted_and_runs_elsewhere(here: Site) -> None:
     """1. A gang is planned; kube-scheduler is slow. 2. Pods of a higher priority come and are bound first. 3. The gang
     says why it waits, in kube-scheduler's words. 4. It is taken back whole, and runs in the other member.
     """
@@ -282,7 +282,7 @@ async def test_a_gang_that_loses_its_nodes_is_taken_back_and_runs_elsewhere(here
 
 
 @pytest.mark.long
-async def test_a_gang_that_is_pushed_out_below_its_minimum_is_taken_back_and_runs_elsewhere(here: Site) -> None:
+async def test_a_gang_that_is_pushed_out_below_its_minimum_is_evicted_and_runs_elsewhere(here: Site) -> None:
     """1. A gang runs. 2. Pods of a higher priority push some of it out, and fill the member. 3. What is left of it is
     taken back in time, and it runs in the other member.
     """

@@ -110,7 +110,7 @@ async def test_a_group_of_which_no_pod_may_be_replaced_has_failed_once_all_have_
     await until(finished, what="its binding says that it failed")
 
 
-async def test_nobody_may_run_a_pod_of_a_group_on_the_host_and_deleting_all_ends_it(site: Site) -> None:
+async def test_no_pod_of_a_group_runs_on_the_host_and_deleting_all_ends_it(site: Site) -> None:
     for name in ("a", "b"):
         await site.submit(pod(name, total=2, seconds=None))
     await phases(site, "Running", "Running")

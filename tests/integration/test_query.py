@@ -221,7 +221,7 @@ async def test_names_in_other_namespaces_are_for_those_who_may_list_them(served:
     assert [each["namespace"] for each in whole["ahead"]] == ["default"]
 
 
-async def test_nobody_is_answered_directly(served: Site) -> None:
+async def test_no_client_is_answered_directly(served: Site) -> None:
     """Headers say who asks; without the API server's own certificate they are worth nothing."""
     port = (await served.host.get(API_SERVICES, keys.QUERY_API))["spec"]["service"]["port"]
     address = (await served.host.get(SERVICES, keys.QUERY_SERVICE, keys.SYSTEM_NAMESPACE))["spec"]["externalName"]

@@ -13,7 +13,7 @@ from tests.integration.test_operations import argv, atollctl
 pytestmark = pytest.mark.integration
 
 
-async def test_a_fraction_is_refused_and_a_name_that_nobody_has_is_warned_of(site: Site) -> None:
+async def test_a_fraction_is_refused_and_an_unknown_name_is_warned_of(site: Site) -> None:
     name = f"q-{site.namespace}"
     said = await atollctl(site, "queue", "create", name, "--capability", "nvidia.com/gpu=1.5", ok=False)
     assert "--capability nvidia.com/gpu=1.5: is counted in whole numbers" in said

@@ -219,7 +219,7 @@ async def test_a_process_of_the_host_may_not(
     assert not answer["status"]["allowed"]
 
 
-async def test_nobody_of_ours_is_cluster_admin(site: Site) -> None:
+async def test_no_account_of_ours_is_cluster_admin(site: Site) -> None:
     for api in (site.host, *site.members.values()):
         for binding in await api.list(CLUSTER_ROLE_BINDINGS):
             ours = [

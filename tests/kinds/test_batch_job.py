@@ -260,7 +260,7 @@ def test_no_end_before_the_suspension_is_lifted() -> None:
     assert true_conditions(status) == ["Suspended"]
 
 
-def test_a_job_that_reached_its_completions_just_as_it_was_taken_back_is_complete() -> None:
+def test_a_job_that_reached_its_completions_just_as_it_was_evicted_is_complete() -> None:
     status = aggregate(make_job(suspend=True, status={"succeeded": 4}))
     assert true_conditions(status) == ["SuccessCriteriaMet", "Complete"]
     assert status["startTime"] == status["completionTime"] == NOW

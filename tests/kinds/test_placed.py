@@ -135,7 +135,7 @@ def test_pods_are_kept_to_the_nodes_of_their_flavor(kind: Kind, own: Json, terms
         pytest.param(31_536_000, None, 31_536_000, id="of an earlier version's dispatch as it is"),
     ],
 )
-def test_pods_end_in_time_and_wait_for_nobody(asked: int | None, grace: int | None, made: int | None) -> None:
+def test_pods_end_in_time_and_wait_for_nothing(asked: int | None, grace: int | None, made: int | None) -> None:
     spec = {} if asked is None else {"terminationGracePeriodSeconds": asked}
     template = {"metadata": {"labels": {"a": "b"}, "finalizers": ["example.com/keep"]}, "spec": spec}
     found = metadata.ending_in_time(template, grace)

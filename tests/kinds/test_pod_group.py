@@ -228,12 +228,12 @@ def test_how_a_pod_ended_is_never_taken_back() -> None:
     assert told(group(pod("a", "Succeeded"), pod("b", "Failed")), report(a="Running")) == {}
 
 
-def test_what_was_taken_back_is_pending_again() -> None:
+def test_what_was_evicted_is_pending_again() -> None:
     found = told(group(pod("a", "Running"), pod("b", "Running")), waiting=("QuotaExceeded", "no room"))
     assert found["a"] == {"phase": "Pending", "qosClass": "Burstable", "reason": "QuotaExceeded", "message": "no room"}
 
 
-def test_while_nobody_says_anything_all_stays_as_it_was() -> None:
+def test_while_nothing_says_anything_all_stays_as_it_was() -> None:
     assert told(group(pod("a", "Running"), pod("b"))) == {}
 
 

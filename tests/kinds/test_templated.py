@@ -240,7 +240,7 @@ def test_a_member_gets_it_started_with_its_pods_marked_as_one_gang(title: str) -
 
 
 @each_kind
-def test_what_the_member_says_of_its_end_is_its_end_on_the_host_and_is_not_taken_back(title: str) -> None:
+def test_what_the_member_says_of_its_end_is_its_end_on_the_host_and_is_not_evicted(title: str) -> None:
     kind, obj, sample = BY_TITLE[title], taken(title), SAMPLES[title]
     manifest = kind.rewrite(obj, part_of(title))
     for said, outcome in ((sample.succeeded, Outcome.SUCCEEDED), (sample.failed, Outcome.FAILED)):

@@ -256,7 +256,7 @@ def test_estimate_and_patience(
         pytest.param({"volcano.sh/preemptable": "true"}, {}, True, id="the workload says yes"),
     ],
 )
-def test_whether_it_may_make_room_for_others(
+def test_whether_it_may_be_evicted_for_others(
     annotations: dict[str, str], pod: dict[str, Any], preemptable: bool
 ) -> None:
     obj = {

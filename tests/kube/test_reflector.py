@@ -356,7 +356,7 @@ class Absent:
         return web.json_response({"message": "not here", "reason": "NotFound", "code": 404}, status=404)
 
 
-async def test_an_optional_resource_that_is_not_there_has_no_objects_until_somebody_says_that_it_may_be(
+async def test_an_optional_resource_that_is_not_there_has_no_objects_until_a_user_says_that_it_may_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """1. It is absent. 2. It is asked for no more. 3. It comes. 4. It goes with its objects."""

@@ -171,7 +171,7 @@ async def test_bodies_of_many_clients_are_held_within_one_budget():
             writer.close()
 
 
-async def test_where_there_are_too_many_the_longest_idle_connection_makes_room():
+async def test_where_there_are_too_many_the_longest_idle_connection_is_closed():
     async with served(Limits(header=30, connections=3)) as server:
         clients = []
         for _ in range(3):

@@ -83,7 +83,7 @@ async def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
     assert len(script.seen) == 1
 
 
-async def test_a_write_to_nobody_is_repeated_until_the_deadline() -> None:
+async def test_a_write_to_no_server_is_repeated_until_the_deadline() -> None:
     async with client(1) as api:
         with pytest.raises(errors.Unreachable):
             await api.request("POST", "/x", body=b"{}", deadline=0.3)

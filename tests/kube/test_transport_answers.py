@@ -227,7 +227,7 @@ async def test_latency_and_codes_are_shown_per_verb() -> None:
 
 
 @given(st.floats(0.5, 500), st.integers(1, 50), st.lists(st.floats(0, 0.5), min_size=1, max_size=100))
-def test_a_limit_is_kept_and_nobody_is_overtaken(qps: float, burst: int, pauses: list[float]) -> None:
+def test_a_limit_is_kept_and_no_reservation_is_overtaken(qps: float, burst: int, pauses: list[float]) -> None:
     limit, now, starts = RateLimit(qps, burst), 100.0, []
     for pause in pauses:
         now += pause

@@ -28,7 +28,7 @@ async def keys_in(url: str, tls: ssl.SSLContext | bool) -> int:
 
 
 @pytest.mark.integration
-async def test_nobody_reads_it_without_its_certificate(tmp_path: Path) -> None:
+async def test_no_client_reads_it_without_its_certificate(tmp_path: Path) -> None:
     config = FederationConfig.model_construct(members=[])
     async with Federation(config, directory=tmp_path / "f", binaries=ensure(report=lambda _: None)) as federation:
         url, own = store_of(federation)

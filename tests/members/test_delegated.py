@@ -249,7 +249,7 @@ async def test_a_volcano_job_that_is_held_leaves_volcano_and_ends_when_it_is_rel
 
 
 @pytest.mark.long
-async def test_what_kueue_evicts_is_taken_back_and_runs_elsewhere(member_site: Site) -> None:
+async def test_what_kueue_evicts_is_evicted_and_runs_elsewhere(member_site: Site) -> None:
     """1. A gang runs, admitted by Kueue. 2. Its ClusterQueue is drained: Kueue suspends the Job. 3. Nobody lifts that;
     the gang is taken back in time and runs in another member.
     """
@@ -273,7 +273,7 @@ async def test_what_kueue_evicts_is_taken_back_and_runs_elsewhere(member_site: S
 
 
 @pytest.mark.long
-async def test_what_volcano_does_not_place_is_taken_back_in_its_words_and_runs_elsewhere(member_site: Site) -> None:
+async def test_what_volcano_does_not_place_is_evicted_in_its_words_and_runs_elsewhere(member_site: Site) -> None:
     """1. The member's queue holds less than the gang. 2. Volcano places nothing of it, and says why. 3. It is taken back
     in time and runs in another member.
     """

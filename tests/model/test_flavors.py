@@ -59,7 +59,7 @@ def test_what_the_annotation_may_not_say(text: str, words: str) -> None:
         ({"gpu": "a100"}, ("gpu",), f"{GPU}@a100"),
     ],
 )
-def test_a_node_is_of_one_flavor_or_nobody_knows_of_which(
+def test_a_node_is_of_one_flavor_or_of_an_unknown_one(
     labels: dict[str, str], unknown: tuple[str, ...], name: str | None
 ) -> None:
     assert list(flavors.offered(FLAVORS, labels, unknown)) == ([(GPU, name)] if name else [])

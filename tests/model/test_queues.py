@@ -34,5 +34,5 @@ def test_how_long_pods_of_a_queue_may_take_to_end(queue: str, seconds: int) -> N
     assert most_grace(queue, TREE.get) == seconds
 
 
-def test_twenty_minutes_where_nobody_says() -> None:
+def test_twenty_minutes_where_none_is_given() -> None:
     assert most_grace("q", {"q": ({}, "")}.get) == 1200

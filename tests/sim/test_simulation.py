@@ -107,7 +107,7 @@ def test_a_divided_gang_is_held_in_both_members_before_it_starts() -> None:
     assert record.finished == pytest.approx(answered + START_UP + 10.0, abs=1e-6)
 
 
-def test_members_are_asked_before_work_makes_room() -> None:
+def test_members_are_asked_before_work_is_evicted() -> None:
     """The question costs a way to the member and back; then the pods end within their grace."""
     run = simulate(
         [make_member()], [make_job("low", 0.0, 500.0, gpu=8), make_job("high", 100.0, 10.0, gpu=8, priority=1)]
@@ -118,7 +118,7 @@ def test_members_are_asked_before_work_makes_room() -> None:
     assert by_name(run.journal)["low"].finished is not None
 
 
-def test_nobody_goes_where_the_member_knows_better() -> None:
+def test_no_victim_is_evicted_where_the_member_knows_better() -> None:
     """Somebody else's pod is there that no figure tells of yet: without it one victim would be enough."""
     jobs = [make_job("low", 0.0, 500.0, gpu=4), make_job("high", 100.0, 10.0, gpu=8, priority=1)]
     run = Simulation([make_member()], [QueueView("q", {})], jobs, GPU, Options(verify=True))
@@ -155,7 +155,7 @@ def test_an_elastic_part_starts_with_what_there_is_and_grows() -> None:
     member.verify()
 
 
-def test_work_in_a_lost_member_is_taken_back_and_starts_over_elsewhere() -> None:
+def test_work_in_a_lost_member_is_evicted_and_starts_over_elsewhere() -> None:
     jobs = [make_job("a", 0.0, 100.0, clusters=("east", "west"))]
     outage = Outage("east", 50.0, 500.0)
     run = simulate([make_member("east"), make_member("west")], jobs, outages=(outage,), requeue=True, toleration=30.0)

@@ -49,7 +49,7 @@ def test_with_traverse_it_waits_until_the_stream_ends() -> None:
         pytest.param(None, "queues-sla.yaml", 70 * 60, id="a waiting time of 30 minutes: as long after that"),
     ],
 )
-def test_it_starts_by_the_promised_time(strategy: Strategy | None, file: str, within: float) -> None:
+def test_it_starts_by_the_reserved_time(strategy: Strategy | None, file: str, within: float) -> None:
     record = gang(strategy, file)
     assert record.first_start is not None
     assert record.expected_start is not None
@@ -58,7 +58,7 @@ def test_it_starts_by_the_promised_time(strategy: Strategy | None, file: str, wi
     assert not record.overtaken
 
 
-def test_a_gang_that_borrows_and_is_taken_back_does_not_keep_the_members_empty_for_it_again() -> None:
+def test_a_gang_that_borrows_and_is_evicted_does_not_keep_the_members_empty_for_it_again() -> None:
     """Each of the small jobs may take it back: it was started three times, each time beside one of them in the end."""
     journal = played(Strategy.BACKFILL, reclaimable=True)
     [found] = [record for record in journal.records.values() if record.job.kind == "gang"]

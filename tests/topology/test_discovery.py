@@ -155,7 +155,7 @@ def test_what_is_no_output_of_ibnetdiscover_is_refused():
         fabric.of_ibnetdiscover("hello")
 
 
-def test_what_somebody_wrote_stays_and_what_is_not_found_any_more_goes():
+def test_what_a_user_wrote_stays_and_what_is_not_found_any_more_goes():
     nodes = {"one": {"rack": "a"}, "two": {"rack": "b"}}
     before = hyper_nodes(labels.by_levels(nodes, ["rack"]), "test")
     mine = {"metadata": {"name": "b"}, "spec": {"tier": 1, "members": []}}

@@ -79,7 +79,7 @@ def test_an_end_that_is_overdue_says_so() -> None:
     ]
 
 
-def test_a_promise_that_is_overdue_says_so() -> None:
+def test_a_reservation_that_is_overdue_says_so() -> None:
     reserved = {"cluster": "east", "at": PAST, "overdueSeconds": 300}
     assert verdicts.details({"reserved": reserved}) == [f"  reserved  in east, was expected at {PAST}, overdue by 5m"]
 

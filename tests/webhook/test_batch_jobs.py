@@ -138,13 +138,13 @@ def test_lifting_by_hand_is_refused_with_what_to_do_instead() -> None:
     assert keys.HOLD in problem.message
 
 
-def test_control_may_lift_and_anybody_may_release() -> None:
+def test_control_may_lift_and_any_user_may_release() -> None:
     assert batch_jobs.validate_job_update(suspended(True), suspended(False), CONTROL) == []
     held = suspended(True, **{keys.HOLD: "true"})
     assert batch_jobs.validate_job_update(held, suspended(True), USER) == []
 
 
-def test_an_account_of_another_namespace_that_is_named_like_ours_is_nobody() -> None:
+def test_an_account_of_another_namespace_that_is_named_like_ours_has_no_rights() -> None:
     impostor = "system:serviceaccount:team-a:atoll-control"
     assert batch_jobs.validate_job_update(suspended(True), suspended(False), impostor)
 

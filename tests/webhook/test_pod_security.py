@@ -193,7 +193,7 @@ NOT_ALLOWED: list[Any] = [
 
 @pytest.mark.parametrize(("template", "says"), NOT_ALLOWED)
 @pytest.mark.parametrize("level", LEVELS)
-def test_what_the_api_servers_of_the_tests_take_from_nobody(template: Json, says: str, level: str) -> None:
+def test_what_the_api_servers_of_the_tests_take_from_no_client(template: Json, says: str, level: str) -> None:
     assert ours(template, labels(level, 36)) == f'violates PodSecurity "{level}:latest": {says}'
 
 

@@ -243,7 +243,7 @@ async def test_an_administrator_breaks_the_glass_once_per_reason(host: Host) -> 
     await host.admin.merge_patch(BINDINGS, name, {**again, "spec": {"clusters": []}}, "default")
 
 
-async def test_nobody_else_breaks_the_glass(host: Host) -> None:
+async def test_no_other_user_breaks_the_glass(host: Host) -> None:
     name = unique()
     await host.control.create(BINDINGS, binding(name))
     with pytest.raises(errors.Forbidden, match="break-glass"):

@@ -58,7 +58,7 @@ def test_quotas_in_fractions_of_devices_are_refused(queue: Json, fields: list[st
         pytest.param(["nvidia.com/gpus"], ["nvidia.com/gpus"], [], id="another queue names it, too"),
     ],
 )
-def test_resources_that_nobody_has(names: list[str], others: list[str], words: list[str]) -> None:
+def test_resources_that_no_member_has(names: list[str], others: list[str], words: list[str]) -> None:
     found = resources.unknown([("f", name) for name in names], MEMBERS, others)
     assert [problem.message for problem in found] == words
 

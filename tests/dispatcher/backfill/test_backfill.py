@@ -56,7 +56,7 @@ def busy(strategy: Strategy, *, ends: float = HOUR, more: tuple[object, ...] = (
         pytest.param(make_binding("small").priority(1).runs(2 * HOUR), True, id="a higher class goes before the head"),
     ],
 )
-def test_what_passes_a_head_that_room_is_kept_for(small: BindingBuilder, passes: bool) -> None:
+def test_what_passes_a_head_that_capacity_is_reserved_for(small: BindingBuilder, passes: bool) -> None:
     s = busy(Strategy.BACKFILL)
     s.submit(small.submitted(LATE))
     assert names(s.run()) == (["small"] if passes else [])
@@ -99,7 +99,7 @@ def test_an_endless_stream_of_small_work(strategy: Strategy, passes: bool) -> No
     assert ("head" in names(s.run(after=60.0))) is not passes
 
 
-def test_the_head_starts_by_the_promised_time() -> None:
+def test_the_head_starts_by_the_reserved_time() -> None:
     s = busy(Strategy.BACKFILL)
     [promise] = s.core.reservations.made.values()
     assert promise.first == pytest.approx(START + HOUR + SETTLE, abs=1)
@@ -183,7 +183,7 @@ def test_waiting_long_enough_gets_room_kept_in_a_queue_that_lets_others_pass() -
     assert s.verdict("late") is Reason.WOULD_DELAY
 
 
-def test_of_two_heads_the_one_that_was_promised_first_is_not_held_up_by_the_other() -> None:
+def test_of_two_heads_the_one_with_the_older_reservation_is_not_held_up_by_the_other() -> None:
     queues = [make_queue(name, view=BACKFILL) for name in ("q", "r")]
     s = Scene(*queues, make_cluster("m"), make_capacity("m", [8, 8]))
     s.submit(*(make_binding(f"runs{n}").queue("r").tasks(1, gpu=8).runs(HOUR).created(EARLY) for n in range(2)))
@@ -197,7 +197,7 @@ def test_of_two_heads_the_one_that_was_promised_first_is_not_held_up_by_the_othe
     assert names(s.run()) == ["first"]
 
 
-def test_of_equal_workloads_the_first_tells_whether_room_is_kept_or_there_is_none() -> None:
+def test_of_equal_workloads_the_first_tells_whether_capacity_is_reserved_or_there_is_none() -> None:
     s = busy(Strategy.BACKFILL)
     s.submit(*(make_binding(f"small{n}").runs(2 * HOUR).submitted(LATE) for n in range(3)))
     assert {told.decision.reason for told in explained(s.run()).values()} == {Reason.WOULD_DELAY}
@@ -208,7 +208,7 @@ def test_of_equal_workloads_the_first_tells_whether_room_is_kept_or_there_is_non
     }
 
 
-def test_the_first_time_that_is_known_is_the_one_that_was_promised() -> None:
+def test_the_first_time_that_is_known_is_the_one_that_was_reserved() -> None:
     s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8]))
     s.submit(make_binding("known").tasks(4).runs(HOUR).created(EARLY), make_binding("unknown").tasks(4).created(EARLY))
     assert len(names(s.run())) == 2
@@ -222,7 +222,7 @@ def test_the_first_time_that_is_known_is_the_one_that_was_promised() -> None:
     assert promise.at == promise.first == pytest.approx(START + HOUR + SETTLE, abs=1)
 
 
-def test_nobody_is_promised_room_that_one_who_was_promised_before_needs_later() -> None:
+def test_no_head_gets_room_that_an_older_reservation_needs_later() -> None:
     queues = [make_queue(name, view=BACKFILL) for name in ("q", "r")]
     s = Scene(*queues, make_cluster("m"), make_capacity("m", [8, 8]))
     running = [("a", 4, 100.0), ("b", 4, 1000.0), ("c", 8, 5000.0)]
@@ -235,7 +235,7 @@ def test_nobody_is_promised_room_that_one_who_was_promised_before_needs_later() 
     assert promised == pytest.approx([START + 1000.0 + SETTLE, START + 5000.0 + SETTLE], abs=1)
 
 
-def test_one_that_was_parked_behind_others_is_promised_room_once_it_is_the_head() -> None:
+def test_one_that_was_parked_behind_others_gets_a_reservation_once_it_is_the_head() -> None:
     s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8, 8]))
     s.submit(*(make_binding(f"runs{n}").tasks(1, gpu=7).runs(HOUR * (n + 1)).created(EARLY) for n in range(2)))
     assert len(names(s.run())) == 2
@@ -283,7 +283,7 @@ def test_the_share_of_work_that_ends_later_than_it_should_is_free_once_it_is_ove
     assert names(s.run()) == ["small"]
 
 
-def test_a_share_that_was_promised_to_two_in_turn_is_counted_once_when_the_first_starts() -> None:
+def test_a_share_that_was_reserved_for_two_in_turn_is_counted_once_when_the_first_starts() -> None:
     s = three_members(12)
     s.submit(four_in("m1", "long", 100.0), four_in("m2", "short", 50.0))
     assert len(names(s.run())) == 2
@@ -298,7 +298,7 @@ def test_a_share_that_was_promised_to_two_in_turn_is_counted_once_when_the_first
     assert names(s.run()) == ["beside"]
 
 
-def test_nobody_is_promised_a_share_that_one_who_was_promised_before_needs_later() -> None:
+def test_no_head_gets_a_share_that_an_older_reservation_needs_later() -> None:
     s = three_members(8).tell(make_queue("other"))
     s.submit(
         four_in("m1", "long", 1000.0, "other"), four_in("m3", "medium", 2000.0), four_in("m2", "short", 500.0, "r")
@@ -314,7 +314,7 @@ def test_nobody_is_promised_a_share_that_one_who_was_promised_before_needs_later
 
 
 @pytest.mark.parametrize("why", ["its policy", "its queue", "it is not ready"])
-def test_no_room_is_kept_where_the_head_may_not_go(why: str) -> None:
+def test_nothing_is_reserved_where_the_head_may_not_go(why: str) -> None:
     """n has more room than m, but not for the head, whatever the reason."""
     ready = why != "it is not ready"
     view = {**BACKFILL, "members": {"m": Ceiling()}} if why == "its queue" else BACKFILL
@@ -370,7 +370,7 @@ def test_a_workload_is_kept_no_room_for_by_its_own_word() -> None:
 
 
 @pytest.mark.parametrize("when", ["07:59:00Z", "08:00:30Z"], ids=["an elder", "a younger"])
-def test_what_has_a_reservation_is_delayed_by_nobody_who_comes_later(when: str) -> None:
+def test_what_has_a_reservation_is_not_delayed_by_what_comes_later(when: str) -> None:
     """An elder of its queue included, such as one that was evicted: else its time would be worth nothing to others."""
     s = Scene(make_queue("q", view={"patience": 60.0}), make_cluster("m"), make_capacity("m", [8]))
     s.submit(make_binding("runs").tasks(4).runs(HOUR))
@@ -393,7 +393,7 @@ def test_the_minimum_of_a_gang_that_may_be_divided_does_not_take_what_is_kept() 
     assert s.verdict("wide") is Reason.WOULD_DELAY
 
 
-def test_a_promise_whose_time_has_passed_is_computed_again() -> None:
+def test_a_reservation_whose_time_has_passed_is_computed_again() -> None:
     s = busy(Strategy.BACKFILL, ends=60.0)
     [before] = s.core.reservations.made.values()
     assert before.at == pytest.approx(START + 60.0 + SETTLE, abs=1)
@@ -424,7 +424,7 @@ def test_what_would_still_run_when_a_head_is_due_does_not_take_its_quota() -> No
         assert names(s.run()) == []
 
 
-def test_room_that_a_head_of_another_queue_gives_up_is_nobodys_promise_any_more() -> None:
+def test_room_that_a_head_of_another_queue_gives_up_is_reserved_no_more() -> None:
     """Of 12, 6 and 5 are promised once `runs` is over; what stays for ever may have the rest."""
     s = Scene(*(make_queue(name, view=BACKFILL) for name in ("q", "r")), make_cluster("m"), make_capacity("m", [12]))
     s.submit(make_binding("runs").tasks(8).runs(HOUR))
@@ -438,7 +438,7 @@ def test_room_that_a_head_of_another_queue_gives_up_is_nobodys_promise_any_more(
     assert names(s.run()) == ["small"]
 
 
-def test_a_promise_that_moves_to_another_member_leaves_its_room_to_others() -> None:
+def test_a_reservation_that_moves_to_another_member_leaves_its_room_to_others() -> None:
     """1. `first` is promised m, `later` as well. 2. What it waits for there runs on. 3. In n something ends sooner."""
     members = [each for name in "mn" for each in (make_cluster(name), make_capacity(name, [12]))]
     s = Scene(*(make_queue(name, view=BACKFILL) for name in ("q", "r")), make_queue("other"), *members)
@@ -480,7 +480,7 @@ def test_where_pods_are_by_a_report_that_counts_them(
     assert where_seen(gang, seen, {"a": 0, "b": 1}) == expected
 
 
-def test_room_is_kept_for_two_heads_of_which_nobody_knows_when_they_can_start() -> None:
+def test_capacity_is_reserved_for_two_heads_of_which_is_not_known_when_they_can_start() -> None:
     s = Scene(*(make_queue(name, view=BACKFILL) for name in ("q", "r")), make_cluster("m"), make_capacity("m", [8]))
     s.submit(make_binding("runs").tasks(8))
     s.run()
@@ -493,7 +493,7 @@ def test_room_is_kept_for_two_heads_of_which_nobody_knows_when_they_can_start() 
     ]
 
 
-def test_of_several_promises_the_first_that_is_due_is_looked_at_first() -> None:
+def test_of_several_reservations_the_first_that_is_due_is_looked_at_first() -> None:
     s = Scene(*(make_queue(name, view=BACKFILL) for name in ("q", "r")), make_cluster("m"), make_capacity("m", [8, 8]))
     s.submit(*(make_binding(f"runs{n}").tasks(1, gpu=8).runs(n * HOUR) for n in (1, 2)))
     for name in names(s.run()):
@@ -506,7 +506,7 @@ def test_of_several_promises_the_first_that_is_due_is_looked_at_first() -> None:
     assert s.core.next_deadline == pytest.approx(START + HOUR + SETTLE + RENEWAL, abs=1)
 
 
-def test_a_head_that_needs_all_of_a_queue_that_uses_nothing_is_promised_a_time() -> None:
+def test_a_head_that_needs_all_of_a_queue_that_uses_nothing_gets_a_time() -> None:
     s = Scene(make_queue("q", gpu=8, view=BACKFILL), make_queue("other"), make_cluster("m"), make_capacity("m", [8]))
     s.submit(make_binding("runs").queue("other").tasks(4).runs(HOUR))
     s.run()

@@ -30,7 +30,7 @@ def test_a_borrower_keeps_no_room_from_a_queue_below_what_it_deserves(wish: str,
     assert t.started("due") is not None
 
 
-def test_of_two_that_borrow_the_room_is_kept_all_the_same() -> None:
+def test_of_two_that_borrow_one_has_a_reservation_all_the_same() -> None:
     t = Town(
         make_queue("borrows", view={**BACKFILL, "deserved": {GPU: 2}}),
         make_queue("other", view={"deserved": {GPU: 2}}),

@@ -45,7 +45,7 @@ def play(seed: int, wish: str = "backfill", priorities: Sequence[int] = (0,)) ->
 @pytest.mark.parametrize(
     ("seed", "wish"), [(3, "backfill"), *((seed, wish) for wish in WISHES for seed in range(2))], ids=str
 )
-def test_nobody_is_late(seed: int, wish: str) -> None:
+def test_no_head_is_late(seed: int, wish: str) -> None:
     assert play(seed, wish).late() == []
 
 
@@ -67,7 +67,7 @@ def test_pods_of_two_sizes_are_where_they_were_expected() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("wish", WISHES)
 @pytest.mark.parametrize("seed", range(100))
-def test_nobody_is_late_in_many_more(seed: int, wish: str) -> None:
+def test_no_head_is_late_in_many_more(seed: int, wish: str) -> None:
     assert play(seed, wish).late() == []
 
 

@@ -42,7 +42,7 @@ def test_its_first_pass_starts_nothing_that_could_not_pass_before() -> None:
     assert started < 1010
 
 
-def test_the_age_of_a_promise_survives_many_leaders() -> None:
+def test_the_age_of_a_reservation_survives_many_leaders() -> None:
     t = waiting()
     made = t.core.reservations.made["uid-head"].since
     for _ in range(5):

@@ -45,7 +45,7 @@ def kept(s: Scene) -> list[str]:
     return [each.removeprefix("uid-") for each in s.core.reservations.made]
 
 
-def test_room_is_kept_for_one_workload_of_a_queue_at_a_time() -> None:
+def test_capacity_is_reserved_for_one_workload_of_a_queue_at_a_time() -> None:
     s = scene(patient(), make_queue("other"))
     s.submit(*(make_binding(name).tasks(8).created(BORN) for name in ("first", "second")))
     s.run(after=61.0)
@@ -66,7 +66,7 @@ def test_none_is_kept_beyond_what_its_queue_deserves() -> None:
     assert names(s.run()) == ["theirs"]
 
 
-def test_none_is_kept_where_nobody_knows_when_it_could_start() -> None:
+def test_none_is_kept_where_its_start_is_not_known() -> None:
     s = scene(patient(), make_queue("other"), runs=None)
     s.submit(make_binding("large").tasks(8).created(BORN))
     s.run(after=61.0)

@@ -58,7 +58,7 @@ def at(s: Scene, name: str) -> float:
 # -- unknown ends ------------------------------------------------------------------------------------------------------
 
 
-def test_two_heads_of_which_nobody_knows_when_they_start_do_not_wait_for_each_other() -> None:
+def test_two_heads_of_which_is_not_known_when_they_start_do_not_wait_for_each_other() -> None:
     queues = [make_queue("q", view=BACKFILL), make_queue("r", view=BACKFILL), make_queue("z")]
     s = Scene(*queues, make_cluster("m"), named("m", [8, 8, 8]))
     for name in "xyw":
@@ -156,7 +156,7 @@ def test_a_head_stays_where_it_was_expected_while_it_fits_there(hours: float, af
     assert {name: place_of(s, name) for name in places} == places
 
 
-def test_a_head_that_fits_nowhere_for_a_moment_is_promised_something_again() -> None:
+def test_a_head_that_fits_nowhere_for_a_moment_gets_a_reservation_again() -> None:
     """Two of three nodes are away while the head's time passes; its younger neighbour gives way again."""
     s = Scene(
         *(make_queue(name, view=BACKFILL) for name in "qr"), make_queue("z"), make_cluster("m"), named("m", [9] * 3)
@@ -216,7 +216,7 @@ def test_who_was_to_go_and_stays_is_counted_as_running_by_all_again() -> None:
 # -- the member is another one -----------------------------------------------------------------------------------------
 
 
-def test_room_is_kept_though_another_member_brings_a_resource_that_nobody_had() -> None:
+def test_capacity_is_reserved_though_another_member_brings_a_resource_that_no_member_had() -> None:
     s = Scene(
         make_queue("q", view=BACKFILL),
         make_queue("z"),
@@ -276,7 +276,7 @@ def test_what_runs_is_where_it_is_though_a_node_joins_before_it_is_reported() ->
 # -- the workload is another one ---------------------------------------------------------------------------------------
 
 
-def test_room_is_kept_for_what_a_user_asks_for_now() -> None:
+def test_capacity_is_reserved_for_what_a_user_asks_for_now() -> None:
     s = Scene(
         *(make_queue(name, view=BACKFILL) for name in "qr"), make_queue("z"), make_cluster("m"), named("m", [8, 8])
     )
@@ -292,7 +292,7 @@ def test_room_is_kept_for_what_a_user_asks_for_now() -> None:
     assert not s.core.reservations.made
 
 
-def test_looking_at_promises_leaves_no_doubt_behind() -> None:
+def test_looking_at_reservations_leaves_no_doubt_behind() -> None:
     s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), named("m", [8, 8]))
     s.submit(make_binding("runs").tasks(1, gpu=8).runs(HOUR))
     s.run()
@@ -307,7 +307,7 @@ def test_looking_at_promises_leaves_no_doubt_behind() -> None:
     assert promise.lost == math.inf
 
 
-def test_a_head_of_which_only_limits_were_kept_finds_its_limit_raised_beside_one_that_is_promised_room() -> None:
+def test_a_head_of_which_only_limits_were_kept_finds_its_limit_raised_beside_one_that_gets_a_reservation() -> None:
     """1. A head is stopped by its queue's limit alone, nobody knows until when. 2. Another one is promised the node of 8.
     3. The limit is raised: what is free there is that one's, and nothing is kept for the first in any member.
     """

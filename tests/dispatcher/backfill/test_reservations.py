@@ -56,7 +56,7 @@ def test_of_two_members_that_are_free_at_once_the_one_with_more_room_now_is_kept
     assert promise.at == pytest.approx(START + HOUR + SETTLE, abs=1)
 
 
-def test_a_head_of_two_tasks_is_promised_the_time_at_which_both_fit() -> None:
+def test_a_head_of_two_tasks_gets_the_time_at_which_both_fit() -> None:
     s = Scene(*heads("q"), make_cluster("m"), make_capacity("m", [8, 8]))
     for name, hours in (("first", 1), ("second", 2)):
         s.submit(make_binding(name).queue("q").tasks(1, gpu=8).runs(hours * HOUR))
@@ -72,7 +72,7 @@ def test_a_head_of_two_tasks_is_promised_the_time_at_which_both_fit() -> None:
 @pytest.mark.parametrize(
     ("lasts", "known"), [(60.0, True), (2 * HOUR, False)], ids=["which it can not use before its time", "that it needs"]
 )
-def test_one_is_promised_quota_beside_an_earlier_one(lasts: float, known: bool) -> None:
+def test_quota_is_reserved_beside_an_earlier_reservation(lasts: float, known: bool) -> None:
     """1. 4 of 8 are used for an hour. 2. A head needs all 8. 3. Another one needs 1, and there is no room yet."""
     s = Scene(*heads("q", "r", limit=8), *(make_cluster(n) for n in "mn"), make_capacity("m", [8]))
     s.tell(make_capacity("n", [1]))
@@ -98,7 +98,7 @@ def test_where_its_user_says_nothing_its_queue_says_how_long_it_runs() -> None:
     assert s.core.reservations.made["uid-head"].at == pytest.approx(START + HOUR + SETTLE, abs=1)
 
 
-def test_room_is_kept_no_longer_for_one_that_its_member_can_never_hold_any_more() -> None:
+def test_capacity_is_reserved_no_longer_for_one_that_its_member_can_never_hold_any_more() -> None:
     s = Scene(*heads("q"), make_cluster("m"), make_capacity("m", [8, 8]))
     s.submit(make_binding("runs").queue("q").tasks(1, gpu=8).runs(60))
     s.run()
@@ -114,7 +114,7 @@ def test_room_is_kept_no_longer_for_one_that_its_member_can_never_hold_any_more(
     assert not s.view("small").suspended
 
 
-def test_a_resource_that_nodes_get_changes_nothing_of_what_is_promised() -> None:
+def test_a_resource_that_nodes_get_changes_nothing_of_what_is_reserved() -> None:
     s = Scene(*heads("q"), make_cluster("m"), make_capacity("m", [8]))
     for name in ("runs", "head"):
         s.submit(make_binding(name).queue("q").tasks(8).runs(HOUR))
@@ -155,7 +155,7 @@ def test_what_passes_in_a_pass_is_counted_before_the_next_may() -> None:
     assert len(names(s.run())) == 1
 
 
-def test_what_ends_earlier_than_anybody_knew_makes_room_for_what_would_have_delayed_a_head() -> None:
+def test_what_ends_earlier_than_known_frees_room_for_what_would_have_delayed_a_head() -> None:
     s = Scene(*heads("q", "r"), make_cluster("m"), make_capacity("m", [8, 8, 8]))
     s.submit(*(make_binding(f"runs{n}").queue("q").tasks(1, gpu=8).runs(HOUR) for n in range(2)))
     s.submit(make_binding("unknown").queue("q").tasks(1, gpu=4))
@@ -183,7 +183,7 @@ def test_of_equal_work_the_one_passes_that_is_over_before_any_head_is_due() -> N
     assert names(s.run()) == ["pair2"]
 
 
-def test_the_quota_of_those_who_are_being_taken_back_is_counted_as_theirs_for_whom_they_go() -> None:
+def test_the_quota_of_victims_is_counted_as_their_claimants() -> None:
     """Of 8, `low` and `other` have 4 each. 1. `low` goes for `high`. 2. A head needs 4: those of `other`, in an hour."""
     s = Scene(*heads("q", "r", "x", limit=8), make_cluster("m"), make_capacity("m", [16]))
     s.submit(make_binding("low").queue("q").tasks(4), make_binding("other").queue("x").tasks(4).runs(HOUR))
@@ -210,7 +210,7 @@ def test_quota_of_what_ends_a_moment_after_a_head_is_due_is_not_counted_on() -> 
     assert names(s.run()) == ["one"]
 
 
-def test_what_is_promised_to_two_leaves_nothing_to_a_third() -> None:
+def test_what_is_reserved_for_two_leaves_nothing_to_a_third() -> None:
     """Of 8, 5 are used for an hour; then two heads take 4 each."""
     s = Scene(*heads("q", "r", "x", limit=8), make_cluster("m"), make_capacity("m", [32]))
     s.submit(make_binding("runs").queue("q").tasks(5).runs(HOUR))
@@ -241,7 +241,7 @@ def test_what_is_reported_to_be_elsewhere_will_be_gone_from_there() -> None:
     assert promise.at == pytest.approx(START + HOUR + SETTLE, abs=1)
 
 
-def test_no_room_is_kept_in_one_member_for_a_head_that_must_be_divided() -> None:
+def test_nothing_is_reserved_in_one_member_for_a_head_that_must_be_divided() -> None:
     s = Scene(make_queue("q", view=BACKFILL), make_cluster("m1"), make_cluster("m2"))
     s.tell(make_capacity("m1", [8]), make_capacity("m2", [1]))
     s.submit(make_binding("head").tasks(4, gpu=2).divided(least=2).submitted(EARLY))
@@ -251,7 +251,7 @@ def test_no_room_is_kept_in_one_member_for_a_head_that_must_be_divided() -> None
 
 
 @pytest.mark.parametrize("what", ["its namespace", "a ceiling"])
-def test_no_room_is_kept_for_what_has_waited_too_long_for_another_limit(what: str) -> None:
+def test_nothing_is_reserved_for_what_has_waited_too_long_for_another_limit(what: str) -> None:
     ceilings = {"members": {"m": Ceiling(1, {GPU: 5})}} if what == "a ceiling" else {}
     s = Scene(make_queue("q", view={"patience": 10.0, **ceilings}), make_queue("r"), *ROOM)
     if what == "its namespace":
@@ -263,7 +263,7 @@ def test_no_room_is_kept_for_what_has_waited_too_long_for_another_limit(what: st
     assert names(s.run()) == ["small"]
 
 
-def test_room_is_kept_once_its_namespace_would_let_it_start() -> None:
+def test_capacity_is_reserved_once_its_namespace_would_let_it_start() -> None:
     s = Scene(make_queue("q", view={"patience": 10.0}), *ROOM, NamespaceSet(NamespaceView("default", {GPU: 5})))
     s.submit(make_binding("runs").tasks(4).runs(3600), make_binding("waits").tasks(6).submitted(EARLY))
     s.run(after=20.0)

@@ -47,7 +47,7 @@ def test_a_limit_is_kept_for_all_heads_together() -> None:
     assert names(s.run()) == ["short"]
 
 
-def test_a_head_that_would_delay_others_is_promised_a_time_until_an_elder_comes_back() -> None:
+def test_a_head_that_would_delay_others_gets_a_time_until_an_elder_comes_back() -> None:
     s = Scene(make_queue("q", view=BACKFILL), make_queue("r", view=BACKFILL), make_cluster("m"), named("m", [8, 8, 4]))
     for name, gpu, seconds in (("runs", 8, HOUR), ("longer", 4, 2 * HOUR)):
         s.submit(make_binding(name).tasks(1, gpu=gpu).runs(seconds).created(EARLY))
@@ -144,7 +144,7 @@ def expected(commands: Sequence[Command]) -> list[object]:
     return [command.decision.expected for command in commands if isinstance(command, Dispatch)]
 
 
-def test_what_passes_a_head_is_told_a_node_on_which_it_is_in_nobodys_way() -> None:
+def test_what_passes_a_head_is_told_a_node_on_which_it_is_in_the_way_of_nothing() -> None:
     s = two_nodes_of_which_the_head_gets_the_second()
     s.submit(make_binding("passes").runs(2 * HOUR).submitted(LATE))
     assert expected(s.run()) == [{"m": [("t0", "m-0", 1)]}]
@@ -156,7 +156,7 @@ def test_what_is_over_before_goes_where_it_fits_best() -> None:
     assert expected(s.run()) == [{"m": [("t0", "m-1", 1)]}]
 
 
-def test_where_nobody_is_promised_room_any_node_will_do() -> None:
+def test_where_nothing_is_reserved_any_node_will_do() -> None:
     s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), named("m", [8]))
     assert expected(s.submit(make_binding("a")).run()) == [{}]
 
@@ -176,7 +176,7 @@ def test_who_went_for_another_one_is_told_a_node_on_which_it_is_not_in_its_way()
     assert expected(s.run()) == [{"m": [("t0", "m-0", 1)]}, {"m": [("t0", "m-1", 1)]}]
 
 
-def test_nobody_passes_two_heads_of_whom_each_could_still_start_but_not_both() -> None:
+def test_nothing_passes_two_heads_of_which_each_could_still_start_but_not_both() -> None:
     """Three nodes: one is free after 100 s, the others, on which some is free now, after 1000."""
     queues = [make_queue(name, view=BACKFILL) for name in ("q", "r", "s")]
     s = Scene(*queues, make_cluster("m"), named("m", [8, 8, 8]))
@@ -196,7 +196,7 @@ def test_nobody_passes_two_heads_of_whom_each_could_still_start_but_not_both() -
     assert names(s.run()) == ["short"]
 
 
-def test_nobody_is_promised_a_time_in_a_member_that_for_a_moment_would_not_hold_who_was_promised_before() -> None:
+def test_no_head_gets_a_time_in_a_member_that_for_a_moment_would_not_hold_an_older_reservation() -> None:
     """Two nodes of 8: `long` leaves 2 on the first for ten hours, `most` leaves 1 on the second for one."""
     s = two_nodes_of_which_the_head_gets_the_second()
     head = s.core.reservations.made["uid-head"]
@@ -235,7 +235,7 @@ def test_a_head_starts_where_it_is_expected_though_another_would_not_be_held_for
     assert "first" in started
 
 
-def test_a_head_waits_for_one_promised_room_before_it_that_would_not_be_held_for_a_moment() -> None:
+def test_a_head_waits_for_an_older_reservation_that_would_not_be_held_for_a_moment() -> None:
     """Three nodes: one is free after a minute, some of the next after an hour, the last after two.
 
     1. `pair` is promised the first two, then `one` the last. 2. `short` starts on the second. 3. The figures contain
@@ -264,7 +264,7 @@ def test_a_head_waits_for_one_promised_room_before_it_that_would_not_be_held_for
     assert {name: s.core.reservations.made[f"uid-{name}"].at for name in promised} == promised
 
 
-def test_nobody_passes_for_whom_a_head_would_have_to_go_where_another_is_expected_later() -> None:
+def test_nothing_passes_where_a_head_would_lose_the_place_of_another() -> None:
     """Two nodes: after an hour 4 are free of the first, for good, and 6 of the second, all of which are after two.
 
     1. `half` is promised the first, then `whole` the second. 2. `between` is over before `whole` starts; on the first

@@ -94,7 +94,7 @@ def test_a_choice_that_would_delay_a_head_is_known_to_until_its_member_changes()
     assert reservations.refused_before("uid-long", member, math.inf) == []
 
 
-def test_nobody_is_sought_who_could_go_where_limits_that_are_kept_for_a_head_allow_nothing(
+def test_no_victim_is_searched_where_limits_that_are_reserved_for_a_head_allow_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of 8 GPUs of a limit all are lent for an hour, and promised to a head after that."""
@@ -120,7 +120,7 @@ def test_nobody_is_sought_who_could_go_where_limits_that_are_kept_for_a_head_all
     assert sought == ["uid-passes"]
 
 
-def test_a_start_that_nobody_knows_is_not_computed_again_within_a_second() -> None:
+def test_a_start_that_is_not_known_is_not_computed_again_within_a_second() -> None:
     s = headed(known=False)
     [promise] = s.core.reservations.made.values()
     s.run(after=RENEWAL / 2)
@@ -231,7 +231,7 @@ def test_nothing_is_counted_for_rows_that_were_given_up() -> None:
         assert not any((world.counts[row].any(), world._held[:, row].any(), world._accepts[row].any()))
 
 
-def test_queues_in_which_somebody_waits_or_does_so_no_longer_are_named_once() -> None:
+def test_queues_in_which_a_workload_waits_or_does_so_no_longer_are_named_once() -> None:
     s = scene(make_queue("other"))
     s.decide()
     s.submit(make_binding("a").tasks(9))

@@ -74,7 +74,7 @@ def test_only_that_is_told_for_which_it_is_enough() -> None:
     assert owner.take() == [("small", Cause.ROW)]
 
 
-def test_what_is_given_back_is_told_to_whom_it_concerns() -> None:
+def test_what_is_given_back_is_told_to_every_limit_that_it_concerns() -> None:
     root, up, leaf, beside = (Queue(name) for name in ("root", "up", "leaf", "beside"))
     for child, parent in ((up, root), (leaf, up), (beside, up)):
         child.parent = parent

@@ -82,7 +82,7 @@ def lenders() -> Scene:
     return s
 
 
-def test_who_deserves_more_by_now_takes_back() -> None:
+def test_a_queue_that_deserves_more_by_now_reclaims() -> None:
     s = lenders()
     s.tell(share("b", 6), share("a", 0))
     assert evicted(later(s))
@@ -102,7 +102,7 @@ def test_of_many_each_pass_looks_at_some_until_all_were_looked_at() -> None:
     assert evicted(later(s))
 
 
-def test_who_is_entitled_again_after_an_end_in_its_own_queue_takes_back() -> None:
+def test_a_queue_that_is_entitled_again_after_an_end_of_its_own_reclaims() -> None:
     s = lenders()
     s.change("one", finished=True)
     assert evicted(later(s))
@@ -243,7 +243,7 @@ STOPS = [
 
 
 @pytest.mark.parametrize(("event", "reason"), STOPS)
-def test_no_room_is_kept_for_the_head_of_a_queue_that(event: Event, reason: Reason) -> None:
+def test_nothing_is_reserved_for_the_head_of_a_queue_that(event: Event, reason: Reason) -> None:
     s = scene(make_queue("b", view=BACKFILL))
     s.submit(make_binding("runs").tasks(4))
     running(s, "runs")
@@ -270,7 +270,7 @@ def test_what_waits_for_room_says_so_at_once_when_its_queue(event: Event, reason
     assert s.view("next").decision.reason is reason
 
 
-def test_room_is_kept_for_its_head_again_once_the_queue_is_open() -> None:
+def test_capacity_is_reserved_for_its_head_again_once_the_queue_is_open() -> None:
     s = scene(make_queue("b", view=BACKFILL))
     s.submit(make_binding("runs").tasks(4))
     running(s, "runs")
@@ -285,7 +285,7 @@ def test_room_is_kept_for_its_head_again_once_the_queue_is_open() -> None:
 
 
 @pytest.mark.parametrize("view", [{"is_open": False}, {"strategy": Strategy.FIFO}], ids=["closed", "strict"])
-def test_no_room_is_kept_for_what_waits_too_long_for_something_else(view: dict[str, object]) -> None:
+def test_nothing_is_reserved_for_what_waits_too_long_for_something_else(view: dict[str, object]) -> None:
     """In a strict queue it stands behind one that never fits."""
     is_open = bool(view.get("is_open", True))
     strategy = view.get("strategy", Strategy.TRAVERSE)

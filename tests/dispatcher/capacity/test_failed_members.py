@@ -27,7 +27,7 @@ def after_a_failure() -> Scene:
     return s
 
 
-def test_what_another_tenant_could_not_have_bound_keeps_nobody_from_a_member() -> None:
+def test_what_another_tenant_could_not_have_bound_keeps_nothing_from_a_member() -> None:
     s = after_a_failure()
     commands = s.run()
     assert names(commands) == ["b"]

@@ -75,7 +75,7 @@ def test_a_refusal_sends_it_to_the_next_member() -> None:
     assert dispatched(s.run()) == [("a", "m2")]
 
 
-def test_where_every_member_tells_the_label_nobody_is_asked() -> None:
+def test_where_every_member_tells_the_label_no_member_is_asked() -> None:
     s = scene(room=(make_cluster("m"), leaving_out("m", labels={HOST: "n7"})))
     [command] = s.submit(make_binding("a").tasks(1, node_selector={HOST: "n7"})).run()
     assert command.decision.phase is Phase.DISPATCHED

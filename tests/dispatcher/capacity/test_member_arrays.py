@@ -149,7 +149,7 @@ def test_rooms_of_rows_that_ask_for_something_else_again_and_again(
         assert found == exact
 
 
-def test_amounts_for_which_nobody_asks_any_more_are_forgotten() -> None:
+def test_amounts_that_are_not_asked_for_any_more_are_forgotten() -> None:
     requests = Requests(("a",), 2)
     for amount in range(1, 5000):
         requests.set(amount % 2, {"a": amount})
@@ -158,7 +158,7 @@ def test_amounts_for_which_nobody_asks_any_more_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize("labels", [[{"zone": "new"}], [{}, {"zone": "new"}]])
-def test_a_node_with_labels_that_nobody_had_holds_nobody_who_asks_for_what_nobody_has(
+def test_a_node_with_new_labels_holds_no_pod_that_asks_for_what_no_node_has(
     labels: list[dict[str, str]],
 ) -> None:
     """It changed, or came."""

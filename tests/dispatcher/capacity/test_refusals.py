@@ -56,7 +56,7 @@ def refuse(s: Scene, name: str, words: str = WORDS) -> list[Command]:
     return commands
 
 
-def test_what_a_member_refuses_is_taken_back_at_once_with_the_members_words() -> None:
+def test_what_a_member_refuses_is_evicted_at_once_with_the_members_words() -> None:
     s = two()
     s.submit(make_binding("a").tasks(4))
     assert dispatched(s.run()) == [("a", "m1")]

@@ -326,7 +326,7 @@ def test_what_ends_while_it_wants_more_is_forgotten() -> None:
     runs(s, "b", generation=NEVER)
 
 
-def test_what_somebody_else_placed_and_nobody_told_of_grows_too() -> None:
+def test_what_another_scheduler_placed_unknown_to_the_host_grows_too() -> None:
     s = scene()
     view = elastic("a", 2, 6).build()
     s.see(dataclasses.replace(view, epoch=1, generation=2, suspended=False, parts=(("m", (2,)),), bound=True))
@@ -415,7 +415,7 @@ def test_the_member_is_told_the_nodes_of_the_new_pods_lest_they_take_the_place_o
     assert grows.decision.expected == {"m": [("t0", "m-0", 4)]}
 
 
-def test_who_starts_with_more_than_its_minimum_beside_a_promise_is_told_the_nodes_of_all_its_pods() -> None:
+def test_who_starts_with_more_than_its_minimum_beside_a_reservation_is_told_the_nodes_of_all_its_pods() -> None:
     s = two_nodes_of_which_the_head_gets_the_second()
     [begins] = s.submit(elastic("a", 1, 2).runs(2 * HOUR).submitted(LATE)).run()
     assert isinstance(begins, Dispatch)

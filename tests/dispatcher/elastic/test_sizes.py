@@ -258,7 +258,7 @@ def test_a_new_leader_leaves_room_for_pods_that_are_to_come() -> None:
     assert names(t.run()) == []
 
 
-def test_a_refused_growth_is_taken_back_and_tried_again() -> None:
+def test_a_refused_growth_is_undone_and_tried_again() -> None:
     s = crowded()
     s.change("other", finished=True)
     s.tell(make_capacity("m", [5], generation=3))

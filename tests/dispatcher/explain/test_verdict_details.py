@@ -59,7 +59,7 @@ def test_what_the_members_have_is_a_limit_less_what_is_used() -> None:
     assert (limit.declared, limit.guaranteed) == (False, False)
 
 
-def test_a_limit_that_nobody_set_is_told_as_such() -> None:
+def test_a_limit_that_is_not_set_is_told_as_such() -> None:
     """Of 8, 4 are guaranteed to another queue and 4 are used."""
     total = CapacitySet(dataclasses.replace(make_capacity("m", [8]).capacity, total={GPU: 8}))
     s = Scene(make_queue("q"), make_queue("sure", view={"guarantee": {GPU: 4}}), make_cluster("m"), total)
@@ -154,7 +154,7 @@ def test_the_member_that_comes_nearest_now_is_named_though_the_binding_names_ano
     assert "cluster m2 holds 4 of the 10 pods" in found.message
 
 
-def test_a_promise_of_which_nobody_knows_the_time_has_none() -> None:
+def test_a_reservation_without_a_known_time_has_none() -> None:
     s = Scene(make_queue("q", view=BACKFILL), *ROOM)
     running(running(s, make_binding("runs").tasks(6)), make_binding("head").tasks(8))
     reserved = account(s, "head").reserved
@@ -170,7 +170,7 @@ def test_what_follows_from_a_limit_above_is_no_limit_of_its_own() -> None:
     assert (found.reason, found.blocker) == ("QuotaExceeded", Blocker("Queue", "top", GPU, "4", "2"))
 
 
-def test_a_limit_that_somebody_set_blocks_whatever_follows_from_what_the_members_have() -> None:
+def test_a_limit_that_is_set_blocks_whatever_follows_from_what_the_members_have() -> None:
     """Of 8, 4 are guaranteed to another queue; 3 are free. `q` may use 6, so 4 by what is there."""
     total = CapacitySet(dataclasses.replace(make_capacity("m", [3]).capacity, total={GPU: 8}))
     sure = make_queue("sure", view={"guarantee": {GPU: 4}})
@@ -331,7 +331,7 @@ def test_a_ceiling_that_is_just_high_enough_is_none() -> None:
     assert [(limit.resource, limit.shortage) for limit in account(s, "a").limits] == [(GPU, "1")]
 
 
-def test_the_first_of_a_strict_queue_is_behind_nobody() -> None:
+def test_the_first_of_a_strict_queue_is_behind_no_other() -> None:
     s = Scene(make_queue("q", view={"strategy": Strategy.FIFO}), *ROOM).submit(make_binding("a").tasks(9))
     assert account(s, "a").reason == "InsufficientResources"
 
@@ -389,14 +389,14 @@ def test_not_more_than_a_few_of_many_that_must_end_are_named() -> None:
     assert to_seconds(ends.at) == pytest.approx(START + 100 + NAMED + more - 1 + SETTLE, abs=1)
 
 
-def test_an_end_that_nobody_knows_has_no_time() -> None:
+def test_an_end_that_is_not_known_has_no_time() -> None:
     s = running(scene(), make_binding("a").tasks(8))
     [ends, _] = ask(s, make_binding("x").tasks(8)).changes
     assert (ends.kind, ends.message, ends.at) == (ChangeKind.FINISH, "the end of 1 workload", "")
 
 
 @pytest.mark.parametrize("age", [1.0, OLD], ids=["what has just started", "what runs for long"])
-def test_whom_the_dispatcher_would_take_back_depends_on_its_age(age: float) -> None:
+def test_its_victims_depend_on_its_age(age: float) -> None:
     s = running(scene(), make_binding("low").tasks(8))
     s.bound("low", generation=NEVER)
     found = ask_later(s, make_binding("x").tasks(8).priority(1), age)
@@ -416,7 +416,7 @@ def test_the_end_of_work_where_its_queue_may_not_go_does_not_help() -> None:
     assert [change.kind for change in ask(s, make_binding("x").tasks(9)).changes] == [ChangeKind.ROOM]
 
 
-def test_nobody_is_asked_to_end_for_what_a_closed_queue_holds_up() -> None:
+def test_nothing_is_asked_to_end_for_what_a_closed_queue_holds_up() -> None:
     s = Scene(make_queue("q", is_open=False), make_queue("other"), *TWO)
     running(s, make_binding("b").queue("other").tasks(8))
     assert [change.kind for change in ask(s, make_binding("x").tasks(9)).changes] == [ChangeKind.QUEUE]

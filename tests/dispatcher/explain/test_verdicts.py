@@ -129,7 +129,7 @@ def test_since_is_when_the_reason_was_first_written() -> None:
     assert account(s, "a").since == first
 
 
-def test_a_promise_is_told() -> None:
+def test_a_reservation_is_told() -> None:
     backfill = make_queue("q", view={"strategy": Strategy.BACKFILL})
     s = Scene(backfill, make_cluster("m"), make_capacity("m", [8]))
     running(s, make_binding("runs").tasks(6).runs(100).submitted(EARLY))
@@ -255,7 +255,7 @@ def test_the_steps_of_an_elastic_one_are_whole_sets_in_its_domain() -> None:
     assert place.domain == "rack-b"
 
 
-def test_whom_it_would_take_back_makes_room_for_the_minimum_alone() -> None:
+def test_its_victims_leave_room_for_the_minimum_alone() -> None:
     s = running(scene(), *(make_binding(f"low{n}").tasks(4) for n in range(2)))
     for n in range(2):
         s.bound(f"low{n}", generation=2)
@@ -318,7 +318,7 @@ def test_of_two_that_would_do_the_one_that_ends_first() -> None:
     assert ends.workloads == [Named("default", "soon")]
 
 
-def test_what_the_dispatcher_would_take_back_by_itself() -> None:
+def test_what_the_dispatcher_would_evict_by_itself() -> None:
     s = running(scene(), make_binding("low").tasks(8))
     s.bound("low", generation=2)
     s.now += 3600
@@ -326,7 +326,7 @@ def test_what_the_dispatcher_would_take_back_by_itself() -> None:
     assert (changes[0].kind, changes[0].workloads) == (ChangeKind.EVICT, [Named("default", "low")])
 
 
-def test_where_nobodys_end_would_help_the_nearest_member_is_named() -> None:
+def test_where_no_end_would_help_the_nearest_member_is_named() -> None:
     s = running(scene(room=TWO), make_binding("a").tasks(4))
     found = ask(s, make_binding("x").tasks(20))
     assert [change.kind for change in found.changes] == [ChangeKind.ROOM]
@@ -341,7 +341,7 @@ def test_room_that_is_kept_for_another_is_not_free() -> None:
     assert ask(s, make_binding("x").tasks(1).runs(10).submitted(LATE)).starts
 
 
-def test_who_would_overtake_a_promise_has_not_done_so_by_asking() -> None:
+def test_who_would_overtake_a_reservation_has_not_done_so_by_asking() -> None:
     s = Scene(make_queue("q", view={"strategy": Strategy.BACKFILL}), make_cluster("m"), make_capacity("m", [8]))
     running(s, make_binding("runs").tasks(6).runs(100).submitted(EARLY))
     running(s, make_binding("head").tasks(8).runs(10).submitted(LATE))
@@ -349,7 +349,7 @@ def test_who_would_overtake_a_promise_has_not_done_so_by_asking() -> None:
     assert not s.core.reservations.made["uid-head"].overtaken
 
 
-def test_a_strict_queue_lets_nobody_pass() -> None:
+def test_a_strict_queue_lets_nothing_pass() -> None:
     s = Scene(make_queue("q", view={"strategy": Strategy.FIFO}), *TWO)
     running(s, make_binding("head").tasks(20).submitted(EARLY))
     assert ask(s, make_binding("x").submitted(LATE)).reason == "BehindHead"
@@ -407,7 +407,7 @@ def memory(core: Dispatcher) -> object:
 
 @given(STEPS)
 @settings(max_examples=80, derandomize=True)
-def test_questions_leave_nothing_behind_whatever_room_is_kept(
+def test_questions_leave_nothing_behind_whatever_capacity_is_reserved(
     steps: list[tuple[str, str, int, int | None, int]],
 ) -> None:
     """A history in which everything is asked after every event, and again without: the same commands."""

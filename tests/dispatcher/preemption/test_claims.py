@@ -84,7 +84,7 @@ def test_a_place_is_kept_while_members_are_asked_and_when_one_says_no() -> None:
     assert names(step(s)) == ["head"]
 
 
-def test_and_when_nobody_answers() -> None:
+def test_and_when_no_member_answers() -> None:
     s, reservation = asked()
     step(s, after=RESERVE_TIMEOUT)
     is_kept(s, reservation)
@@ -117,7 +117,7 @@ def test_and_when_the_room_does_not_come_that_others_left() -> None:
     [([4, 8], 8, True), ([8], 4, False)],
     ids=["an elder elsewhere", "a younger one beside it"],
 )
-def test_a_claim_and_what_was_promised_before_take_the_room_of_one(nodes: list[int], firm: int, elder: bool) -> None:
+def test_a_claim_and_the_reservation_before_take_the_room_of_one(nodes: list[int], firm: int, elder: bool) -> None:
     """The head is promised the 4 GPUs of `low`, and members are asked whether it would fit once that has gone. The
     other head is promised those of `firm`, half an hour later.
     """
@@ -137,7 +137,7 @@ def test_a_claim_and_what_was_promised_before_take_the_room_of_one(nodes: list[i
     assert [reservations.spot(each).placement is None for each in reservations.all()] == [False] * 3
 
 
-def test_room_that_does_not_come_is_not_looked_for_where_others_were_promised_it_before() -> None:
+def test_room_that_does_not_come_is_not_looked_for_where_others_had_it_reserved_before() -> None:
     """Two nodes of 8: the second is promised to `elder`, who waits for `half` of it; then another GPU of it is free.
     `low` leaves the first to the head, but somebody else has taken 5 there.
     """
@@ -161,7 +161,7 @@ def test_room_that_does_not_come_is_not_looked_for_where_others_were_promised_it
     assert [node for _, node, _ in elder.pods] == [1]
 
 
-def test_another_head_is_promised_a_time_meanwhile_and_its_going_away_changes_nothing() -> None:
+def test_another_head_gets_a_time_meanwhile_and_its_going_away_changes_nothing() -> None:
     s, reservation = asked()
     s.tell(make_queue("r", view=BACKFILL, gpu=100))
     s.submit(make_binding("other").queue("r").tasks(1, gpu=8).submitted(LATE))
@@ -172,7 +172,7 @@ def test_another_head_is_promised_a_time_meanwhile_and_its_going_away_changes_no
     assert reservations.claims["uid-head"].leaving == {"uid-low": True}
 
 
-def test_an_elder_whose_time_has_passed_gets_the_place_of_a_younger_one_for_whom_others_are_to_go() -> None:
+def test_an_older_head_whose_time_has_passed_gets_the_place_of_a_younger_claimant() -> None:
     """What runs before the elder takes longer than expected, by a tenth of 20 hours; the younger's place is free in 1."""
     s = Scene(make_queue("q", view=BACKFILL), make_queue("r", view=BACKFILL), make_cluster("m"), named("m", [8, 8, 8]))
     for name, hours in (("low", 40), ("late", 20), ("next", 21)):

@@ -128,7 +128,7 @@ def test_of_an_elastic_victim_it_says_what_stays() -> None:
     assert [(c.name, c.parts[0].pods) for c in step(s) if isinstance(c, Resize)] == [("wide", 5)]
 
 
-def test_nobody_else_gets_room_or_victims_while_members_are_asked() -> None:
+def test_no_other_workload_gets_room_or_victims_while_members_are_asked() -> None:
     s = question(make_binding("low").tasks(4), claimant=make_binding("high").tasks(8).priority(1).submitted(LATE))
     s.submit(
         make_binding("small").submitted(EARLY),
@@ -175,7 +175,7 @@ def test_yes_evicts_those_who_were_named_and_the_room_is_the_claimants() -> None
     assert s.view("high").epoch == 2
 
 
-def test_no_evicts_nobody_and_says_what_the_member_holds() -> None:
+def test_no_evicts_no_victim_and_says_what_the_member_holds() -> None:
     s = question()
     s.answer("high", m=NO)
     commands = step(s)
@@ -267,7 +267,7 @@ def test_a_victim_that_ended_meanwhile_leaves_room_enough() -> None:
     assert evicted(step(s)) == ["low2"]
 
 
-def test_who_fits_by_now_starts_and_nobody_goes() -> None:
+def test_a_claimant_that_fits_by_now_starts_without_an_eviction() -> None:
     s = question()
     s.change("low", finished=True)
     s.answer("high")
@@ -324,7 +324,7 @@ def _raise(s: Scene) -> None:
         pytest.param(lambda s: s.tell(make_capacity("m", [0], generation=NEVER)), id="a node is gone"),
     ],
 )
-def test_a_yes_to_what_is_not_so_any_more_evicts_nobody(meanwhile: Callable[[Scene], object]) -> None:
+def test_a_yes_to_what_is_not_so_any_more_evicts_no_victim(meanwhile: Callable[[Scene], object]) -> None:
     s = question()
     meanwhile(s)
     if any(view.name == "high" for view in s.views.values()):
@@ -340,7 +340,7 @@ def test_a_yes_to_what_is_not_so_any_more_evicts_nobody(meanwhile: Callable[[Sce
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("strategy", Strategy)
-def test_whom_an_overtaken_question_was_about_waits_as_before(strategy: Strategy) -> None:
+def test_the_claimant_of_an_overtaken_dry_run_waits_as_before(strategy: Strategy) -> None:
     """In a strict queue the head is not looked at again before the next pass, and has no reason until then."""
     s = question(strategy=strategy)
     s.submit(make_binding("other").tasks(8).submitted(LATE))
@@ -353,7 +353,7 @@ def test_whom_an_overtaken_question_was_about_waits_as_before(strategy: Strategy
     assert s.view("high").decision.reason is Reason.INSUFFICIENT_RESOURCES
 
 
-def test_a_victim_that_was_taken_back_and_runs_again_is_not_meant() -> None:
+def test_a_victim_that_was_evicted_and_runs_again_is_not_meant() -> None:
     s = question()
     view = s.view("low")
     decision = Decision(2, Phase.DISPATCHED, Reason.DISPATCHED, story=view.decision.story)

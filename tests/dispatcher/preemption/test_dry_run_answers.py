@@ -57,7 +57,7 @@ def test_of_two_questions_the_first_is_due_first() -> None:
     assert s.core.next_deadline == begun + RESERVE_TIMEOUT
 
 
-def test_room_is_kept_as_long_as_members_may_answer() -> None:
+def test_capacity_is_reserved_as_long_as_members_may_answer() -> None:
     s = question(make_binding("low").tasks(4), claimant=make_binding("high").tasks(8).priority(1))
     s.submit(make_binding("small").tasks(4))
     for _ in range(9):
@@ -76,7 +76,7 @@ def test_until_those_have_gone_who_were_asked_about_that_is_what_the_claimant_wa
 # -- who is asked about ------------------------------------------------------------------------------------------------
 
 
-def test_a_higher_priority_is_asked_about_though_equal_work_waits_that_nobody_makes_room_for() -> None:
+def test_a_higher_priority_is_asked_about_though_equal_work_waits_without_victims() -> None:
     s = scene().submit(make_binding("low").tasks(8))
     s.run()
     s.bound("low", generation=NEVER)
@@ -86,7 +86,7 @@ def test_a_higher_priority_is_asked_about_though_equal_work_waits_that_nobody_ma
     assert [*asked(step(s))] == ["high"]
 
 
-def test_a_higher_priority_is_asked_about_at_once_though_nobody_could_go_for_the_one_before() -> None:
+def test_a_higher_priority_is_asked_about_at_once_though_the_one_before_had_no_victims() -> None:
     """Half of the member is for ever `firm`'s; the one of priority 1 can't have the other half, that of 2 can."""
     s = scene().submit(make_binding("firm").tasks(4).firm(), make_binding("runs").tasks(4).priority(1))
     for name in names(s.run()):
@@ -135,7 +135,7 @@ def limited(gpus: int) -> NamespaceSet:
         pytest.param(limited(16), limited(12), id="its namespace has less"),
     ],
 )
-def test_a_yes_evicts_nobody_where(before: Event, after: Event) -> None:
+def test_a_yes_evicts_no_victim_where(before: Event, after: Event) -> None:
     s = Scene(make_queue("q"), *ROOM, make_cluster("n"), make_capacity("n", [0]))
     s.tell(before)
     s.submit(make_binding("low").tasks(8))
@@ -149,7 +149,7 @@ def test_a_yes_evicts_nobody_where(before: Event, after: Event) -> None:
     assert open_questions(s) == [] or not s.core.claims.dry_runs()
 
 
-def test_a_yes_evicts_nobody_where_equal_work_has_failed_meanwhile() -> None:
+def test_a_yes_evicts_no_victim_where_equal_work_has_failed_meanwhile() -> None:
     """1. `first` is not bound in time. 2. A moment before, its member is asked about `high`, and says yes."""
     s = scene().submit(make_binding("low").tasks(4))
     s.run()
@@ -162,7 +162,7 @@ def test_a_yes_evicts_nobody_where_equal_work_has_failed_meanwhile() -> None:
     assert evicted(step(s, after=1.1)) == ["first"]
 
 
-def test_a_yes_evicts_nobody_where_a_victim_is_being_taken_back_already() -> None:
+def test_a_yes_evicts_no_victim_where_a_victim_is_being_evicted_already() -> None:
     s = question(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
     gang = make_binding("low1").tasks(4).held().build().gang
     s.change("low1", gang=gang)
@@ -194,7 +194,7 @@ def test_room_that_was_made_for_one_that_is_gone_when_the_next_leader_begins_is_
     assert names(step(s)) == ["low"]
 
 
-def test_a_question_that_is_overtaken_is_withdrawn_though_nobody_has_answered() -> None:
+def test_a_question_that_is_overtaken_is_withdrawn_though_no_member_has_answered() -> None:
     s = question(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
     s.change("low1", gang=make_binding("low1").tasks(4).held().build().gang)
     before = s.view("high").epoch
@@ -222,7 +222,7 @@ def burst(number: int) -> Scene:
     return s
 
 
-def test_what_waits_its_turn_in_a_member_is_not_taken_back() -> None:
+def test_what_waits_its_turn_in_a_member_is_not_evicted() -> None:
     """1. A member gets sixty pods at once and binds one a second. 2. Nobody has to start over."""
     s = burst(60)
     for index in range(60):
@@ -269,7 +269,7 @@ def test_another_leader_hears_of_a_member_first() -> None:
     assert len(evicted(s.run(after=COMMIT_TIMEOUT / 2))) == 24
 
 
-def test_what_others_overtake_is_taken_back() -> None:
+def test_what_others_overtake_is_evicted() -> None:
     """1. A pod is sent every second, and bound at once, but for the first. 2. The first is taken back in time."""
     s = scene(room=(make_cluster("m"), make_capacity("m", [40]))).submit(make_binding("stuck"))
     s.run()

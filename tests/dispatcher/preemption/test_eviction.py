@@ -87,13 +87,13 @@ def test_who_is_not_preempted(running: BindingBuilder, age: float) -> None:
 
 
 @pytest.mark.parametrize(("left", "victims"), [(20.0, []), (GRACE + 20.0, ["low"])])
-def test_nobody_goes_for_a_head_that_starts_before_they_would_be_gone(left: float, victims: list[str]) -> None:
+def test_no_victim_is_evicted_for_a_head_that_starts_before_they_would_be_gone(left: float, victims: list[str]) -> None:
     s = full(make_binding("low").tasks(8).runs(OLD + left), queues=(make_queue("q", view=BACKFILL),))
     s.submit(make_binding("high").tasks(4).priority(1).submitted(LATE))
     assert evicted(s.run()) == victims
 
 
-def test_one_that_did_not_start_as_promised_has_others_go() -> None:
+def test_a_head_that_did_not_start_in_time_evicts() -> None:
     s = full(make_binding("low").tasks(8).runs(OLD + 20), queues=(make_queue("q", view=BACKFILL),))
     s.submit(make_binding("high").tasks(4).priority(1).submitted(LATE))
     s.run()
@@ -109,7 +109,7 @@ def test_work_whose_user_lowers_its_priority_may_have_to_go() -> None:
     assert evicted(s.run()) == ["low"]
 
 
-def test_what_is_not_written_yet_is_nobodys_victim() -> None:
+def test_what_is_not_written_yet_is_no_victim() -> None:
     """Its queue protects nothing; a patch of a state that nobody has seen would be refused."""
     s = Scene(make_queue("q", view={"protection": 0.0}), make_cluster("m"), make_capacity("m", [8]))
     s.submit(make_binding("low").tasks(8))
@@ -129,14 +129,14 @@ def test_only_as_many_go_as_must() -> None:
     assert len(evicted(t.run())) == 1
 
 
-def test_nobody_goes_for_a_claimant_that_can_not_be_helped() -> None:
+def test_no_victim_is_evicted_for_a_claimant_that_can_not_be_helped() -> None:
     s = full(*(make_binding(f"r{n}").tasks(1, gpu=2) for n in range(4)))
     s.submit(make_binding("huge").tasks(1, gpu=5).priority(1))
     assert evicted(s.run()) == []
     assert s.verdict("huge") is Reason.INSUFFICIENT_RESOURCES
 
 
-def test_an_entitled_queue_takes_back_what_another_borrowed() -> None:
+def test_an_entitled_queue_reclaims_what_another_borrowed() -> None:
     s = full(
         *(make_binding(f"a{n}").queue("a").tasks(1, gpu=2) for n in range(4)), queues=(share("a", 4), share("b", 4))
     )
@@ -159,7 +159,7 @@ def test_the_queue_that_gives_room_back_does_not_take_it_again_for_a_higher_prio
     assert names(s.run()) == ["b"]
 
 
-def test_what_was_not_borrowed_is_not_taken_back() -> None:
+def test_what_was_not_borrowed_is_not_evicted() -> None:
     s = full(make_binding("a").queue("a").tasks(1, gpu=4), queues=(share("a", 4), share("b", 4)))
     s.submit(make_binding("b").queue("b").tasks(2, gpu=4))
     assert evicted(s.run()) == []
@@ -293,7 +293,7 @@ def test_the_same_history_gives_the_same_victims() -> None:
     assert [again.handle(event) for event in s.log] == s.answers
 
 
-def test_many_whom_nobody_can_help_do_not_keep_the_search_from_one_who_can_be() -> None:
+def test_many_without_victims_do_not_keep_the_search_from_one_that_has_some() -> None:
     s = full(make_binding("low").tasks(8))
     s.submit(*(make_binding(f"huge{n}").tasks(1, gpu=5 + n).priority(2) for n in range(40)))
     s.submit(make_binding("high").tasks(4).priority(1))
@@ -301,7 +301,7 @@ def test_many_whom_nobody_can_help_do_not_keep_the_search_from_one_who_can_be() 
     assert seen == ["low"]
 
 
-def test_one_whom_nobody_can_help_waits_as_long_as_it_takes() -> None:
+def test_a_claimant_without_victims_waits_as_long_as_it_takes() -> None:
     s = full(make_binding("low").tasks(8))
     s.submit(make_binding("huge").tasks(1, gpu=5).priority(1))
     assert not any(evicted(s.run(after=60.0)) for _ in range(1200))
@@ -387,7 +387,7 @@ def test_nothing_is_kept_of_a_claimant_that_is_gone() -> None:
     assert s.core.next_deadline is None
 
 
-def test_the_claimant_says_where_room_is_made_and_the_victims_for_whom() -> None:
+def test_the_claimant_names_the_member_and_the_victims_their_claimant() -> None:
     s = full(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
     s.submit(make_binding("high").tasks(8).priority(1))
     commands = s.run()
@@ -460,7 +460,7 @@ def test_room_that_is_being_made_stays_the_claimants_though_an_elder_of_its_queu
     assert names(s.run())[:1] == ["high"]
 
 
-def test_nobody_else_goes_for_a_claimant_that_waits_for_others_to_go() -> None:
+def test_no_other_victim_is_evicted_for_a_claimant_that_waits_for_others_to_go() -> None:
     s = full(make_binding("low1").tasks(4), make_binding("low2").tasks(4))
     s.submit(make_binding("high").tasks(4).priority(1))
     assert len(evicted(s.run())) == 1
@@ -553,7 +553,7 @@ def lent_and_taken_back() -> Scene:
     return s
 
 
-def test_no_room_is_kept_for_what_would_be_taken_back_again() -> None:
+def test_nothing_is_reserved_for_what_would_be_evicted_again() -> None:
     """Else the members would be empty but for `one`, time and again."""
     s = lent_and_taken_back()
     assert s.core.reservations.own("uid-gang") is None
@@ -562,7 +562,7 @@ def test_no_room_is_kept_for_what_would_be_taken_back_again() -> None:
     assert len(names(s.run())) == 3
 
 
-def test_room_is_kept_for_it_once_its_queue_deserves_that_much_or_it_has_waited_too_long() -> None:
+def test_capacity_is_reserved_for_it_once_its_queue_deserves_that_much_or_it_has_waited_too_long() -> None:
     s = lent_and_taken_back()
     s.tell(share("q", 8, **BACKFILL))
     s.run(after=AGAIN)
@@ -574,7 +574,7 @@ def test_room_is_kept_for_it_once_its_queue_deserves_that_much_or_it_has_waited_
     assert s.core.reservations.own("uid-gang") is not None
 
 
-def test_room_is_kept_for_it_again_after_a_while_whatever_others_want() -> None:
+def test_capacity_is_reserved_for_it_again_after_a_while_whatever_others_want() -> None:
     s = lent_and_taken_back()
     small = [make_binding(f"small-{n}").queue("q").tasks(4).runs(HOUR).submitted(LATE) for n in range(2)]
     s.submit(*small[:1])
@@ -587,7 +587,7 @@ def test_room_is_kept_for_it_again_after_a_while_whatever_others_want() -> None:
     assert not names(s.run())
 
 
-def test_nor_is_it_passed_for_ever_once_nobody_wants_what_it_borrows() -> None:
+def test_nor_is_it_passed_for_ever_once_what_it_borrows_is_not_wanted() -> None:
     """Its own queue's small jobs borrow as much as it would."""
     s = lent_and_taken_back()
     s.submit(*(make_binding(f"small-{n}").queue("q").tasks(4).runs(HOUR).submitted(LATE) for n in range(2)))

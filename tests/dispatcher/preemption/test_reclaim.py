@@ -36,7 +36,7 @@ def full(*extra: QueueView, **more: Any) -> Stage:
 
 
 @either_way
-def test_a_queue_takes_back_what_it_deserves_from_one_that_borrows_the_youngest_first():
+def test_a_queue_reclaims_what_it_deserves_from_one_that_borrows_the_youngest_first():
     assert full().claim("a", 3) == {"b5": "all", "b6": "all", "b7": "all"}
 
 
@@ -117,13 +117,13 @@ def test_what_is_not_preemptable_may_still_be_reclaimed_unless_its_queue_says_ot
         assert stage.claim("a") == outcome
 
 
-def test_nobody_of_its_own_queue_takes_the_place_of_what_is_not_preemptable():
+def test_nothing_of_its_own_queue_takes_the_place_of_what_is_not_preemptable():
     stage = Stage(A, B, m=[8])
     stage.run("low", "a", {"m": {0: 8}}, preemptable=False)
     assert stage.claim("a", priority=1) == Reason.INSUFFICIENT_RESOURCES
 
 
-def test_a_workload_for_which_somebody_else_went_may_go():
+def test_a_workload_that_had_victims_may_be_a_victim():
     stage = Stage(A, B, m=[8]).run("b", "b", {"m": {0: 8}}, cleared=("another",))
     assert stage.claim("a") == {"b": "all"}
 
@@ -142,7 +142,7 @@ def test_the_surplus_of_a_workload_may_go_although(fields, own):
 
 
 @either_way
-def test_in_one_queue_only_a_lower_priority_makes_room():
+def test_in_one_queue_only_a_lower_priority_is_evicted():
     stage = Stage(B, m=[2]).run("low", "b", {"m": {0: 1}}).run("high", "b", {"m": {0: 1}}, priority=5)
     assert stage.claim("b", 1, priority=5, uid="x") == {"low": "all"}
     assert stage.claim("b", 2, priority=5, uid="y") == Reason.INSUFFICIENT_RESOURCES
@@ -284,7 +284,7 @@ def test_reclaim_goes_up_the_tree_and_stays_within_each_queues_right():
 
 
 @either_way
-def test_a_limit_above_is_made_room_under_even_where_nodes_are_free():
+def test_victims_leave_room_under_a_limit_above_even_where_nodes_are_free():
     stage = Stage(queue("top", limit=8), queue("a", 4, parent="top"), queue("b", 4, parent="top"), m=[16])
     for number in range(8):
         stage.run(f"b{number}", "b", {"m": {0: 1}}, started=float(number))
@@ -320,7 +320,7 @@ def test_members_that_do_not_serve_or_failed_lately_lose_nothing():
     assert losses(stage.plan(claimant, avoided=("n",))) == {"x": "all"}
 
 
-def test_a_choice_that_is_not_permitted_stops_nobody():
+def test_a_choice_that_is_not_permitted_stops_no_other():
     stage = full()
 
     def never(_: Choice) -> bool:

@@ -151,7 +151,7 @@ def test_without_trying_all_sets_a_plan_is_irreducible_and_keeps_every_right(cas
 
 @settings(max_examples=60, deadline=None)
 @given(stages(elastic=True))
-def test_what_elastic_workloads_lose_makes_room_and_no_guarantee_is_touched(case):
+def test_what_elastic_workloads_lose_is_room_and_no_guarantee_is_touched(case):
     stage, claimant = case
     outcome = stage.plan(claimant)
     if not isinstance(outcome, Plan):

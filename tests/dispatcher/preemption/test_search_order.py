@@ -28,7 +28,7 @@ def evicted_after(t: Town) -> float:
 
 
 @pytest.mark.parametrize("hopeless", [20, 300, 1000])
-def test_the_highest_priority_is_looked_at_first_however_many_nobody_can_help(hopeless: int) -> None:
+def test_the_highest_priority_is_looked_at_first_however_many_have_no_victims(hopeless: int) -> None:
     t = town(hopeless, priority=1)
     t.run(5)
     t.submit(make_binding("high").priority(2))
@@ -58,7 +58,7 @@ def test_of_equal_ones_the_elder_comes_first() -> None:
     assert asked == ["c00", "c01"]
 
 
-def test_one_whom_nobody_can_help_is_looked_at_less_and_less_often() -> None:
+def test_a_claimant_without_victims_is_looked_at_less_and_less_often() -> None:
     t = town(1, priority=1)
     t.run(3600)
     told = [c for _, c in t.commands if isinstance(c, Explain) and c.name == "vain0"]

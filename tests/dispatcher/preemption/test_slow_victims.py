@@ -34,7 +34,7 @@ def test_one_goes_for_one_though_it_takes_ten_minutes() -> None:
     assert len(t.evicted()) == 1
 
 
-def test_nobody_else_goes_for_a_claimant_that_is_submitted_anew_each_minute() -> None:
+def test_no_other_victim_is_evicted_for_a_claimant_that_is_submitted_anew_each_minute() -> None:
     t = town(600)
     for turn in range(8):
         t.submit(make_binding(f"high{turn}").priority(1))
@@ -142,7 +142,7 @@ def test_a_queue_gives_up_nothing_for_what_is_only_to_start_in_room_that_others_
     assert t.used("mine") == 2
 
 
-def test_a_claimant_starts_although_room_was_promised_after_others_left_for_somebody_else() -> None:
+def test_a_claimant_starts_although_what_victims_of_another_left_was_reserved() -> None:
     """
     1. v waits for the room that t1 leaves, slowly.
     2. The head h of another queue is promised two GPUs when e ends.
@@ -205,7 +205,7 @@ def test_a_plan_of_which_one_eviction_is_refused_is_repaired_at_once(times: int)
     assert len(t.running()) == 9
 
 
-def test_or_dropped_whole_where_nobody_else_can_go() -> None:
+def test_or_dropped_whole_where_no_other_can_go() -> None:
     """The second one is not to go any more, by its user's wish; the first is back as soon as it has gone."""
     t = Town(make_queue("q"), m=gpus(1, 1))
     t.submit(make_binding("low0"))

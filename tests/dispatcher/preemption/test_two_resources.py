@@ -22,7 +22,7 @@ def contended(*, cpu: int, declared: int | None = None) -> Town:
 @pytest.mark.parametrize(
     ("a", "b"), [((1, 2), (1, 1)), ((1, 1), (1, 2)), ((1, 3), (1, 1)), ((1, 2), (2, 2)), ((1, 2), (2, 1))]
 )
-def test_nobody_goes_where_nothing_comes_or_ends(a: tuple[int, int], b: tuple[int, int]) -> None:
+def test_no_victim_is_evicted_where_nothing_comes_or_ends(a: tuple[int, int], b: tuple[int, int]) -> None:
     """Each queue has 16 equal workloads of so many GPUs and cores; all start at once, as the shares say."""
     t = contended(cpu=12)
     for number in range(16):

@@ -21,7 +21,7 @@ def test_what_runs_in_a_member_that_is_not_ready_does_not_go_for_a_limit() -> No
     assert all(name in ("r0", "r1", "r2", "r3") for _, name in t.evicted())
 
 
-def test_where_only_such_could_go_nobody_does() -> None:
+def test_where_only_such_could_go_none_is_evicted() -> None:
     t = Town(make_queue("q", gpu=4), m=gpus(4), n=gpus(4))
     for number in range(4):
         t.submit(make_binding(f"r{number}").affinity(clusterNames=["n"]))

@@ -38,7 +38,7 @@ def test_the_user_is_who_the_api_server_says() -> None:
         pytest.param(PROXY, [("X-Remote-User", "")], "names no user", id="with an empty user"),
     ],
 )
-def test_what_did_not_come_by_the_api_server_is_nobodys(certificate: Any, headers: Any, said: str) -> None:
+def test_what_did_not_come_by_the_api_server_is_left_alone(certificate: Any, headers: Any, said: str) -> None:
     with pytest.raises(Unknown, match=said):
         identify(FRONT, certificate, headers)
 

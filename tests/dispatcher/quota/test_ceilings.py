@@ -76,7 +76,7 @@ def test_of_several_members_the_one_is_named_where_it_would_go() -> None:
     assert explained(s.run())["a"].decision.blocker == Blocker("Queue", "q", GPU, "4", "3", "n")
 
 
-def test_where_room_is_kept_as_well_that_is_told() -> None:
+def test_where_capacity_is_reserved_as_well_that_is_told() -> None:
     s = Scene(
         make_queue("head", priority=1, view={"strategy": Strategy.BACKFILL}),
         make_queue("q", view=ceilings(m=1, n=None)),
@@ -216,14 +216,14 @@ def test_a_member_that_leaves_takes_its_ceiling_along() -> None:
 # -- who makes room ----------------------------------------------------------------------------------------------------
 
 
-def test_a_lower_priority_of_the_queue_makes_room_under_its_ceiling() -> None:
+def test_a_lower_priority_of_the_queue_is_evicted_under_its_ceiling() -> None:
     s = started(capped(m=4), make_binding("low").tasks(4)).submit(make_binding("high").tasks(2).priority(1))
     assert evicted(s.run(after=OLD)) == ["low"]
     let_go(s, "low")
     assert names(s.run())[0] == "high"
 
 
-def test_only_what_runs_in_that_member_makes_room() -> None:
+def test_only_what_runs_in_that_member_is_evicted() -> None:
     s = started(
         capped(m=4, n=None),
         make_binding("here").tasks(4).affinity(clusterNames=["m"]),
@@ -241,7 +241,7 @@ def test_as_many_go_as_the_ceiling_asks_for_however_many_could() -> None:
     assert len(evicted(s.run(after=OLD))) == 12
 
 
-def test_nobody_goes_where_the_ceiling_is_too_low_for_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_victim_is_evicted_where_the_ceiling_is_too_low_for_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[object] = []
     s = Scene(make_queue("q", view=ceilings(m=4)), *members(m=99))
     started(s, *(make_binding(f"low{n}") for n in range(4)))
@@ -252,7 +252,7 @@ def test_nobody_goes_where_the_ceiling_is_too_low_for_it_alone(monkeypatch: pyte
     assert s.verdict("high") is Reason.QUOTA_EXCEEDED
 
 
-def test_a_queue_that_lends_makes_room_under_the_ceiling_above_both() -> None:
+def test_work_of_a_queue_that_lends_is_evicted_under_the_ceiling_above_both() -> None:
     top = make_queue("top", view=ceilings(m=4))
     leaves = [make_queue(name, view={"parent": "top", "deserved": {GPU: 2}}) for name in ("q", "r")]
     s = Scene(top, *leaves, *members(m=8))
@@ -261,7 +261,7 @@ def test_a_queue_that_lends_makes_room_under_the_ceiling_above_both() -> None:
     assert len(evicted(s.run(after=OLD))) == 2
 
 
-def test_what_becomes_free_under_a_ceiling_is_kept_for_whom_others_went() -> None:
+def test_what_becomes_free_under_a_ceiling_is_reserved_for_the_claimant() -> None:
     """1. Two go for one. 2. The first is gone, and a third would fit under the ceiling until the second is gone too."""
     s = started(capped(m=4), *(make_binding(f"low{n}").tasks(2) for n in range(2)))
     s.submit(make_binding("high").tasks(4).priority(1))
@@ -284,7 +284,7 @@ def test_under_another_ceiling_there_is_as_much_as_before() -> None:
     assert [(each.name, each.parts[0].pods) for each in s.run() if isinstance(each, Resize)] == [("e", 4)]
 
 
-def test_nor_does_anybody_grow_into_it() -> None:
+def test_nor_does_anything_grow_into_it() -> None:
     s = started(
         capped(m=5), *(make_binding(f"low{n}").tasks(2) for n in range(2)), make_binding("e").tasks(3, minimum=1)
     )

@@ -41,7 +41,7 @@ def test_what_runs_goes_on_being_charged_to_the_queue_that_admitted_it() -> None
     assert s.verdict("b") is Reason.QUOTA_EXCEEDED
 
 
-def test_what_was_taken_back_is_charged_there_until_it_has_gone_and_then_waits_in_the_other() -> None:
+def test_what_was_evicted_is_charged_there_until_it_has_gone_and_then_waits_in_the_other() -> None:
     s = scene()
     relabel(s, "a", "other", hold=True)
     assert evicted(s.run()) == ["a"]

@@ -53,7 +53,7 @@ def test_a_guarantee_above_its_share_comes_on_top_as_in_volcano() -> None:
     assert water_fill(100, [*KOORDINATOR[:3], claim("n4", 0, 70, 45)]) == [10, 20, 33, 45]
 
 
-def test_of_81_cards_every_one_is_given_and_nobody_gets_less_than_its_minimum() -> None:
+def test_of_81_cards_every_one_is_given_and_none_gets_less_than_its_minimum() -> None:
     """Koordinator's integer case; there the donor's three go on, here they are kept for it."""
     minimums = [3, *[8] * 8, 7, 7]
     claims = [claim(f"b{i:02}", 1, 100 if i else 0, least) for i, least in enumerate(minimums)]

@@ -161,7 +161,7 @@ def test_a_guarantee_is_of_one_flavor() -> None:
     assert got(s) == {"v0": [], "v1": [], "w0": ["h100"], "w1": ["a100"]}
 
 
-def test_flavors_that_nobody_names_divide_nothing() -> None:
+def test_flavors_that_are_not_named_divide_nothing() -> None:
     """Both queues deserve four GPUs of eight; which kind the first one uses is its own affair."""
     s = Scene(
         make_queue("p", view={"deserved": {GPU: 4}}), make_queue("q", view={"deserved": {GPU: 4}}), *member(h100=4, a100=4)
@@ -194,7 +194,7 @@ LIMITS = st.integers(0, 6)
 
 @settings(max_examples=40)
 @given(data=st.data())
-def test_nobody_runs_beyond_the_limit_of_a_flavor(data: st.DataObject) -> None:
+def test_nothing_runs_beyond_the_limit_of_a_flavor(data: st.DataObject) -> None:
     """Random histories, refused writes and new leaders included."""
     limits = {name: {"h100": data.draw(LIMITS), "a100": data.draw(LIMITS)} for name in ("p", "q")}
     refused = set(data.draw(st.lists(st.integers(0, 30), max_size=5)))

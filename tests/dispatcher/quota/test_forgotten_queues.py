@@ -46,7 +46,7 @@ def test_thousands_of_queues_that_are_only_named_are_forgotten_with_their_worklo
 
 
 @pytest.mark.parametrize("how", ["waits", "held"])
-def test_a_queue_is_known_while_anybody_names_it(how: str) -> None:
+def test_a_queue_is_known_while_it_is_named(how: str) -> None:
     s = scene()
     for name in ("a", "b"):
         binding = make_binding(name).queue("none")
@@ -169,7 +169,7 @@ def test_after_any_history_only_what_is_there_or_named_is_known(seed: int) -> No
     assert traces(s, known) == []
 
 
-def test_nobody_is_to_be_looked_at_again_who_waits_no_more() -> None:
+def test_what_waits_no_more_is_not_looked_at_again() -> None:
     s = scene()
     for number in range(3):
         s.submit(make_binding(f"b{number}").queue(f"nowhere-{number}"))

@@ -86,7 +86,7 @@ def test_what_runs_goes_on_and_what_waits_does_not_start_when_the_queue_is_shut(
     assert names(s.tell(CLOSED, OPENED).run()) == ["b"]
 
 
-def test_what_was_taken_back_meanwhile_waits_outside() -> None:
+def test_what_was_evicted_meanwhile_waits_outside() -> None:
     s = scene(CLOSED, OPENED).submit(make_binding("a"))
     s.run()
     s.tell(OTHER)
@@ -99,7 +99,7 @@ def test_what_was_taken_back_meanwhile_waits_outside() -> None:
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_nobody_waits_for_one_that_is_outside(strategy: Strategy) -> None:
+def test_no_workload_waits_for_one_that_is_outside(strategy: Strategy) -> None:
     """Neither behind it in a strict queue nor because of room that was kept for it."""
     s = scene(make_queue("q", view={"namespaces": OURS, "strategy": strategy}), OPENED)
     s.tell(NamespaceSet(NamespaceView("theirs", labels={"team": "a"})))

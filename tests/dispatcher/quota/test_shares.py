@@ -121,7 +121,7 @@ def test_whole_units_are_the_exact_division_rounded(pool: int, claims: list[Clai
 
 
 @given(st.integers(0, 100), claims_of)
-def test_everything_is_divided_and_nobody_gets_more_than_it_may(pool: int, claims: list[Claim]) -> None:
+def test_everything_is_divided_and_none_gets_more_than_it_may(pool: int, claims: list[Claim]) -> None:
     parts = water_fill(pool, claims)
     ceilings = [min(c.wanted, c.wanted if c.limit is None else c.limit) for c in claims]
     for part, c, ceiling in zip(parts, claims, ceilings, strict=True):

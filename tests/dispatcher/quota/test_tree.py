@@ -365,7 +365,7 @@ def test_who_lends(used: dict[str, int], victim: str, claimant: str, amount: Vec
     assert tree.lends(tree.queue(victim), tree.queue(claimant), amount, {"gpu": 1, "fpga": 1}) is expected
 
 
-def test_a_guarantee_is_never_taken_back_at_any_level() -> None:
+def test_a_guarantee_is_never_reclaimed_at_any_level() -> None:
     tree = tree_of(
         queue("p", guarantee={"gpu": 4}),
         queue("x", "p", guarantee={"gpu": 2}),
@@ -494,7 +494,7 @@ def test_a_wrong_subtree_is_isolated_in_any_order_of_arrival(views: list[QueueVi
         pytest.param([queue("c", "a", guarantee={"gpu": 1}), queue("a")], queue("c", "a"), id="the child's is lowered"),
     ],
 )
-def test_a_mended_tree_is_as_if_it_had_never_been_wrong(wrong: list[QueueView], mend: QueueView) -> None:
+def test_a_repaired_tree_is_as_if_it_had_never_been_wrong(wrong: list[QueueView], mend: QueueView) -> None:
     tree = tree_of(*wrong, total={"gpu": 8})
     use(tree, "c", gpu=2)
     assert tree.standing(tree.queue("c")) is Standing.INVALID

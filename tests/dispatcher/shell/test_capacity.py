@@ -104,7 +104,7 @@ def test_amounts_are_cut_to_what_sums_can_hold() -> None:
     assert event.capacity.classes[0].free == {"cpu": MOST_ON_NODE, "memory": 0}
 
 
-def test_objects_of_other_namespaces_are_nobodys() -> None:
+def test_objects_of_other_namespaces_are_left_alone() -> None:
     body = capacity("a")
     body["metadata"]["namespace"] = "default"
     assert Told().put(body) == []

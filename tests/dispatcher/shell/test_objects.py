@@ -307,7 +307,7 @@ def decided_beside(view: BindingView) -> Reason | None:
         pytest.param(wish_of({"requests": {GPU: 2**62, "pods": 1}}), id="amounts of which sums are too large"),
     ],
 )
-def test_a_wish_beyond_all_measure_is_invalid_and_in_nobodys_way(wish: dict[str, Any]) -> None:
+def test_a_wish_beyond_all_measure_is_invalid_and_in_the_way_of_nothing(wish: dict[str, Any]) -> None:
     view = binding(wish, spec={"suspension": {"scheduling": True}})
     assert view.gang is None
     assert decided_beside(view) is Reason.INVALID_GANG
@@ -325,7 +325,7 @@ def test_a_wish_beyond_all_measure_is_invalid_and_in_nobodys_way(wish: dict[str,
     ],
 )
 @pytest.mark.parametrize("kind", ["matchExpressions", "matchFields"])
-def test_a_node_affinity_of_the_wrong_form_is_invalid_and_in_nobodys_way(kind: str, expressions: Any) -> None:
+def test_a_node_affinity_of_the_wrong_form_is_invalid_and_in_the_way_of_nothing(kind: str, expressions: Any) -> None:
     view = binding(wish_of({"nodeTerms": [{kind: expressions}]}), spec={"suspension": {"scheduling": True}})
     assert decided_beside(view) is Reason.INVALID_GANG
 
@@ -374,7 +374,7 @@ def test_a_decision_says_that_it_is_dispatched(phase: str) -> None:
     assert b'"phase":"Dispatched"' in msgspec.json.encode(decision)
 
 
-def test_a_wish_submitted_at_no_time_is_invalid_and_in_nobodys_way() -> None:
+def test_a_wish_submitted_at_no_time_is_invalid_and_in_the_way_of_nothing() -> None:
     view = binding(wish_of(submitted="yesterday", patience=60.0), spec={"suspension": {"scheduling": True}})
     assert decided_beside(view) is Reason.INVALID_GANG
 

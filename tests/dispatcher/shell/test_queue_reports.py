@@ -174,7 +174,7 @@ def test_metrics_follow_a_queue_and_forget_what_is_gone() -> None:
 
 
 @pytest.mark.parametrize("counts", [pytest.param({}, id="unused"), pytest.param({"pending": 1}, id="still named")])
-def test_a_queue_that_nobody_made_is_shown_while_workloads_name_it(counts: dict[str, int]) -> None:
+def test_a_queue_that_was_not_made_is_shown_while_workloads_name_it(counts: dict[str, int]) -> None:
     registry = CollectorRegistry()
     QueueMetrics(registry).show(Tree().queue("gone"), counts)
     assert ("atoll_queue_pending gone" in lines(registry)) is bool(counts)

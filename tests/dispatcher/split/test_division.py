@@ -259,7 +259,7 @@ def test_no_answer_in_time_releases_every_part() -> None:
     assert (told.kind, told.name) == ("Clusters", "m1, m2")
 
 
-def test_a_committed_gang_that_is_not_bound_everywhere_in_time_is_taken_back() -> None:
+def test_a_committed_gang_that_is_not_bound_everywhere_in_time_is_evicted() -> None:
     s = reserving()
     s.change("a", reserved=granted("m1", "m2", "m3"))
     s.run()

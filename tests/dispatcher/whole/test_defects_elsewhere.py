@@ -63,7 +63,7 @@ def deserves(name: str, gpus: int, *, priority: int = 0) -> QueueSet:
 # -- volcano-global: capacity and quota --------------------------------------------------------------------------------
 
 
-def test_a_cluster_without_a_summary_stops_nobody() -> None:
+def test_a_cluster_without_a_summary_stops_no_other() -> None:
     """volcano-global: one Cluster without `status.resourceSummary` ended the process."""
     s = scene(room=[make_cluster("m0"), *members(4)]).submit(make_binding("a").tasks(4), make_binding("b"))
     assert dispatched(s.run()) == [("a", "m1")]
@@ -278,7 +278,7 @@ def test_freed_room_wakes_who_waits_for_it_at_once() -> None:
 # -- volcano-global: writes that meet others ---------------------------------------------------------------------------
 
 
-def test_an_update_while_a_dispatch_is_under_way_admits_nobody_beside_it() -> None:
+def test_an_update_while_a_dispatch_is_under_way_admits_nothing_beside_it() -> None:
     """volcano-global: it rewrites the state to Suspended, the use drops, and another job is admitted too.
 
     1. a is dispatched, the patch is under way. 2. Somebody changes a label of a. 3. The patch arrives.
@@ -301,7 +301,7 @@ def test_a_binding_that_is_deleted_under_way_and_made_again_is_dispatched() -> N
     assert [each.uid for each in s.decide()] == ["new"]
 
 
-def test_a_placement_of_somebody_else_survives_and_is_charged() -> None:
+def test_a_placement_of_another_scheduler_survives_and_is_charged() -> None:
     """Karmada: the detector writes its own placement over one that was put there by others."""
     view = dataclasses.replace(
         make_binding("theirs").tasks(4).build(), suspended=False, parts=(("m1", (4,)),), decision=Decision()
@@ -350,7 +350,7 @@ def test_one_part_that_is_refused_takes_all_back_and_the_whole_goes_elsewhere_wi
     assert [part.cluster for part in command.parts] == ["m1", "m3"]
 
 
-def test_a_member_that_tells_nothing_of_its_nodes_stops_nobody() -> None:
+def test_a_member_that_tells_nothing_of_its_nodes_stops_no_other() -> None:
     """Karmada: with one estimator down, bindings wait for its answer or go where there is no room."""
     s = scene(room=members(8, 4)).tell(CapacityGone("m1", ""))
     s.submit(make_binding("a").tasks(4), make_binding("b").tasks(4))
@@ -379,7 +379,7 @@ def test_a_full_parent_does_not_keep_an_entitled_queue_from_reclaim() -> None:
     assert len(evicted(s.run(after=OLD))) == 2
 
 
-def test_one_bad_queue_stops_nobody_else() -> None:
+def test_one_bad_queue_stops_no_other() -> None:
     """Volcano: the capacity plugin gives up the session for all when the hierarchy is wrong in one place."""
     bad = [make_queue("x", view={"parent": "y"}), make_queue("y", view={"parent": "x"})]
     s = Scene(*bad, make_queue("lost", view={"parent": "nowhere"}), make_queue("q"), *ROOM)
@@ -389,7 +389,7 @@ def test_one_bad_queue_stops_nobody_else() -> None:
     assert [s.verdict(f"in-{name}") for name in ("x", "lost")] == [Reason.QUEUE_INVALID] * 2
 
 
-def test_a_gang_is_taken_back_whole() -> None:
+def test_a_gang_is_evicted_whole() -> None:
     """Volcano: victims are pods, and a gang that loses some of them runs on for nothing."""
     s = Scene(make_queue("q"), *members(4, 4)).submit(make_binding("low").tasks(8).divided())
     s.run()
@@ -432,7 +432,7 @@ def test_the_room_that_was_made_is_the_claimants_whoever_leads(leader: str) -> N
     assert names(s.run()) == ["high"]
 
 
-def test_a_claimant_whose_room_went_to_somebody_else_tries_again() -> None:
+def test_a_claimant_whose_room_went_to_others_tries_again() -> None:
     """Volcano: a claimant whose nomination is lost preempts anew in the next session.
 
     1. first is evicted for the claimant. 2. Its pods take longer to end than anybody waits for. 3. It goes before the

@@ -500,7 +500,7 @@ def test_an_invalid_gang_is_told_and_waits_without_charge() -> None:
     assert names(s.run()) == ["a"]
 
 
-def test_a_request_beyond_64_bits_waits_like_any_other_and_stops_nobody() -> None:
+def test_a_request_beyond_64_bits_waits_like_any_other_and_stops_no_other() -> None:
     s = scene().submit(make_binding("huge").tasks(1, requests={"memory": 2**64}).priority(9), make_binding("a"))
     assert names(s.run()) == ["a"]
 

@@ -91,7 +91,7 @@ def test_a_charge_moves_to_the_other_member_though_the_watch_skips_what_was_betw
     assert dispatched(s.submit(make_binding("b").tasks(2)).run()) == [("b", "m")]
 
 
-def test_a_new_leader_charges_what_is_still_being_taken_back() -> None:
+def test_a_new_leader_charges_what_is_still_being_evicted() -> None:
     s = two_members()
     assert evicted(s.run(after=31.0)) == ["a"]
     s.restart()
@@ -100,7 +100,7 @@ def test_a_new_leader_charges_what_is_still_being_taken_back() -> None:
     assert s.used("q") == 0
 
 
-def test_a_new_leader_takes_back_what_is_not_bound_in_time() -> None:
+def test_a_new_leader_evicts_what_is_not_bound_in_time() -> None:
     s = two_members()
     s.restart()
     assert s.run(after=29.0) == []
@@ -153,7 +153,7 @@ def test_held_work_that_is_over_before_it_was_told_is_told_nothing() -> None:
     assert s.core.next_deadline is None
 
 
-def test_work_that_is_held_while_its_dispatch_is_under_way_is_taken_back() -> None:
+def test_work_that_is_held_while_its_dispatch_is_under_way_is_evicted() -> None:
     s = scene().submit(make_binding("a"))
     [command] = s.decide()
     gang = make_binding("a").held().build().gang
@@ -263,7 +263,7 @@ def test_what_members_have_more_of_wakes_who_waits_for_quota() -> None:
     assert names(s.run()) == ["a"]
 
 
-def test_figures_of_a_member_nobody_knows_yet_do_not_change_which_ones_a_queue_may_use() -> None:
+def test_figures_of_an_unknown_member_do_not_change_which_ones_a_queue_may_use() -> None:
     s = Scene(make_queue("q", view={"members": {"m": Ceiling()}}), *ROOM).submit(make_binding("a"))
     assert dispatched(s.run()) == [("a", "m")]
     s.tell(make_capacity("b", [8])).submit(make_binding("b"))
@@ -294,7 +294,7 @@ def test_a_queue_whose_members_are_other_ones_sends_its_work_there() -> None:
     assert dispatched(s.run()) == [("a", "m")]
 
 
-def test_a_queue_that_becomes_strict_lets_nobody_pass_any_more() -> None:
+def test_a_queue_that_becomes_strict_lets_nothing_pass_any_more() -> None:
     s = scene(room=(make_cluster("m"), make_capacity("m", [0])))
     s.submit(make_binding("head").tasks(9).submitted(EARLY), make_binding("small").submitted(LATE))
     assert names(s.run()) == []
@@ -328,7 +328,7 @@ def test_the_same_figures_again_forgive_nothing() -> None:
 
 
 @pytest.mark.parametrize("nodes", [1, 40])
-def test_a_resource_that_nobody_asks_for_may_be_used_up(nodes: int) -> None:
+def test_a_resource_that_is_not_asked_for_may_be_used_up(nodes: int) -> None:
     s = scene(room=(make_cluster("m"), with_amounts(make_capacity("m", [0] * nodes), cpu=0)))
     s.submit(make_binding("a").tasks(nodes))
     assert names(s.run()) == []

@@ -123,7 +123,7 @@ def test_a_binding_under_way_that_becomes_unreadable_and_is_deleted_leaves_no_ch
     assert s.used("q") == 0
 
 
-def test_a_running_workload_whose_gang_becomes_unreadable_stops_nobody_else() -> None:
+def test_a_running_workload_whose_gang_becomes_unreadable_stops_no_other() -> None:
     s = scene().submit(make_binding("a"))
     s.run()
     s.change("a", gang=None)
@@ -237,7 +237,7 @@ def test_all_objects_of_a_member_must_have_reached_the_generation() -> None:
 # -- deadlines -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_gang_that_is_not_bound_in_time_is_taken_back_and_goes_elsewhere_with_its_age() -> None:
+def test_a_gang_that_is_not_bound_in_time_is_evicted_and_goes_elsewhere_with_its_age() -> None:
     """1. Dispatch to m1. 2. 30 s pass. 3. Evict. 4. The member lets go. 5. Dispatch to m2, before younger work."""
     s = two_members()
     due = s.core.next_deadline
@@ -353,14 +353,14 @@ def test_a_gang_with_its_minimum_bound_is_bound() -> None:
     assert s.run(after=100) == []
 
 
-def test_a_gang_with_fewer_than_its_minimum_bound_is_taken_back() -> None:
+def test_a_gang_with_fewer_than_its_minimum_bound_is_evicted() -> None:
     s = scene().submit(make_binding("a").tasks(6).minimum(4))
     s.run()
     s.bound("a", generation=2, pods=3)
     assert evicted(s.run(after=31)) == ["a"]
 
 
-def test_a_running_gang_is_not_taken_back_when_its_first_pods_complete() -> None:
+def test_a_running_gang_is_not_evicted_when_its_first_pods_complete() -> None:
     """1. All 4 pods bound. 2. One completes, so 3 are still placed. 3. The deadline of the dispatch has passed long ago."""
     s = scene().submit(make_binding("a").tasks(4))
     s.run()

@@ -56,7 +56,7 @@ def after_one_round(s: Scene) -> Evict:
     return command
 
 
-def test_what_does_not_run_in_time_is_taken_back_with_the_containers_own_words() -> None:
+def test_what_does_not_run_in_time_is_evicted_with_the_containers_own_words() -> None:
     s = scene().submit(patient("a", 60.0))
     decision = after_one_round(s).decision
     assert (decision.phase, decision.reason, decision.rounds) == (Phase.EVICTING, Reason.NOT_READY_IN_TIME, 1)
@@ -125,7 +125,7 @@ def test_a_leader_that_begins_goes_on_with_the_pause() -> None:
     assert names(s.run(after=PAUSE_FIRST)) == ["a"]
 
 
-def test_a_leader_that_begins_takes_back_what_was_bound_long_ago() -> None:
+def test_a_leader_that_begins_evicts_what_was_bound_long_ago() -> None:
     s = scene().submit(patient("a", 60.0))
     s.run()
     bind(s, "a")
@@ -164,7 +164,7 @@ def test_hold_and_release_end_the_pause() -> None:
     assert names(s.run()) == ["a"]
 
 
-def test_a_gang_that_lost_pods_of_its_minimum_is_taken_back_unless_they_are_bound_again_in_time() -> None:
+def test_a_gang_that_lost_pods_of_its_minimum_is_evicted_unless_they_are_bound_again_in_time() -> None:
     """1. A gang runs. 2. It loses pods; in time they are bound again. 3. It loses some for longer: it is taken back, and
     that member is avoided for a while.
     """
@@ -185,7 +185,7 @@ def test_a_gang_that_lost_pods_of_its_minimum_is_taken_back_unless_they_are_boun
     )
 
 
-def test_a_gang_that_is_not_bound_in_time_is_taken_back_with_its_members_words() -> None:
+def test_a_gang_that_is_not_bound_in_time_is_evicted_with_its_members_words() -> None:
     s = scene().submit(patient("a", None))
     assert names(s.run()) == ["a"]
     s.change("a", waiting={"m": "default-scheduler has not bound 2 of its pods"}, placed={"m": (9, 2)})

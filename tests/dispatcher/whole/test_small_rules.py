@@ -209,7 +209,7 @@ def test_nodes_that_get_a_label_take_what_asks_for_it() -> None:
     assert names(s.run()) == ["a"]
 
 
-def test_nodes_in_no_domain_are_near_nobody() -> None:
+def test_nodes_in_no_domain_are_near_nothing() -> None:
     room = (make_capacity("m", {"": [8], "r1": [1], "r2": [1]}), make_capacity("n", {"s1": [2], "s2": [2]}))
     s = scene(room=(make_cluster("m"), make_cluster("n"), *room)).submit(make_binding("a").tasks(4))
     assert dispatched(s.run()) == [("a", "n")]
@@ -345,7 +345,7 @@ def test_what_is_due_is_done_at_that_very_time() -> None:
     assert evicted(s.run(after=0.0)) == ["a"]
 
 
-def test_room_is_kept_from_the_very_time_on_that_somebody_has_waited_long_enough() -> None:
+def test_capacity_is_reserved_from_the_very_time_on_that_a_workload_has_waited_long_enough() -> None:
     s = Scene(make_queue("q", view={"patience": 600.0}), make_cluster("m"), make_capacity("m", [8, 8]))
     s.submit(make_binding("runs").tasks(1, gpu=8).runs(HOUR).created(BORN))
     for name in names(s.run()):
@@ -366,7 +366,7 @@ def test_it_is_due_when_the_only_one_that_waits_has_waited_long_enough() -> None
     assert s.core.next_deadline == START + 600
 
 
-def test_a_start_that_nobody_knows_is_computed_again_after_a_second() -> None:
+def test_a_start_that_is_not_known_is_computed_again_after_a_second() -> None:
     s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8]))
     s.submit(make_binding("runs").tasks(8))
     for name in names(s.run()):
@@ -386,7 +386,7 @@ def test_a_member_that_has_told_nothing_yet_contains_nothing() -> None:
     assert names(s.run()) == []
 
 
-def test_what_ends_a_moment_after_a_promised_time_is_not_counted_on() -> None:
+def test_what_ends_a_moment_after_a_reserved_time_is_not_counted_on() -> None:
     s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8, 8]))
     for name, gpus, seconds in (("all", 8, 101.0), ("half", 4, 100.0)):
         s.submit(make_binding(name).tasks(1, gpu=gpus).runs(seconds))
@@ -397,7 +397,7 @@ def test_what_ends_a_moment_after_a_promised_time_is_not_counted_on() -> None:
     assert names(s.run()) == []
 
 
-def test_nodes_that_a_member_lost_are_nobodys_future() -> None:
+def test_nodes_that_a_member_lost_are_in_no_future() -> None:
     s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8, 8, 8]))
     s.submit(*(make_binding(f"r{n}").tasks(1, gpu=8).runs(HOUR) for n in range(3)))
     for name in names(s.run()):
@@ -419,7 +419,7 @@ def full(*running: object, age: float = OLD) -> Scene:
     return s
 
 
-def test_work_of_negative_priority_makes_room_for_that_of_none() -> None:
+def test_work_of_negative_priority_is_evicted_for_that_of_none() -> None:
     s = full(make_binding("low").tasks(8).priority(-1))
     s.submit(make_binding("usual").tasks(8))
     assert evicted(s.run()) == ["low"]
@@ -432,7 +432,7 @@ def test_who_awaits_others_to_go_says_so_before_that_is_written() -> None:
     assert s.verdict("high") is Reason.ASKING_MEMBERS
 
 
-def test_what_is_over_is_nobodys_victim() -> None:
+def test_what_is_over_is_no_victim() -> None:
     s = full(make_binding("a").tasks(4), make_binding("b").tasks(4))
     s.change("a", finished=True)
     s.gone("a")
@@ -443,7 +443,7 @@ def test_what_is_over_is_nobodys_victim() -> None:
     assert sorted(evicted(s.run(after=OLD))) == ["b", "c"]
 
 
-def test_one_whom_nobodys_departure_helps_is_tried_again_after_a_while() -> None:
+def test_a_claimant_that_no_eviction_helps_is_tried_again_after_a_while() -> None:
     s = full(make_binding("firm").tasks(8).firm())
     s.submit(make_binding("high").tasks(8).priority(2))
     s.run()
@@ -470,7 +470,7 @@ def test_room_that_was_made_and_does_not_do_is_everybodys_a_moment_later() -> No
     assert names(s.run(after=2.5)) == ["small"]
 
 
-def test_who_goes_makes_room_under_a_ceiling_too() -> None:
+def test_a_victim_leaves_room_under_a_ceiling_too() -> None:
     serving = {"members": {"m": Ceiling(capability={GPU: 4})}}
     s = Scene(make_queue("q", view=serving), make_cluster("m"), make_capacity("m", [4])).submit(
         make_binding("low").tasks(4)
@@ -530,7 +530,7 @@ def test_a_queue_to_which_nothing_is_due_lends_to_one_that_is_entitled() -> None
     assert stage.claim("a", 2) == {"v": "all"}
 
 
-def test_the_verdict_on_one_that_nobody_can_help_names_the_nearest_member() -> None:
+def test_the_verdict_on_one_without_victims_names_the_nearest_member() -> None:
     stage = Stage(QueueView("q", {}), m=[2], n=[6], o=[4])
     outcome = stage.plan(stage.claimant("q", 8))
     assert isinstance(outcome, Verdict)
