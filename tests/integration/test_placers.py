@@ -180,6 +180,26 @@ async def test_a_gang_is_planned_here_and_bound_by_kube_scheduler(here: Site) ->
     assert max((await used(here.members["plain"])).values()) <= CPUS * 1000
 
 
+async def test_a_deployment_is_one_gang_whose_replica_sets_pods_kube_scheduler_binds_and_grows(here: Site) -> None:
+    """1. It comes with three pods. 2. They are planned and bound. 3. A fourth is asked for, and comes."""
+    await here.only("plain")
+    container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+    spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    about = {"apiVersion": DEPLOYMENTS.api_version, "kind": DEPLOYMENTS.kind}
+    await here.submit({**about, "metadata": {"name": "web"}, "spec": spec})
+
+    async def run(count: int) -> bool:
+        return len(await running(here, "plain", "web")) == count
+
+    await until(lambda: run(3), what="three pods run")
+    for pod in await here.pods("plain"):
+        assert pod["spec"]["nodeName"] == pod["metadata"]["annotations"][keys.PLANNED_NODE]
+    assert [each["spec"]["minMember"] for each in await here.members["plain"].list(POD_GROUPS, here.namespace)] == [3]
+    here.kubectl("scale", "deployment/web", "--replicas=4", "-n", here.namespace)
+    await until(lambda: run(4), what="four pods run")
+
+
 async def test_claims_are_waited_for_at_the_gate_and_kube_scheduler_has_their_volumes_made(here: Site) -> None:
     """1. Its claim is missing: no gate is lifted. 2. It comes, of the class that waits for its first pod."""
     await only(here, "plain")

@@ -143,8 +143,8 @@ async def test_a_job_set_that_is_held_leaves_its_member_and_goes_again_when_it_i
     await until(withdrawn, what="it is suspended on the host and gone in the member")
     site.kubectl(*annotate, f"{keys.HOLD}-")
     _, again = await there(site, JOB_SETS, "pause")
-    epochs = [each["metadata"]["annotations"][keys.EPOCH] for each in (first, again)]
-    assert epochs == ["1", "2"]
+    before, after = (int(each["metadata"]["annotations"][keys.EPOCH]) for each in (first, again))
+    assert before < after
 
 
 async def test_where_only_members_without_the_crd_are_left_a_job_set_waits_with_that_reason(
