@@ -56,12 +56,16 @@ class BindingBuilder:
         self._gang: dict[str, Any] = {"queue": "q", "tasks": [], "min_available": None}
         self._readable = True
 
-    def _with(self, **fields: Any) -> Self:
+    def having(self, **fields: Any) -> Self:
         self._view.update(fields)
         return self
 
+    def gang(self, **fields: Any) -> Self:
+        self._gang.update(fields)
+        return self
+
     def uid(self, uid: str) -> Self:
-        return self._with(uid=uid)
+        return self.having(uid=uid)
 
     def queue(self, name: str) -> Self:
         self._gang["queue"] = name
@@ -88,21 +92,21 @@ class BindingBuilder:
         return self
 
     def created(self, when: str) -> Self:
-        return self._with(created=when)
+        return self.having(created=when)
 
     def hard(self, tier: int) -> Self:
         self._gang["network_topology"] = TopologyWish("hard", tier)
         return self
 
     def affinity(self, **affinity: Any) -> Self:
-        return self._with(affinities=(affinity,))
+        return self.having(affinities=(affinity,))
 
     def tolerating(self, *tolerations: Mapping[str, Any]) -> Self:
-        return self._with(tolerations=tolerations)
+        return self.having(tolerations=tolerations)
 
     def divided(self, *, least: int = 1, most: int | None = None) -> Self:
         """Its policy lets it run in several clusters."""
-        return self._with(divided=True, least_clusters=least, most_clusters=most)
+        return self.having(divided=True, least_clusters=least, most_clusters=most)
 
     def runs(self, seconds: float) -> Self:
         """Its user expects it to run so long."""

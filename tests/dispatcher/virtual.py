@@ -210,7 +210,7 @@ class Town:
             self._publish(name)
         self._touched.clear()
         self.passes += 1
-        commands = self._handle(Pass(self.now))
+        commands = self.handle(Pass(self.now))
         made = list(self.core.reservations.made.values())
         # Those of the last pass as well: they may have been given up since.
         for reservation in (*self._reserved, *made):
@@ -224,7 +224,7 @@ class Town:
             self.commands.append((self.time, command))
             self.after(self.delay, lambda command=command: self._write(command))  # type: ignore[misc]
 
-    def _handle(self, event: Event) -> list[Command]:
+    def handle(self, event: Event) -> list[Command]:
         self._dirty = not isinstance(event, Pass)
         commands = self.core.handle(event)
         if self.check:
@@ -242,28 +242,28 @@ class Town:
                 self._facts["capacity", capacity.cluster] = event
             case _:
                 self._facts["other", repr(event)[:60]] = event
-        assert self._handle(event) == []
+        assert self.handle(event) == []
 
     def see(self, view: BindingView) -> None:
         self.views[view.uid] = view
-        assert self._handle(BindingSet(view)) == []
+        assert self.handle(BindingSet(view)) == []
 
     def ready(self, name: str, *, ready: bool = True) -> None:
         self.sites[name].ready = ready
         event = make_cluster(name, ready=ready)
         self._facts["cluster", name] = event
-        assert self._handle(event) == []
+        assert self.handle(event) == []
 
     def lead_anew(self) -> None:
         """Another dispatcher takes over; what was not written is lost."""
         breakers, self.core = self.core.breakers, Dispatcher(self.core.settings)
-        self._handle(Pass(self.now - 1))
+        self.handle(Pass(self.now - 1))
         for event in self._facts.values():
             if isinstance(event, ClusterSet):
                 event = ClusterSet(event.cluster, breakers.circuit(event.cluster.name))
-            self._handle(event)
+            self.handle(event)
         for view in self.views.values():
-            self._handle(BindingSet(view))
+            self.handle(BindingSet(view))
 
     def _publish(self, name: str) -> None:
         site = self.sites[name]
@@ -299,7 +299,7 @@ class Town:
             for site in self.sites.values():
                 self._forget(site, uid)
             del self.views[uid]
-            assert self._handle(BindingGone(uid)) == []
+            assert self.handle(BindingGone(uid)) == []
 
     # -- what is written ---------------------------------------------------------------------------------------------
 
@@ -310,7 +310,7 @@ class Town:
         if isinstance(command, Ask) and view is not None:
             stale = stale or command.generation != view.generation
         if stale or self.refuses(command):
-            self._handle(Refused(command.uid, command.decision.epoch, command.generation))
+            self.handle(Refused(command.uid, command.decision.epoch, command.generation))
             return
         assert view is not None
         job = self.jobs[command.uid]
@@ -383,9 +383,9 @@ class Town:
 
     def _begin(self, name: str, view: BindingView, part: Gang) -> None:
         self.sites[name].waiting[view.uid] = part
-        self.after(self.bind, lambda: self._bind(name))
+        self.after(self.bind, lambda: self.bind_pods(name))
 
-    def _bind(self, name: str) -> None:
+    def bind_pods(self, name: str) -> None:
         """Bind what waits in a member, the eldest first, where it is expected if that is possible."""
         site = self.sites[name]
         if not site.ready:
@@ -469,7 +469,7 @@ class Town:
         known = site.pods.pop(uid, None), site.waiting.pop(uid, None)
         if known != (None, None):
             self._touched[site.name] = None
-            self._bind(site.name)
+            self.bind_pods(site.name)
 
     def _end(self, uid: str, epoch: int) -> None:
         view = self.views.get(uid)

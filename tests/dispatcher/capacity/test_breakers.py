@@ -30,9 +30,9 @@ class Doubtful(Town):
         self._publish("liar")
         self.after(5.0, self.lie)
 
-    def _bind(self, name: str) -> None:
+    def bind_pods(self, name: str) -> None:
         if name != "liar" or self.time >= self.honest_from:
-            super()._bind(name)
+            super().bind_pods(name)
 
     def _gone(self, uid: str, epoch: int, names: Sequence[str]) -> None:
         if "liar" in names and self.time < self.lets_go_from:
@@ -52,7 +52,7 @@ class Doubtful(Town):
         """Workloads of tenants in turn, each of a shape of its own kind."""
 
         def submit(number: int) -> None:
-            builder = make_binding(f"w{number:03}")._with(namespace=f"tenant-{number % tenants}")
+            builder = make_binding(f"w{number:03}").having(namespace=f"tenant-{number % tenants}")
             self.submit(builder.tasks(1 + number % 2, gpu=1 + number // 2 % 2), runs)
 
         self.lie()
@@ -96,7 +96,7 @@ def test_once_it_binds_again_it_is_used_as_before() -> None:
 def test_workloads_of_one_namespace_that_fail_keep_no_other_namespace_out(others: int) -> None:
     """1. Pods of tenant x are bound nowhere. 2. The member is not tried for x for a while. 3. y comes and is bound."""
     town = Doubtful(make_queue("q"), only=gpus(8, 8))
-    real = town._bind
+    real = town.bind_pods
 
     def picky(name: str) -> None:
         site: Site = town.sites[name]
@@ -106,15 +106,15 @@ def test_workloads_of_one_namespace_that_fail_keep_no_other_namespace_out(others
         real(name)
         site.waiting.update({uid: part for uid, part in kept.items() if uid in town.views})
 
-    town._bind = picky  # type: ignore[method-assign]
+    town.bind_pods = picky  # type: ignore[method-assign]
     for number in range(6):
-        town.submit(make_binding(f"x{number}")._with(namespace="x").tasks(1 + number % 2, gpu=1))
+        town.submit(make_binding(f"x{number}").having(namespace="x").tasks(1 + number % 2, gpu=1))
     town.run(200)
     tried = len(town.sent("only"))
     town.run(55)
     assert len(town.sent("only")) - tried <= 1
     for number in range(1 + others):
-        town.submit(make_binding(f"y{number}")._with(namespace="y").tasks(1, gpu=1))
+        town.submit(make_binding(f"y{number}").having(namespace="y").tasks(1, gpu=1))
     town.run(2)
     assert all(town.started(f"y{number}") is not None for number in range(1 + others))
 

@@ -400,7 +400,7 @@ def memory(core: Dispatcher) -> object:
         core.reservations.latest_end,
         [(group.leaf.name, list(group.members), group.parked, group.told) for group in core.waiting.all()],
         {name: (member.nodes.free.tolist(), sorted(member.inflight)) for name, member in core.world.members.items()},
-        (core.world.version, dict(core.world._grown), core.world.counts.tolist()),
+        (core.world.version, core.world.counts.tolist()),
         core.next_deadline,
     )
 

@@ -51,10 +51,10 @@ class Stage:
         ]
         victim = Victim(uid, leaf, more.pop("priority", 0), more.pop("started", 0.0), amount, parts, surplus, **more)
         self.victims[uid] = victim
-        self._move(victim, 1)
+        self.move(victim, 1)
         return self
 
-    def _move(self, victim: Victim, times: int) -> None:
+    def move(self, victim: Victim, times: int) -> None:
         self.tree.charge(victim.leaf, victim.amount, {}, times)
         if times < 0:
             self.tree.wait(victim.leaf, victim.amount)
@@ -62,11 +62,11 @@ class Stage:
             member = self.world.members[name]
             for node, request, count in pods:
                 gang = Gang("", [Task("worker", count, count, request)], count)
-                self.world._take(member, gang, Placement([(0, node, count)], [count]), times)
+                self.world.take(member, gang, Placement([(0, node, count)], [count]), times)
 
     def stop(self, uid: str) -> Victim:
         victim = self.victims.pop(uid)
-        self._move(victim, -1)
+        self.move(victim, -1)
         return victim
 
     def claimant(

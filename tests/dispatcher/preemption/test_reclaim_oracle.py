@@ -215,4 +215,4 @@ def test_without_arrivals_plans_come_to_an_end(case, counted):
             evictions=evictions, cleared=outcome.victims if counted else (),
         )  # fmt: skip
         stage.victims[claimant.uid] = runs
-        stage._move(runs, 1)
+        stage.move(runs, 1)

@@ -12,6 +12,7 @@ import pytest
 from atoll.dispatcher.core import QueueGone, Strategy
 from atoll.dispatcher.core.quota.queue import Queue
 from tests.dispatcher.builders import Scene, make_binding, make_queue, scene
+from tests.dispatcher.memory import remembered
 
 
 def queues(s: Scene) -> set[str]:
@@ -22,15 +23,9 @@ def queues(s: Scene) -> set[str]:
 
 
 def traces(s: Scene, names: Iterable[str]) -> list[str]:
-    """Where these queues are still remembered."""
-    core = s.core
-    kept: dict[str, list[Iterable[Queue]]] = {
-        "tree": [core.tree.root.children.values(), core.tree.root.unordered],
-        "spots": [core.waiting._spots],
-        "books": [core.state.charges.of, core.state.charges.priorities, core.state.sizes.spare],
-    }
-    found = {(place, node.name) for place, tables in kept.items() for table in tables for node in table}
-    return sorted(f"{place}: {name}" for place, name in found if name in set(names))
+    """Which of these queues are remembered anywhere, once it was told what has changed."""
+    s.run()
+    return remembered(s.core, names)
 
 
 def test_thousands_of_queues_that_are_only_named_are_forgotten_with_their_workloads() -> None:

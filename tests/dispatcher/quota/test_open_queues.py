@@ -106,7 +106,7 @@ def test_no_workload_waits_for_one_that_is_outside(strategy: Strategy) -> None:
     s.submit(make_binding("runs").tasks(2))
     s.run()
     s.submit(
-        make_binding("large").tasks(4), make_binding("small")._with(namespace="theirs").created("2026-01-01T00:00:01Z")
+        make_binding("large").tasks(4), make_binding("small").having(namespace="theirs").created("2026-01-01T00:00:01Z")
     )
     s.run()
     s.tell(OTHER)

@@ -43,9 +43,9 @@ class Federation(Town):
         self._publish("liar")
         self.after(1.0, self.lie)
 
-    def _bind(self, name: str) -> None:
+    def bind_pods(self, name: str) -> None:
         if name != "liar":
-            super()._bind(name)
+            super().bind_pods(name)
 
 
 class Attack:
@@ -85,7 +85,7 @@ class Attack:
         """Of the attacker; what a pod of running work asks for can't be changed."""
         random = self.random
         builder = make_binding(f"t{self.serial}").queue(random.choice(["rest", "rest", "other"]))
-        builder = builder.priority(random.choice([0, 0, 1, 1000]))._with(namespace="theirs")
+        builder = builder.priority(random.choice([0, 0, 1, 1000])).having(namespace="theirs")
         pods = random.randint(1, 4)
         builder = builder.tasks(pods, gpu=gpu or random.choice([1, 1, 2]), minimum=random.randint(1, pods))
         if random.random() < 0.3:
@@ -116,7 +116,7 @@ class Attack:
         wanted = sum(view.gang.replicas for view in running if view.gang and not (view.finished or view.gang.hold))
         for _ in range(16 - wanted):
             self.serial += 1
-            builder = make_binding(f"t{self.serial}").queue("rest")._with(namespace="theirs")
+            builder = make_binding(f"t{self.serial}").queue("rest").having(namespace="theirs")
             runs, grace = self.random.choice([600.0, math.inf]), self.random.choice([1.0, 30.0, SLOWEST])
             self.theirs.append(self.town.submit(builder, runs, grace=grace, estimate=False))
 

@@ -564,9 +564,7 @@ def test_workloads_of_one_second_go_in_the_order_in_which_they_came_not_by_uid()
     """Three of one second, their UIDs the other way round; room for one after the other. A leader that begins agrees."""
     s = scene(room=(make_cluster("m"), make_capacity("m", [1])))
     for name, arrival in (("c", 99), ("b", 100), ("a", 101)):
-        binding = make_binding(name).submitted(EARLY)
-        binding._gang["arrival"] = arrival
-        s.submit(binding)
+        s.submit(make_binding(name).submitted(EARLY).gang(arrival=arrival))
     order = []
     for _ in range(3):
         s.restart()

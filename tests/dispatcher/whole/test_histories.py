@@ -198,7 +198,7 @@ class History:
         told = [(type(c).__name__, c.name) for c in fresh if isinstance(c, Dispatch)]
         assert not told, f"a fresh core decides otherwise: {told}; {[old.verdict(c.uid) for c in fresh]}"
         for command in fresh:
-            town._handle(Refused(command.uid, command.decision.epoch, command.generation))
+            town.handle(Refused(command.uid, command.decision.epoch, command.generation))
 
     def end(self) -> None:
         """All work goes: nothing is remembered of it."""

@@ -35,9 +35,7 @@ BACK_OFF = "ImagePullBackOff (pod a-0, container main: Back-off pulling image no
 
 
 def patient(name: str, seconds: float | None) -> BindingBuilder:
-    binding = make_binding(name).tasks(4)
-    binding._gang["ready_timeout"] = seconds
-    return binding
+    return make_binding(name).tasks(4).gang(ready_timeout=seconds)
 
 
 def bind(s: Scene, name: str, **more: object) -> None:

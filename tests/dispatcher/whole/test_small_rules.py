@@ -19,7 +19,7 @@ from atoll.dispatcher.core import (
     Strategy,
 )
 from atoll.dispatcher.core.backlog.backlog import differs
-from atoll.dispatcher.core.preemption.candidates import _without
+from atoll.dispatcher.core.preemption.candidates import without
 from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.verdict import Blocker, Reason, Verdict
 from tests.dispatcher.builders import (
@@ -104,12 +104,10 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
     for member in core.world.members.values():
         assert not any((member.inflight, member.expected)), member.name
     assert not core.world.unconfirmed.any()
-    assert not any(core.world._users)
     assert not any((core.world.holders, core.namespaces.used, core.reservations.made, core.waiting.unsaid))
     assert not core.reservations.timeline.items()
     assert not any(core.state.charges.priorities.values())
     left = (
-        core.state._shapes._known,
         core.state.untold,
         core.state.unsettled,
         core.policy.impatient,
@@ -519,7 +517,7 @@ def test_the_parts_of_a_divided_claimant_each_need_one_domain() -> None:
 def test_what_is_left_of_an_elastic_workload(pods: list[Any], gone: list[Any], left: list[Any]) -> None:
     """(node, GPUs of one, pods)."""
     of = [[(node, {GPU: gpus}, count) for node, gpus, count in each] for each in (pods, gone, left)]
-    assert _without(of[0], of[1]) == of[2]
+    assert without(of[0], of[1]) == of[2]
 
 
 def test_a_queue_to_which_nothing_is_due_lends_to_one_that_is_entitled() -> None:

@@ -253,11 +253,11 @@ class Members(FitTable):
         """Count a decision until the member's own figures contain it; `placement` is of the nodes as they are now."""
         member.inflight[uid] = (gang, placement)
         self.expect(member, uid)
-        self._take(member, gang, placement)
+        self.take(member, gang, placement)
 
     def assume_more(self, member: Member, uid: str, gang: Gang, placement: Placement) -> None:
         """Count further pods of a gang that runs there, or is about to."""
-        self._take(member, gang, placement)
+        self.take(member, gang, placement)
         pods, counts = list(placement.pods), list(placement.counts)
         if uid in member.inflight:
             _, before = member.inflight[uid]
@@ -302,7 +302,7 @@ class Members(FitTable):
             self._stale[member.name] = None
         # Where figures are about to come they do not subtract it.
         if entry is not None and not self._unfit and member.name not in self._stale:
-            self._take(member, *entry, -1)
+            self.take(member, *entry, -1)
 
     def assume_late(self, member: Member, uid: str, gang: Gang) -> None:
         """Count a part that an earlier leader decided and the member's figures lack, where it would go now."""
@@ -314,7 +314,7 @@ class Members(FitTable):
             self._stale[member.name] = None
         self.assume(member, uid, gang, placement)
 
-    def _take(self, member: Member, gang: Gang, placement: Placement, times: int = 1) -> None:
+    def take(self, member: Member, gang: Gang, placement: Placement, times: int = 1) -> None:
         """Subtract a placement's pods from what is free; -1 times gives them back."""
         start, requests = self._span(member)[0], gang.requests()
         member.changes += 1

@@ -162,12 +162,12 @@ def _split(trial: Trial, victim: Victim) -> Iterator[Bundle]:
         yield last
         vector.add(amount, step.amount, -1)
         for name, gone in step.pods.items():
-            pods[name] = _without(pods[name], gone)
+            pods[name] = without(pods[name], gone)
     if not victim.firm:
         yield Bundle(victim.uid, victim.leaf, amount, pods, last, foreign=foreign)
 
 
-def _without(pods: Pods, gone: Pods) -> list[tuple[int, Vector, int]]:
+def without(pods: Pods, gone: Pods) -> list[tuple[int, Vector, int]]:
     """Pods less those that went, which are among them."""
     left = []
     rest = list(gone)
